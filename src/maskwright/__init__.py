@@ -1,0 +1,1 @@
+"""maskwright: train, measure and ship your own encoder."""

@@ -1,0 +1,90 @@
+"""How verbs speak: results to standard output, talk and errors to standard error, colours only where they help.
+
+rich leaves colours out where the output is no terminal or NO_COLOR is set.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_WIDTH_WHEN_PIPED = 200
+
+Cell = str | Text
+
+
+def console() -> Console:
+    """Return the console for results, on standard output."""
+    return _console(sys.stdout)
+
+
+def talk() -> Console:
+    """Return the console for progress, remarks and errors, on standard error."""
+    return _console(sys.stderr)
+
+
+def _console(stream: TextIO) -> Console:
+    # A pipe has no width; rich would fold tables at 80 columns and break them for grep and cut.
+    width = None if stream.isatty() or os.environ.get("COLUMNS") else _WIDTH_WHEN_PIPED
+    return Console(file=stream, width=width, highlight=False)
+
+
+def table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    title: str = "",
+    right: Sequence[int] = (),
+    fixed: Sequence[int] = (0,),
+) -> None:
+    """Print a table of results.
+
+    Args:
+        columns: Headings; all empty for a table without a heading line.
+        rows: Cells as text (never read as markup).
+        title: A line above.
+        right: Numbers of the columns that hold numbers and stand to the right.
+        fixed: Numbers of the columns whose cells are never folded.
+    """
+    drawn = Table(
+        title=Text(title, style="bold") if title else None,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_header=any(columns),
+        header_style="bold",
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+    )
+    for number, name in enumerate(columns):
+        drawn.add_column(
+            Text(name), justify="right" if number in right else "left", no_wrap=number in fixed, overflow="fold"
+        )
+    for row in rows:
+        drawn.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    console().print(drawn)
+
+
+def print_json(value: Any) -> None:
+    """Print a JSON-like value on standard output, indented, for programs to read."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def note(text: str) -> None:
+    """Say something beside the results, on standard error."""
+    talk().print(Text(text, style="dim"), soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """Say that something was not done as asked, on standard error."""
+    talk().print(Text.assemble(("warning: ", "bold yellow"), text), soft_wrap=True)
+
+
+def fail(text: str) -> None:
+    """Say why the command could not be done: one line on standard error."""
+    talk().print(Text.assemble(("error: ", "bold red"), (text, "red")), soft_wrap=True)

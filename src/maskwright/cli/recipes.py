@@ -1,0 +1,3 @@
+"""x"""
+import typer
+command = typer.Typer()

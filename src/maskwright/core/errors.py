@@ -1,0 +1,83 @@
+"""Errors that name where, what was found, what is allowed and what to do.
+
+Every error a user can cause is a `MaskwrightError`; the command line prints it without a traceback.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class MaskwrightError(Exception):
+    """A problem that the user can mend.
+
+    Args:
+        problem: What is wrong and where, with the value found, as one sentence.
+        allowed: What would have been accepted, if that is not obvious.
+        todo: What to do now.
+    """
+
+    def __init__(self, problem: str, *, allowed: str = "", todo: str = "") -> None:
+        self.problem = problem
+        self.allowed = allowed
+        self.todo = todo
+        super().__init__(problem, allowed, todo)
+
+    def __str__(self) -> str:
+        allowed = self.allowed and f"Allowed: {self.allowed}"
+        return " ".join(_sentence(part) for part in (self.problem, allowed, self.todo) if part)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only arguments do not survive the default pickling, and errors cross process borders.
+        return _rebuild, (type(self), self.problem, self.allowed, self.todo)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "`")) else text + "."
+
+
+def _rebuild(kind: type[MaskwrightError], problem: str, allowed: str, todo: str) -> MaskwrightError:
+    return kind(problem, allowed=allowed, todo=todo)
+
+
+class RecipeError(MaskwrightError):
+    """A recipe, an override or a budget that cannot be honoured."""
+
+
+class DataError(MaskwrightError):
+    """A corpus, a tokenizer or prepared data that cannot be used."""
+
+
+class CheckpointError(MaskwrightError):
+    """A run folder or checkpoint that cannot be read, written or continued."""
+
+
+class ConversionError(MaskwrightError):
+    """A model folder whose weights or configuration do not fit."""
+
+
+class TrainingError(MaskwrightError):
+    """Training that cannot go on, e.g. a loss that is not a number."""
+
+
+class DeviceError(MaskwrightError):
+    """A device, precision or disk that cannot do what was asked."""
+
+
+def nearest(name: str, options: Iterable[str]) -> str | None:
+    """Return the option that looks most like `name`, or None if none is close."""
+    matches = difflib.get_close_matches(name, list(options), n=1, cutoff=0.5)
+    return matches[0] if matches else None
+
+
+def unknown_name(what: str, name: str, options: Iterable[str]) -> tuple[str, str, str]:
+    """Return (problem, allowed, todo) for a name that is not among the options.
+
+    Example:
+        >>> unknown_name("recipe", "bert/bse", ["bert/base", "bert/tiny"])
+        ("unknown recipe 'bert/bse'", 'bert/base, bert/tiny', "Did you mean 'bert/base'?")
+    """
+    known = sorted(options)
+    guess = nearest(name, known)
+    todo = f"Did you mean {guess!r}?" if guess else ""
+    shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+    return f"unknown {what} {name!r}", shown, todo

@@ -1,0 +1,157 @@
+"""Keyed randomness: every random choice is a pure function of (seed, purpose, refresh, index).
+
+No generator carries state from one choice to the next, so a run that is resumed, moved to another number
+of workers or ranks, or run again draws the same numbers. The idea is fairseq's and Megatron's (a mask is a
+function of seed, epoch and index); the mixing function is the SplitMix64 finaliser (Steele, Lea and Flood
+2014).
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+# Four rounds are the textbook minimum, but visibly uneven below about 20 items; eight are not.
+_FEISTEL_ROUNDS = 8
+
+Ints = NDArray[Any]
+
+
+def mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scramble 64-bit integers so that neighbouring inputs give unrelated outputs (SplitMix64 finaliser)."""
+    z = values.astype(np.uint64, copy=True)
+    z ^= z >> np.uint64(30)
+    z *= _MIX_1
+    z ^= z >> np.uint64(27)
+    z *= _MIX_2
+    z ^= z >> np.uint64(31)
+    return z
+
+
+def root_key(seed: int, purpose: str) -> np.uint64:
+    """Return the 64-bit key of a purpose under a seed."""
+    digest = hashlib.blake2b(f"{seed}\x1f{purpose}".encode(), digest_size=8).digest()
+    return np.uint64(int.from_bytes(digest, "little"))
+
+
+def keys(seed: int, purpose: str, refresh: Ints | int, index: Ints | int) -> NDArray[np.uint64]:
+    """Return one 64-bit key per (refresh, index), broadcast against each other.
+
+    Args:
+        seed: The run's seed.
+        purpose: What the numbers are for, e.g. "masking". Different purposes are independent.
+        refresh: Epoch, or epoch modulo the number of static copies. Shape (B,) or scalar.
+        index: Instance, document or step number. Shape (B,) or scalar.
+    """
+    root = root_key(seed, purpose)
+    with np.errstate(over="ignore"):
+        level = mix(root + (np.atleast_1d(np.asarray(refresh)).astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+        return mix(level + (np.atleast_1d(np.asarray(index)).astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+
+
+def bits(key: NDArray[np.uint64], counter: Ints | int) -> NDArray[np.uint64]:
+    """Return the `counter`-th 64-bit number of each key's stream (broadcast)."""
+    with np.errstate(over="ignore"):
+        return mix(key + (np.asarray(counter).astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+
+
+def uniform(key: NDArray[np.uint64], counter: Ints | int) -> NDArray[np.float64]:
+    """Return the `counter`-th uniform number in [0, 1) of each key's stream (broadcast), 53 bits fine."""
+    return (bits(key, counter) >> np.uint64(11)).astype(np.float64) * (1.0 / (1 << 53))
+
+
+def integer_key(seed: int, purpose: str, refresh: int = 0, index: int = 0) -> int:
+    """Return one key as a Python int below 2**63 (fit for `torch.Generator.manual_seed`)."""
+    return int(keys(seed, purpose, refresh, index)[0] >> np.uint64(1))
+
+
+def generator(seed: int, purpose: str, refresh: int = 0, index: int = 0) -> np.random.Generator:
+    """Return a numpy generator for one sequential procedure, keyed like everything else.
+
+    Construction costs about 10 microseconds: use `Draws` for whole batches.
+    """
+    return np.random.Generator(np.random.Philox(key=integer_key(seed, purpose, refresh, index)))
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """The random numbers of a flat batch of instances, each keyed by its own (refresh, index).
+
+    A batch of many instances draws exactly what the same instances draw one by one.
+
+    Attributes:
+        seed: The run's seed.
+        refresh: Shape (B,). Epoch, or epoch modulo the number of static copies.
+        index: Shape (B,). The instance's number within its plan.
+    """
+
+    seed: int
+    refresh: Ints
+    index: Ints
+
+    def per_instance(self, purpose: str, counter: int = 0) -> NDArray[np.float64]:
+        """Return one uniform number in [0, 1) per instance. Shape (B,)."""
+        return uniform(keys(self.seed, purpose, self.refresh, self.index), counter)
+
+    def per_token(self, purpose: str, cu_seqlens: Ints) -> NDArray[np.float64]:
+        """Return one uniform number in [0, 1) per token, counted from each instance's start. Shape (T,)."""
+        return uniform(*self._streams(purpose, cu_seqlens))
+
+    def bits_per_token(self, purpose: str, cu_seqlens: Ints) -> NDArray[np.uint64]:
+        """Return one 64-bit integer per token, counted from each instance's start. Shape (T,)."""
+        return bits(*self._streams(purpose, cu_seqlens))
+
+    def bits_at(self, purpose: str, sequences: Ints, offsets: Ints) -> NDArray[np.uint64]:
+        """Return the 64-bit integers that `bits_per_token` gives at some tokens, computing only those.
+
+        Args:
+            purpose: What the numbers are for.
+            sequences: Shape (K,), the instance of each token.
+            offsets: Shape (K,), each token's place in its instance.
+        """
+        return bits(keys(self.seed, purpose, self.refresh, self.index)[sequences], offsets)
+
+    def uniform_at(self, purpose: str, sequences: Ints, offsets: Ints) -> NDArray[np.float64]:
+        """Return what `per_token` gives at some tokens, computing only those. Shape (K,)."""
+        return uniform(keys(self.seed, purpose, self.refresh, self.index)[sequences], offsets)
+
+    def _streams(self, purpose: str, cu_seqlens: Ints) -> tuple[NDArray[np.uint64], Ints]:
+        key = keys(self.seed, purpose, self.refresh, self.index)
+        lengths = np.diff(cu_seqlens)
+        counters = np.arange(int(cu_seqlens[-1])) - np.repeat(cu_seqlens[:-1], lengths)
+        return np.repeat(key, lengths), counters
+
+
+@dataclass(frozen=True, slots=True)
+class Permutation:
+    """A keyed shuffle of 0..size-1 that needs no memory: an eight-round Feistel network with cycle walking.
+
+    `Permutation(n, key)(positions)` gives the items at those positions; any slice can be asked for at any
+    time, so a resumed run continues at once and ranks take slices of the same order.
+    """
+
+    size: int
+    key: int
+
+    def __call__(self, positions: Ints) -> NDArray[np.int64]:
+        """Map positions in [0, size) to items in [0, size). Shape is kept."""
+        half = max(1, (max(self.size - 1, 1).bit_length() + 1) // 2)
+        shift, low = np.uint64(half), np.uint64((1 << half) - 1)
+        flat = np.asarray(positions).astype(np.uint64).ravel()
+        out = flat.copy()
+        todo = np.arange(flat.size)
+        while todo.size:
+            values = out[todo]
+            left, right = values >> shift, values & low
+            for round_number in range(_FEISTEL_ROUNDS):
+                # Each round swaps the halves and scrambles one of them with a keyed hash: a bijection.
+                rounds = keys(self.key, "permutation", round_number, right)
+                left, right = right, left ^ (rounds & low)
+            out[todo] = (left << shift) | right
+            todo = todo[out[todo] >= np.uint64(self.size)]
+        return out.astype(np.int64).reshape(np.shape(positions))

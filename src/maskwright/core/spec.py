@@ -1,0 +1,226 @@
+"""Frozen, checked values: the base of every recipe part, dotted overrides, and errors that suggest a name.
+
+A `Spec` is a pydantic model that is frozen, forbids unknown fields and validates its defaults. A choice
+between members of a room is a discriminated union on `kind`; wherever such a union stands, a bare string
+names the member with its defaults (`masking=whole_word`).
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+
+from maskwright.core.errors import RecipeError
+from maskwright.core.fields import close_name, explain, field_paths, kinds, member_of, suggest_path
+
+__all__ = [
+    "ByName",
+    "Spec",
+    "SpecType",
+    "by_name",
+    "field_paths",
+    "fingerprint",
+    "override",
+    "parse_overrides",
+    "validate",
+]
+
+
+class Spec(BaseModel):
+    """Base of every configuration value: frozen, no unknown fields, defaults validated."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, validated as a whole.
+
+        Raises:
+            RecipeError: If a field is unknown or a value does not fit.
+        """
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return validate(type(self), {**fields, **changes})
+
+
+SpecType = TypeVar("SpecType", bound=Spec)
+
+
+def by_name(value: Any) -> Any:
+    """Let a bare string stand for a room member with its defaults: "token" -> {"kind": "token"}."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+ByName = BeforeValidator(by_name)
+
+
+def fingerprint(value: Any) -> str:
+    """Return 16 hexadecimal digits that identify a JSON-like value, a Spec, or a nest of both."""
+    text = json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | type(None)) else str(value)
+
+
+def validate(model: type[SpecType], data: Any, source: str = "") -> SpecType:
+    """Build a Spec from plain data; the error names each field, what was found and the nearest name.
+
+    Args:
+        model: The Spec class.
+        data: JSON-like data.
+        source: Where the data came from (a file), for the message.
+
+    Raises:
+        RecipeError: If anything does not fit.
+    """
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise RecipeError((f"{source}: " if source else "") + explain(error, model, data)) from None
+
+
+def parse_overrides(overrides: Iterable[str]) -> list[tuple[str, Any]]:
+    """Split `path=value` texts; the value is read as YAML, so `0.3`, `true`, `[mlm, nsp]` and `{...}` work.
+
+    Raises:
+        RecipeError: If a text has no `=` or its value is not YAML.
+    """
+    pairs = []
+    for text in overrides:
+        path, equals, value = text.partition("=")
+        if not equals or not path.strip():
+            raise RecipeError(
+                f"cannot read the override {text!r}",
+                allowed="field.path=value",
+                todo="For example `--set masking.rate=0.3`",
+            )
+        try:
+            parsed = yaml.safe_load(value) if value.strip() else ""
+        except yaml.YAMLError:
+            raise RecipeError(
+                f"cannot read the value of the override {text!r}",
+                allowed="a number, true, false, null, a name, [a, b] or {field: value}",
+                todo="Check its brackets and quotes.",
+            ) from None
+        pairs.append((path.strip(), _numbers(parsed)))
+    return pairs
+
+
+def _numbers(value: Any) -> Any:
+    # YAML 1.1 reads 1e-4 as a string because it has no dot; people write it all the time.
+    if isinstance(value, dict):
+        return {key: _numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def override(spec: SpecType, pairs: Iterable[tuple[str, Any]]) -> SpecType:
+    """Return `spec` with dotted fields replaced; items of a tuple are addressed by `kind` or by number.
+
+    Changes are made in order and the result is checked once, so two fields that must agree can both change. A
+    mapping changes only the fields it names. Choosing a member of a union, by a bare name or through its
+    `kind`, starts from that member's defaults: the fields of the old one need not exist there.
+
+    Example:
+        >>> override(recipe, [("masking", "whole_word"), ("objectives.mlm.weight", 2.0)])
+
+    Raises:
+        RecipeError: If a field is unknown (the nearest name is suggested) or a value is not allowed.
+    """
+    model = type(spec)
+    data: Any = spec.model_dump()
+    for path, value in pairs:
+        data = _changed(data, model, path.split("."), 0, value, model)
+    return validate(model, data)
+
+
+def _changed(old: Any, annotation: Any, steps: list[str], depth: int, value: Any, root: type[Spec]) -> Any:
+    """Return the plain data `old` of a field so annotated, with `value` put at `steps[depth:]` below it."""
+    if depth == len(steps):
+        return _merged(old, value)
+    step, parent = steps[depth], ".".join(steps[:depth])
+    if isinstance(old, list | tuple):
+        position = _position(old, step, parent, steps, root)
+        new = _changed(old[position], annotation, steps, depth + 1, value, root)
+        return [*old[:position], new, *old[position + 1 :]]
+    model = member_of(annotation, old)
+    if model is None:
+        raise _no_fields(old, annotation, parent, steps)
+    if step not in model.model_fields:
+        raise _unknown_field(step, parent, list(model.model_fields), steps, root)
+    fields = by_name(old) or {}
+    if step == "kind" and depth + 1 == len(steps):
+        return old if fields.get("kind") == value else value
+    field = model.model_fields[step]
+    here = fields[step] if step in fields else _default(field)
+    return {**fields, step: _changed(here, field.annotation, steps, depth + 1, value, root)}
+
+
+def _merged(old: Any, new: Any) -> Any:
+    if (
+        isinstance(new, dict)
+        and isinstance(old, dict)
+        and new.get("kind", old.get("kind")) == old.get("kind")
+    ):
+        return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
+    return new
+
+
+def _default(field: FieldInfo) -> Any:
+    if field.is_required():
+        return None
+    default = field.get_default(call_default_factory=True, validated_data={})
+    return default.model_dump() if isinstance(default, BaseModel) else default
+
+
+def _position(items: Sequence[Any], step: str, parent: str, steps: list[str], root: type[Spec]) -> int:
+    plain = [by_name(item) for item in items]
+    names = [
+        str(item.get("kind", number)) if isinstance(item, dict) else str(number)
+        for number, item in enumerate(plain)
+    ]
+    if step in names:
+        return names.index(step)
+    if step.isdecimal() and int(step) < len(items):
+        return int(step)
+    raise _unknown_field(step, parent, names, steps, root)
+
+
+def _unknown_field(
+    step: str, parent: str, known: Sequence[str], steps: list[str], root: type[Spec]
+) -> RecipeError:
+    guess = suggest_path(step, parent, known, root)
+    where = f" in {parent!r} (from {'.'.join(steps)!r})" if parent else ""
+    todo = f"Did you mean {guess!r}?" if guess else ""
+    return RecipeError(f"unknown field {step!r}{where}", allowed=", ".join(known), todo=todo)
+
+
+def _no_fields(value: Any, annotation: Any, parent: str, steps: list[str]) -> RecipeError:
+    path = ".".join(steps)
+    if options := kinds(annotation):
+        guess = close_name(value, options) if isinstance(value, str) else None
+        return RecipeError(
+            f"cannot set {path!r}: {parent!r} is {value!r}, which is none of its choices",
+            allowed=", ".join(options),
+            todo=f"Did you mean {guess!r}?" if guess else f"Choose one first, `--set {parent}={options[0]}`",
+        )
+    return RecipeError(
+        f"cannot set {path!r}: {parent!r} is the value {value!r}, which has no fields",
+        todo=f"Set {parent!r} itself.",
+    )

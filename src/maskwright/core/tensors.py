@@ -1,0 +1,110 @@
+"""The torch values that flow between the rooms. T tokens, B sequences, H hidden, M targets, R row length."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatBatch:
+    """One micro-batch as the encoder takes it: a flat stream of tokens with sequence boundaries.
+
+    The stream may be cut into rows of equal length (`row_length`), so that attention on a CPU is a plain
+    batched matrix product; no sequence crosses a row. Slots that no sequence filled carry the padding id and
+    sequence number -1: nothing attends to them, nothing is predicted at them, no count includes them.
+
+    Attributes:
+        ids: Shape (T,), int64.
+        position_ids: Shape (T,), int64, counted from 0 in each sequence (without the family's offset).
+        segment_ids: Shape (T,), int64.
+        sequence_ids: Shape (T,), int64, the sequence of each token, -1 at filler.
+        first_tokens: Shape (B,), int64, offset of each sequence's first token (the classification token).
+        row_length: R if the stream is T/R rows of length R, else None.
+        num_tokens: Real tokens, filler not counted.
+        dropout_key: Key of this micro-batch's dropout masks; None where dropout is off.
+    """
+
+    ids: Tensor
+    position_ids: Tensor
+    segment_ids: Tensor
+    sequence_ids: Tensor
+    first_tokens: Tensor
+    row_length: int | None
+    num_tokens: int
+    dropout_key: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderOutput:
+    """What the encoder gives: hidden states of all tokens and, if it has a pooler, one vector a sequence.
+
+    Attributes:
+        hidden: Shape (T, H).
+        pooled: Shape (B, H), tanh of a dense layer over each first token; None without a pooler.
+    """
+
+    hidden: Tensor
+    pooled: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class LossTerm:
+    """One objective's loss on one micro-batch: a sum and what to divide it by, never a mean.
+
+    Attributes:
+        total: Scalar tensor, the summed negative log-likelihood in nats.
+        count: Number of predictions summed.
+        correct: Scalar integer tensor: how many predictions were right.
+    """
+
+    total: Tensor
+    count: int
+    correct: Tensor
+
+
+def activation(name: str, values: Tensor) -> Tensor:
+    """Apply an activation by its name: "gelu" (erf), "gelu_tanh", "relu" or "tanh"."""
+    if name == "gelu":
+        return torch.nn.functional.gelu(values)
+    if name == "gelu_tanh":
+        return torch.nn.functional.gelu(values, approximate="tanh")
+    if name == "relu":
+        return torch.relu(values)
+    if name == "tanh":
+        return torch.tanh(values)
+    raise ValueError(f"unknown activation {name!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetTensors:
+    """`Targets` as tensors on the training device.
+
+    Attributes:
+        positions: Shape (M,), int64.
+        labels: Shape (M,), int64.
+        extra: Further aligned tensors an objective needs.
+    """
+
+    positions: Tensor
+    labels: Tensor
+    extra: dict[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadShape:
+    """What an objective's head must know of the encoder it sits on.
+
+    Attributes:
+        hidden_size: H, width of the hidden states.
+        embedding_size: E, width of the word embeddings that the output layer is tied to.
+        vocab_size: V, rows of the word embeddings.
+        hidden_activation: Name for `activation`.
+        layer_norm_eps: Epsilon of the head's LayerNorm.
+    """
+
+    hidden_size: int
+    embedding_size: int
+    vocab_size: int
+    hidden_activation: str
+    layer_norm_eps: float

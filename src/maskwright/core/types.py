@@ -1,0 +1,201 @@
+"""The numpy values that flow between the rooms. All frozen; all flat; one letter a dimension.
+
+T tokens, B sequences (instances), S sentences, D documents, U units, M targets, N planned instances.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[Any]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecialTokens:
+    """The ids that layouts and replacements need to know, and their written forms.
+
+    Attributes:
+        pad, unk, cls, sep, mask: Token ids.
+        vocab_size: Number of entries, i.e. ids are 0..vocab_size-1.
+        names: (pad, unk, cls, sep, mask) as text, e.g. ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]").
+    """
+
+    pad: int
+    unk: int
+    cls: int
+    sep: int
+    mask: int
+    vocab_size: int
+    names: tuple[str, str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """Which sentences make a document, and where each sentence's tokens end, in one token stream.
+
+    Sentence s holds tokens [sentence_ends[s-1], sentence_ends[s]) (from 0 for s = 0); a document is the
+    sentences [first[d], last[d]). A subset (held-out, one source) keeps the arrays and picks documents.
+
+    Attributes:
+        sentence_ends: Shape (S,), int64, ascending; may be a memory map.
+        first: Shape (D,), index of each document's first sentence.
+        last: Shape (D,), one past each document's last sentence.
+    """
+
+    sentence_ends: IntArray
+    first: IntArray
+    last: IntArray
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def pick(self, documents: IntArray) -> "Documents":
+        """Return the given documents, in the given order (indices or a boolean mask, shape (D,))."""
+        return Documents(self.sentence_ends, self.first[documents], self.last[documents])
+
+    def bounds(self, sentence: IntArray) -> IntArray:
+        """Return the token offset where each sentence begins; `bounds(last)` is where a document ends."""
+        sentence = np.asarray(sentence)
+        if not sentence.size:
+            return np.zeros(sentence.shape, dtype=np.int64)
+        return np.where(sentence == 0, 0, self.sentence_ends[np.maximum(sentence - 1, 0)])
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens in all documents picked."""
+        return int((self.bounds(self.last) - self.bounds(self.first)).sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Which tokens each instance of one pass over the data is made of: one row per instance.
+
+    A row is a first text [first_start, first_end) and, for pairs, a second text [second_start, second_end)
+    (both 0 for single texts), as offsets into the corpus's token stream.
+
+    Attributes:
+        first_start, first_end, second_start, second_end: Shape (N,), int64.
+        pair_labels: Shape (N,), int8: 0 = in order / really next, 1 = swapped / random, -1 = no pair.
+    """
+
+    first_start: IntArray
+    first_end: IntArray
+    second_start: IntArray
+    second_end: IntArray
+    pair_labels: IntArray
+
+    def __len__(self) -> int:
+        return len(self.first_start)
+
+    def rows(self, index: IntArray) -> "Plan":
+        """Return the given rows, in the given order."""
+        return Plan(
+            first_start=self.first_start[index],
+            first_end=self.first_end[index],
+            second_start=self.second_start[index],
+            second_end=self.second_end[index],
+            pair_labels=self.pair_labels[index],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instances:
+    """A flat batch of laid-out sequences, special tokens in place, nothing masked yet.
+
+    Attributes:
+        ids: Shape (T,), int32, token ids.
+        segment_ids: Shape (T,), int8, 0 or 1.
+        word_starts: Shape (T,), True where a token begins a word. Special tokens are words of their own.
+        special: Shape (T,), True at tokens that the layout added (classification, separators).
+        cu_seqlens: Shape (B+1,), int64, token offset of each sequence, first 0, last T.
+        pair_labels: Shape (B,), int8, as in `Plan`.
+    """
+
+    ids: IntArray
+    segment_ids: IntArray
+    word_starts: BoolArray
+    special: BoolArray
+    cu_seqlens: IntArray
+    pair_labels: IntArray
+
+    def __len__(self) -> int:
+        return len(self.cu_seqlens) - 1
+
+    @property
+    def lengths(self) -> IntArray:
+        """Tokens of each sequence, specials counted. Shape (B,)."""
+        return np.diff(self.cu_seqlens)
+
+    @property
+    def sequence_ids(self) -> IntArray:
+        """Which sequence each token belongs to. Shape (T,)."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The units chosen for prediction: half-open token ranges, ascending, not overlapping.
+
+    Attributes:
+        starts: Shape (U,), int64, flat token offsets.
+        ends: Shape (U,), int64, one past each unit's last token.
+    """
+
+    starts: IntArray
+    ends: IntArray
+
+    @property
+    def positions(self) -> IntArray:
+        """All selected token offsets, ascending. Shape (M,)."""
+        lengths = self.ends - self.starts
+        total = int(lengths.sum())
+        offsets = np.repeat(np.cumsum(lengths) - lengths, lengths)
+        positions: IntArray = np.repeat(self.starts, lengths) + np.arange(total) - offsets
+        return positions
+
+    @property
+    def units(self) -> IntArray:
+        """Which unit each selected token belongs to, aligned with `positions`. Shape (M,)."""
+        return np.repeat(np.arange(len(self.starts)), self.ends - self.starts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examples:
+    """Instances with their selection made and replacements put in.
+
+    Attributes:
+        instances: The text as it was.
+        selection: The chosen units.
+        corrupted: Shape (T,), int32, what the encoder sees.
+    """
+
+    instances: Instances
+    selection: Selection
+    corrupted: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """What one objective predicts in a flat batch.
+
+    Attributes:
+        positions: Shape (M,), int64: token offsets (token objectives) or sequence numbers (pair objectives).
+        labels: Shape (M,), int64.
+        extra: Further aligned arrays an objective needs (e.g. boundary positions).
+    """
+
+    positions: IntArray
+    labels: IntArray
+    extra: dict[str, IntArray] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """The loss's denominator: how many predictions are made."""
+        return len(self.labels)
+
+    def moved(self, offset: int) -> "Targets":
+        """Return the same targets with positions shifted by `offset`."""
+        return replace(self, positions=self.positions + offset)

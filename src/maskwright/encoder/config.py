@@ -1,0 +1,77 @@
+"""The encoder's shape as one frozen value. Names are Hugging Face's; sharing is data."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from maskwright.core.spec import Spec
+
+Rate = Annotated[float, Field(ge=0, lt=1)]
+
+
+class EncoderConfig(Spec):
+    """A post-norm Transformer encoder of the BERT family (Devlin et al. 2019, section 3).
+
+    Attributes:
+        hidden_size: H, width of the hidden states.
+        num_layers: L, layers applied (not distinct ones: see the layer plans).
+        num_heads: Attention heads; must divide `hidden_size`.
+        intermediate_size: F, width inside the feed-forward part; 4 H in all published models.
+        embedding_size: E, width of the embeddings; None means H. If E differs from H a dense E -> H follows.
+        max_positions: Learned positions that sequences can use (a family offset adds rows on top).
+        position_offset: Rows skipped at the front of the position table: 0, or 2 for RoBERTa.
+        type_vocab_size: Segment kinds: 2, 1 (RoBERTa's constant row) or 0 (DistilBERT: no such table).
+        hidden_activation: "gelu" (erf), "gelu_tanh" (Google's BERT and ALBERT) or "relu" (ERNIE).
+        layer_norm_eps: 1e-12 (BERT) or 1e-5 (RoBERTa, ERNIE).
+        hidden_dropout: Share of hidden values dropped after embeddings, attention and feed-forward.
+        attention_dropout: Share of attention probabilities dropped.
+        attention_plan: Which distinct attention block each layer uses, e.g. (0, 0, 0) for shared; None: one each.
+        ffn_plan: The same for feed-forward blocks.
+        pooler: Whether a dense + tanh over the first token is part of the encoder.
+        initializer: "truncated_normal" (cut at two standard deviations: Google) or "normal" (fairseq).
+        initializer_range: Standard deviation of the initial weights.
+    """
+
+    hidden_size: PositiveInt = 768
+    num_layers: PositiveInt = 12
+    num_heads: PositiveInt = 12
+    intermediate_size: PositiveInt = 3072
+    embedding_size: PositiveInt | None = None
+    max_positions: PositiveInt = 512
+    position_offset: Annotated[int, Field(ge=0)] = 0
+    type_vocab_size: Annotated[int, Field(ge=0)] = 2
+    hidden_activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu_tanh"
+    layer_norm_eps: Annotated[float, Field(gt=0)] = 1e-12
+    hidden_dropout: Rate = 0.1
+    attention_dropout: Rate = 0.1
+    attention_plan: tuple[int, ...] | None = None
+    ffn_plan: tuple[int, ...] | None = None
+    pooler: bool = True
+    initializer: Literal["truncated_normal", "normal"] = "truncated_normal"
+    initializer_range: Annotated[float, Field(gt=0)] = 0.02
+
+    @model_validator(mode="after")
+    def _fits(self) -> "EncoderConfig":
+        if self.hidden_size % self.num_heads:
+            raise ValueError(
+                f"num_heads {self.num_heads} does not divide hidden_size {self.hidden_size}; "
+                "choose a divisor, usually hidden_size / 64"
+            )
+        for name, plan in (("attention_plan", self.attention_plan), ("ffn_plan", self.ffn_plan)):
+            if plan is None:
+                continue
+            if len(plan) != self.num_layers:
+                raise ValueError(f"{name} names {len(plan)} layers, num_layers is {self.num_layers}; make them equal")
+            if sorted(set(plan)) != list(range(max(plan) + 1)):
+                raise ValueError(f"{name} {plan} must use the block numbers 0..{max(plan)} without gaps")
+        return self
+
+    @property
+    def embedding_width(self) -> int:
+        """E, with None resolved to H."""
+        return self.embedding_size or self.hidden_size
+
+    def layer_plan(self, part: Literal["attention", "ffn"]) -> tuple[int, ...]:
+        """Which distinct block each layer uses, with None resolved to one block a layer."""
+        plan = self.attention_plan if part == "attention" else self.ffn_plan
+        return tuple(range(self.num_layers)) if plan is None else plan

@@ -1,0 +1,52 @@
+"""The whole path on text that is already on the machine: corpus, vocabulary, training, filled masks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from maskwright.inference.fill_mask import Filled
+from maskwright.inference.model import load
+from maskwright.training.pretrain import Run, pretrain
+from maskwright.training.reporting import Reporter
+
+RECIPE = "bert/mini"
+MINUTES = 3.5
+PROMPTS = (
+    "Return the [MASK] of the array.",
+    "If the file does not [MASK], an error is raised.",
+    "The [MASK] value is None.",
+    "This function [MASK] a list of strings.",
+    "Compute the mean and the standard [MASK] of the data.",
+    "Whether or [MASK] to use the cache.",
+)
+"""Sentences in the manner of documentation, which is what the embedded corpus is made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quickstart:
+    """What the quickstart gives.
+
+    Attributes:
+        run: The trained run.
+        filled: For each prompt, the best tokens of its mask.
+    """
+
+    run: Run
+    filled: list[list[Filled]]
+
+
+def quickstart(
+    *, out: str | Path, minutes: float = MINUTES, recipe: str = RECIPE, prompts: Sequence[str] = PROMPTS, reporter: Reporter
+) -> Quickstart:
+    """Train on the docstrings of this Python installation and fill some masks.
+
+    Args:
+        out: The run's folder.
+        minutes: Training time; preparation takes about a minute more, once.
+        recipe: What to train.
+        prompts: Texts with one mask each.
+        reporter: Where the run talks.
+    """
+    run = pretrain("docstrings", out=out, recipe=recipe, minutes=minutes, reporter=reporter)
+    filled = load(run.folder).fill_mask(list(prompts), top_k=3)
+    return Quickstart(run, [best[0] for best in filled])

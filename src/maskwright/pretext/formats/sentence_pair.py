@@ -1,0 +1,56 @@
+"""RoBERTa's SENTENCE-PAIR+NSP: pairs of single natural sentences."""
+
+from typing import Literal
+
+import numpy as np
+
+from maskwright.core.randomness import generator
+from maskwright.core.types import Documents, Plan
+from maskwright.pretext.formats.base import PairFormat
+from maskwright.pretext.formats.pairing import RandomTexts, cut_pair
+from maskwright.pretext.formats.rows import PlanRows, sentence_bounds, walk, without_empty
+
+
+class SentencePair(PairFormat):
+    """Two sentences, neighbours in a document or from two documents (Liu et al. 2019, section 4.2).
+
+    The paper does not say how the pairs are walked through; this follows BERT's segment pairs with chunks of
+    two sentences. Half of the time a sentence is paired with the next one (label 0) and both are used up;
+    otherwise, and always for a document's last sentence, it is paired with a sentence of another document
+    (label 1) and its own successor comes next.
+
+    Sequences are much shorter than the limit; the paper makes the batch larger to keep its number of tokens.
+
+    Attributes:
+        num_separators_between: Separators between the sentences: 1 (BERT) or 2 (RoBERTa).
+    """
+
+    kind: Literal["sentence_pair"] = "sentence_pair"
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """A next-sentence label."""
+        return frozenset({"next_sentence_label"})
+
+    def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
+        """Plan one pass (see `Format.plan`); documents are numbered without the empty ones."""
+        room = self.pair_room(max_length)
+        documents = without_empty(documents)
+        ends = np.asarray(documents.sentence_ends)
+        texts = RandomTexts(documents)
+        rows = PlanRows()
+        for document, first_sentence, last_sentence in walk(documents):
+            bounds = sentence_bounds(ends, first_sentence, last_sentence)
+            rng = generator(seed, "layout", refresh, document)
+            sentence = 0
+            while sentence < len(bounds) - 1:
+                first = (bounds[sentence], bounds[sentence + 1])
+                if sentence + 2 < len(bounds) and rng.random() >= 0.5:
+                    second, label = (bounds[sentence + 1], bounds[sentence + 2]), 0
+                    sentence += 2
+                else:
+                    second, label = texts.draw(rng.random, document, wanted=1), 1
+                    sentence += 1
+                first, second = cut_pair(rng.random, first, second, room)
+                rows.add(*first, *second, label)
+        return rows.plan()

@@ -1,0 +1,14 @@
+"""Which tokens are to be predicted. To add a masking: one file, one line in `MaskingChoice`."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from maskwright.core.spec import ByName
+from maskwright.pretext.masking.base import Masking
+from maskwright.pretext.masking.token import TokenMasking
+from maskwright.pretext.masking.whole_word import WholeWordMasking
+
+MaskingChoice = Annotated[TokenMasking | WholeWordMasking, Field(discriminator="kind"), ByName]
+
+__all__ = ["Masking", "MaskingChoice", "TokenMasking", "WholeWordMasking"]

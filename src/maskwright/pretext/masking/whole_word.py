@@ -1,0 +1,61 @@
+"""Whole-word masking: a word is hidden with all its pieces or not at all."""
+
+from typing import Literal
+
+import numpy as np
+from pydantic import model_validator
+
+from maskwright.core.randomness import Draws
+from maskwright.core.types import BoolArray, Instances, IntArray, Selection
+from maskwright.pretext.masking.base import Masking
+from maskwright.pretext.masking.units import fill_budgets, random_order, ranks, words
+
+
+class WholeWordMasking(Masking):
+    """Whole words in random order, until the budget is met (Google's BERT, create_pretraining_data.py:342-415).
+
+    With a budget of tokens, a word that would overrun it is skipped, never cut, and the others are still
+    tried; a sequence in which every word is longer than the budget gives up none, as in Google's code.
+
+    Attributes:
+        budget: What the rate counts and the budget limits: "tokens" (BERT: 15 % of the tokens), or "words"
+            (fairseq's option, mask_tokens_dataset.py:113-230: 15 % of the words, however long they are; a
+            special token counts as a word). `max_targets` limits tokens and does not go with "words".
+    """
+
+    kind: Literal["whole_word"] = "whole_word"
+    budget: Literal["tokens", "words"] = "tokens"
+
+    @model_validator(mode="after")
+    def _caps_what_it_counts(self) -> "WholeWordMasking":
+        if self.budget == "words" and self.max_targets is not None:
+            raise ValueError(
+                f"max_targets {self.max_targets} limits tokens, but budget 'words' counts words; "
+                "set max_targets to null or budget to 'tokens'"
+            )
+        return self
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """Units are runs of neighbouring tokens."""
+        return frozenset({"contiguous_units"})
+
+    def sizes(self, instances: Instances) -> IntArray:
+        """Tokens or words of each sequence (see `Masking.sizes`)."""
+        return self._count(instances, instances.word_starts) if self.budget == "words" else super().sizes(instances)
+
+    def choose(
+        self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws
+    ) -> Selection:
+        """Take words in random order while they fit (see `Masking.choose`)."""
+        starts, ends = words(instances, maskable)
+        order = random_order(starts, instances, draws, "masking order")
+        sequences = instances.sequence_ids[starts]
+        end_of_word = np.zeros(len(instances.ids), dtype=np.int64)
+        end_of_word[starts] = ends
+        if self.budget == "words":
+            taken = ranks(sequences) < budgets[sequences]
+        else:
+            taken = fill_budgets(sequences, end_of_word[order] - order, budgets)
+        chosen = np.sort(order[taken])
+        return Selection(chosen, end_of_word[chosen])

@@ -1,0 +1,76 @@
+"""BERT's replacement: mostly the mask token, sometimes a random token, sometimes the token itself."""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from maskwright.core.randomness import Draws
+from maskwright.core.types import Instances, IntArray, Selection, SpecialTokens
+from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class MaskRandomKeep(Replacement):
+    """Mask, replace at random, or keep: 80/10/10 in BERT (Devlin et al. 2019, section 3.1).
+
+    A random token may happen to equal the original.
+
+    Attributes:
+        mask: Share replaced by the mask token.
+        random: Share replaced by a random token.
+        keep: Share left as it is; the three shares add up to 1.
+        per: What one decision is made for: each "token" (BERT, also within a whole word), or each "unit"
+            (fairseq's whole words); random tokens are drawn one by one in both.
+        random_from: Ids that random tokens are drawn from, uniformly: the whole "vocabulary" with all special
+            tokens (BERT), or the "ordinary" part of it without the padding, unknown, classification and
+            separator tokens (fairseq; the mask token stays in).
+    """
+
+    kind: Literal["mask_random_keep"] = "mask_random_keep"
+    mask: Share = 0.8
+    random: Share = 0.1
+    keep: Share = 0.1
+    per: Literal["token", "unit"] = "token"
+    random_from: Literal["vocabulary", "ordinary"] = "vocabulary"
+
+    @model_validator(mode="after")
+    def _shares_add_up(self) -> "MaskRandomKeep":
+        total = self.mask + self.random + self.keep
+        if abs(total - 1) > 1e-6:
+            raise ValueError(
+                f"mask {self.mask:g} + random {self.random:g} + keep {self.keep:g} = {total:g}; make them add up to 1"
+            )
+        return self
+
+    def replace_tokens(
+        self, instances: Instances, selection: Selection, draws: Draws, vocabulary: VocabularyFacts
+    ) -> IntArray:
+        """Return the ids that the encoder sees (see `Replacement.replace_tokens`)."""
+        positions = selection.positions
+        deciding = positions if self.per == "token" else selection.starts
+        decision = draws.uniform_at("replacement decision", *_places(instances, deciding))
+        if self.per == "unit":
+            decision = decision[selection.units]
+        corrupted = instances.ids.astype(np.int32, copy=True)
+        corrupted[positions[decision < self.mask]] = vocabulary.special_tokens.mask
+        at_random = positions[(decision >= self.mask) & (decision < self.mask + self.random)]
+        uniform = draws.uniform_at("replacement token", *_places(instances, at_random))
+        corrupted[at_random] = self._random_ids(uniform, vocabulary.special_tokens)
+        return corrupted
+
+    def _random_ids(self, uniform: IntArray, special_tokens: SpecialTokens) -> IntArray:
+        excluded: list[int] = []
+        if self.random_from == "ordinary":
+            excluded = sorted({special_tokens.pad, special_tokens.unk, special_tokens.cls, special_tokens.sep})
+        ids = (uniform * (special_tokens.vocab_size - len(excluded))).astype(np.int64)
+        for gap in excluded:
+            ids += ids >= gap
+        return ids
+
+
+def _places(instances: Instances, positions: IntArray) -> tuple[IntArray, IntArray]:
+    """Turn flat token offsets into (sequence, offset in it)."""
+    sequences = instances.sequence_ids[positions]
+    return sequences, positions - instances.cu_seqlens[sequences]

@@ -1,0 +1,34 @@
+"""The sizes that systems of the BERT family are published in, and an encoder of a family at a size."""
+
+from dataclasses import dataclass
+
+from maskwright.encoder.config import EncoderConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Layers, hidden width and attention heads; the feed-forward width is four times the hidden width."""
+
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+
+
+# Base and large: Devlin et al. 2019, section 3. The smaller ones: Turc et al. 2019 (arXiv:1908.08962), whose heads
+# are hidden_size / 64 everywhere.
+TINY = Size(2, 128, 2)
+MINI = Size(4, 256, 4)
+SMALL = Size(4, 512, 8)
+MEDIUM = Size(8, 512, 8)
+BASE = Size(12, 768, 12)
+LARGE = Size(24, 1024, 16)
+
+
+def at_size(family: EncoderConfig, size: Size) -> EncoderConfig:
+    """Return the family's encoder with the layers, widths and heads of a size."""
+    return family.replace(
+        num_layers=size.num_layers,
+        hidden_size=size.hidden_size,
+        num_heads=size.num_heads,
+        intermediate_size=4 * size.hidden_size,
+    )

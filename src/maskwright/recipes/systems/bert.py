@@ -1,0 +1,116 @@
+"""BERT: pre-training of deep bidirectional Transformers (Devlin, Chang, Lee and Toutanova 2019, arXiv:1810.04805).
+
+Names of files are those of the released code (google-research/bert). Where it differs from the paper, the paper is
+followed and the code's value is given in a comment, to be set by `--set`.
+"""
+
+from collections.abc import Iterator
+
+from maskwright.encoder.config import EncoderConfig
+from maskwright.pretext.formats import SegmentPair
+from maskwright.pretext.masking import TokenMasking
+from maskwright.pretext.objectives import MaskedLanguageModel, NextSentence
+from maskwright.pretext.replacement import MaskRandomKeep
+from maskwright.recipes.optimization import AdamW, LengthPhase, Training
+from maskwright.recipes.recipe import MaskRefresh, Recipe
+from maskwright.recipes.sizes import BASE, LARGE, MEDIUM, MINI, SMALL, TINY, Size, at_size
+from maskwright.text.tokenizer_spec import WordPiece
+
+PAPER = "Devlin et al. 2019, arXiv:1810.04805"
+SMALL_PAPER = "Turc et al. 2019, arXiv:1908.08962"
+WHOLE_WORD_PAPER = "Cui et al. 2019, arXiv:1906.08101"
+
+UNCASED = WordPiece(vocab_size=30522, lowercase=True)
+CASED = WordPiece(vocab_size=28996, lowercase=False)
+CHINESE = WordPiece(vocab_size=21128, lowercase=True)  # single characters; lower-cased where Latin
+MULTILINGUAL_CASED = WordPiece(vocab_size=119547, lowercase=False)
+MULTILINGUAL_UNCASED = WordPiece(vocab_size=105879, lowercase=True)
+
+#       name                       tokenizer             size    what is special                           paper
+SYSTEMS: tuple[tuple[str, WordPiece, Size, str, str], ...] = (
+    ("tiny",                       UNCASED,              TINY,   "the smallest of the small BERTs",        SMALL_PAPER),
+    ("mini",                       UNCASED,              MINI,   "a small BERT",                           SMALL_PAPER),
+    ("small",                      UNCASED,              SMALL,  "a small BERT, shallow",                  SMALL_PAPER),
+    ("medium",                     UNCASED,              MEDIUM, "a small BERT, deeper",                   SMALL_PAPER),
+    ("base",                       UNCASED,              BASE,   "uncased English, as published",          PAPER),
+    ("large",                      UNCASED,              LARGE,  "uncased English, as published",          PAPER),
+    ("base-cased",                 CASED,                BASE,   "cased English",                          PAPER),
+    ("large-cased",                CASED,                LARGE,  "cased English",                          PAPER),
+    ("base-chinese",               CHINESE,              BASE,   "Chinese, by character",                  PAPER),
+    ("large-chinese",              CHINESE,              LARGE,  "Chinese; at this size only whole-word masked published",
+     WHOLE_WORD_PAPER),
+    ("base-multilingual-cased",    MULTILINGUAL_CASED,   BASE,   "104 languages, cased",                   PAPER),
+    ("base-multilingual-uncased",  MULTILINGUAL_UNCASED, BASE,   "102 languages, lower-cased (the older one)", PAPER),
+)  # fmt: skip
+
+ENCODER = EncoderConfig(
+    max_positions=512,
+    type_vocab_size=2,  # modeling.py:44 says 16, every released configuration says 2
+    hidden_activation="gelu_tanh",  # modeling.py:264-277
+    layer_norm_eps=1e-12,  # the default of the layer norm that modeling.py calls
+    hidden_dropout=0.1,
+    attention_dropout=0.1,
+    pooler=True,
+    initializer="truncated_normal",
+    initializer_range=0.02,
+)
+
+FORMAT = SegmentPair(
+    second="next_or_random",
+    short_share=0.1,  # create_pretraining_data.py:219-240: drawn once per document
+    num_separators_between=1,
+)
+
+MASKING = TokenMasking(
+    rate=0.15,
+    rounding="half_even",  # Python's round, create_pretraining_data.py:342-415
+    counted="all",  # [CLS] and [SEP] count, though they are never chosen
+    candidates="ordinary",
+    # create_pretraining_data.py cuts at 20 unless told otherwise; the README advises 20 at length 128 and 77 at
+    # 512, which never bind. The released default at 512: --set masking.max_targets=20
+    max_targets=None,
+)
+
+REPLACEMENT = MaskRandomKeep(
+    mask=0.8,
+    random=0.1,
+    keep=0.1,
+    per="token",
+    random_from="vocabulary",  # all of it: special and unused entries too
+)
+
+TRAINING = Training(
+    steps=1_000_000,
+    batch_sequences=256,
+    phases=(LengthPhase(share=0.9, max_length=128), LengthPhase(share=0.1, max_length=512)),  # appendix A.2
+    learning_rate=1e-4,
+    warmup_steps=10_000,
+    schedule="linear_jump",  # optimization.py:25-57 counts the decay from step 0
+    clip_norm=1.0,  # optimization.py:70
+    optimizer=AdamW(
+        betas=(0.9, 0.999),
+        eps=1e-6,
+        weight_decay=0.01,
+        decayed="matrices",  # embeddings are decayed, LayerNorm and biases are not
+        bias_correction=False,  # optimization.py:59-174; the paper says Adam and no more
+    ),
+)
+
+
+def recipes() -> Iterator[Recipe]:
+    """Yield BERT at each published size and language."""
+    for name, tokenizer, size, summary, paper in SYSTEMS:
+        yield Recipe(
+            name=f"bert/{name}",
+            summary=summary,
+            paper=paper,
+            family="bert",
+            tokenizer=tokenizer,
+            format=FORMAT,
+            masking=MASKING,
+            replacement=REPLACEMENT,
+            masks=MaskRefresh(copies=10),  # dupe_factor: lengths, splits, labels and masks are drawn ten times
+            objectives=(MaskedLanguageModel(), NextSentence()),
+            encoder=at_size(ENCODER, size),
+            training=TRAINING,
+        )

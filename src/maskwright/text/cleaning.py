@@ -1,0 +1,140 @@
+"""From a raw document to its clean paragraphs: one Unicode form, no control characters, single spaces.
+
+`Cleaning` says how; `clean_document` does it. The result is canonical: joining the paragraphs with blank lines
+and cleaning again gives the same paragraphs. Nothing here looks at more than one document
+(`deduplication` does), and nothing is lost but characters that carry no text.
+"""
+
+import re
+import unicodedata
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from maskwright.core.spec import Spec
+
+
+class Cleaning(Spec):
+    """How raw text becomes the clean corpus. Lengths count a Han, kana or Hangul character as three.
+
+    Counting East Asian characters as three (what they take in UTF-8, and about a short word each) lets one limit
+    serve all scripts: 60 is a short English sentence or twenty hanzi.
+
+    Attributes:
+        unicode: Normalisation form. "NFC" composes accents and changes nothing visible; "NFKC" also folds
+            full-width letters, ligatures and superscripts (and turns ， into a comma); "none" keeps the text.
+        control_characters: "drop" removes control characters, U+FFFD, zero-width spaces, soft hyphens and byte
+            order marks; "keep" only removes what cannot be stored (NUL, lone surrogates).
+        line_breaks: What a single line break means. "paragraph": a new paragraph; "space": a wrapped line;
+            "auto": wrapped where most breaks of a document stand in mid-sentence before a lower-case letter.
+            A blank line always ends a paragraph.
+        text_documents: What separates documents in plain text files. "blank_lines": the BERT layout; "files": a
+            file is a document; "wiki_titles": lines such as ` = Title = ` begin one (WikiText); "auto":
+            "wiki_titles" where a file has such titles, else "blank_lines".
+        deduplicate: What is kept only at its first appearance, compared exactly after cleaning.
+        min_duplicate_characters: Paragraphs shorter than this are never called duplicates: headings ("Parameters")
+            and interjections ("What do you mean?") repeat naturally and documents would lose their shape.
+        min_document_characters: Shorter documents are dropped, also those that shrink below it when duplicate
+            paragraphs are taken out.
+        max_sentence_characters: Longer sentences (logs, tables, text without punctuation) are cut at white space.
+        language: Which rules split sentences: an ISO 639 code, or "auto" to go by each paragraph's script.
+        bad_lines: What to do with a line that is broken (JSON, UTF-8, number of columns): "refuse" names the file
+            and line and stops; "skip" leaves it out and counts it in the data card.
+    """
+
+    unicode: Literal["NFC", "NFKC", "none"] = "NFC"
+    control_characters: Literal["drop", "keep"] = "drop"
+    line_breaks: Literal["auto", "paragraph", "space"] = "auto"
+    text_documents: Literal["auto", "blank_lines", "files", "wiki_titles"] = "auto"
+    deduplicate: Literal["documents_and_paragraphs", "documents", "none"] = "documents_and_paragraphs"
+    min_duplicate_characters: Annotated[int, Field(ge=1)] = 30
+    min_document_characters: Annotated[int, Field(ge=1)] = 60
+    max_sentence_characters: Annotated[int, Field(ge=20)] = 2000
+    language: Annotated[str, Field(pattern=r"^(auto|[a-z]{2,3})$")] = "auto"
+    bad_lines: Literal["refuse", "skip"] = "refuse"
+
+
+# What never can be stored: NUL, and halves of surrogate pairs that broken JSON escapes leave behind.
+_UNSTORABLE = "\x00\ud800-\udfff"
+_UNSTORABLE_CHARACTERS = re.compile(f"[{_UNSTORABLE}]")
+# Control characters but tab and the separators that str.split takes for white space; U+FFFD is a decoder's scar.
+_UNWANTED_CHARACTERS = re.compile(
+    f"[{_UNSTORABLE}\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ufff9-\ufffd\ufffe\uffff]"
+)
+_LINE_BREAKS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028]")
+_HAN_AND_KANA = "\u2e80-\u2fdf\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WIDE = re.compile(f"[{_HAN_AND_KANA}\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]+")
+_WRAP_WITHOUT_SPACE = re.compile(f"(?<=[{_HAN_AND_KANA}，、])[^\\S\n]*\n[^\\S\n]*(?=[{_HAN_AND_KANA}])")
+_BLANK_LINES = re.compile(r"\n\s*\n")
+_MID_SENTENCE_ENDS = re.compile(r"[\w,\-–—)\]]$")
+_LINES_LOOKED_AT = 400
+_MIN_BREAKS = 3
+_MIN_WRAPPED_SHARE = 0.4
+
+
+def measured_length(text: str) -> int:
+    """Return the length of a text in characters, each Han, kana or Hangul character counted as three.
+
+    Example:
+        >>> measured_length("Linux 很好")
+        12
+    """
+    if text.isascii():
+        return len(text)
+    return len(text) + 2 * sum(map(len, _WIDE.findall(text)))
+
+
+def clean_document(text: str, cleaning: Cleaning) -> list[str]:
+    """Return a document's clean paragraphs: no line break, no double space, none empty.
+
+    Args:
+        text: The document as read; any line ends.
+        cleaning: What to do.
+
+    Example:
+        >>> clean_document("A  line\\u00a0of text.\\r\\n\\r\\nAnother.", Cleaning())
+        ['A line of text.', 'Another.']
+    """
+    text = _clean_characters(text, cleaning)
+    if cleaning.line_breaks == "paragraph" or (cleaning.line_breaks == "auto" and not is_wrapped(text)):
+        pieces = text.split("\n")
+    else:
+        pieces = [_WRAP_WITHOUT_SPACE.sub("", piece) for piece in _BLANK_LINES.split(text)]
+    # str.split knows all of Unicode's white space: no-break, ideographic and thin spaces become plain ones.
+    paragraphs = [" ".join(piece.split()) for piece in pieces]
+    return [paragraph for paragraph in paragraphs if paragraph]
+
+
+def _clean_characters(text: str, cleaning: Cleaning) -> str:
+    unwanted = _UNWANTED_CHARACTERS if cleaning.control_characters == "drop" else _UNSTORABLE_CHARACTERS
+    text = _LINE_BREAKS.sub("\n", text)
+    if "\u2029" in text:
+        text = text.replace("\u2029", "\n\n")
+    if unwanted.search(text):
+        text = unwanted.sub("", text)
+    if cleaning.unicode != "none" and not text.isascii():
+        # After the removals: two characters that a zero-width space kept apart may now compose.
+        text = unicodedata.normalize(cleaning.unicode, text)
+    return text
+
+
+def is_wrapped(text: str) -> bool:
+    """Say whether a document's lines are broken at a fixed width, so that line breaks stand in mid-sentence.
+
+    Decided by scripts with letter case: at least 3 single line breaks, and over 40 % of them between a line that
+    ends without final punctuation and a line that begins in lower case. Looks at the first 400 lines.
+    """
+    breaks = continued = 0
+    previous = ""
+    start = 0
+    for _ in range(_LINES_LOOKED_AT):
+        end = text.find("\n", start)
+        line = text[start : end if end >= 0 else len(text)].strip()
+        if line and previous:
+            breaks += 1
+            continued += line[0].islower() and _MID_SENTENCE_ENDS.search(previous) is not None
+        previous = line
+        if end < 0:
+            break
+        start = end + 1
+    return breaks >= _MIN_BREAKS and continued > _MIN_WRAPPED_SHARE * breaks

@@ -1,0 +1,93 @@
+"""Bytes that are not UTF-8: where, what they probably are, and what to do."""
+
+import codecs
+from dataclasses import dataclass
+
+from maskwright.core.errors import DataError
+
+_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_LOOKED_AROUND = 1 << 14
+_SKIP = "or leave such lines out with cleaning.bad_lines=skip"
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that could not be read.
+
+    Attributes:
+        place: "file, line 17".
+        problem: What was found there.
+        todo: How to mend it.
+    """
+
+    place: str
+    problem: str
+    todo: str = ""
+
+    def error(self) -> DataError:
+        """Return the refusal: the place, the problem, how to mend it, and how to skip it instead."""
+        todo = f"{self.todo}, {_SKIP}." if self.todo else f"Mend it, {_SKIP}."
+        return DataError(f"{self.place}: {self.problem}", todo=todo)
+
+
+def refuse_utf_16(start: bytes, file: str) -> None:
+    """Raise DataError if a file begins with a UTF-16 byte order mark: no line of it could be read."""
+    if start.startswith(_UTF_16_MARKS):
+        raise DataError(
+            f"{file} is UTF-16 (it begins with the bytes {start[:2].hex(' ')})",
+            allowed="UTF-8",
+            todo="Convert it, e.g. `iconv -f UTF-16 -t UTF-8 OLD > NEW`",
+        )
+
+
+def undecodable(data: bytes, error: UnicodeDecodeError, file: str, line: int) -> BadLine:
+    """Describe broken UTF-8 by file, line and byte, and guess what the encoding really is.
+
+    Args:
+        data: The bytes around the problem.
+        error: What decoding `data` raised.
+        file: Where the bytes came from.
+        line: Line number of the problem, from 1.
+    """
+    column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
+    around = data[max(0, error.start - _LOOKED_AROUND) : error.start + _LOOKED_AROUND]
+    guess, codec = _guess(around)
+    found = data[error.start : error.start + 4].hex(" ")
+    problem = f"not UTF-8 (bytes {found} at byte {column} of the line); {guess}"
+    todo = f"Convert the file, e.g. `iconv -f {codec} -t UTF-8 OLD > NEW`" if codec else "Convert the file to UTF-8"
+    return BadLine(f"{file}, line {line}", problem, todo)
+
+
+def _guess(data: bytes) -> tuple[str, str]:
+    high = [byte >= 0x80 for byte in data]
+    total = sum(high)
+    if data.count(0) > len(data) // 5:
+        return "it looks like UTF-16 without a byte order mark", "UTF-16LE"
+    in_pairs = sum(
+        here and (before or after) for before, here, after in zip([False, *high], high, [*high[1:], False], strict=False)
+    )
+    if in_pairs < 0.7 * total:
+        return "it looks like Latin-1 or Windows-1252", "WINDOWS-1252"
+    if data.decode("utf-8", errors="replace").count("\ufffd") < 0.1 * total:
+        return "the text around it is UTF-8, so these bytes are damaged", ""
+    # The 3755 commonest hanzi of GB 2312 begin with B0-D7, its punctuation with A1-A3.
+    common = sum(0xB0 <= byte <= 0xD7 or 0xA1 <= byte <= 0xA3 for byte in data if byte >= 0x80)
+    for codec, name in (("gb18030", "GBK (GB18030)"), ("big5", "Big5"), ("shift_jis", "Shift-JIS")):
+        if codec == "gb18030" and common < 0.5 * total:
+            continue
+        if _decodes(data, codec):
+            return f"it looks like {name}", codec.upper().replace("_", "-")
+    return "the encoding is not one that is recognised here", ""
+
+
+def _decodes(data: bytes, codec: str) -> bool:
+    decoder = codecs.getincrementaldecoder(codec)()
+    # The window may begin in the middle of a character: try both alignments.
+    for start in (0, 1):
+        try:
+            decoder.reset()
+            decoder.decode(data[start:])
+        except UnicodeDecodeError:
+            continue
+        return True
+    return False

@@ -1,0 +1,101 @@
+"""Markdown to prose: words stay, marks go. Code, tables, HTML and front matter are left out."""
+
+import html
+import re
+
+_FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\n.*?\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FENCE = re.compile(r"^ {0,3}(?:> ?)*(?P<fence>`{3,}|~{3,})")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_BLOCK_HTML = re.compile(r"<(script|style|pre|table|svg)\b.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
+_TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s+[\w:-]+(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s>\"']+))?)*\s*/?>")
+_AUTOLINK = re.compile(r"<((?:https?|ftp)://[^\s>]+|[\w.+-]+@[\w-]+\.[\w.-]+)>")
+_IMAGE = re.compile(r"!\[[^\]]*\](?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\]]*\])")
+_LINK = re.compile(r"(?<!\\)\[([^\[\]]*)\](?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\]]*\])")
+_DEFINITION = re.compile(r"^ {0,3}\[[^\]]+\]:\s*\S+")
+_FOOTNOTE_MARK = re.compile(r"\[\^[^\]]+\]")
+_HEADING = re.compile(r"^ {0,3}#{1,6}(?:[ \t]+|$)")
+_CLOSING_HASHES = re.compile(r"[ \t]#+[ \t]*$")
+_RULE = re.compile(r"^ {0,3}(?:[-*_=][ \t]*){3,}$")
+_UNDERLINE = re.compile(r"^ {0,3}(?:=+|-+)[ \t]*$")
+_QUOTE = re.compile(r"^ {0,3}(?:> ?)+")
+_BULLET = re.compile(r"^\s*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
+_TABLE_ROW = re.compile(r"^\s*\|.*\|\s*$|^\s*:?-{2,}:?(?:\s*\|\s*:?-{2,}:?)+\s*\|?\s*$")
+_CODE_SPAN = re.compile(r"(`+)(.+?)(?<!`)\1(?!`)")
+_EMPHASIS = re.compile(r"(\*{1,3}|~~)(?=\S)(.+?)(?<=\S)\1")
+_UNDERSCORES = re.compile(r"(?<![\w\\])(_{1,3})(?=\S)(.+?)(?<=\S)\1(?!\w)")
+_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+
+
+def strip_markdown(text: str) -> str:
+    """Return the prose of a Markdown page: paragraphs, headings and list items set apart by blank lines.
+
+    Lines that Markdown would join are joined. Indented code is recognised only after a blank line, as Markdown
+    itself does, and not within lists.
+
+    Example:
+        >>> strip_markdown("# Title\\n\\nSome *plain* [text](there)\\nthat goes on.\\n\\n    code()\\n")
+        'Title\\n\\nSome plain text that goes on.'
+    """
+    text = _FRONT_MATTER.sub("", text)
+    text = _BLOCK_HTML.sub("", _COMMENT.sub("", text))
+    paragraphs: list[str] = []
+    current: list[str] = []
+    fence = ""
+    in_list = after_blank = False
+
+    def close() -> None:
+        if current:
+            paragraphs.append(_inline(" ".join(current)))
+            current.clear()
+
+    for line in text.split("\n"):
+        if fence:
+            closing = line.strip().lstrip("> ")
+            if closing.startswith(fence) and not closing.strip(fence[0]):
+                fence = ""
+            continue
+        if opening := _FENCE.match(line):
+            close()
+            fence = opening["fence"]
+            continue
+        if not line.strip():
+            close()
+            after_blank = True
+            continue
+        if line.startswith(("    ", "\t")) and not current and not in_list and (after_blank or not paragraphs):
+            continue
+        indented, line = line[:1] in " \t", _QUOTE.sub("", line)
+        if _BULLET.match(line) and not _RULE.match(line):
+            close()
+            in_list = True
+            current.append(_BULLET.sub("", line))
+        elif heading := _HEADING.match(line):
+            close()
+            paragraphs.append(_inline(_CLOSING_HASHES.sub("", line[heading.end() :])))
+            in_list = False
+        elif _UNDERLINE.match(line) or _RULE.match(line) or _DEFINITION.match(line) or _TABLE_ROW.match(line):
+            close()
+        else:
+            in_list = in_list and (indented or not after_blank)
+            current.append(line.strip())
+        after_blank = False
+    close()
+    return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
+
+
+def _inline(text: str) -> str:
+    codes: list[str] = []
+
+    def keep(match: re.Match[str]) -> str:
+        # Code is taken out of the way so that a * or _ in it is not read as emphasis.
+        codes.append(match[2].strip())
+        return f"\x00{len(codes) - 1}\x00"
+
+    text = _CODE_SPAN.sub(keep, text.replace("\x00", ""))
+    text = _LINK.sub(r"\1", _IMAGE.sub("", text))
+    text = _FOOTNOTE_MARK.sub("", _AUTOLINK.sub(r"\1", text))
+    text = _TAG.sub("", text)
+    text = _EMPHASIS.sub(r"\2", text)
+    text = _UNDERSCORES.sub(r"\2", _EMPHASIS.sub(r"\2", text))
+    text = html.unescape(_ESCAPE.sub(r"\1", text))
+    return re.sub(r"\x00(\d+)\x00", lambda match: codes[int(match[1])], text).strip()

@@ -1,0 +1,196 @@
+"""Fit a published recipe to a small budget: vocabulary, batch, learning rate, warm-up, length, dropout.
+
+The published schedules mean a million steps of hundreds of sequences; a short run with their warm-up and batch would
+learn nothing. Each rule below moves one field, says why, and ends at the published value once the budget is large.
+The measurements behind the constants are in LOG.md.
+"""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from maskwright.recipes.optimization import LengthPhase
+from maskwright.recipes.recipe import Recipe
+
+SEEN_ENOUGH = 100
+"""Times a vocabulary entry should be met in training (Gowda and May 2020: 95 % of the types at least 100 times)."""
+SMALLEST_VOCABULARY = 4096
+LARGEST_RATE = 2e-3
+"""Peak learning rate at hidden size 256 and below; it falls as 1/hidden_size above (measured: see LOG.md)."""
+WARMUP_SHARE = 0.1
+SHORT_LENGTH = 128
+LONG_BUDGET_TOKENS = 2e9
+"""Below this many tokens all training is at length 128 (BERT itself spends 90 % of its steps there)."""
+FEW_EPOCHS = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One field that was fitted.
+
+    Attributes:
+        field: Dotted name in the recipe.
+        published: Its published value.
+        chosen: Its value in this run.
+        reason: Why, in a short sentence.
+    """
+
+    field: str
+    published: Any
+    chosen: Any
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.field} {_short(self.published)} -> {_short(self.chosen)}: {self.reason}"
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def vocabulary_size(tokens: float, published: int) -> int:
+    """Return the largest power-of-two vocabulary whose rarest entries are still met often enough.
+
+    In a Zipfian text of N tokens over V types the rarest type stands N / (V ln V) times; the rule asks for 100.
+
+    Args:
+        tokens: Tokens the run will read.
+        published: The recipe's size, never exceeded.
+    """
+    size = SMALLEST_VOCABULARY
+    while 2 * size * math.log(2 * size) * SEEN_ENOUGH <= tokens:
+        size *= 2
+    return min(size, published)
+
+
+def batch_tokens(tokens: float) -> float:
+    """Return how many tokens a step should read: the square root of all tokens, so that steps and step size balance.
+
+    4 M tokens give 2000 steps of 2000 tokens; the rule meets the published range at the published budgets (BERT: 128 B
+    tokens, 131 k a step, rule 358 k; RoBERTa: 2 T tokens, 4.2 M a step, rule 1.4 M).
+    """
+    return math.sqrt(max(tokens, 1.0))
+
+
+def fit_vocabulary(recipe: Recipe, tokens: float, fixed: Collection[str]) -> tuple[Recipe, list[Choice]]:
+    """Fit the vocabulary's size to the tokens that will be read.
+
+    Args:
+        recipe: As published, with the user's settings.
+        tokens: Tokens the run will read, roughly.
+        fixed: Dotted fields the user set; they stay.
+    """
+    published = recipe.tokenizer.vocab_size
+    size = vocabulary_size(tokens, published)
+    if size == published or _is_fixed("tokenizer.vocab_size", fixed):
+        return recipe, []
+    reason = f"of {_count(tokens)} tokens each entry should be seen about {SEEN_ENOUGH} times"
+    changed = recipe.replace(tokenizer=recipe.tokenizer.replace(vocab_size=size))
+    return changed, [Choice("tokenizer.vocab_size", published, size, reason)]
+
+
+def fit_schedule(
+    recipe: Recipe, tokens: float, corpus_tokens: int, mean_length: float, fixed: Collection[str]
+) -> tuple[Recipe, list[Choice]]:
+    """Fit length, batch, steps, learning rate, warm-up, schedule and dropout to the tokens that will be read.
+
+    Args:
+        recipe: With the user's settings and the fitted vocabulary.
+        tokens: Tokens the run will read, roughly.
+        corpus_tokens: Tokens in the training text.
+        mean_length: Mean tokens of a sequence in the fitted phase (see `fit_length`).
+        fixed: Dotted fields the user set; they stay.
+    """
+    published = recipe.training
+    per_step = batch_tokens(tokens)
+    batch = min(published.batch_sequences, max(8, _nice(per_step / mean_length)))
+    if _is_fixed("training.batch_sequences", fixed):
+        batch = published.batch_sequences
+    steps = max(1, round(tokens / (batch * mean_length)))
+    if _is_fixed("training.steps", fixed):
+        steps = published.steps
+    width = recipe.encoder.hidden_size
+    rate = LARGEST_RATE * min(1.0, 256 / width)
+    warmup = round(WARMUP_SHARE * steps)
+    epochs = tokens / max(1, corpus_tokens)
+    wanted: list[tuple[str, Any, Any, str]] = [
+        (
+            "training.batch_sequences",
+            published.batch_sequences,
+            batch,
+            f"{_count(batch * mean_length)} tokens a step balance about {steps:,} steps",
+        ),
+        ("training.steps", published.steps, steps, f"what {_count(tokens)} tokens are worth at this batch"),
+        ("training.warmup_steps", published.warmup_steps, min(warmup, steps), f"{WARMUP_SHARE:.0%} of the budget"),
+    ]
+    if steps < published.steps:
+        wanted += [
+            ("training.learning_rate", published.learning_rate, rate, f"short runs bear more; measured at width {width}"),
+            ("training.schedule", published.schedule, "linear", "no jump when a warm-up of 10 % ends"),
+            (
+                "training.optimizer.betas",
+                published.optimizer.betas,
+                (published.optimizer.betas[0], 0.98),
+                "a memory of 50 steps, not 1000",
+            ),
+            ("training.clip_norm", published.clip_norm, published.clip_norm or 1.0, "a high rate needs the guard"),
+        ]
+        if epochs < FEW_EPOCHS:
+            why = f"{epochs:.2g} passes over the text leave nothing to overfit"
+            wanted += [
+                (f"encoder.{name}", getattr(recipe.encoder, name), 0.0, why)
+                for name in ("hidden_dropout", "attention_dropout")
+            ]
+    return _apply(recipe, wanted, fixed)
+
+
+def fit_length(recipe: Recipe, tokens: float, fixed: Collection[str]) -> tuple[Recipe, list[Choice]]:
+    """Train at length 128 only, unless the budget is large or the user set the phases."""
+    published = recipe.training.phases
+    if tokens >= LONG_BUDGET_TOKENS or recipe.training.max_length <= SHORT_LENGTH:
+        return recipe, []
+    phases = (LengthPhase(share=1.0, max_length=SHORT_LENGTH),)
+    shown = " + ".join(f"{phase.share:.0%} at {phase.max_length}" for phase in published)
+    if _is_fixed("training.phases", fixed):
+        return recipe, []
+    changed = recipe.replace(training=recipe.training.replace(phases=phases))
+    reason = f"{_count(tokens)} tokens are better spent on many short sequences"
+    return changed, [Choice("training.phases", shown, f"all at {SHORT_LENGTH}", reason)]
+
+
+def _apply(
+    recipe: Recipe, wanted: list[tuple[str, Any, Any, str]], fixed: Collection[str]
+) -> tuple[Recipe, list[Choice]]:
+    data = recipe.model_dump()
+    choices = []
+    for path, published, chosen, reason in wanted:
+        if published == chosen or _is_fixed(path, fixed):
+            continue
+        *parents, last = path.split(".")
+        here = data
+        for parent in parents:
+            here = here[parent]
+        here[last] = chosen
+        choices.append(Choice(path, published, chosen, reason))
+    # Checked as a whole: the fields of a schedule depend on each other.
+    training = data["training"]
+    training["warmup_steps"] = min(training["warmup_steps"], training["steps"])
+    return Recipe.model_validate(data), choices
+
+
+def _is_fixed(path: str, fixed: Collection[str]) -> bool:
+    return any(path == name or path.startswith(name + ".") or name.startswith(path + ".") for name in fixed)
+
+
+def _nice(number: float) -> int:
+    """Round down to a power of two, or one and a half times one: small changes of the machine's speed then change nothing."""
+    power = 2 ** max(0, math.floor(math.log2(max(number, 1.0))))
+    return power + power // 2 if number >= 1.5 * power and power > 1 else power
+
+
+def _count(number: float) -> str:
+    for limit, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if number >= limit:
+            return f"{number / limit:.3g} {unit}"
+    return f"{number:.0f}"

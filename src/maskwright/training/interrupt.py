@@ -1,0 +1,39 @@
+"""Ctrl-C and SIGTERM ask a run to stop after the step at hand; asked twice, it stops at once."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class StopRequest:
+    """Whether, and by which signal, the run was asked to stop."""
+
+    def __init__(self) -> None:
+        self.signal: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[StopRequest]:
+    """Catch SIGINT and SIGTERM while the block runs (only in the main thread: elsewhere signals stay as they are)."""
+    request = StopRequest()
+
+    def asked(number: int, frame: FrameType | None) -> None:
+        if request:
+            raise KeyboardInterrupt
+        request.signal = signal.Signals(number).name
+
+    previous = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            previous[number] = signal.signal(number, asked)
+        except ValueError:  # Not in the main thread: Python lets nobody else set handlers.
+            break
+    try:
+        yield request
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,131 @@
+"""A run's written record while it trains: metrics, timing, TensorBoard, and the live line."""
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from maskwright.training.budget import Budget, Spent
+from maskwright.training.heldout import Baseline, Measured
+from maskwright.training.loop import StepReport
+from maskwright.training.metrics import JsonLines, worth_logging
+from maskwright.training.reporting import Reporter
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+
+class Journal:
+    """Writes each step down and keeps the live line fresh.
+
+    Args:
+        folder: The run's folder.
+        last_step: Steps done so far; later lines of an interrupted sitting are dropped.
+        budget: For the time left.
+        peak_flops: The machine's measured matrix-product speed, for utilisation.
+        talk: Where the live line goes.
+    """
+
+    _SMOOTHING = 0.95
+
+    def __init__(self, folder: Path, last_step: int, budget: Budget, peak_flops: float, talk: Reporter) -> None:
+        self._metrics = JsonLines(folder / "metrics.jsonl", last_step)
+        self._timing = JsonLines(folder / "timing.jsonl", last_step)
+        self._board = _summary_writer(folder / "tensorboard", last_step)
+        self._budget, self._peak, self._talk = budget, peak_flops, talk
+        self._smooth_loss: float | None = None
+        self._since = Spent()
+        self._window: list[StepReport] = []
+
+    def step(self, report: StepReport) -> None:
+        """Record one step."""
+        position, result = report.position, report.result
+        step = position.spent.steps
+        self._window.append(report)
+        old = self._smooth_loss
+        self._smooth_loss = result.loss if old is None else self._SMOOTHING * old + (1 - self._SMOOTHING) * result.loss
+        if worth_logging(step) or report.progress >= 1:
+            self._write(
+                step,
+                {
+                    "loss": result.loss,
+                    **{f"{kind}_loss": loss for kind, loss in result.losses.items()},
+                    **{f"{kind}_accuracy": accuracy for kind, accuracy in result.accuracies.items()},
+                    "learning_rate": report.learning_rate,
+                    "gradient_norm": result.gradient_norm,
+                    "tokens": position.spent.tokens,
+                    "epochs": position.epochs,
+                    "sequences": report.batch.num_sequences,
+                    **{f"{kind}_targets": count for kind, count in report.batch.counts.items()},
+                },
+            )
+        seconds = sum(seen.seconds for seen in self._window)
+        if seconds >= 2 or report.progress >= 1:
+            self._clock(report, seconds)
+
+    def held_out(self, step: int, measured: Mapping[str, Measured], baseline: Baseline | None) -> None:
+        """Record a measurement on held-out text."""
+        numbers: dict[str, float] = {}
+        for kind, value in measured.items():
+            numbers[f"held_out_{kind}_loss"] = value.loss
+            numbers[f"held_out_{kind}_accuracy"] = value.accuracy
+        if baseline is not None:
+            numbers["unigram_loss"], numbers["unigram_accuracy"] = baseline.loss, baseline.accuracy
+        self._write(step, numbers)
+
+    def close(self) -> None:
+        """Flush and close all files."""
+        self._metrics.close()
+        self._timing.close()
+        self._board.close()
+
+    def _write(self, step: int, numbers: Mapping[str, float]) -> None:
+        self._metrics.write({"step": step, **numbers})
+        for name, value in numbers.items():
+            self._board.add_scalar(name, value, step)
+
+    def _clock(self, report: StepReport, seconds: float) -> None:
+        """Record speeds over the steps since the last time, and renew the live line."""
+        window, self._window = self._window, []
+        tokens = sum(seen.batch.num_tokens for seen in window)
+        slots = sum(seen.batch.num_slots for seen in window)
+        flops = report.position.spent.flops - self._since.flops if self._since.steps else 0.0
+        self._since = report.position.spent
+        numbers: dict[str, Any] = {
+            "seconds": report.position.spent.seconds,
+            "tokens_per_second": tokens / seconds,
+            "fill": tokens / slots,
+            "data_wait": sum(seen.waited for seen in window) / seconds,
+            "steps_per_second": len(window) / seconds,
+        }
+        if flops:
+            numbers["model_flops_utilisation"] = flops / seconds / self._peak
+        step = report.position.spent.steps
+        self._timing.write({"step": step, **numbers})
+        for name, value in numbers.items():
+            self._board.add_scalar(f"timing/{name}", value, step)
+        self._talk.training(report.progress, self._line(report, numbers))
+
+    def _line(self, report: StepReport, numbers: Mapping[str, float]) -> str:
+        spent = report.position.spent
+        left = spent.seconds * (1 - report.progress) / report.progress if report.progress else 0.0
+        if self._budget.unit == "seconds":
+            left = self._budget.amount - spent.seconds
+        accuracy = report.result.accuracies.get("mlm")
+        parts = [
+            f"step {spent.steps:,}",
+            f"loss {self._smooth_loss:.3f}",
+            "" if accuracy is None else f"right {accuracy:.0%}",
+            f"{numbers['tokens_per_second']:,.0f} tokens/s",
+            f"{int(max(left, 0) // 60)}:{int(max(left, 0) % 60):02d} left",
+        ]
+        return "  ".join(part for part in parts if part)
+
+
+def _summary_writer(folder: Path, last_step: int) -> "SummaryWriter":
+    with warnings.catch_warnings():
+        # TensorBoard's own protobuf and numpy deprecations are not the user's concern.
+        warnings.simplefilter("ignore")
+        from torch.utils.tensorboard import SummaryWriter
+
+        return SummaryWriter(str(folder), purge_step=last_step + 1 if last_step else None)

@@ -1,0 +1,186 @@
+"""The loop: a generator of reports. Whoever runs it logs, evaluates, checkpoints and stops with plain `if`s."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from maskwright.training.batches import Collator, StepBatch
+from maskwright.training.budget import Budget, Spent
+from maskwright.training.model import PretrainingModel
+from maskwright.training.optimizer import Optimizer
+from maskwright.training.schedule import Shape, rate_factor
+from maskwright.training.step import StepResult, take_step
+from maskwright.training.stream import Cursor, Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of the budget at one sequence length.
+
+    Attributes:
+        until: Progress at which it ends; the last phase's is 1.
+        stream: The order of instances at this length.
+        collator: Makes step batches of them.
+    """
+
+    until: float
+    stream: Stream
+    collator: Collator
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a run stands between two steps: with the weights and moments, all that a checkpoint needs.
+
+    Attributes:
+        spent: What has been spent.
+        phase: Number of the phase that the cursor belongs to.
+        cursor: Where the data stands.
+        epochs: Passes over the data begun or done, as a fraction (of the first source).
+    """
+
+    spent: Spent
+    phase: int
+    cursor: Cursor
+    epochs: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for a checkpoint."""
+        spent = self.spent
+        return {
+            "spent": {
+                "steps": spent.steps,
+                "tokens": spent.tokens,
+                "seconds": spent.seconds,
+                "flops": spent.flops,
+            },
+            "phase": self.phase,
+            "cursor": self.cursor.to_json(),
+            "epochs": self.epochs,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Position":
+        """Read what `to_json` wrote."""
+        return cls(Spent(**data["spent"]), data["phase"], Cursor.from_json(data["cursor"]), data["epochs"])
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """One step, in numbers.
+
+    Attributes:
+        position: Where the run stands after the step.
+        result: Loss, accuracies, gradient norm.
+        learning_rate: Used in this step.
+        progress: Share of the budget spent after the step.
+        batch: Counts of the step (targets, tokens, sequences, slots).
+        seconds: Wall clock of the step, waiting included.
+        waited: Seconds of it spent waiting for data.
+    """
+
+    position: Position
+    result: StepResult
+    learning_rate: float
+    progress: float
+    batch: StepBatch
+    seconds: float
+    waited: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """How the learning rate moves and how large a step is.
+
+    Attributes:
+        shape, peak, warmup_share: See `schedule.rate_factor`.
+        batch_sequences: Sequences in a step.
+        clip_norm: Gradient norm limit; 0 is off.
+    """
+
+    shape: Shape
+    peak: float
+    warmup_share: float
+    batch_sequences: int
+    clip_norm: float
+
+
+def train(
+    model: PretrainingModel,
+    optimizer: Optimizer,
+    phases: Sequence[Phase],
+    position: Position,
+    *,
+    budget: Budget,
+    schedule: Schedule,
+    flops_of: Callable[[StepBatch], float],
+    autocast: torch.dtype | None = None,
+) -> Iterator[StepReport]:
+    """Train until the budget is spent, yielding a report after each step.
+
+    The next step's batch is made by one thread while the current one computes; since batches are functions of their
+    cursor, what was prepared ahead is simply dropped when the loop is left.
+
+    Args:
+        model: In training mode, on its device.
+        optimizer: Over the model's parameters, at `position`.
+        phases: In order.
+        position: Where to go on.
+        budget: When to stop.
+        schedule: Learning rate and step size.
+        flops_of: Training operations of a step.
+        autocast: Compute type of matrix products, None for fp32.
+    """
+    started = time.perf_counter() - position.spent.seconds
+    with ThreadPoolExecutor(1, thread_name_prefix="batches") as maker:
+        ahead: Future[tuple[StepBatch, Cursor, float]] | None = None
+        while (progress := budget.progress(position.spent)) < 1:
+            begun = time.perf_counter()
+            while progress >= phases[position.phase].until:
+                number = position.phase + 1
+                position = replace(
+                    position, phase=number, cursor=phases[number].stream.next_pass(position.cursor)
+                )
+                ahead = None
+            phase, step = phases[position.phase], position.spent.steps
+            if ahead is None:
+                ahead = maker.submit(_make, phase, position.cursor, schedule.batch_sequences, step)
+            batch, cursor, epochs = ahead.result()
+            waited = time.perf_counter() - begun
+            ahead = maker.submit(_make, phase, cursor, schedule.batch_sequences, step + 1)
+            learning_rate = schedule.peak * rate_factor(schedule.shape, progress, schedule.warmup_share)
+            result = take_step(
+                model,
+                optimizer,
+                batch,
+                learning_rate=learning_rate,
+                clip_norm=schedule.clip_norm,
+                step=step,
+                autocast=autocast,
+            )
+            now = time.perf_counter()
+            spent = Spent(
+                steps=step + 1,
+                tokens=position.spent.tokens + batch.num_tokens,
+                seconds=now - started,
+                flops=position.spent.flops + flops_of(batch),
+            )
+            position = Position(spent, position.phase, cursor, epochs)
+            yield StepReport(
+                position=position,
+                result=result,
+                learning_rate=learning_rate,
+                progress=budget.progress(spent),
+                batch=batch,
+                seconds=now - begun,
+                waited=waited,
+            )
+
+
+def _make(phase: Phase, cursor: Cursor, count: int, step: int) -> tuple[StepBatch, Cursor, float]:
+    rows, after = phase.stream.read(cursor, count)
+    return phase.collator.collate(rows, step), after, rows.epochs

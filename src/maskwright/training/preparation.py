@@ -1,0 +1,221 @@
+"""From corpus arguments to prepared text and the recipe that will really be trained."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from maskwright.core.errors import RecipeError
+from maskwright.core.types import Documents
+from maskwright.pretext.replacement.base import VocabularyFacts
+from maskwright.recipes.recipe import Recipe
+from maskwright.text.clean_store import CleanCorpus, clean_corpus
+from maskwright.text.cleaning import Cleaning
+from maskwright.text.corpus import Corpus
+from maskwright.text.shards import tokenize_corpus
+from maskwright.text.tokenizer import Tokenizer
+from maskwright.text.vocabulary import train_tokenizer
+from maskwright.training.budget import Budget
+from maskwright.training.device import Machine
+from maskwright.training.expectation import expected_tokens
+from maskwright.training.fit import Choice, fit_length, fit_schedule, fit_vocabulary
+from maskwright.training.reporting import Reporter
+from maskwright.training.workload import Text, mean_length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the user asked for, checked.
+
+    Attributes:
+        sources: Corpus arguments.
+        recipe: As published, with the user's overrides.
+        fixed: Dotted fields the user set.
+        budget: What may be spent.
+        seed: Keys every random choice.
+        as_published: Fit nothing to the budget.
+        tokenizer: A tokenizer folder to use instead of training one.
+        cleaning: How text is cleaned.
+        workers: Processes for preparation; None for one a core.
+        cache: Where prepared text is kept; None for the user's cache folder.
+    """
+
+    sources: tuple[str, ...]
+    recipe: Recipe
+    fixed: frozenset[str]
+    budget: Budget
+    seed: int
+    as_published: bool
+    tokenizer: Path | None
+    cleaning: Cleaning
+    workers: int | None
+    cache: Path | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what identifies a run: two requests with equal data are the same run."""
+        return {
+            "corpus": list(self.sources),
+            "recipe": self.recipe.model_dump(mode="json"),
+            "budget": str(self.budget),
+            "seed": self.seed,
+            "as_published": self.as_published,
+            "tokenizer": None if self.tokenizer is None else str(self.tokenizer),
+            "cleaning": self.cleaning.model_dump(mode="json"),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What preparation gives.
+
+    Attributes:
+        recipe: What is trained.
+        tokenizer: Its tokenizer.
+        text: Prepared text.
+        expected_tokens: Tokens the budget will buy, roughly.
+        choices: What was fitted and why.
+        card: The data card.
+        fingerprint: Identifies the cleaned corpus.
+    """
+
+    recipe: Recipe
+    tokenizer: Tokenizer
+    text: Text
+    expected_tokens: float
+    choices: list[Choice] = field(default_factory=list)
+    card: dict[str, Any]
+    fingerprint: str
+
+
+def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
+    """Clean, choose the vocabulary, tokenize, and fit the recipe to the budget."""
+    cleaned = _clean(request, talk)
+    recipe, choices = request.recipe, list[Choice]()
+    if request.tokenizer is not None:
+        tokenizer = Tokenizer.from_folder(request.tokenizer)
+    else:
+        if not request.as_published:
+            affordable = expected_tokens(request.budget, recipe, recipe.tokenizer.vocab_size, machine)
+            recipe, choices = fit_vocabulary(recipe, affordable, request.fixed)
+        tokenizer = train_tokenizer(
+            recipe.tokenizer, cleaned, seed=request.seed, cache=request.cache, progress=talk.stage
+        )
+    recipe = with_tokenizer(recipe, tokenizer)
+    text = _tokenize(request, cleaned, tokenizer, talk)
+    if request.as_published:
+        budget_tokens = expected_tokens(request.budget, recipe, text.vocab_size, machine)
+    else:
+        budget_tokens = expected_tokens(request.budget, recipe, text.vocab_size, machine)
+        recipe, more = fit_length(recipe, budget_tokens, request.fixed)
+        choices += more
+        budget_tokens = expected_tokens(request.budget, recipe, text.vocab_size, machine)
+        length = mean_length(recipe, text, request.seed)
+        recipe, more = fit_schedule(recipe, budget_tokens, text.documents.num_tokens, length, request.fixed)
+        choices += more
+    return Prepared(
+        recipe=recipe,
+        tokenizer=tokenizer,
+        text=text,
+        expected_tokens=budget_tokens,
+        choices=choices,
+        card=cleaned.card,
+        fingerprint=cleaned.fingerprint,
+    )
+
+
+def prepare_again(request: Request, recipe: Recipe, folder: Path, record: dict[str, Any], talk: Reporter) -> Prepared:
+    """Prepare the text of a run that is resumed: its recipe and tokenizer are those in its folder.
+
+    Raises:
+        RecipeError: If the corpus is no longer the same.
+    """
+    cleaned = _clean(request, talk)
+    if record["clean_fingerprint"] != cleaned.fingerprint:
+        raise RecipeError(
+            f"the corpus has changed since the run in {folder} began",
+            todo="Restore the old files to resume it, or choose another --out.",
+        )
+    tokenizer = Tokenizer.from_folder(folder)
+    return Prepared(
+        recipe=recipe,
+        tokenizer=tokenizer,
+        text=_tokenize(request, cleaned, tokenizer, talk),
+        expected_tokens=record["expected_tokens"],
+        card=cleaned.card,
+        fingerprint=cleaned.fingerprint,
+    )
+
+
+def with_tokenizer(recipe: Recipe, tokenizer: Tokenizer) -> Recipe:
+    """Return the recipe with the vocabulary it will really have (a small corpus may give fewer entries).
+
+    Raises:
+        RecipeError: If the tokenizer is of another kind than the recipe's.
+    """
+    if tokenizer.kind != recipe.tokenizer.kind:
+        raise RecipeError(
+            f"the tokenizer is a {tokenizer.kind}, recipe {recipe.name!r} wants a {recipe.tokenizer.kind}",
+            todo="Choose a recipe of that kind, or another tokenizer folder.",
+        )
+    changes: dict[str, Any] = {"vocab_size": tokenizer.special_tokens.vocab_size}
+    if "lowercase" in type(recipe.tokenizer).model_fields:
+        changes["lowercase"] = tokenizer.lowercase
+    return recipe.replace(tokenizer=recipe.tokenizer.replace(**changes))
+
+
+def text_of(corpus: Corpus, tokenizer: Tokenizer, weights: Sequence[float | None]) -> Text:
+    """Wrap a token corpus for training. Weights count only if every source has one."""
+    given = [weight for weight in weights if weight is not None]
+    if given and len(given) < len(weights):
+        raise RecipeError(
+            f"{len(given)} of {len(weights)} corpus arguments carry a weight",
+            todo="Give all of them a weight (path:0.7) or none.",
+        )
+    documents: Documents = corpus.documents
+    return Text(
+        documents=documents,
+        sources=corpus.document_sources,
+        weights=tuple(given) if given and len(given) > 1 else None,
+        document_ends=corpus.document_ends,
+        take=corpus.take,
+        vocabulary=VocabularyFacts(special_tokens=tokenizer.special_tokens, token_counts=corpus.token_counts),
+    )
+
+
+def _clean(request: Request, talk: Reporter) -> CleanCorpus:
+    begun = time.perf_counter()
+    cleaned = clean_corpus(
+        request.sources,
+        cleaning=request.cleaning,
+        cache=request.cache,
+        workers=request.workers,
+        progress=talk.stage,
+    )
+    talk.say(
+        "corpus",
+        f"{', '.join(cleaned.source_names)}: {cleaned.num_bytes / 1e6:.1f} MB of clean text, "
+        f"{cleaned.num_documents:,} documents, {cleaned.num_sentences:,} sentences{_took(begun)}",
+    )
+    return cleaned
+
+
+def _tokenize(request: Request, cleaned: CleanCorpus, tokenizer: Tokenizer, talk: Reporter) -> Text:
+    begun = time.perf_counter()
+    corpus = tokenize_corpus(
+        cleaned, tokenizer, cache=request.cache, workers=request.workers, progress=talk.stage
+    )
+    size = tokenizer.special_tokens.vocab_size
+    unknown = int(corpus.token_counts[tokenizer.special_tokens.unk]) / max(1, corpus.num_tokens)
+    talk.say(
+        "tokens",
+        f"{corpus.num_tokens / 1e6:.2f} M tokens of {size:,} {tokenizer.kind} entries, "
+        f"{cleaned.num_characters / max(1, corpus.num_tokens):.2f} characters a token, "
+        f"{unknown:.2%} unknown{_took(begun)}",
+    )
+    return text_of(corpus, tokenizer, cleaned.source_weights)
+
+
+def _took(begun: float) -> str:
+    seconds = time.perf_counter() - begun
+    return f" ({seconds:.0f} s)" if seconds >= 1 else ""

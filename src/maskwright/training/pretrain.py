@@ -1,0 +1,217 @@
+"""`maskwright.pretrain`: from a corpus and a recipe to a trained, loadable model, in the order in which it happens."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from maskwright.core.errors import RecipeError
+from maskwright.core.files import read_json, write_json
+from maskwright.core.spec import override, parse_overrides, validate
+from maskwright.recipes.catalog import resolve
+from maskwright.recipes.recipe import Recipe
+from maskwright.text.cleaning import Cleaning
+from maskwright.training.budget import Budget
+from maskwright.training.device import Machine, prepare_machine
+from maskwright.training.heldout import Baseline, Measured
+from maskwright.training.interrupt import stop_on_signals
+from maskwright.training.preparation import Prepared, Request, prepare, prepare_again
+from maskwright.training.reporting import OnConsole, Reporter
+from maskwright.training.run_folder import RunFolder, environment
+from maskwright.training.session import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run as it stands.
+
+    Attributes:
+        folder: Where it lies; also a Hugging Face model folder.
+        finished: Whether the budget is spent (else it was interrupted and resumes with the same call).
+        steps: Optimizer steps done.
+        tokens: Real tokens read.
+        epochs: Passes over the training text.
+        seconds: Seconds inside the training loop.
+        held_out: Loss and accuracy of each objective on held-out text, by kind.
+        baseline: What guessing by frequency achieves there; None if nothing could be held out.
+        stopped_by: The signal that interrupted it, or None.
+    """
+
+    folder: Path
+    finished: bool
+    steps: int
+    tokens: int
+    epochs: float
+    seconds: float
+    held_out: dict[str, Measured]
+    baseline: Baseline | None
+    stopped_by: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, as `run.json` keeps it."""
+        return {**dataclasses.asdict(self), "folder": str(self.folder)}
+
+
+def pretrain(
+    corpus: str | Path | Sequence[str | Path],
+    *,
+    out: str | Path,
+    recipe: str | Recipe = "bert/mini",
+    steps: int | None = None,
+    tokens: float | None = None,
+    minutes: float | None = None,
+    hours: float | None = None,
+    flops: float | None = None,
+    seed: int = 0,
+    set: Sequence[str] = (),
+    as_published: bool = False,
+    tokenizer: str | Path | None = None,
+    clean: Sequence[str] = (),
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    workers: int | None = None,
+    cache: str | Path | None = None,
+    checkpoint_minutes: float = 1.0,
+    reporter: Reporter | None = None,
+) -> Run:
+    """Train an encoder on a corpus. The same call again resumes an interrupted run, or finds a finished one.
+
+    Args:
+        corpus: Files, folders, globs, `docstrings` or Hugging Face dataset names, each optionally `:weight`.
+        out: The run's folder; new, empty, or holding this very run.
+        recipe: A recipe's name, a JSON file, or a recipe.
+        steps, tokens, minutes, hours, flops: The budget; give one. None is needed with `as_published`.
+        seed: Keys every random choice.
+        set: Overrides of recipe fields, "masking.rate=0.3".
+        as_published: Keep the published schedule, batch, length and vocabulary, whatever the budget.
+        tokenizer: A tokenizer folder to use instead of training a vocabulary.
+        clean: Overrides of the cleaning, "deduplicate=none".
+        device: Where to train.
+        workers: Processes for preparation; None for one a core.
+        cache: Where prepared text is kept; None for the user's cache folder.
+        checkpoint_minutes: Time between checkpoints (longer where writing one would take over 3 % of it).
+        reporter: Where the run talks; None for standard error.
+
+    Raises:
+        MaskwrightError: If anything the user gave cannot be honoured; nothing is lost.
+    """
+    pairs = parse_overrides(set)
+    chosen = override(recipe, pairs) if isinstance(recipe, Recipe) else resolve(str(recipe), set)
+    request = Request(
+        sources=(str(corpus),) if isinstance(corpus, str | Path) else tuple(str(source) for source in corpus),
+        recipe=chosen,
+        fixed=frozenset(path for path, _ in pairs),
+        budget=_budget(Budget.of(steps=steps, tokens=tokens, minutes=minutes, hours=hours, flops=flops), chosen, as_published),
+        seed=seed,
+        as_published=as_published,
+        tokenizer=None if tokenizer is None else Path(tokenizer),
+        cleaning=override(Cleaning(), parse_overrides(clean)),
+        workers=workers,
+        cache=None if cache is None else Path(cache),
+    )
+    folder = RunFolder(Path(out))
+    with reporter or OnConsole() as talk:
+        record = folder.open(request.to_json())
+        try:
+            if record.get("result", {}).get("finished"):
+                talk.say("finished", f"{folder.path} is trained already; nothing is left to do")
+                return _run_of(record["result"])
+            return _sit(request, folder, record, prepare_machine(device), checkpoint_minutes, talk)
+        finally:
+            folder.close()
+
+
+def _budget(given: Budget | None, recipe: Recipe, as_published: bool) -> Budget:
+    if given is not None:
+        return given
+    if as_published:
+        return Budget("steps", recipe.training.steps)
+    raise RecipeError(
+        "no budget was given",
+        todo="Say how much may be spent, e.g. `--minutes 10` (or --hours, --steps, --tokens, --flops); "
+        "`--as-published` alone takes the published number of steps.",
+    )
+
+
+def _sit(
+    request: Request,
+    folder: RunFolder,
+    record: dict[str, Any],
+    machine: Machine,
+    checkpoint_minutes: float,
+    talk: Reporter,
+) -> Run:
+    talk.say(
+        "machine",
+        f"{machine.name}, {machine.threads} threads, matrix products at {machine.peak_flops / 1e9:.0f} GFLOP/s"
+        + (" (oneDNN)" if machine.matmul == "onednn" else ""),
+    )
+    if record.get("prepared"):
+        recipe = validate(Recipe, read_json(folder.path / "recipe.json"), str(folder.path / "recipe.json"))
+        prepared = prepare_again(request, recipe, folder.path, record, talk)
+    else:
+        prepared = prepare(request, machine, talk)
+        record = _begin(folder, record, prepared, machine)
+    for choice in prepared.choices:
+        talk.say("fitted", str(choice))
+    talk.say(
+        "plan",
+        f"{prepared.recipe.name} for {request.budget}: about {prepared.expected_tokens / 1e6:.3g} M tokens, "
+        f"{prepared.recipe.training.batch_sequences} sequences a step, peak learning rate "
+        f"{prepared.recipe.training.learning_rate:g}, into {folder.path}",
+    )
+    session = Session(
+        folder=folder,
+        recipe=prepared.recipe,
+        text=prepared.text,
+        budget=request.budget,
+        seed=request.seed,
+        machine=machine,
+        expected_tokens=prepared.expected_tokens,
+        talk=talk,
+    )
+    with stop_on_signals() as stop:
+        end = session.run(stop, checkpoint_minutes * 60)
+    run = Run(
+        folder=folder.path,
+        finished=end.finished,
+        steps=end.spent.steps,
+        tokens=end.spent.tokens,
+        epochs=end.epochs,
+        seconds=end.spent.seconds,
+        held_out=end.held_out,
+        baseline=end.baseline,
+        stopped_by=None if end.finished else stop.signal,
+    )
+    folder.write_record({**record, "result": run.to_json()})
+    return run
+
+
+def _begin(folder: RunFolder, record: Mapping[str, Any], prepared: Prepared, machine: Machine) -> dict[str, Any]:
+    """Write all that a resumed run must find again; `run.json` last, since it says that the rest is there."""
+    write_json(folder.path / "recipe.json", prepared.recipe.model_dump(mode="json"))
+    write_json(folder.path / "data_card.json", prepared.card)
+    prepared.tokenizer.save(folder.path)
+    begun = {
+        **record,
+        "prepared": True,
+        "clean_fingerprint": prepared.fingerprint,
+        "expected_tokens": prepared.expected_tokens,
+        "fitted": [dataclasses.asdict(choice) for choice in prepared.choices],
+        "machine": {"name": machine.name, "device": str(machine.device), "matmul": machine.matmul},
+        "environment": environment(),
+    }
+    folder.write_record(begun)
+    return begun
+
+
+def _run_of(result: Mapping[str, Any]) -> Run:
+    baseline = result["baseline"]
+    return Run(
+        **{
+            **result,
+            "folder": Path(result["folder"]),
+            "held_out": {kind: Measured(**value) for kind, value in result["held_out"].items()},
+            "baseline": None if baseline is None else Baseline(**baseline),
+        }
+    )

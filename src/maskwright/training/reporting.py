@@ -1,0 +1,126 @@
+"""What a run says while it runs: plain lines and one live progress line. Results never depend on it."""
+
+import sys
+import time
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+
+class Reporter(ABC):
+    """Receives what a run has to say."""
+
+    @abstractmethod
+    def say(self, topic: str, text: str) -> None:
+        """Tell something once: a topic of one word and a sentence."""
+
+    @abstractmethod
+    def stage(self, name: str, done: int, total: int | None) -> None:
+        """Tell how far a stage of preparation is (also a `text.progress.Progress`)."""
+
+    @abstractmethod
+    def training(self, share: float, text: str) -> None:
+        """Tell how far training is, and how it goes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Take any live line away."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Silent(Reporter):
+    """Says nothing."""
+
+    def say(self, topic: str, text: str) -> None:
+        """Say nothing."""
+
+    def stage(self, name: str, done: int, total: int | None) -> None:
+        """Say nothing."""
+
+    def training(self, share: float, text: str) -> None:
+        """Say nothing."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class OnConsole(Reporter):
+    """Lines and a progress bar on a console (standard error by default).
+
+    Where the console is no terminal (a log file), the bar becomes a line every 30 seconds.
+
+    Args:
+        console: Where to write.
+    """
+
+    _QUIET_SECONDS = 30.0
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(file=sys.stderr, highlight=False)
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._name = ""
+        self._said = 0.0
+
+    def say(self, topic: str, text: str) -> None:
+        """Print a line: the topic in a column of its own, the text wrapped beside it."""
+        from rich.table import Table
+
+        grid = Table.grid(padding=(0, 1))
+        grid.add_column(width=10, style="bold cyan", no_wrap=True)
+        grid.add_column(overflow="fold")
+        grid.add_row(topic, text)
+        self.console.print(grid)
+
+    def stage(self, name: str, done: int, total: int | None) -> None:
+        """Show a stage of preparation."""
+        counted = f"{done:,} of {total:,}" if total else f"{done:,}"
+        self._show(name, done / total if total else None, counted)
+
+    def training(self, share: float, text: str) -> None:
+        """Show training."""
+        self._show("training", share, text)
+
+    def _show(self, name: str, share: float | None, text: str) -> None:
+        if not self.console.is_terminal:
+            now = time.monotonic()
+            if now - self._said >= self._QUIET_SECONDS:
+                self._said = now
+                percent = "" if share is None else f" {share:.0%}"
+                self.console.print(f"{name}{percent}  {text}", soft_wrap=True)
+            return
+        if self._bar is None or self._name != name:
+            self.close()
+            self._bar = Progress(
+                TextColumn("{task.description}", style="bold cyan"),
+                BarColumn(bar_width=20),
+                TextColumn("{task.percentage:>3.0f}%"),
+                TextColumn("{task.fields[text]}"),
+                console=self.console,
+                transient=True,
+                refresh_per_second=4,
+            )
+            self._bar.start()
+            self._task = self._bar.add_task(f"{name:<10}", total=1.0 if share is not None else None, text=text)
+            self._name = name
+        assert self._task is not None
+        self._bar.update(self._task, completed=share or 0.0, text=text)
+        if share is not None and share >= 1 and name != "training":
+            self.close()
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+            self._name = ""

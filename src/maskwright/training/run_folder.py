@@ -1,0 +1,121 @@
+"""The folder a run leaves behind: everything needed to read, resume, repeat or ship it.
+
+    run.json          the request (recipe, corpus, budget, seed), what was chosen, the environment, how it ended
+    recipe.json       the full recipe that is trained
+    data_card.*       what came in, what was dropped and why
+    metrics.jsonl     what training computed (a function of the seed)        timing.jsonl   what the clock measured
+    tensorboard/      the same for TensorBoard
+    checkpoints/      the newest two, to resume from
+    config.json, model.safetensors, tokenizer*       the model itself, in Hugging Face form
+"""
+
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from maskwright.core.errors import CheckpointError
+from maskwright.core.files import disk_problem, read_json, write_json
+
+FORMAT = 1
+
+
+class RunFolder:
+    """A run's folder, held by one process at a time.
+
+    Args:
+        path: The folder; made if absent.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self._lock: IO[str] | None = None
+
+    def open(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Take hold of the folder for a request.
+
+        Returns:
+            What `run.json` holds: {"request": ...} in a new folder, more where this very run was begun.
+
+        Raises:
+            CheckpointError: If the folder holds another run or other files, or another process is at work in it.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise CheckpointError(f"{self.path} is a file, not a folder", todo="Choose another --out.")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise disk_problem(error, self.path) from error
+        self._take_lock()
+        record = self.path / "run.json"
+        if not record.exists():
+            strangers = sorted(item.name for item in self.path.iterdir() if item.name != ".lock")
+            if strangers:
+                raise CheckpointError(
+                    f"{self.path} is not empty and holds no run (found {', '.join(strangers[:3])})",
+                    todo="Choose an empty or new folder as --out.",
+                )
+            fresh = {"request": dict(request)}
+            self.write_record(fresh)
+            return fresh
+        try:
+            held: dict[str, Any] = read_json(record)
+            before: dict[str, Any] = held["request"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{record} cannot be read: {error}", todo="Choose another --out.") from error
+        differing = [
+            f"{name} was {before.get(name)!r}, now {request.get(name)!r}"
+            for name in sorted(before.keys() | request.keys())
+            if before.get(name) != request.get(name)
+        ]
+        if differing:
+            raise CheckpointError(
+                f"{self.path} holds another run: {'; '.join(differing)}",
+                todo="Repeat the old command to resume it, or choose another --out.",
+            )
+        return held
+
+    def _take_lock(self) -> None:
+        try:
+            import fcntl
+        except ImportError:  # Windows has no flock; two runs in one folder are then the user's to avoid.
+            return
+        lock = open(self.path / ".lock", "w")  # noqa: SIM115 (held as long as the run)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise CheckpointError(
+                f"another process is training in {self.path}", todo="Wait for it, stop it, or choose another --out."
+            ) from None
+        self._lock = lock
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def write_record(self, record: Mapping[str, Any]) -> None:
+        """Write `run.json`."""
+        write_json(self.path / "run.json", {"format": FORMAT, **record})
+
+
+def environment() -> dict[str, Any]:
+    """Say where a run takes place: versions, platform, threads."""
+    from importlib.metadata import version
+
+    return {
+        "maskwright": version("maskwright"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "tokenizers": version("tokenizers"),
+        "platform": platform.platform(),
+        "threads": torch.get_num_threads(),
+        "command": " ".join(sys.argv[:1] and [os.path.basename(sys.argv[0]), *sys.argv[1:]]),
+    }

@@ -1,0 +1,182 @@
+"""One sitting of a run: build the model, go on where the last checkpoint stands, train, measure, keep."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from maskwright.core.errors import CheckpointError
+from maskwright.interchange.huggingface import save_model
+from maskwright.recipes.recipe import Recipe
+from maskwright.training import checkpoint
+from maskwright.training.budget import Budget, Spent
+from maskwright.training.device import Machine
+from maskwright.training.flops import step_flops
+from maskwright.training.health import health_line
+from maskwright.training.heldout import Baseline, Measured, measure, unigram_baseline
+from maskwright.training.interrupt import StopRequest
+from maskwright.training.journal import Journal
+from maskwright.training.keeper import Keeper
+from maskwright.training.loop import Position, Schedule, StepReport, train
+from maskwright.training.model import PretrainingModel
+from maskwright.training.optimizer import Optimizer
+from maskwright.training.reporting import Reporter
+from maskwright.training.run_folder import RunFolder
+from maskwright.training.workload import Text, Workload, build_workload
+
+EVALUATIONS = 20
+"""Held-out measurements of a run, evenly over its budget."""
+_HELD_OUT_SHARE = 0.005
+_HELD_OUT_LEAST, _HELD_OUT_MOST = 5_000, 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnd:
+    """How a sitting ended.
+
+    Attributes:
+        spent: What the run has spent, over all sittings.
+        epochs: Passes over the training text.
+        finished: Whether the budget is spent.
+        held_out: The last measurement, by objective; empty if nothing was held out.
+        baseline: Guessing by frequency at the same targets.
+    """
+
+    spent: Spent
+    epochs: float
+    finished: bool
+    held_out: dict[str, Measured]
+    baseline: Baseline | None
+
+
+class Session:
+    """Holds what a sitting works with; `run` is the sitting.
+
+    Args:
+        folder: The run's folder, opened.
+        recipe: What is trained.
+        text: Prepared text.
+        budget: When to stop.
+        seed: Keys every random choice.
+        machine: Device and precision.
+        expected_tokens: Tokens the whole run will read, roughly; sizes the held-out text.
+        talk: Where to report.
+    """
+
+    def __init__(
+        self,
+        *,
+        folder: RunFolder,
+        recipe: Recipe,
+        text: Text,
+        budget: Budget,
+        seed: int,
+        machine: Machine,
+        expected_tokens: float,
+        talk: Reporter,
+    ) -> None:
+        self.folder, self.recipe, self.text, self.talk = folder, recipe, text, talk
+        self.budget, self.machine = budget, machine
+        aside = int(min(max(_HELD_OUT_SHARE * expected_tokens, _HELD_OUT_LEAST), _HELD_OUT_MOST))
+        self.workload: Workload = build_workload(
+            recipe, text, seed=seed, held_out_tokens=aside, tokens_per_microbatch=machine.tokens_per_microbatch
+        )
+        self.baseline = unigram_baseline(self.workload.held_out, text.vocabulary.token_counts)
+        self.model = PretrainingModel(recipe.encoder, text.vocab_size, recipe.objectives)
+        self.model.initialise(seed)
+        self.model.to(machine.device).train()
+        self.optimizer = Optimizer(self.model.named_parameters(), recipe.training.optimizer)
+
+    def run(self, stop: StopRequest, checkpoint_seconds: float) -> SessionEnd:
+        """Train until the budget is spent or a stop is asked for; the model is kept either way.
+
+        Args:
+            stop: Becomes true when the user asks to stop.
+            checkpoint_seconds: Time between checkpoints.
+
+        Raises:
+            TrainingError: If the loss is not finite; the last checkpoint is sound.
+            DeviceError: If the disk is full; the last checkpoint is sound.
+        """
+        position, kept = self._resume()
+        journal = Journal(self.folder.path, position.spent.steps, self.budget, self.machine.peak_flops, self.talk)
+        keeper = Keeper(lambda: self._save(position), position.spent.steps if kept else -1, checkpoint_seconds)
+        held_out: dict[str, Measured] = {}
+        try:
+            for report in self._reports(position):
+                position = report.position
+                journal.step(report)
+                if self._measure_now(report):
+                    held_out = measure(self.model, self.workload.held_out)
+                    journal.held_out(position.spent.steps, held_out, self.baseline)
+                if stop or keeper.is_due():
+                    keeper.keep(position.spent.steps)
+                if stop:
+                    break
+            keeper.keep(position.spent.steps)
+        finally:
+            journal.close()
+        if not held_out:
+            held_out = measure(self.model, self.workload.held_out)
+        if "mlm" in held_out and self.baseline is not None:
+            self.talk.say("health", health_line(held_out["mlm"], self.baseline, self.text.vocab_size))
+        finished = self.budget.progress(position.spent) >= 1
+        return SessionEnd(position.spent, position.epochs, finished, held_out, self.baseline)
+
+    def _reports(self, position: Position) -> Iterator[StepReport]:
+        training = self.recipe.training
+        return train(
+            self.model,
+            self.optimizer,
+            self.workload.phases,
+            position,
+            budget=self.budget,
+            schedule=Schedule(
+                shape=training.schedule,
+                peak=training.learning_rate,
+                warmup_share=training.warmup_steps / training.steps,
+                batch_sequences=training.batch_sequences,
+                clip_norm=training.clip_norm,
+            ),
+            flops_of=lambda batch: step_flops(self.recipe, self.text.vocab_size, batch),
+            autocast=self.machine.autocast,
+        )
+
+    def _measure_now(self, report: StepReport) -> bool:
+        """Whether this step crossed one of the evenly spaced marks: a function of progress, not of the clock."""
+        before = self._progress_before
+        self._progress_before = report.progress
+        return bool(self.workload.held_out) and int(report.progress * EVALUATIONS) > int(before * EVALUATIONS)
+
+    def _resume(self) -> tuple[Position, bool]:
+        found, damaged = checkpoint.latest(self.folder.checkpoints)
+        for line in damaged:
+            self.talk.say("warning", f"{line}; going on from the one before")
+        start = Position(Spent(), 0, self.workload.phases[0].stream.start())
+        self._progress_before = 0.0
+        if found is None:
+            return start, False
+        try:
+            position = Position.from_json(found.state)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{found.folder / 'state.json'} does not fit this version: {error}") from error
+        self.model.load(found.weights, str(found.folder))
+        self.optimizer.load_state(found.moments, found.step)
+        self._progress_before = self.budget.progress(position.spent)
+        self.talk.say("resume", f"step {found.step:,}, {self._progress_before:.0%} of the budget spent")
+        return position, True
+
+    def _save(self, position: Position) -> None:
+        checkpoint.save(
+            self.folder.checkpoints,
+            position.spent.steps,
+            position.to_json(),
+            self.model.state_dict(),
+            self.optimizer.state(),
+        )
+        save_model(
+            self.folder.path,
+            family=self.recipe.family,
+            config=self.recipe.encoder,
+            special_tokens=self.text.vocabulary.special_tokens,
+            state=self.model.state_dict(),
+            max_length=self.recipe.training.max_length,
+        )

@@ -1,0 +1,89 @@
+"""One optimizer step: losses are summed over micro-batches and divided once, by the counts of the whole step."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from maskwright.core.errors import TrainingError
+from maskwright.training.batches import StepBatch
+from maskwright.training.model import PretrainingModel
+from maskwright.training.optimizer import Optimizer
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What one step measured. Numbers only, none of them depends on the clock.
+
+    Attributes:
+        loss: The weighted total in nats.
+        losses: Mean loss of each objective, by kind.
+        accuracies: Share of right predictions of each objective, by kind.
+        gradient_norm: Global norm before clipping.
+    """
+
+    loss: float
+    losses: dict[str, float]
+    accuracies: dict[str, float]
+    gradient_norm: float
+
+
+def take_step(
+    model: PretrainingModel,
+    optimizer: Optimizer,
+    batch: StepBatch,
+    *,
+    learning_rate: float,
+    clip_norm: float,
+    step: int,
+    autocast: torch.dtype | None = None,
+) -> StepResult:
+    """Compute gradients over all micro-batches, clip, and update.
+
+    Args:
+        model: In training mode.
+        optimizer: Over the model's parameters, gradients empty.
+        batch: The step's micro-batches.
+        learning_rate: For this step.
+        clip_norm: Gradients are scaled down to this global norm; 0 is off.
+        step: The step's number, for messages.
+        autocast: Compute type of matrix products (bfloat16); None keeps fp32.
+
+    Raises:
+        TrainingError: If the loss or the gradient is not finite; weights are then untouched.
+    """
+    device = next(model.parameters()).device
+    totals = {objective.kind: 0.0 for objective in model.objectives}
+    correct = {objective.kind: 0 for objective in model.objectives}
+    for micro in batch.micro_batches:
+        with torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None):
+            terms = model.losses(micro.to(device))
+        weighted = [
+            objective.weight / max(1, batch.counts[objective.kind]) * terms[objective.kind].total
+            for objective in model.objectives
+        ]
+        torch.autograd.backward(torch.stack(weighted).sum())
+        for kind, term in terms.items():
+            totals[kind] += float(term.total)
+            correct[kind] += int(term.correct)
+    losses = {kind: totals[kind] / count for kind, count in batch.counts.items() if count}
+    loss = sum(objective.weight * losses.get(objective.kind, 0.0) for objective in model.objectives)
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients, foreach=device.type != "cpu")
+    gradient_norm = float(norm)
+    if not math.isfinite(loss) or not math.isfinite(gradient_norm):
+        raise TrainingError(
+            f"step {step}: the loss is {loss:g} and the gradient norm {gradient_norm:g}; the run stops before the "
+            "weights are touched",
+            todo="The last checkpoint is sound. Lower the learning rate (`--set training.learning_rate=...`) in a new "
+            "run, or report the recipe and the step number: the batch is a function of the seed and the step.",
+        )
+    if clip_norm and gradient_norm > clip_norm:
+        torch._foreach_mul_(gradients, clip_norm / (gradient_norm + 1e-6))
+    optimizer.step(learning_rate)
+    return StepResult(
+        loss=loss,
+        losses=losses,
+        accuracies={kind: correct[kind] / count for kind, count in batch.counts.items() if count},
+        gradient_norm=gradient_norm,
+    )

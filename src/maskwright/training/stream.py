@@ -1,0 +1,167 @@
+"""The endless, seekable order of instances: sources, epochs, shuffles. A cursor says where a run stands.
+
+Everything is a function of (seed, epoch, position): a resumed run continues at its cursor at once, and the order does
+not depend on workers, ranks or micro-batches.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from maskwright.core.errors import DataError
+from maskwright.core.randomness import Permutation, integer_key
+from maskwright.core.types import Documents, IntArray, Plan
+
+_GOLDEN_RATIO = 0.6180339887498949
+_SOURCE_STRIDE = 1 << 40
+"""Instance numbers of different sources never meet: a source has fewer than 2**40 instances."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one source stands: `position` instances of epoch `epoch` have been read."""
+
+    epoch: int = 0
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where a stream stands.
+
+    Attributes:
+        drawn: Instances read in all.
+        places: One place a source.
+    """
+
+    drawn: int
+    places: tuple[Place, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain data for a checkpoint."""
+        return {"drawn": self.drawn, "places": [[place.epoch, place.position] for place in self.places]}
+
+    @classmethod
+    def from_json(cls, data: dict[str, object]) -> "Cursor":
+        """Read what `to_json` wrote."""
+        drawn, places = data["drawn"], data["places"]
+        assert isinstance(drawn, int)
+        assert isinstance(places, list)
+        return cls(drawn, tuple(Place(*place) for place in places))
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some instances, not yet laid out.
+
+    Attributes:
+        plan: The rows, in reading order.
+        refresh: Shape (B,), which drawing of masks each row gets.
+        index: Shape (B,), each row's number within its drawing, unique over sources.
+        epochs: Passes over the first source when these have been read, with its fraction.
+    """
+
+    plan: Plan
+    refresh: IntArray
+    index: IntArray
+    epochs: float
+
+
+class Stream:
+    """Instances of one or several sources, shuffled anew in every epoch.
+
+    Args:
+        sources: The documents of each source.
+        weights: Share of instances from each source (any scale); None for one source.
+        plan: Plans one pass over documents for a refresh number (a format with its length and seed).
+        refresh: Which drawing an epoch uses (static or dynamic masks).
+        seed: The run's seed.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Documents],
+        weights: Sequence[float] | None,
+        plan: Callable[[Documents, int], Plan],
+        refresh: Callable[[int], int],
+        seed: int,
+    ) -> None:
+        self.sources = tuple(sources)
+        shares = np.asarray(weights if weights is not None else [1.0] * len(sources), dtype=np.float64)
+        self._upper = np.cumsum(shares / shares.sum())
+        self._plan, self._refresh, self.seed = plan, refresh, seed
+        self._plans: dict[int, tuple[int, Plan]] = {}
+
+    def start(self) -> Cursor:
+        """Return the cursor before the first instance."""
+        return Cursor(0, tuple(Place() for _ in self.sources))
+
+    def next_pass(self, cursor: Cursor) -> Cursor:
+        """Return the cursor at the beginning of the next epoch of every source (another length phase begins)."""
+        return Cursor(cursor.drawn, tuple(Place(place.epoch + 1, 0) for place in cursor.places))
+
+    def read(self, cursor: Cursor, count: int) -> tuple[Rows, Cursor]:
+        """Return the next `count` instances and the cursor behind them."""
+        sources = self._pick_sources(cursor.drawn, count)
+        slots: list[IntArray] = []
+        parts: list[tuple[Plan, IntArray, IntArray]] = []
+        places = list(cursor.places)
+        epochs = 0.0
+        for source, place in enumerate(cursor.places):
+            wanted = np.flatnonzero(sources == source)
+            done = 0
+            while done < len(wanted):
+                plan = self._planned(source, place.epoch)
+                take = min(len(wanted) - done, len(plan) - place.position)
+                order = Permutation(len(plan), integer_key(self.seed, "order", place.epoch, source))
+                numbers = order(np.arange(place.position, place.position + take))
+                slots.append(wanted[done : done + take])
+                refresh = np.full(take, self._refresh(place.epoch), dtype=np.int64)
+                parts.append((plan.rows(numbers), refresh, numbers + source * _SOURCE_STRIDE))
+                done += take
+                place = Place(place.epoch, place.position + take)
+                if source == 0:
+                    epochs = place.epoch + place.position / len(plan)
+                if place.position == len(plan):
+                    place = Place(place.epoch + 1, 0)
+            places[source] = place
+        return _interleave(slots, parts, epochs), Cursor(cursor.drawn + count, tuple(places))
+
+    def _pick_sources(self, drawn: int, count: int) -> IntArray:
+        if len(self.sources) == 1:
+            return np.zeros(count, dtype=np.int64)
+        # A golden-ratio sequence meets the shares as evenly as possible at every length, with nothing to remember.
+        numbers = (np.arange(drawn, drawn + count, dtype=np.float64) * _GOLDEN_RATIO) % 1.0
+        return np.minimum(np.searchsorted(self._upper, numbers, side="right"), len(self.sources) - 1)
+
+    def _planned(self, source: int, epoch: int) -> Plan:
+        refresh = self._refresh(epoch)
+        kept = self._plans.get(source)
+        if kept is None or kept[0] != refresh:
+            plan = self._plan(self.sources[source], refresh)
+            if not len(plan):
+                raise DataError(
+                    "the corpus gives no training sequence in this input format",
+                    todo="Give more text, or choose another format, e.g. `--set format=full_sentences`",
+                )
+            kept = self._plans[source] = (refresh, plan)
+        return kept[1]
+
+
+def _interleave(slots: list[IntArray], parts: list[tuple[Plan, IntArray, IntArray]], epochs: float) -> Rows:
+    back = np.argsort(np.concatenate(slots), kind="stable")
+    plans = [part[0] for part in parts]
+    joined = Plan(
+        first_start=np.concatenate([plan.first_start for plan in plans]),
+        first_end=np.concatenate([plan.first_end for plan in plans]),
+        second_start=np.concatenate([plan.second_start for plan in plans]),
+        second_end=np.concatenate([plan.second_end for plan in plans]),
+        pair_labels=np.concatenate([plan.pair_labels for plan in plans]),
+    )
+    return Rows(
+        joined.rows(back),
+        np.concatenate([part[1] for part in parts])[back],
+        np.concatenate([part[2] for part in parts])[back],
+        epochs,
+    )

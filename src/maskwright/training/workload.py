@@ -1,0 +1,151 @@
+"""From prepared text and a recipe to the phases that the loop reads: held-out split, streams, collators."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from maskwright.core.types import Documents, IntArray, Plan
+from maskwright.pretext.formats.base import TakeTokens
+from maskwright.pretext.replacement.base import VocabularyFacts
+from maskwright.recipes.recipe import Recipe
+from maskwright.training.batches import Collator, StepBatch
+from maskwright.training.heldout import Split, split
+from maskwright.training.loop import Phase
+from maskwright.training.stream import Rows, Stream
+
+_HELD_OUT_SEED = 0
+_SEQUENCES_MEASURED = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """Prepared text as training needs it, whatever it came from.
+
+    Attributes:
+        documents: All documents.
+        sources: Shape (D,), which source each document came from.
+        weights: Share of each source; None for natural shares.
+        document_ends: Ascending token offsets at which documents end.
+        take: Reads token ranges.
+        vocabulary: Special ids and corpus counts.
+    """
+
+    documents: Documents
+    sources: IntArray
+    weights: tuple[float, ...] | None
+    document_ends: IntArray
+    take: TakeTokens
+    vocabulary: VocabularyFacts
+
+    @property
+    def vocab_size(self) -> int:
+        """Entries of the vocabulary."""
+        return self.vocabulary.special_tokens.vocab_size
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What a run computes on.
+
+    Attributes:
+        phases: For the loop.
+        held_out: Fixed step batches of the held-out text, dropout off; empty if nothing could be set aside.
+        train_tokens: Tokens of the training text.
+    """
+
+    phases: tuple[Phase, ...]
+    held_out: list[StepBatch]
+    train_tokens: int
+
+
+def build_workload(
+    recipe: Recipe, text: Text, *, seed: int, held_out_tokens: int, tokens_per_microbatch: int
+) -> Workload:
+    """Split off the held-out text and build every phase.
+
+    Args:
+        recipe: What is trained.
+        text: Prepared text.
+        seed: The run's seed.
+        held_out_tokens: Most tokens to set aside.
+        tokens_per_microbatch: Slots of a forward and backward pass.
+    """
+    parts = split_text(text, seed, held_out_tokens)
+    phases = []
+    until = 0.0
+    for number, phase in enumerate(recipe.training.phases):
+        until = 1.0 if number == len(recipe.training.phases) - 1 else until + phase.share
+        stream = _stream(recipe, parts.train, text, phase.max_length, seed)
+        phases.append(Phase(until, stream, _collator(recipe, text, phase.max_length, seed, tokens_per_microbatch)))
+    held_out = _held_out_batches(recipe, parts.held_out, text, tokens_per_microbatch)
+    return Workload(tuple(phases), held_out, parts.train.num_tokens)
+
+
+def split_text(text: Text, seed: int, held_out_tokens: int) -> Split:
+    """Set held-out documents aside (a function of the seed and the documents)."""
+    return split(text.documents, seed, most_tokens=held_out_tokens)
+
+
+def mean_length(recipe: Recipe, text: Text, seed: int) -> float:
+    """Mean tokens of a sequence in the recipe's first phase, measured on the first few documents' plan."""
+    documents = text.documents.pick(np.arange(min(len(text.documents), 2000)))
+    length = recipe.training.phases[0].max_length
+    plan = recipe.format.plan(documents, length, seed, 0)
+    if not len(plan):
+        return float(length)
+    collator = _collator(recipe, text, length, seed, length)
+    some = plan.rows(np.linspace(0, len(plan) - 1, min(len(plan), _SEQUENCES_MEASURED)).astype(np.int64))
+    laid_out = recipe.format.lay_out(some, text.take, text.vocabulary.special_tokens, collator.document_ends)
+    return float(laid_out.lengths.mean())
+
+
+def _stream(recipe: Recipe, documents: Documents, text: Text, max_length: int, seed: int) -> Stream:
+    def plan(some: Documents, refresh: int) -> Plan:
+        return recipe.format.plan(some, max_length, seed, refresh)
+
+    if text.weights is None:
+        return Stream([documents], None, plan, recipe.masks.refresh, seed)
+    # A document's source is found by where its tokens end: the held-out split may have cut documents into pieces.
+    source_of = text.sources[np.searchsorted(text.document_ends, documents.bounds(documents.last))]
+    sources = [documents.pick(source_of == number) for number in range(len(text.weights))]
+    return Stream(sources, text.weights, plan, recipe.masks.refresh, seed)
+
+
+def _collator(
+    recipe: Recipe, text: Text, max_length: int, seed: int, tokens_per_microbatch: int, dropout: bool = True
+) -> Collator:
+    return Collator(
+        format=recipe.format,
+        masking=recipe.masking,
+        replacement=recipe.replacement,
+        objectives=recipe.objectives,
+        vocabulary=text.vocabulary,
+        take=text.take,
+        document_ends=text.document_ends,
+        seed=seed,
+        row_length=max_length,
+        tokens_per_microbatch=tokens_per_microbatch,
+        dropout=dropout and bool(recipe.encoder.hidden_dropout or recipe.encoder.attention_dropout),
+    )
+
+
+def _held_out_batches(
+    recipe: Recipe, documents: Documents, text: Text, tokens_per_microbatch: int
+) -> list[StepBatch]:
+    if not len(documents):
+        return []
+    length = recipe.training.phases[0].max_length
+    plan = recipe.format.plan(documents, length, _HELD_OUT_SEED, 0)
+    if not len(plan):
+        return []
+    collator = _collator(recipe, text, length, _HELD_OUT_SEED, tokens_per_microbatch, dropout=False)
+    index = np.arange(len(plan))
+    return [
+        collator.collate(Rows(plan.rows(part), np.zeros(len(part), dtype=np.int64), part, 0.0), step=0)
+        for part in np.array_split(index, _num_parts(len(index), 256))
+    ]
+
+
+def _num_parts(count: int, size: int) -> int:
+    """Return how many parts of at most `size` that `count` items need, at least 1."""
+    return max(1, -(-count // size))

@@ -1,0 +1,125 @@
+"""Files: whole or absent, whatever happens in between."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from maskwright.core.errors import DeviceError
+from maskwright.core.files import (
+    atomic_folder,
+    atomic_path,
+    cache_folder,
+    checksum,
+    disk_problem,
+    read_json,
+    write_json,
+    write_text,
+)
+
+
+def test_write_text_makes_folders_and_leaves_nothing_else(tmp_path):
+    path = tmp_path / "a" / "b.txt"
+    write_text(path, "one\nzwei ü 字\n")
+    assert path.read_bytes() == "one\nzwei ü 字\n".encode()
+    assert os.listdir(path.parent) == ["b.txt"]
+
+
+def test_write_text_replaces(tmp_path):
+    path = tmp_path / "x"
+    write_text(path, "old")
+    write_text(path, "new")
+    assert path.read_text() == "new"
+
+
+def test_failed_write_keeps_the_old_file(tmp_path):
+    path = tmp_path / "x"
+    path.write_text("old")
+
+    def fail():
+        with atomic_path(path) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        fail()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_full_disk_says_what_to_do(tmp_path):
+    def fail():
+        with atomic_path(tmp_path / "x"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(DeviceError, match=r"disk is full while writing .*x.*Free some space"):
+        fail()
+    assert os.listdir(tmp_path) == []
+
+
+def test_failure_to_read_another_file_is_not_called_a_write_problem(tmp_path):
+    def fail(atomic):
+        with atomic(tmp_path / "x"):
+            (tmp_path / "missing").read_text()
+
+    for atomic in (atomic_path, atomic_folder):
+        with pytest.raises(FileNotFoundError, match="missing"):
+            fail(atomic)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_where_a_folder_should_be_is_explained(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DeviceError, match="something else is there already"):
+        write_text(tmp_path / "file" / "x", "")
+
+
+def test_permission_problem_names_the_path():
+    problem = disk_problem(PermissionError(errno.EACCES, "Permission denied"), Path("/x/y"))
+    assert str(problem) == "cannot write /x/y: Permission denied. Choose a folder you can write to."
+
+
+def test_atomic_folder_appears_whole(tmp_path):
+    with atomic_folder(tmp_path / "run") as temporary:
+        (temporary / "deep").mkdir()
+        (temporary / "deep" / "file").write_text("x")
+        assert not (tmp_path / "run").exists()
+    assert (tmp_path / "run" / "deep" / "file").read_text() == "x"
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_atomic_folder_never_replaces(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "file").write_text("old")
+
+    def fill():
+        with atomic_folder(tmp_path / "run") as temporary:
+            (temporary / "file").write_text("new")
+
+    with pytest.raises(DeviceError, match="something else is there already"):
+        fill()
+    assert (tmp_path / "run" / "file").read_text() == "old"
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_json_keeps_order_and_readable_text(tmp_path):
+    path = tmp_path / "x.json"
+    write_json(path, {"b": "字", "a": [1, 2.5, None]})
+    assert read_json(path) == {"b": "字", "a": [1, 2.5, None]}
+    assert path.read_text().index('"b": "字"') < path.read_text().index('"a"')
+
+
+def test_checksum_depends_on_content_alone(tmp_path):
+    for name, content in (("a", b"x" * 3_000_000), ("b", b"x" * 3_000_000), ("c", b"y")):
+        (tmp_path / name).write_bytes(content)
+    assert checksum(tmp_path / "a") == checksum(tmp_path / "b") != checksum(tmp_path / "c")
+    assert len(checksum(tmp_path / "c")) == 32
+
+
+def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.delenv("MASKWRIGHT_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "maskwright"

@@ -1,0 +1,144 @@
+"""Keyed randomness: the same key gives the same number, different keys give unrelated ones."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.core.randomness import (
+    Draws,
+    Permutation,
+    bits,
+    generator,
+    integer_key,
+    keys,
+    mix,
+    root_key,
+    uniform,
+)
+
+seeds = st.integers(min_value=-(2**70), max_value=2**70)
+small = st.integers(min_value=0, max_value=2**40)
+
+
+def test_mix_is_the_splitmix64_finaliser():
+    # First outputs of SplitMix64 from state 1234567 (the generator adds the golden gamma, then mixes).
+    states = np.uint64(1234567) + np.arange(1, 4, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    assert mix(states).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+
+
+def test_numbers_are_pinned():
+    # Runs are resumed by later versions: these may never change.
+    assert int(root_key(0, "masking")) == 6446734498497108262
+    assert keys(1, "masking", 2, 3).tolist() == [2699795164502391374]
+    assert integer_key(1, "masking", 2, 3) == 2699795164502391374 >> 1
+    assert uniform(keys(1, "masking", 2, 3), 4).tolist() == [0.20846803403780712]
+
+
+@given(seeds, small, small)
+def test_same_key_same_numbers(seed, refresh, index):
+    assert np.array_equal(keys(seed, "x", refresh, index), keys(seed, "x", refresh, index))
+    assert generator(seed, "x", refresh, index).random() == generator(seed, "x", refresh, index).random()
+    assert 0 <= integer_key(seed, "x", refresh, index) < 2**63
+
+
+@given(seeds, small, small)
+def test_each_part_of_the_key_matters(seed, refresh, index):
+    key = keys(seed, "x", refresh, index)[0]
+    others = [
+        keys(seed + 1, "x", refresh, index),
+        keys(seed, "y", refresh, index),
+        keys(seed, "x", refresh + 1, index),
+        keys(seed, "x", refresh, index + 1),
+        keys(seed, "x", index, refresh) if refresh != index else np.zeros(1, np.uint64),
+    ]
+    assert all(key != other[0] for other in others)
+
+
+def test_keys_broadcast_refresh_against_index():
+    both = keys(5, "x", np.array([0, 0, 1, 1]), np.array([7, 8, 7, 8]))
+    assert np.array_equal(both[:2], keys(5, "x", 0, np.array([7, 8])))
+    assert np.array_equal(both[2:], keys(5, "x", 1, np.array([7, 8])))
+    assert len(set(both.tolist())) == 4
+
+
+def test_uniform_fills_the_unit_interval_evenly():
+    values = uniform(keys(0, "x", 0, np.arange(1000))[:, None], np.arange(100)[None, :])
+    assert values.shape == (1000, 100)
+    assert values.min() >= 0
+    assert values.max() < 1
+    counts = np.histogram(values, bins=50, range=(0, 1))[0]
+    chi_square = ((counts - 2000) ** 2 / 2000).sum()
+    assert chi_square < 95  # 49 degrees of freedom: p below 1e-4
+
+
+def test_neighbouring_keys_and_counters_are_unrelated():
+    values = uniform(keys(0, "x", 0, np.arange(400))[:, None], np.arange(400)[None, :]) - 0.5
+    bound = 4 / (12 * 400)  # four standard deviations of a mean of products
+    assert abs((values[1:] * values[:-1]).mean()) < bound
+    assert abs((values[:, 1:] * values[:, :-1]).mean()) < bound
+    other = uniform(keys(0, "y", 0, np.arange(400))[:, None], np.arange(400)[None, :]) - 0.5
+    assert abs((values * other).mean()) < bound
+
+
+def test_every_bit_is_balanced():
+    numbers = bits(keys(3, "x", 0, np.arange(100)), np.zeros(1))
+    numbers = bits(numbers[:, None], np.arange(100)[None, :]).ravel()
+    ones = [(numbers >> np.uint64(bit) & np.uint64(1)).mean() for bit in range(64)]
+    assert np.abs(np.array(ones) - 0.5).max() < 0.025  # five standard deviations of 10,000 coins
+
+
+@given(seeds, st.lists(st.tuples(small, small, st.integers(0, 12)), min_size=1, max_size=6))
+def test_a_batch_draws_what_its_instances_draw_one_by_one(seed, instances):
+    refresh, index, lengths = (np.array(column) for column in zip(*instances, strict=True))
+    cu_seqlens = np.concatenate([[0], np.cumsum(lengths)])
+    together = Draws(seed, refresh, index)
+    for row, length in enumerate(lengths):
+        alone = Draws(seed, refresh[row : row + 1], index[row : row + 1])
+        part = slice(cu_seqlens[row], cu_seqlens[row + 1])
+        own = np.array([0, length])
+        assert np.array_equal(together.per_token("a", cu_seqlens)[part], alone.per_token("a", own))
+        assert np.array_equal(together.bits_per_token("a", cu_seqlens)[part], alone.bits_per_token("a", own))
+        assert together.per_instance("b", 1)[row] == alone.per_instance("b", 1)[0]
+
+
+@given(st.integers(1, 3000), st.integers(0, 2**63 - 1))
+def test_permutation_visits_every_item_once(size, key):
+    assert np.array_equal(np.sort(Permutation(size, key)(np.arange(size))), np.arange(size))
+
+
+@given(st.integers(1, 10**15), st.integers(0, 2**63 - 1), st.data())
+def test_permutation_of_any_slice_is_the_slice_of_the_whole(size, key, data):
+    positions = np.array(data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=5)))
+    shuffle = Permutation(size, key)
+    items = shuffle(positions)
+    assert items.shape == positions.shape
+    assert np.all((items >= 0) & (items < size))
+    assert items.tolist() == [int(shuffle(np.array([position]))[0]) for position in positions]
+
+
+def test_permutation_of_nothing_is_nothing():
+    assert Permutation(0, 1)(np.zeros(0, dtype=np.int64)).shape == (0,)
+
+
+def test_permutation_keeps_shape():
+    grid = np.arange(12).reshape(3, 4)
+    assert Permutation(12, 9)(grid).shape == (3, 4)
+
+
+@pytest.mark.parametrize("size", [5, 10])
+def test_permutations_of_many_keys_put_items_everywhere(size):
+    first = np.array([Permutation(size, key)(np.arange(size)) for key in range(600)])
+    for position in (0, size // 2, size - 1):
+        counts = np.bincount(first[:, position], minlength=size)
+        expected = 600 / size
+        chi_square = ((counts - expected) ** 2 / expected).sum()
+        assert chi_square < size - 1 + 5 * np.sqrt(2 * (size - 1)) + 5
+
+
+def test_permutation_leaves_no_trace_of_the_order():
+    size = 20_000
+    items = Permutation(size, 4)(np.arange(size))
+    assert abs(np.corrcoef(np.arange(size), items)[0, 1]) < 4 / np.sqrt(size)
+    assert abs(np.corrcoef(items[1:], items[:-1])[0, 1]) < 4 / np.sqrt(size)
+    assert (items == np.arange(size)).sum() < 10

@@ -1,0 +1,278 @@
+"""Specs: overrides reach every field, wrong names and values are explained, JSON comes both ways."""
+
+from typing import Annotated, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import Field, PositiveInt
+
+from maskwright.core.errors import RecipeError
+from maskwright.core.spec import ByName, Spec, field_paths, fingerprint, override, parse_overrides, validate
+
+
+class Token(Spec):
+    kind: Literal["token"] = "token"
+    rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
+
+
+class WholeWord(Spec):
+    kind: Literal["whole_word"] = "whole_word"
+    rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    longest: PositiveInt | None = None
+
+
+class Span(Spec):
+    kind: Literal["span"] = "span"
+    decay: Annotated[float, Field(gt=0, lt=1)]
+
+
+class Mlm(Spec):
+    kind: Literal["mlm"] = "mlm"
+    weight: Annotated[float, Field(gt=0)] = 1.0
+
+
+class Nsp(Spec):
+    kind: Literal["nsp"] = "nsp"
+    weight: Annotated[float, Field(gt=0)] = 1.0
+
+
+class AdamW(Spec):
+    kind: Literal["adamw"] = "adamw"
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-6
+
+
+class Phase(Spec):
+    share: float = 1.0
+
+
+class Training(Spec):
+    steps: PositiveInt = 1_000_000
+    learning_rate: float = 1e-4
+    phases: tuple[Phase, ...] = (Phase(share=0.9), Phase(share=0.1))
+    optimizer: Annotated[AdamW, ByName] = AdamW(eps=1e-8)
+
+
+Masking = Annotated[Token | WholeWord | Span, Field(discriminator="kind"), ByName]
+Objective = Annotated[Mlm | Nsp, Field(discriminator="kind"), ByName]
+
+
+class System(Spec):
+    name: str = "bert"
+    dropout: float = 0.1
+    masking: Masking = Token()
+    objectives: Annotated[tuple[Objective, ...], Field(min_length=1)] = (Mlm(), Nsp())
+    training: Training = Training()
+    extra: Phase | None = None
+
+
+def changed(*texts: str) -> System:
+    return override(System(), parse_overrides(texts))
+
+
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [
+        ("a.b=0.3", ("a.b", 0.3)),
+        ("a=1e-4", ("a", 1e-4)),
+        ("a=[1e-1, 2]", ("a", [0.1, 2])),
+        ("a=true", ("a", True)),
+        ("a=null", ("a", None)),
+        ("a=whole_word", ("a", "whole_word")),
+        ("a={kind: token, rate: 2e-1}", ("a", {"kind": "token", "rate": 0.2})),
+        ("a= x=y ", ("a", "x=y")),
+        ("a=", ("a", "")),
+    ],
+)
+def test_parse_overrides_reads_values_as_yaml(text, pair):
+    assert parse_overrides([text]) == [pair]
+
+
+@pytest.mark.parametrize("text", ["masking.rate", "=0.3", "", "a=[1, 2"])
+def test_parse_overrides_refuses_what_it_cannot_read(text):
+    with pytest.raises(RecipeError, match="cannot read"):
+        parse_overrides([text])
+
+
+@pytest.mark.parametrize(
+    ("texts", "path", "value"),
+    [
+        (["name=mine"], "name", "mine"),
+        (["masking.rate=0.3"], "masking", Token(rate=0.3)),
+        (["masking=whole_word"], "masking", WholeWord()),
+        (["masking.kind=whole_word"], "masking", WholeWord()),
+        (["masking.rate=0.3", "masking.kind=token"], "masking", Token(rate=0.3)),
+        (["masking.rate=0.3", "masking=token"], "masking", Token()),
+        (["masking=whole_word", "masking.rate=0.3"], "masking", WholeWord(rate=0.3)),
+        (["masking.kind=span", "masking.decay=0.2"], "masking", Span(decay=0.2)),
+        (["masking={kind: span, decay: 0.2}"], "masking", Span(decay=0.2)),
+        (["masking={rate: 0.2}"], "masking", Token(rate=0.2)),
+        (["masking=whole_word", "masking.longest=3", "masking.longest=null"], "masking", WholeWord()),
+        (["objectives=[mlm]"], "objectives", (Mlm(),)),
+        (["objectives=[nsp, {kind: mlm, weight: 2}]"], "objectives", (Nsp(), Mlm(weight=2))),
+        (["objectives.mlm.weight=2"], "objectives", (Mlm(weight=2), Nsp())),
+        (["objectives.1.weight=2"], "objectives", (Mlm(), Nsp(weight=2))),
+        (["objectives.1=mlm", "objectives.0=nsp"], "objectives", (Nsp(), Mlm())),
+        (["objectives=[nsp]", "objectives.nsp.weight=3"], "objectives", (Nsp(weight=3),)),
+        (["extra.share=0.5"], "extra", Phase(share=0.5)),
+    ],
+)
+def test_override_changes_the_named_field_only(texts, path, value):
+    result = changed(*texts)
+    assert result == System().replace(**{path: value})
+
+
+def test_override_reaches_into_nested_parts():
+    result = changed(
+        "training.optimizer.betas=[0.9, 0.98]", "training.phases.0.share=0.8", "training.phases.1.share=0.2"
+    )
+    assert result.training == Training(
+        optimizer=AdamW(eps=1e-8, betas=(0.9, 0.98)), phases=(Phase(share=0.8), Phase(share=0.2))
+    )
+    assert changed("training.optimizer.betas.1=0.98").training.optimizer.betas == (0.9, 0.98)
+
+
+def test_override_with_a_mapping_keeps_unnamed_fields_at_every_depth():
+    result = changed("training={steps: 5, optimizer: {betas: [0.5, 0.6]}}")
+    assert result.training == Training(steps=5, optimizer=AdamW(eps=1e-8, betas=(0.5, 0.6)))
+
+
+def test_override_leaves_the_original_alone():
+    system = System()
+    override(system, [("masking.rate", 0.3), ("objectives.mlm.weight", 2.0)])
+    assert system == System()
+
+
+def test_override_reads_whole_numbers_written_with_an_exponent():
+    assert changed("training.steps=1e6").training.steps == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("maskng.rate=0.3", ["unknown field 'maskng'", "Did you mean 'masking'?"]),
+        (
+            "masking.rat=0.3",
+            ["unknown field 'rat' in 'masking'", "kind, rate", "Did you mean 'masking.rate'?"],
+        ),
+        ("training.optimizer.bets=1", ["'training.optimizer'", "Did you mean 'training.optimizer.betas'?"]),
+        ("learning_rate=1", ["Did you mean 'training.learning_rate'?"]),
+        ("masking.weight=1", ["Did you mean 'objectives.mlm.weight'?"]),
+        ("lerning_rate=1", ["Did you mean 'training.learning_rate'?"]),
+        ("zzz=1", ["unknown field 'zzz'", "Allowed: name, dropout, masking, objectives, training, extra."]),
+        ("objectives.mln.weight=1", ["'objectives'", "Allowed: mlm, nsp.", "Did you mean 'objectives.mlm'?"]),
+        ("objectives.2.weight=1", ["Allowed: mlm, nsp."]),
+        (
+            "objectives.mlm.wieght=1",
+            ["unknown field 'wieght' in 'objectives.mlm'", "'objectives.mlm.weight'?"],
+        ),
+        ("masking.rate.x=1", ["'masking.rate' is the value 0.15, which has no fields"]),
+        ("masking.longest=2", ["unknown field 'longest' in 'masking'", "kind, rate"]),
+        ("masking=whole_wrd", ["masking: unknown choice 'whole_wrd'", "did you mean 'whole_word'?"]),
+        ("masking.kind=whole_wrd", ["masking: unknown choice 'whole_wrd'", "did you mean 'whole_word'?"]),
+        ("objectives=[mlm, nso]", ["objectives.1: unknown choice 'nso'", "did you mean 'nsp'?"]),
+        ("objectives=mlm", ["objectives: write a list, [mlm]"]),
+        ("objectives=[]", ["objectives: ", "at least 1 item"]),
+        ("masking.rate=2", ["masking.rate: Input should be less than 1; found 2"]),
+        ("masking.rate=often", ["masking.rate: ", "found 'often'"]),
+        ("objectives.nsp.weight=-1", ["objectives.nsp.weight: Input should be greater than 0; found -1"]),
+        ("training.phases.1.share=x", ["training.phases.1.share: ", "found 'x'"]),
+        ("training.optimizer.betas=[0.9]", ["training.optimizer.betas.1: this is needed"]),
+        ("masking={rat: 0.2}", ["masking.rat: unknown field; did you mean 'rate'?"]),
+        ("masking={kind: span}", ["masking.decay: this is needed"]),
+        ("training.optimizer=lamb", ["training.optimizer.kind: Input should be 'adamw'; found 'lamb'"]),
+    ],
+)
+def test_override_explains_what_is_wrong(text, words):
+    with pytest.raises(RecipeError) as caught:
+        changed(text)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_override_of_a_field_of_an_unknown_member_names_the_members():
+    with pytest.raises(
+        RecipeError, match=r"'whole_wrd', which is none of its choices.*Did you mean 'whole_word'"
+    ):
+        changed("masking=whole_wrd", "masking.rate=0.3")
+
+
+def test_validate_names_the_source_and_every_problem():
+    data = {"masking": {"rate": 0.2}, "objectives": [{"kind": "mlm", "wait": 1}], "dropout": "x"}
+    with pytest.raises(RecipeError) as caught:
+        validate(System, data, source="mine.json")
+    message = str(caught.value)
+    assert message.startswith("mine.json: ")
+    assert "masking: 'kind' is needed; allowed: token, whole_word, span" in message
+    assert "objectives.mlm.wait: unknown field; did you mean 'weight'?" in message
+    assert "dropout: " in message
+
+
+def test_validate_of_something_that_is_no_mapping_says_so():
+    with pytest.raises(RecipeError, match=r"mine\.json: System: .*found \[1\]"):
+        validate(System, [1], source="mine.json")
+
+
+def test_replace_checks_and_explains():
+    assert System().replace(dropout=0.0).dropout == 0.0
+    with pytest.raises(RecipeError, match="dropuot: unknown field; did you mean 'dropout'"):
+        System().replace(dropuot=0.0)
+
+
+def test_long_values_are_cut_in_messages():
+    with pytest.raises(RecipeError) as caught:
+        changed(f"dropout={'x' * 500}")
+    assert len(str(caught.value)) < 250
+
+
+def test_field_paths_follow_unions_and_tuples():
+    paths = field_paths(System)
+    assert {"masking.rate", "masking.longest", "masking.decay", "objectives.nsp.weight"} <= set(paths)
+    assert {"training.phases.0.share", "training.optimizer.eps", "extra.share"} <= set(paths)
+    assert len(paths) == len(set(paths))
+
+
+weights = st.floats(min_value=1e-6, max_value=1e6)
+systems = st.builds(
+    System,
+    name=st.text(),
+    dropout=st.floats(allow_nan=False, allow_infinity=False),
+    masking=st.one_of(
+        st.builds(Token, rate=st.floats(0.001, 0.999)),
+        st.builds(WholeWord, longest=st.none() | st.integers(1, 100)),
+        st.builds(Span, decay=st.floats(0.001, 0.999)),
+    ),
+    objectives=st.lists(st.builds(Mlm, weight=weights) | st.builds(Nsp, weight=weights), min_size=1).map(
+        tuple
+    ),
+)
+
+
+@given(systems)
+def test_json_round_trip_is_the_identity(system):
+    assert System.model_validate_json(system.model_dump_json()) == system
+
+
+@given(systems)
+def test_override_without_changes_is_the_identity(system):
+    assert override(system, []) == system
+
+
+@given(systems)
+def test_every_scalar_can_be_overridden_with_itself(system):
+    pairs = [("dropout", system.dropout), ("masking.kind", system.masking.kind), ("name", system.name)]
+    pairs += [(f"objectives.{i}", item.model_dump()) for i, item in enumerate(system.objectives)]
+    assert override(system, pairs) == system
+
+
+def test_fingerprint_ignores_order_of_keys_and_kind_of_sequence():
+    assert fingerprint({"a": 1, "b": [1, 2]}) == fingerprint({"b": (1, 2), "a": 1})
+    assert fingerprint(System()) == fingerprint(System().model_dump())
+    assert fingerprint({"x": System()}) != fingerprint({"x": System(name="other")})
+    assert len(fingerprint("")) == 16
+
+
+def test_fingerprint_is_stable_across_versions():
+    # Caches and run folders on disk are named by it.
+    assert fingerprint({"rate": 0.15, "names": ["字", None, True]}) == "3171233ae74b95a1"

@@ -1,0 +1,36 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.training.packing import pack
+
+lengths_in_rows = st.integers(4, 64).flatmap(
+    lambda row: st.tuples(st.just(row), st.lists(st.integers(1, row), min_size=1, max_size=60))
+)
+
+
+@given(lengths_in_rows)
+def test_packing_is_a_partition_without_overlap(case: tuple[int, list[int]]) -> None:
+    row_length, lengths = case
+    packing = pack(np.array(lengths), row_length)
+    assert sorted(packing.order.tolist()) == list(range(len(lengths)))
+    filled = np.zeros((packing.num_rows, row_length), dtype=int)
+    for sequence, row, offset in zip(packing.order, packing.rows, packing.offsets, strict=True):
+        assert offset + lengths[sequence] <= row_length
+        filled[row, offset : offset + lengths[sequence]] += 1
+    assert filled.max() == 1
+    assert (filled.sum(axis=1) > 0).all()
+    assert (np.diff(packing.rows) >= 0).all()
+
+
+@given(lengths_in_rows)
+def test_packing_never_uses_twice_the_rows_needed(case: tuple[int, list[int]]) -> None:
+    row_length, lengths = case
+    # Any two rows of a best-fit packing hold more than one row's worth together.
+    assert pack(np.array(lengths), row_length).num_rows <= 2 * (sum(lengths) // row_length + 1)
+
+
+def test_packing_fills_natural_lengths_almost_wholly() -> None:
+    lengths = np.clip(np.random.default_rng(0).lognormal(3.8, 0.7, 4000), 4, 128).astype(int)
+    packing = pack(lengths, 128)
+    assert lengths.sum() / (packing.num_rows * 128) > 0.99
