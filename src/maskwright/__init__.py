@@ -1,1 +1,40 @@
-"""maskwright: train, measure and ship your own encoder."""
+"""maskwright: train, measure and ship your own encoder.
+
+What is here is also a verb of the command line. Names are imported when they are first used:
+`import maskwright` itself loads nothing, PyTorch least of all.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maskwright import recipes as recipes
+    from maskwright.core.errors import MaskwrightError as MaskwrightError
+    from maskwright.inference.model import Model as Model
+    from maskwright.inference.model import load as load
+    from maskwright.training.pretrain import Run as Run
+    from maskwright.training.pretrain import pretrain as pretrain
+
+_HOMES = {
+    "MaskwrightError": "maskwright.core.errors",
+    "Model": "maskwright.inference.model",
+    "Run": "maskwright.training.pretrain",
+    "load": "maskwright.inference.model",
+    "pretrain": "maskwright.training.pretrain",
+}
+
+__all__ = ["MaskwrightError", "Model", "Run", "load", "pretrain", "recipes"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name == "recipes":
+        return importlib.import_module("maskwright.recipes")
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("maskwright")
+    raise AttributeError(f"module 'maskwright' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -8,7 +8,9 @@ from maskwright.training import checkpoint
 
 
 def save(folder: Path, step: int) -> Path:
-    return checkpoint.save(folder, step, {"at": step}, {"w": torch.full((3,), float(step))}, {"m.w": torch.ones(3)})
+    return checkpoint.save(
+        folder, step, {"at": step}, {"w": torch.full((3,), float(step))}, {"m.w": torch.ones(3)}
+    )
 
 
 def test_latest_reads_back_what_was_saved(tmp_path: Path) -> None:
@@ -52,7 +54,9 @@ def test_one_flipped_byte_is_noticed(tmp_path: Path) -> None:
         checkpoint.latest(tmp_path)
 
 
-def test_a_save_that_fails_leaves_the_old_one_and_no_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_save_that_fails_leaves_the_old_one_and_no_remains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save(tmp_path, 1)
 
     def full(*_: object, **__: object) -> None:

@@ -19,7 +19,15 @@ def backward(net: nn.Module, seed: int) -> None:
     net(torch.randn(5, 3)).square().sum().backward()
 
 
-def reference_step(values: torch.Tensor, gradient: torch.Tensor, moments: list[torch.Tensor], step: int, c: AdamW, lr: float, decay: float) -> torch.Tensor:
+def reference_step(
+    values: torch.Tensor,
+    gradient: torch.Tensor,
+    moments: list[torch.Tensor],
+    step: int,
+    c: AdamW,
+    lr: float,
+    decay: float,
+) -> torch.Tensor:
     beta1, beta2 = c.betas
     moments[0] = beta1 * moments[0] + (1 - beta1) * gradient
     moments[1] = beta2 * moments[1] + (1 - beta2) * gradient**2
@@ -56,7 +64,9 @@ def test_first_step_of_bert_is_3_16_times_the_usual_size() -> None:
     optimizer = Optimizer([("w", weight)], AdamW(bias_correction=False, weight_decay=0.0, eps=1e-12))
     weight.grad = torch.tensor([[1.0, -2.0], [3.0, -4.0]])
     optimizer.step(1.0)
-    torch.testing.assert_close(weight.detach().abs(), torch.full((2, 2), 0.1 / math.sqrt(0.001)), rtol=1e-5, atol=0)
+    torch.testing.assert_close(
+        weight.detach().abs(), torch.full((2, 2), 0.1 / math.sqrt(0.001)), rtol=1e-5, atol=0
+    )
 
 
 def test_a_zero_learning_rate_changes_nothing() -> None:

@@ -1,14 +1,14 @@
 """The command `maskwright`: a table of verbs, each imported only when it is called.
 
-A verb is one line in `VERBS` and one module `cli/<module>.py` with a name `command`, which is either a function with
-typer's annotations (`Annotated[..., typer.Option(...)]`; its docstring is the help) or, for a verb with verbs of
-its own, a `typer.Typer`. A verb's module
+A verb is one line in `VERBS` and one module `cli/<module>.py` with a name `command`, which is a function with
+typer's annotations (`Annotated[..., typer.Option(...)]`; the docstring is the help) or, for a verb with verbs
+of its own, a `typer.Typer`. A verb's module
 
 - imports only typer, `cli.output` and the standard library at its top, and what it calls inside the function,
   so that `--help` answers at once everywhere;
 - holds no logic: options in, one call, results to `output`;
-- lets `MaskwrightError` rise: it ends here as one line on standard error and exit code 2 (with the environment
-  variable MASKWRIGHT_DEBUG=1 as a traceback). An interrupt ends with 130, a closed pipe quietly.
+- lets `MaskwrightError` rise: it ends here as one line on standard error and exit code 2 (where
+  MASKWRIGHT_DEBUG=1, as a traceback). An interrupt ends with 130, a closed pipe quietly.
 """
 
 import importlib
@@ -45,9 +45,13 @@ _TRAIN, _USE, _SEE = "Train", "Use", "See"
 
 VERBS: Mapping[str, Verb] = MappingProxyType(
     {
-        "quickstart": Verb("quickstart", "Train and try a small model on text already on this machine.", _TRAIN),
+        "quickstart": Verb(
+            "quickstart", "Train and try a small model on text already on this machine.", _TRAIN
+        ),
         "pretrain": Verb("pretrain", "Train an encoder on a corpus; run again to resume.", _TRAIN),
-        "verify-resume": Verb("verify_resume", "Prove that a resumed run equals an uninterrupted one.", _TRAIN),
+        "verify-resume": Verb(
+            "verify_resume", "Prove that a resumed run equals an uninterrupted one.", _TRAIN
+        ),
         "fill-mask": Verb("fill_mask", "Let a trained model fill the blanks of a text.", _USE),
         "embed": Verb("embed", "Turn texts into vectors with a trained model.", _USE),
         "recipes": Verb("recipes", "List, show, compare and size the papers' recipes.", _SEE),
@@ -76,10 +80,10 @@ class LazyGroup(TyperGroup):
         for name, verb in VERBS.items():
             self.add_command(TyperCommand(name, help=verb.help, rich_help_panel=verb.panel))
 
-    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return (name, command, remaining arguments); an unknown name is answered with the nearest."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, load(name) if name in VERBS else command, rest
+        return name, command if name is None else load(name), rest
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""How verbs speak: results to standard output, talk and errors to standard error, colours only where they help.
+"""How verbs speak: results to standard output, talk and errors to standard error, colours where they help.
 
 rich leaves colours out where the output is no terminal or NO_COLOR is set.
 """
@@ -6,8 +6,8 @@ rich leaves colours out where the output is no terminal or NO_COLOR is set.
 import json
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any, TextIO
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TextIO, TypeVar
 
 from rich import box
 from rich.console import Console
@@ -63,11 +63,37 @@ def table(
     )
     for number, name in enumerate(columns):
         drawn.add_column(
-            Text(name), justify="right" if number in right else "left", no_wrap=number in fixed, overflow="fold"
+            Text(name),
+            justify="right" if number in right else "left",
+            no_wrap=number in fixed,
+            overflow="fold",
         )
     for row in rows:
         drawn.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     console().print(drawn)
+
+
+def heading(name: str, remark: str) -> None:
+    """Print what the results are about: a name and a remark on it."""
+    console().print(Text.assemble((name, "bold"), "  ", (remark, "dim")), soft_wrap=True)
+
+
+def strong(text: str) -> Text:
+    """Return text that stands out, as a cell."""
+    return Text(text, style="bold")
+
+
+def faint(text: str) -> Text:
+    """Return text that stands back, as a cell."""
+    return Text(text, style="dim")
+
+
+def grouped(names: Iterable[str]) -> Iterator[str]:
+    """Yield each name where it begins and "" where it goes on, for the first column of a table."""
+    last = None
+    for name in names:
+        yield "" if name == last else name
+        last = name
 
 
 def print_json(value: Any) -> None:
@@ -88,3 +114,21 @@ def warn(text: str) -> None:
 def fail(text: str) -> None:
     """Say why the command could not be done: one line on standard error."""
     talk().print(Text.assemble(("error: ", "bold red"), (text, "red")), soft_wrap=True)
+
+
+Name = TypeVar("Name", bound=str)
+
+
+def one_of(what: str, name: str, allowed: Sequence[Name]) -> Name:
+    """Return `name` if it is among the allowed ones, else say which is nearest.
+
+    Raises:
+        MaskwrightError: If it is not.
+    """
+    for option in allowed:
+        if name == option:
+            return option
+    from maskwright.core.errors import MaskwrightError, unknown_name
+
+    problem, known, todo = unknown_name(what, name, allowed)
+    raise MaskwrightError(problem, allowed=known, todo=todo)

@@ -1,3 +1,185 @@
-"""x"""
+"""`maskwright recipes`: list, show, compare and size the recipes."""
+
+from typing import Annotated
+
 import typer
-command = typer.Typer()
+
+from maskwright.cli import output
+
+command = typer.Typer(help="List, show, compare and size the papers' recipes.", no_args_is_help=False)
+
+Name = Annotated[
+    str, typer.Argument(help="A recipe of the list, its JSON file, or a run's folder.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Change a field, e.g. masking.rate=0.3. Repeatable."),
+]
+
+
+@command.callback(invoke_without_command=True)
+def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
+    """List, show, compare and size the papers' recipes. Alone: list them."""
+    if context.invoked_subcommand is not None:
+        return
+    from maskwright.core.amounts import short_count
+    from maskwright.recipes.catalog import get, names
+    from maskwright.recipes.sizing import sizes
+
+    listed = [(recipe, sizes(recipe).encoder_and_pooler) for recipe in map(get, names())]
+    if as_json:
+        output.print_json(
+            [
+                {
+                    "name": recipe.name,
+                    "layers": recipe.encoder.num_layers,
+                    "hidden_size": recipe.encoder.hidden_size,
+                    "heads": recipe.encoder.num_heads,
+                    "parameters": parameters,
+                    "summary": recipe.summary,
+                    "paper": recipe.paper,
+                }
+                for recipe, parameters in listed
+            ]
+        )
+        return
+    output.table(
+        ("recipe", "layers", "hidden", "heads", "parameters", "what is special"),
+        [
+            (
+                recipe.name,
+                str(recipe.encoder.num_layers),
+                str(recipe.encoder.hidden_size),
+                str(recipe.encoder.num_heads),
+                short_count(parameters),
+                recipe.summary,
+            )
+            for recipe, parameters in listed
+        ],
+        right=(1, 2, 3, 4),
+    )
+    output.note(
+        "See all of one: maskwright recipes show NAME. Change any field when training: --set FIELD=VALUE."
+    )
+
+
+@command.command("show")
+def show_recipe(name: Name, changes: Set = None, as_json: AsJson = False) -> None:
+    """Show every choice of a recipe, in the words of the papers' tables."""
+    from maskwright.recipes.catalog import resolve
+    from maskwright.recipes.table import rows
+
+    recipe = resolve(name, changes or ())
+    if as_json:
+        output.print_json(recipe.model_dump(mode="json"))
+        return
+    listed = rows(recipe)
+    output.heading(recipe.name, f"{recipe.summary} ({recipe.paper})")
+    output.table(
+        ("", "", "", "--set"),
+        [
+            (output.strong(axis), row.label, row.value, output.faint(row.path))
+            for axis, row in zip(output.grouped(row.axis for row in listed), listed, strict=True)
+        ],
+    )
+
+
+@command.command("diff")
+def diff_recipes(
+    first: Name,
+    second: Name,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Change a field of the second recipe. Repeatable."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="List what they agree on, too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show in what two recipes differ."""
+    from dataclasses import asdict
+
+    from maskwright.recipes.catalog import resolve
+    from maskwright.recipes.table import diff
+
+    left, right = resolve(first), resolve(second, changes or ())
+    lines = diff(left, right, every)
+    if as_json:
+        output.print_json(
+            {"left": left.name, "right": right.name, "fields": [asdict(line) for line in lines]}
+        )
+        return
+    if not lines:
+        output.note(f"{left.name} and {right.name} make the same choices.")
+        return
+    output.table(
+        ("", "", left.name, right.name),
+        [
+            (
+                output.strong(axis),
+                line.label,
+                line.left,
+                output.strong(line.right) if line.differs and every else line.right,
+            )
+            for axis, line in zip(output.grouped(line.axis for line in lines), lines, strict=True)
+        ],
+    )
+
+
+@command.command("size")
+def size_recipe(name: Name, changes: Set = None, as_json: AsJson = False) -> None:
+    """Count a recipe's parameters, operations and memory."""
+    from dataclasses import asdict
+
+    from maskwright.core.amounts import share, short_count, size_in_bytes
+    from maskwright.recipes.catalog import resolve
+    from maskwright.recipes.sizing import sizes
+    from maskwright.recipes.wording import name_words
+
+    recipe = resolve(name, changes or ())
+    counted = sizes(recipe)
+    if as_json:
+        totals = {
+            "encoder": counted.encoder,
+            "encoder_and_pooler": counted.encoder_and_pooler,
+            "pretraining": counted.pretraining,
+            "training_flops": counted.training_flops,
+        }
+        output.print_json({"name": recipe.name, **totals, **asdict(counted)})
+        return
+    output.heading(recipe.name, recipe.summary)
+    parameters: list[tuple[output.Cell, ...]] = [
+        (name_words(part), f"{count:,}", "") for part, count in counted.parts.items()
+    ]
+    parameters.append(_total("encoder", counted.encoder))
+    if counted.pooler:
+        parameters.append(("pooler", f"{counted.pooler:,}", ""))
+        parameters.append(_total("encoder + pooler", counted.encoder_and_pooler))
+    parameters.extend((f"{name_words(kind)} head", f"{count:,}", "") for kind, count in counted.heads.items())
+    parameters.append(_total("in pre-training", counted.pretraining))
+    parameters.append(_total("as masked language model only", counted.masked_lm, "no pooler, no other head"))
+    output.table(("parameters", "", ""), parameters, right=(1,))
+    output.table(
+        ("sequence length", "share of steps", "FLOPs per token, training", "inference", "all steps"),
+        [
+            (
+                str(phase.max_length),
+                share(phase.share),
+                short_count(phase.training),
+                short_count(phase.inference),
+                short_count(phase.total),
+            )
+            for phase in counted.phases
+        ],
+        right=(0, 1, 2, 3, 4),
+    )
+    output.table(
+        ("memory in training, fp32", ""),
+        [(kind, size_in_bytes(count)) for kind, count in counted.memory.items()]
+        + [("together, without activations", size_in_bytes(sum(counted.memory.values())))],
+        right=(1,),
+    )
+
+
+def _total(name: str, count: int, remark: str = "") -> tuple[output.Cell, ...]:
+    return output.strong(name), output.strong(f"{count:,}"), output.faint(remark)

@@ -1,13 +1,13 @@
 """Numbers as people write them: 1M, 125k, 15 %, 1e-4, 2.3 GB."""
 
-import math
-
 _LARGE = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def short_count(value: float) -> str:
-    """Write a count with three digits and a letter: 109482240 -> "109M", 24000 -> "24k", 512 -> "512"."""
+    """Write a count with three digits and a letter: 109482240 -> "109M", 24000 -> "24k"."""
+    if abs(value) >= 10**15:
+        return plain_float(float(f"{value:.3g}"))
     for position, (unit, letter) in enumerate(_LARGE):
         if abs(value) >= unit:
             rounded = f"{value / unit:.3g}"
@@ -34,8 +34,8 @@ def share(value: float) -> str:
 def plain_float(value: float) -> str:
     """Write a constant of a paper: 0.0001 -> "1e-4", 0.98 -> "0.98", 1e-12 -> "1e-12"."""
     if value != 0 and (abs(value) < 0.001 or abs(value) >= 1e6):
-        exponent = math.floor(math.log10(abs(value)))
-        return f"{value / 10.0**exponent:.6g}e{exponent}"
+        mantissa, exponent = f"{value:.5e}".split("e")
+        return f"{float(mantissa):g}e{int(exponent)}"
     return f"{value:.6g}"
 
 

@@ -7,6 +7,7 @@ function of seed, epoch and index); the mixing function is the SplitMix64 finali
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+_BLOCK = 1 << 16
 # Four rounds are the textbook minimum, but visibly uneven below about 20 items; eight are not.
 _FEISTEL_ROUNDS = 8
 
@@ -73,9 +75,25 @@ def integer_key(seed: int, purpose: str, refresh: int = 0, index: int = 0) -> in
 def generator(seed: int, purpose: str, refresh: int = 0, index: int = 0) -> np.random.Generator:
     """Return a numpy generator for one sequential procedure, keyed like everything else.
 
-    Construction costs about 10 microseconds: use `Draws` for whole batches.
+    Construction costs about 65 microseconds: use `Draws` for whole batches, `generators` for many in a row.
     """
     return np.random.Generator(np.random.Philox(key=integer_key(seed, purpose, refresh, index)))
+
+
+def generators(seed: int, purpose: str, refresh: int, count: int) -> Iterator[np.random.Generator]:
+    """Yield what `generator` returns for the indices 0..count-1, at a fortieth of its cost.
+
+    It is one object that is given the next key each time: use it up before asking for the next.
+    """
+    source = np.random.Philox(key=0)
+    fresh: Any = source.state
+    shared = np.random.Generator(source)
+    for begin in range(0, count, _BLOCK):
+        index = np.arange(begin, min(begin + _BLOCK, count))
+        for key in (keys(seed, purpose, refresh, index) >> np.uint64(1)).tolist():
+            fresh["state"]["key"][0] = key
+            source.state = fresh
+            yield shared
 
 
 @dataclass(frozen=True, slots=True)

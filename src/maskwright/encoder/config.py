@@ -25,7 +25,7 @@ class EncoderConfig(Spec):
         layer_norm_eps: 1e-12 (BERT) or 1e-5 (RoBERTa, ERNIE).
         hidden_dropout: Share of hidden values dropped after embeddings, attention and feed-forward.
         attention_dropout: Share of attention probabilities dropped.
-        attention_plan: Which distinct attention block each layer uses, e.g. (0, 0, 0) for shared; None: one each.
+        attention_plan: Which distinct attention block each layer uses, (0, 0, 0) for shared; None: one each.
         ffn_plan: The same for feed-forward blocks.
         pooler: Whether a dense + tanh over the first token is part of the encoder.
         initializer: "truncated_normal" (cut at two standard deviations: Google) or "normal" (fairseq).
@@ -61,7 +61,9 @@ class EncoderConfig(Spec):
             if plan is None:
                 continue
             if len(plan) != self.num_layers:
-                raise ValueError(f"{name} names {len(plan)} layers, num_layers is {self.num_layers}; make them equal")
+                raise ValueError(
+                    f"{name} names {len(plan)} layers, num_layers is {self.num_layers}; make them equal"
+                )
             if sorted(set(plan)) != list(range(max(plan) + 1)):
                 raise ValueError(f"{name} {plan} must use the block numbers 0..{max(plan)} without gaps")
         return self

@@ -1,8 +1,10 @@
 """The whole path on text that is already on the machine: corpus, vocabulary, training, filled masks."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from maskwright.inference.fill_mask import Filled
 from maskwright.inference.model import load
@@ -28,15 +30,32 @@ class Quickstart:
 
     Attributes:
         run: The trained run.
+        prompts: Texts with one mask each.
         filled: For each prompt, the best tokens of its mask.
     """
 
     run: Run
+    prompts: tuple[str, ...]
     filled: list[list[Filled]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        filled = [[dataclasses.asdict(best) for best in tokens] for tokens in self.filled]
+        return {
+            "run": self.run.to_json(),
+            "filled": [
+                {"text": prompt, "best": best} for prompt, best in zip(self.prompts, filled, strict=True)
+            ],
+        }
 
 
 def quickstart(
-    *, out: str | Path, minutes: float = MINUTES, recipe: str = RECIPE, prompts: Sequence[str] = PROMPTS, reporter: Reporter
+    *,
+    out: str | Path,
+    minutes: float = MINUTES,
+    recipe: str = RECIPE,
+    prompts: Sequence[str] = PROMPTS,
+    reporter: Reporter,
 ) -> Quickstart:
     """Train on the docstrings of this Python installation and fill some masks.
 
@@ -49,4 +68,4 @@ def quickstart(
     """
     run = pretrain("docstrings", out=out, recipe=recipe, minutes=minutes, reporter=reporter)
     filled = load(run.folder).fill_mask(list(prompts), top_k=3)
-    return Quickstart(run, [best[0] for best in filled])
+    return Quickstart(run, tuple(prompts), [best[0] for best in filled])

@@ -7,7 +7,11 @@ from maskwright.pretext.replacement import Replacement, VocabularyFacts
 
 
 def corrupt(
-    instances: Instances, masking: Masking, replacement: Replacement, draws: Draws, vocabulary: VocabularyFacts
+    instances: Instances,
+    masking: Masking,
+    replacement: Replacement,
+    draws: Draws,
+    vocabulary: VocabularyFacts,
 ) -> Examples:
     """Hide part of each sequence; the same draws hide the same.
 

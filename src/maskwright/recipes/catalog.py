@@ -38,18 +38,23 @@ def resolve(name_or_file: str, overrides: Sequence[str] = ()) -> Recipe:
     """Return a recipe by name or from a JSON file, with fields overridden.
 
     Args:
-        name_or_file: A name of the catalogue, or the path of a JSON file (every run folder holds one,
-            `recipe.json`). A name wins over a file.
+        name_or_file: A name of the catalogue, the path of a JSON file, or a run's folder, which holds one
+            (`recipe.json`). A name wins over a file.
         overrides: Texts `field.path=value`, as `--set` takes them.
 
     Raises:
         RecipeError: If there is no such recipe, the file does not fit, or an override is not allowed.
     """
-    is_file = name_or_file not in _recipes() and (
-        name_or_file.endswith(".json") or Path(name_or_file).expanduser().is_file()
-    )
-    recipe = _read(Path(name_or_file).expanduser()) if is_file else get(name_or_file)
+    file = None if name_or_file in _recipes() else _file(Path(name_or_file).expanduser())
+    recipe = get(name_or_file) if file is None else _read(file)
     return override(recipe, parse_overrides(overrides)) if overrides else recipe
+
+
+def _file(path: Path) -> Path | None:
+    """Where the recipe is if `path` is one on disk, or clearly meant to be."""
+    if (path / "recipe.json").is_file():
+        return path / "recipe.json"
+    return path if path.suffix == ".json" or path.is_file() else None
 
 
 def _read(path: Path) -> Recipe:
@@ -61,8 +66,9 @@ def _read(path: Path) -> Recipe:
             todo="Check the path, or run `maskwright recipes` for the names that need no file.",
         ) from error
     except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
         raise RecipeError(
-            f"the recipe file {str(path)!r} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}",
+            f"the recipe file {str(path)!r} is not JSON: {where}: {error.msg}",
             todo="Begin with `maskwright recipes show NAME --json > FILE`.",
         ) from error
     except UnicodeDecodeError as error:
@@ -76,6 +82,8 @@ def _recipes() -> Mapping[str, Recipe]:
     for module in sorted(pkgutil.iter_modules(systems.__path__), key=lambda module: module.name):
         for recipe in importlib.import_module(f"{systems.__name__}.{module.name}").recipes():
             if recipe.name in found:
-                raise RuntimeError(f"two recipes are called {recipe.name!r}; the second is in {module.name}.py")
+                raise RuntimeError(
+                    f"two recipes are called {recipe.name!r}; the second is in {module.name}.py"
+                )
             found[recipe.name] = recipe
     return MappingProxyType(found)

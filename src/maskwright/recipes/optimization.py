@@ -16,7 +16,7 @@ class AdamW(Spec):
         betas: Decay rates of the first and second moment.
         eps: Added to the root of the second moment.
         weight_decay: Decoupled decay per unit of learning rate.
-        decayed: "matrices" leaves biases and LayerNorm undecayed (BERT); "all" decays every parameter (fairseq).
+        decayed: "matrices" spares biases and LayerNorm (BERT), "all" decays every parameter (fairseq).
         bias_correction: False in Google's BERT (optimization.py:57-74), true in fairseq and torch.
     """
 
@@ -52,9 +52,9 @@ class Training(Spec):
         phases: Sequence lengths, in order (BERT: 90 % at 128, then 10 % at 512).
         learning_rate: Peak learning rate.
         warmup_steps: Steps of linear warm-up, of `steps`.
-        schedule: How the rate moves: "linear" (to the peak, then linearly to 0: fairseq), "linear_jump" (Google's
-            BERT: the decay is counted from step 0, so the rate jumps down when warm-up ends), "linear_product"
-            (ELECTRA: both factors at once).
+        schedule: How the rate moves: "linear" (to the peak, then linearly to 0: fairseq), "linear_jump"
+            (Google's BERT: the decay is counted from step 0, so the rate jumps down when warm-up ends),
+            "linear_product" (ELECTRA: both factors at once).
         clip_norm: Gradients are scaled down to this global norm; 0 turns clipping off.
         optimizer: The optimizer and its constants.
     """
@@ -74,7 +74,9 @@ class Training(Spec):
         if abs(total - 1) > 1e-6:
             raise ValueError(f"the shares of the length phases add up to {total:g}; make them add up to 1")
         if self.warmup_steps > self.steps:
-            raise ValueError(f"warmup_steps {self.warmup_steps} is more than steps {self.steps}; make it smaller")
+            raise ValueError(
+                f"warmup_steps {self.warmup_steps} is more than steps {self.steps}; make it smaller"
+            )
         return self
 
     @property

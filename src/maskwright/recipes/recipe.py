@@ -69,11 +69,14 @@ class Recipe(Spec):
         for objective in self.objectives:
             if missing := objective.needs - provided:
                 raise ValueError(
-                    f"objective {objective.kind!r} needs {', '.join(sorted(missing))}, which neither format "
-                    f"{self.format.kind!r} nor masking {self.masking.kind!r} provides; change one of them or drop it"
+                    f"objective {objective.kind!r} needs {', '.join(sorted(missing))}, which neither "
+                    f"format {self.format.kind!r} nor masking {self.masking.kind!r} provides; "
+                    "change one of them or drop it"
                 )
             if objective.needs_pooler and not self.encoder.pooler:
-                raise ValueError(f"objective {objective.kind!r} reads the pooled vector: set encoder.pooler to true")
+                raise ValueError(
+                    f"objective {objective.kind!r} reads the pooled vector: set encoder.pooler to true"
+                )
         if self.training.max_length > self.encoder.max_positions:
             raise ValueError(
                 f"training.phases reach length {self.training.max_length}, encoder.max_positions is "

@@ -14,8 +14,8 @@ class Size:
     num_heads: int
 
 
-# Base and large: Devlin et al. 2019, section 3. The smaller ones: Turc et al. 2019 (arXiv:1908.08962), whose heads
-# are hidden_size / 64 everywhere.
+# Base and large: Devlin et al. 2019, section 3. The smaller ones: Turc et al. 2019 (arXiv:1908.08962). There
+# are hidden_size / 64 heads everywhere.
 TINY = Size(2, 128, 2)
 MINI = Size(4, 256, 4)
 SMALL = Size(4, 512, 8)

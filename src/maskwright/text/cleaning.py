@@ -15,10 +15,10 @@ from maskwright.core.spec import Spec
 
 
 class Cleaning(Spec):
-    """How raw text becomes the clean corpus. Lengths count a Han, kana or Hangul character as three.
+    """How raw text becomes the clean corpus.
 
-    Counting East Asian characters as three (what they take in UTF-8, and about a short word each) lets one limit
-    serve all scripts: 60 is a short English sentence or twenty hanzi.
+    The two smallest lengths are in bytes of UTF-8, so that one limit serves all scripts: an English letter is one byte,
+    a hanzi three, and 60 bytes are a short English sentence or twenty hanzi.
 
     Attributes:
         unicode: Normalisation form. "NFC" composes accents and changes nothing visible; "NFKC" also folds
@@ -32,10 +32,10 @@ class Cleaning(Spec):
             file is a document; "wiki_titles": lines such as ` = Title = ` begin one (WikiText); "auto":
             "wiki_titles" where a file has such titles, else "blank_lines".
         deduplicate: What is kept only at its first appearance, compared exactly after cleaning.
-        min_duplicate_characters: Paragraphs shorter than this are never called duplicates: headings ("Parameters")
-            and interjections ("What do you mean?") repeat naturally and documents would lose their shape.
-        min_document_characters: Shorter documents are dropped, also those that shrink below it when duplicate
-            paragraphs are taken out.
+        min_duplicate_bytes: Paragraphs shorter than this are never called repeats: headings ("Parameters") and
+            short replies ("What do you mean?") come again naturally, and documents would lose their shape.
+        min_document_bytes: Shorter documents are dropped, also those that shrink below it when repeated paragraphs
+            are taken out.
         max_sentence_characters: Longer sentences (logs, tables, text without punctuation) are cut at white space.
         language: Which rules split sentences: an ISO 639 code, or "auto" to go by each paragraph's script.
         bad_lines: What to do with a line that is broken (JSON, UTF-8, number of columns): "refuse" names the file
@@ -47,8 +47,8 @@ class Cleaning(Spec):
     line_breaks: Literal["auto", "paragraph", "space"] = "auto"
     text_documents: Literal["auto", "blank_lines", "files", "wiki_titles"] = "auto"
     deduplicate: Literal["documents_and_paragraphs", "documents", "none"] = "documents_and_paragraphs"
-    min_duplicate_characters: Annotated[int, Field(ge=1)] = 30
-    min_document_characters: Annotated[int, Field(ge=1)] = 60
+    min_duplicate_bytes: Annotated[int, Field(ge=1)] = 30
+    min_document_bytes: Annotated[int, Field(ge=1)] = 60
     max_sentence_characters: Annotated[int, Field(ge=20)] = 2000
     language: Annotated[str, Field(pattern=r"^(auto|[a-z]{2,3})$")] = "auto"
     bad_lines: Literal["refuse", "skip"] = "refuse"
@@ -61,27 +61,19 @@ _UNSTORABLE_CHARACTERS = re.compile(f"[{_UNSTORABLE}]")
 _UNWANTED_CHARACTERS = re.compile(
     f"[{_UNSTORABLE}\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ufff9-\ufffd\ufffe\uffff]"
 )
+# All that a tidy text has not: characters of the two sets here, and white space other than spaces and newlines.
+_UNTIDY = re.compile(
+    f"[{_UNSTORABLE}\x01-\x09\x0b-\x1f\x7f-\xa0\xad\u1680\u2000-\u200b\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
+    "\ufff9-\ufffd\ufffe\uffff]"
+)
 _LINE_BREAKS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028]")
 _HAN_AND_KANA = "\u2e80-\u2fdf\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WIDE = re.compile(f"[{_HAN_AND_KANA}\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]+")
 _WRAP_WITHOUT_SPACE = re.compile(f"(?<=[{_HAN_AND_KANA}，、])[^\\S\n]*\n[^\\S\n]*(?=[{_HAN_AND_KANA}])")
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _MID_SENTENCE_ENDS = re.compile(r"[\w,\-–—)\]]$")
 _LINES_LOOKED_AT = 400
 _MIN_BREAKS = 3
 _MIN_WRAPPED_SHARE = 0.4
-
-
-def measured_length(text: str) -> int:
-    """Return the length of a text in characters, each Han, kana or Hangul character counted as three.
-
-    Example:
-        >>> measured_length("Linux 很好")
-        12
-    """
-    if text.isascii():
-        return len(text)
-    return len(text) + 2 * sum(map(len, _WIDE.findall(text)))
 
 
 def clean_document(text: str, cleaning: Cleaning) -> list[str]:
@@ -95,8 +87,16 @@ def clean_document(text: str, cleaning: Cleaning) -> list[str]:
         >>> clean_document("A  line\\u00a0of text.\\r\\n\\r\\nAnother.", Cleaning())
         ['A line of text.', 'Another.']
     """
-    text = _clean_characters(text, cleaning)
+    tidy = not _UNTIDY.search(text)  # most texts are, and then most of the work below can be left out
+    if not tidy:
+        text = _without_unwanted(text, cleaning)
+    if cleaning.unicode != "none" and not text.isascii():
+        # After the removals: two characters that a zero-width space kept apart may now compose.
+        text = unicodedata.normalize(cleaning.unicode, text)
+        tidy = tidy and cleaning.unicode == "NFC"  # NFKC makes new spaces
     if cleaning.line_breaks == "paragraph" or (cleaning.line_breaks == "auto" and not is_wrapped(text)):
+        if tidy and "  " not in text and " \n" not in text and "\n " not in text:
+            return [paragraph for paragraph in text.strip().split("\n") if paragraph]
         pieces = text.split("\n")
     else:
         pieces = [_WRAP_WITHOUT_SPACE.sub("", piece) for piece in _BLANK_LINES.split(text)]
@@ -105,17 +105,10 @@ def clean_document(text: str, cleaning: Cleaning) -> list[str]:
     return [paragraph for paragraph in paragraphs if paragraph]
 
 
-def _clean_characters(text: str, cleaning: Cleaning) -> str:
+def _without_unwanted(text: str, cleaning: Cleaning) -> str:
+    text = _LINE_BREAKS.sub("\n", text).replace("\u2029", "\n\n")
     unwanted = _UNWANTED_CHARACTERS if cleaning.control_characters == "drop" else _UNSTORABLE_CHARACTERS
-    text = _LINE_BREAKS.sub("\n", text)
-    if "\u2029" in text:
-        text = text.replace("\u2029", "\n\n")
-    if unwanted.search(text):
-        text = unwanted.sub("", text)
-    if cleaning.unicode != "none" and not text.isascii():
-        # After the removals: two characters that a zero-width space kept apart may now compose.
-        text = unicodedata.normalize(cleaning.unicode, text)
-    return text
+    return unwanted.sub("", text)
 
 
 def is_wrapped(text: str) -> bool:

@@ -50,7 +50,7 @@ class _ZstandardFile(io.RawIOBase):
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[BinaryIO]:
+def reading(path: Path) -> Iterator[io.BufferedReader]:
     """Turn the errors of reading a file into a DataError: damaged, cut short, not permitted, gone."""
     try:
         with open(path, "rb") as file:
@@ -67,10 +67,10 @@ def reading(path: Path) -> Iterator[BinaryIO]:
         ) from error
 
 
-def decompressed(file: BinaryIO, path: Path) -> BinaryIO:
+def decompressed(file: io.BufferedReader, path: Path) -> io.BufferedReader:
     """Return the file's text as a binary stream, by its last suffix (`.gz`, `.zst` or neither)."""
     if path.suffix.lower() == ".gz":
-        return gzip.GzipFile(fileobj=file, mode="rb")  # type: ignore[return-value]
+        return io.BufferedReader(gzip.GzipFile(fileobj=file, mode="rb"), buffer_size=_READ_BYTES)
     if path.suffix.lower() == ".zst":
         return io.BufferedReader(_ZstandardFile(file), buffer_size=_READ_BYTES)
     return file

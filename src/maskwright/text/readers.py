@@ -5,8 +5,10 @@ happen to each block on its own (`clean_block`), in whichever process. How the c
 alone, so any number of workers gives the same bytes.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,6 +25,8 @@ from maskwright.text.tables import csv_documents, json_column, parquet_documents
 BLOCK_BYTES = 1 << 21
 # A document longer than this is cut at a line end: 8 MB are three novels, and memory must not follow the corpus.
 MAX_DOCUMENT_BYTES = 1 << 23
+_WIKI_TITLE_LINE = re.compile(rb"^ ?= [^=\s][^=\n]* = *$", re.MULTILINE)
+_SPACED_LINE = re.compile(rb"\n[ \t\r]+\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +56,14 @@ class _Meter:
 
 
 def raw_blocks(
-    sources: tuple[Source, ...], cleaning: Cleaning, on_bad_line: OnBadLine, *, workers: int | None = None
+    sources: tuple[Source, ...], cleaning: Cleaning, on_bad_line: list[OnBadLine], *, workers: int | None = None
 ) -> Iterator[RawBlock]:
     """Read all sources, one after the other, as blocks.
 
     Args:
         sources: What to read.
         cleaning: Says what separates documents.
-        on_bad_line: Called for each broken table row; it raises, or returns to have the row skipped.
+        on_bad_line: For each source, what is called with a broken table row; it raises, or returns to skip it.
         workers: Processes for the `docstrings` source, which parses Python files.
 
     Raises:
@@ -69,7 +73,7 @@ def raw_blocks(
     for number, source in enumerate(sources):
         waiting: list[Piece] = []
         size = 0
-        for piece in _pieces_of(source, cleaning, on_bad_line, meter, workers):
+        for piece in _pieces_of(source, cleaning, on_bad_line[number], meter, workers):
             waiting.append(piece)
             size += piece.size
             if size >= BLOCK_BYTES:
@@ -103,8 +107,7 @@ def _pieces_of_file(
             yield from _in_pieces(parquet_documents(file, path, column), str(path))
         else:
             stream = decompressed(file, path)
-            start = stream.peek(4)[:4] if hasattr(stream, "peek") else b""
-            refuse_utf_16(start, str(path))
+            refuse_utf_16(stream.peek(4)[:4], str(path))
             match format:
                 case "csv":
                     yield from _in_pieces(csv_documents(stream, path, column, on_bad_line), str(path))
@@ -133,14 +136,16 @@ def _in_pieces(documents: Iterator[str], file: str) -> Iterator[Piece]:
         yield Piece(file=file, format="records", payload=tuple(texts), first_line=first)
 
 
-def _json_pieces(stream: BinaryIO, path: Path, column: str | None) -> Iterator[Piece]:
+def _json_pieces(stream: BufferedReader, path: Path, column: str | None) -> Iterator[Piece]:
     waiting = bytearray()
     line = 1
     while True:
         data = stream.read(BLOCK_BYTES)
         waiting += data
         # A line is one document and must be read whole, however long it is.
-        cut = waiting.rfind(b"\n") + 1 if data else len(waiting)
+        end = data.rfind(b"\n")
+        cut = len(waiting) - len(data) + end + 1 if end >= 0 else 0
+        cut = cut if data else len(waiting)
         if cut:
             payload = bytes(waiting[:cut]).removeprefix(b"\xef\xbb\xbf" if line == 1 else b"")
             del waiting[:cut]
@@ -152,7 +157,7 @@ def _json_pieces(stream: BinaryIO, path: Path, column: str | None) -> Iterator[P
             return
 
 
-def _text_pieces(stream: BinaryIO, path: Path, separator: str) -> Iterator[Piece]:
+def _text_pieces(stream: BufferedReader, path: Path, separator: str) -> Iterator[Piece]:
     waiting = bytearray()
     line = 1
     continues = False
@@ -200,24 +205,13 @@ def _last_document_start(data: bytearray, format: PieceFormat) -> int:
         case "blank_lines":
             plain, windows = data.rfind(b"\n\n"), data.rfind(b"\n\r\n")
             # Pieces end before the line break that ends the blank line, so that line numbers stay exact.
-            return max(plain + 2 if plain >= 0 else 0, windows + 3 if windows >= 0 else 0) or _last_spaced_line(data)
+            return max(plain + 2 if plain >= 0 else 0, windows + 3 if windows >= 0 else 0) or max(
+                (match.end() for match in _SPACED_LINE.finditer(data)), default=0
+            )
         case "wiki_titles":
-            return max(data.rfind(b"\n = "), data.rfind(b"\n= ")) + 1 if _has_title(data) else 0
+            return max((match.start() for match in _WIKI_TITLE_LINE.finditer(data)), default=0)
         case _:
             return 0
-
-
-def _last_spaced_line(data: bytearray) -> int:
-    # A blank line may hold spaces; look back through the lines' ends.
-    end = data.rfind(b"\n")
-    while end > 0:
-        start = data.rfind(b"\n", 0, end)
-        if start < 0:
-            return 0
-        if not data[start:end].strip():
-            return end + 1
-        end = start
-    return 0
 
 
 def _line_end(data: bytearray) -> int:

@@ -41,7 +41,11 @@ class Checkpoint:
 
 
 def save(
-    checkpoints: Path, step: int, state: Mapping[str, Any], weights: Mapping[str, Tensor], moments: Mapping[str, Tensor]
+    checkpoints: Path,
+    step: int,
+    state: Mapping[str, Any],
+    weights: Mapping[str, Tensor],
+    moments: Mapping[str, Tensor],
 ) -> Path:
     """Write the checkpoint of a step, then drop all but the newest two.
 
@@ -55,7 +59,9 @@ def save(
         files = {"weights.safetensors": weights, "optimizer.safetensors": moments}
         for name, tensors in files.items():
             try:
-                save_file({key: tensor.detach().contiguous() for key, tensor in tensors.items()}, temporary / name)
+                save_file(
+                    {key: tensor.detach().contiguous() for key, tensor in tensors.items()}, temporary / name
+                )
             except SafetensorError as error:
                 raise disk_problem(_as_os_error(error), folder / name) from error
         manifest = {

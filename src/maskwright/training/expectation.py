@@ -3,7 +3,8 @@
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine
-from maskwright.training.flops import flops_per_token
+from maskwright.training.fit import SMALLEST_BATCH
+from maskwright.training.flops import expected_flops_per_token
 
 EFFICIENCY = 0.45
 """Share of the measured matrix-product peak that training reaches; measured per machine class in LOG.md."""
@@ -18,7 +19,7 @@ def expected_tokens(budget: Budget, recipe: Recipe, vocab_size: int, machine: Ma
         vocab_size: Entries of the vocabulary.
         machine: Gives the measured peak.
     """
-    each = flops_per_token(recipe, vocab_size, recipe.training.phases[0].max_length)
+    each = expected_flops_per_token(recipe, vocab_size)
     match budget.unit:
         case "tokens":
             return budget.amount
@@ -27,5 +28,9 @@ def expected_tokens(budget: Budget, recipe: Recipe, vocab_size: int, machine: Ma
         case "seconds":
             return budget.amount * EFFICIENCY * machine.peak_flops / each
         case "steps":
-            # The fitted step reads as many tokens as there are steps (see `fit.batch_tokens`).
-            return budget.amount**2
+            # The fitted step reads as many tokens as there are steps (see `fit.batch_tokens`), within bounds.
+            length = recipe.training.phases[0].max_length
+            per_step = max(
+                SMALLEST_BATCH * length, min(budget.amount, recipe.training.batch_sequences * length)
+            )
+            return budget.amount * per_step

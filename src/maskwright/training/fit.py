@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from maskwright.core.amounts import exact_or_short, plain_float, short_count
 from maskwright.recipes.optimization import LengthPhase
 from maskwright.recipes.recipe import Recipe
 
@@ -19,6 +20,7 @@ SMALLEST_VOCABULARY = 4096
 LARGEST_RATE = 2e-3
 """Peak learning rate at hidden size 256 and below; it falls as 1/hidden_size above (measured: see LOG.md)."""
 WARMUP_SHARE = 0.1
+SMALLEST_BATCH = 8
 SHORT_LENGTH = 128
 LONG_BUDGET_TOKENS = 2e9
 """Below this many tokens all training is at length 128 (BERT itself spends 90 % of its steps there)."""
@@ -41,12 +43,21 @@ class Choice:
     chosen: Any
     reason: str
 
-    def __str__(self) -> str:
-        return f"{self.field} {_short(self.published)} -> {_short(self.chosen)}: {self.reason}"
+    def shown(self) -> tuple[str, str]:
+        """Return both values as people write them."""
+        return _shown(self.published), _shown(self.chosen)
 
 
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+def _shown(value: Any) -> str:
+    match value:
+        case int():
+            return exact_or_short(value)
+        case float():
+            return plain_float(value)
+        case tuple():
+            return ", ".join(map(_shown, value))
+        case _:
+            return str(value)
 
 
 def vocabulary_size(tokens: float, published: int) -> int:
@@ -85,28 +96,40 @@ def fit_vocabulary(recipe: Recipe, tokens: float, fixed: Collection[str]) -> tup
     size = vocabulary_size(tokens, published)
     if size == published or _is_fixed("tokenizer.vocab_size", fixed):
         return recipe, []
-    reason = f"of {_count(tokens)} tokens each entry should be seen about {SEEN_ENOUGH} times"
+    reason = f"of {short_count(tokens)} tokens each entry should be seen about {SEEN_ENOUGH} times"
     changed = recipe.replace(tokenizer=recipe.tokenizer.replace(vocab_size=size))
     return changed, [Choice("tokenizer.vocab_size", published, size, reason)]
+
+
+def fit_batch(recipe: Recipe, tokens: float, mean_length: float, fixed: Collection[str]) -> int:
+    """Return the sequences a step should hold (see `batch_tokens`), at most the published number.
+
+    Args:
+        recipe: With the user's settings.
+        tokens: Tokens the run will read, roughly.
+        mean_length: Mean tokens of a sequence.
+        fixed: Dotted fields the user set; they stay.
+    """
+    published = recipe.training.batch_sequences
+    if _is_fixed("training.batch_sequences", fixed):
+        return published
+    return min(published, max(SMALLEST_BATCH, _nice(batch_tokens(tokens) / mean_length)))
 
 
 def fit_schedule(
     recipe: Recipe, tokens: float, corpus_tokens: int, mean_length: float, fixed: Collection[str]
 ) -> tuple[Recipe, list[Choice]]:
-    """Fit length, batch, steps, learning rate, warm-up, schedule and dropout to the tokens that will be read.
+    """Fit batch, steps, learning rate, warm-up, schedule and dropout to the tokens that will be read.
 
     Args:
-        recipe: With the user's settings and the fitted vocabulary.
+        recipe: With the user's settings and the fitted vocabulary and length.
         tokens: Tokens the run will read, roughly.
         corpus_tokens: Tokens in the training text.
-        mean_length: Mean tokens of a sequence in the fitted phase (see `fit_length`).
+        mean_length: Mean tokens of a sequence in the first phase.
         fixed: Dotted fields the user set; they stay.
     """
     published = recipe.training
-    per_step = batch_tokens(tokens)
-    batch = min(published.batch_sequences, max(8, _nice(per_step / mean_length)))
-    if _is_fixed("training.batch_sequences", fixed):
-        batch = published.batch_sequences
+    batch = fit_batch(recipe, tokens, mean_length, fixed)
     steps = max(1, round(tokens / (batch * mean_length)))
     if _is_fixed("training.steps", fixed):
         steps = published.steps
@@ -119,14 +142,29 @@ def fit_schedule(
             "training.batch_sequences",
             published.batch_sequences,
             batch,
-            f"{_count(batch * mean_length)} tokens a step balance about {steps:,} steps",
+            f"{short_count(batch * mean_length)} tokens a step balance about {steps:,} steps",
         ),
-        ("training.steps", published.steps, steps, f"what {_count(tokens)} tokens are worth at this batch"),
-        ("training.warmup_steps", published.warmup_steps, min(warmup, steps), f"{WARMUP_SHARE:.0%} of the budget"),
+        (
+            "training.steps",
+            published.steps,
+            steps,
+            f"what {short_count(tokens)} tokens are worth at this batch",
+        ),
+        (
+            "training.warmup_steps",
+            published.warmup_steps,
+            min(warmup, steps),
+            f"{WARMUP_SHARE:.0%} of the budget",
+        ),
     ]
     if steps < published.steps:
         wanted += [
-            ("training.learning_rate", published.learning_rate, rate, f"short runs bear more; measured at width {width}"),
+            (
+                "training.learning_rate",
+                published.learning_rate,
+                rate,
+                f"short runs bear more; measured at width {width}",
+            ),
             ("training.schedule", published.schedule, "linear", "no jump when a warm-up of 10 % ends"),
             (
                 "training.optimizer.betas",
@@ -134,7 +172,12 @@ def fit_schedule(
                 (published.optimizer.betas[0], 0.98),
                 "a memory of 50 steps, not 1000",
             ),
-            ("training.clip_norm", published.clip_norm, published.clip_norm or 1.0, "a high rate needs the guard"),
+            (
+                "training.clip_norm",
+                published.clip_norm,
+                published.clip_norm or 1.0,
+                "a high rate needs the guard",
+            ),
         ]
         if epochs < FEW_EPOCHS:
             why = f"{epochs:.2g} passes over the text leave nothing to overfit"
@@ -155,7 +198,7 @@ def fit_length(recipe: Recipe, tokens: float, fixed: Collection[str]) -> tuple[R
     if _is_fixed("training.phases", fixed):
         return recipe, []
     changed = recipe.replace(training=recipe.training.replace(phases=phases))
-    reason = f"{_count(tokens)} tokens are better spent on many short sequences"
+    reason = f"{short_count(tokens)} tokens are better spent on many short sequences"
     return changed, [Choice("training.phases", shown, f"all at {SHORT_LENGTH}", reason)]
 
 
@@ -185,12 +228,5 @@ def _is_fixed(path: str, fixed: Collection[str]) -> bool:
 
 def _nice(number: float) -> int:
     """Round down to a power of two, or one and a half times one: small changes of the machine's speed then change nothing."""
-    power = 2 ** max(0, math.floor(math.log2(max(number, 1.0))))
+    power = 1 << max(0, math.floor(math.log2(max(number, 1.0))))
     return power + power // 2 if number >= 1.5 * power and power > 1 else power
-
-
-def _count(number: float) -> str:
-    for limit, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if number >= limit:
-            return f"{number / limit:.3g} {unit}"
-    return f"{number:.0f}"

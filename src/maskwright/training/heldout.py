@@ -22,7 +22,7 @@ class Split:
     held_out: Documents
 
 
-def split(documents: Documents, seed: int, share: float = 0.02, most_tokens: int = 60_000) -> Split:
+def split(documents: Documents, seed: int, share: float = 0.05, most_tokens: int = 60_000) -> Split:
     """Set aside whole documents, chosen by a keyed draw, until a share of the tokens or a number is reached.
 
     A corpus of few documents (a single book, say) is first cut into pieces of 50 sentences, so that something can be
@@ -75,9 +75,16 @@ class Baseline:
     accuracy: float
 
 
-def unigram_baseline(batches: list[StepBatch], token_counts: IntArray | None, kind: str = "mlm") -> Baseline | None:
+def unigram_baseline(
+    batches: list[StepBatch], token_counts: IntArray | None, kind: str = "mlm"
+) -> Baseline | None:
     """Measure the unigram baseline at the targets of one objective; None if there are none."""
-    labels = [micro.targets[kind].labels.numpy() for batch in batches for micro in batch.micro_batches if kind in micro.targets]
+    labels = [
+        micro.targets[kind].labels.numpy()
+        for batch in batches
+        for micro in batch.micro_batches
+        if kind in micro.targets
+    ]
     if token_counts is None or not labels or not sum(map(len, labels)):
         return None
     wanted = np.concatenate(labels)
@@ -120,5 +127,7 @@ def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Meas
                     correct[kind] += int(term.correct)
     model.train(was_training)
     return {
-        kind: Measured(losses[kind] / count, correct[kind] / count, count) for kind, count in counts.items() if count
+        kind: Measured(losses[kind] / count, correct[kind] / count, count)
+        for kind, count in counts.items()
+        if count
     }

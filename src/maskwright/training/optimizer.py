@@ -36,14 +36,17 @@ class Optimizer:
             self.names[parameter] = name
             # Biases and LayerNorm weights are the vectors of these models; every matrix decays, embeddings too.
             (decayed if constants.decayed == "all" or parameter.ndim > 1 else plain).append(parameter)
-        groups = [
-            {"params": params, "weight_decay": decay}
-            for params, decay in ((decayed, constants.weight_decay), (plain, 0.0))
-            if params
+        self.decays = [
+            decay for params, decay in ((decayed, constants.weight_decay), (plain, 0.0)) if params
         ]
-        self.decays = [group["weight_decay"] for group in groups]
         self.steps = 0
-        self._torch = torch.optim.AdamW(groups, lr=0.0, betas=constants.betas, eps=constants.eps, fused=True)
+        self._torch = torch.optim.AdamW(
+            [{"params": params} for params in (decayed, plain) if params],
+            lr=0.0,
+            betas=constants.betas,
+            eps=constants.eps,
+            fused=True,
+        )
 
     def step(self, learning_rate: float) -> None:
         """Update all parameters once from their gradients, which are then dropped."""

@@ -19,7 +19,7 @@ from maskwright.text.vocabulary import train_tokenizer
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine
 from maskwright.training.expectation import expected_tokens
-from maskwright.training.fit import Choice, fit_length, fit_schedule, fit_vocabulary
+from maskwright.training.fit import Choice, fit_batch, fit_length, fit_schedule, fit_vocabulary
 from maskwright.training.reporting import Reporter
 from maskwright.training.workload import Text, mean_length
 
@@ -75,7 +75,7 @@ class Prepared:
         text: Prepared text.
         expected_tokens: Tokens the budget will buy, roughly.
         choices: What was fitted and why.
-        card: The data card.
+        card: The folder that holds data_card.json and data_card.md.
         fingerprint: Identifies the cleaned corpus.
     """
 
@@ -84,7 +84,7 @@ class Prepared:
     text: Text
     expected_tokens: float
     choices: list[Choice] = field(default_factory=list)
-    card: dict[str, Any]
+    card: Path
     fingerprint: str
 
 
@@ -103,14 +103,16 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
         )
     recipe = with_tokenizer(recipe, tokenizer)
     text = _tokenize(request, cleaned, tokenizer, talk)
-    if request.as_published:
-        budget_tokens = expected_tokens(request.budget, recipe, text.vocab_size, machine)
-    else:
-        budget_tokens = expected_tokens(request.budget, recipe, text.vocab_size, machine)
+    budget_tokens = expected_tokens(request.budget, recipe, text.vocab_size, machine)
+    if not request.as_published:
         recipe, more = fit_length(recipe, budget_tokens, request.fixed)
         choices += more
-        budget_tokens = expected_tokens(request.budget, recipe, text.vocab_size, machine)
         length = mean_length(recipe, text, request.seed)
+        if request.budget.unit == "steps":  # The steps are given: the batch follows, and with it the tokens.
+            batch = fit_batch(recipe, budget_tokens, length, request.fixed)
+            budget_tokens = request.budget.amount * batch * length
+        else:
+            budget_tokens = expected_tokens(request.budget, recipe, text.vocab_size, machine)
         recipe, more = fit_schedule(recipe, budget_tokens, text.documents.num_tokens, length, request.fixed)
         choices += more
     return Prepared(
@@ -119,12 +121,14 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
         text=text,
         expected_tokens=budget_tokens,
         choices=choices,
-        card=cleaned.card,
+        card=cleaned.folder,
         fingerprint=cleaned.fingerprint,
     )
 
 
-def prepare_again(request: Request, recipe: Recipe, folder: Path, record: dict[str, Any], talk: Reporter) -> Prepared:
+def prepare_again(
+    request: Request, recipe: Recipe, folder: Path, record: dict[str, Any], talk: Reporter
+) -> Prepared:
     """Prepare the text of a run that is resumed: its recipe and tokenizer are those in its folder.
 
     Raises:
@@ -142,7 +146,7 @@ def prepare_again(request: Request, recipe: Recipe, folder: Path, record: dict[s
         tokenizer=tokenizer,
         text=_tokenize(request, cleaned, tokenizer, talk),
         expected_tokens=record["expected_tokens"],
-        card=cleaned.card,
+        card=cleaned.folder,
         fingerprint=cleaned.fingerprint,
     )
 

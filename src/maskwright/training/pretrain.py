@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.files import read_json, write_json
+from maskwright.core.files import read_json, write_json, write_text
 from maskwright.core.spec import override, parse_overrides, validate
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
@@ -101,7 +101,11 @@ def pretrain(
         sources=(str(corpus),) if isinstance(corpus, str | Path) else tuple(str(source) for source in corpus),
         recipe=chosen,
         fixed=frozenset(path for path, _ in pairs),
-        budget=_budget(Budget.of(steps=steps, tokens=tokens, minutes=minutes, hours=hours, flops=flops), chosen, as_published),
+        budget=_budget(
+            Budget.of(steps=steps, tokens=tokens, minutes=minutes, hours=hours, flops=flops),
+            chosen,
+            as_published,
+        ),
         seed=seed,
         as_published=as_published,
         tokenizer=None if tokenizer is None else Path(tokenizer),
@@ -111,8 +115,8 @@ def pretrain(
     )
     folder = RunFolder(Path(out))
     with reporter or OnConsole() as talk:
-        record = folder.open(request.to_json())
         try:
+            record = folder.open(request.to_json())
             if record.get("result", {}).get("finished"):
                 talk.say("finished", f"{folder.path} is trained already; nothing is left to do")
                 return _run_of(record["result"])
@@ -152,8 +156,9 @@ def _sit(
     else:
         prepared = prepare(request, machine, talk)
         record = _begin(folder, record, prepared, machine)
-    for choice in prepared.choices:
-        talk.say("fitted", str(choice))
+    if prepared.choices:
+        rows = [(choice.field, *choice.shown(), choice.reason) for choice in prepared.choices]
+        talk.tabulate("fitted", ("to the budget", "published", "here", "because"), rows)
     talk.say(
         "plan",
         f"{prepared.recipe.name} for {request.budget}: about {prepared.expected_tokens / 1e6:.3g} M tokens, "
@@ -187,11 +192,14 @@ def _sit(
     return run
 
 
-def _begin(folder: RunFolder, record: Mapping[str, Any], prepared: Prepared, machine: Machine) -> dict[str, Any]:
+def _begin(
+    folder: RunFolder, record: Mapping[str, Any], prepared: Prepared, machine: Machine
+) -> dict[str, Any]:
     """Write all that a resumed run must find again; `run.json` last, since it says that the rest is there."""
     write_json(folder.path / "recipe.json", prepared.recipe.model_dump(mode="json"))
-    write_json(folder.path / "data_card.json", prepared.card)
-    prepared.tokenizer.save(folder.path)
+    for name in ("data_card.json", "data_card.md"):
+        write_text(folder.path / name, (prepared.card / name).read_text(encoding="utf-8"))
+    prepared.tokenizer.save(folder.path, max_length=prepared.recipe.training.max_length)
     begun = {
         **record,
         "prepared": True,

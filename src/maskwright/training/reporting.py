@@ -3,11 +3,14 @@
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+from rich.text import Text
 
 
 class Reporter(ABC):
@@ -16,6 +19,10 @@ class Reporter(ABC):
     @abstractmethod
     def say(self, topic: str, text: str) -> None:
         """Tell something once: a topic of one word and a sentence."""
+
+    @abstractmethod
+    def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Tell a small table."""
 
     @abstractmethod
     def stage(self, name: str, done: int, total: int | None) -> None:
@@ -44,6 +51,9 @@ class Silent(Reporter):
     def say(self, topic: str, text: str) -> None:
         """Say nothing."""
 
+    def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Say nothing."""
+
     def stage(self, name: str, done: int, total: int | None) -> None:
         """Say nothing."""
 
@@ -66,7 +76,7 @@ class OnConsole(Reporter):
     _QUIET_SECONDS = 30.0
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(file=sys.stderr, highlight=False)
+        self.console = console or _stderr()
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._name = ""
@@ -74,12 +84,22 @@ class OnConsole(Reporter):
 
     def say(self, topic: str, text: str) -> None:
         """Print a line: the topic in a column of its own, the text wrapped beside it."""
-        from rich.table import Table
+        self._beside(topic, Text(text))
 
+    def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Print a table beside its topic."""
+        drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        for number, name in enumerate(columns):
+            drawn.add_column(name, no_wrap=number == 0, overflow="fold")
+        for row in rows:
+            drawn.add_row(*map(Text, row))
+        self._beside(topic, drawn)
+
+    def _beside(self, topic: str, what: RenderableType) -> None:
         grid = Table.grid(padding=(0, 1))
         grid.add_column(width=10, style="bold cyan", no_wrap=True)
         grid.add_column(overflow="fold")
-        grid.add_row(topic, text)
+        grid.add_row(topic, what)
         self.console.print(grid)
 
     def stage(self, name: str, done: int, total: int | None) -> None:
@@ -111,7 +131,9 @@ class OnConsole(Reporter):
                 refresh_per_second=4,
             )
             self._bar.start()
-            self._task = self._bar.add_task(f"{name:<10}", total=1.0 if share is not None else None, text=text)
+            self._task = self._bar.add_task(
+                f"{name:<10}", total=1.0 if share is not None else None, text=text
+            )
             self._name = name
         assert self._task is not None
         self._bar.update(self._task, completed=share or 0.0, text=text)
@@ -124,3 +146,8 @@ class OnConsole(Reporter):
             self._bar.stop()
             self._bar = None
             self._name = ""
+
+
+def _stderr() -> Console:
+    # A log file has no width; rich would fold its lines at 80 columns.
+    return Console(file=sys.stderr, highlight=False, width=None if sys.stderr.isatty() else 160)

@@ -1,12 +1,12 @@
 """The folder a run leaves behind: everything needed to read, resume, repeat or ship it.
 
-    run.json          the request (recipe, corpus, budget, seed), what was chosen, the environment, how it ended
-    recipe.json       the full recipe that is trained
-    data_card.*       what came in, what was dropped and why
-    metrics.jsonl     what training computed (a function of the seed)        timing.jsonl   what the clock measured
-    tensorboard/      the same for TensorBoard
-    checkpoints/      the newest two, to resume from
-    config.json, model.safetensors, tokenizer*       the model itself, in Hugging Face form
+run.json          the request (recipe, corpus, budget, seed), what was chosen, the environment, how it ended
+recipe.json       the full recipe that is trained
+data_card.*       what came in, what was dropped and why
+metrics.jsonl     what training computed (a function of the seed)        timing.jsonl   what the clock measured
+tensorboard/      the same for TensorBoard
+checkpoints/      the newest two, to resume from
+config.json, model.safetensors, tokenizer*       the model itself, in Hugging Face form
 """
 
 import os
@@ -67,7 +67,9 @@ class RunFolder:
             held: dict[str, Any] = read_json(record)
             before: dict[str, Any] = held["request"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{record} cannot be read: {error}", todo="Choose another --out.") from error
+            raise CheckpointError(
+                f"{record} cannot be read: {error}", todo="Choose another --out."
+            ) from error
         differing = [
             f"{name} was {before.get(name)!r}, now {request.get(name)!r}"
             for name in sorted(before.keys() | request.keys())
@@ -91,7 +93,8 @@ class RunFolder:
         except OSError:
             lock.close()
             raise CheckpointError(
-                f"another process is training in {self.path}", todo="Wait for it, stop it, or choose another --out."
+                f"another process is training in {self.path}",
+                todo="Wait for it, stop it, or choose another --out.",
             ) from None
         self._lock = lock
 

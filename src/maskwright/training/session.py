@@ -77,12 +77,17 @@ class Session:
         self.budget, self.machine = budget, machine
         aside = int(min(max(_HELD_OUT_SHARE * expected_tokens, _HELD_OUT_LEAST), _HELD_OUT_MOST))
         self.workload: Workload = build_workload(
-            recipe, text, seed=seed, held_out_tokens=aside, tokens_per_microbatch=machine.tokens_per_microbatch
+            recipe,
+            text,
+            seed=seed,
+            held_out_tokens=aside,
+            tokens_per_microbatch=machine.tokens_per_microbatch,
         )
         self.baseline = unigram_baseline(self.workload.held_out, text.vocabulary.token_counts)
         self.model = PretrainingModel(recipe.encoder, text.vocab_size, recipe.objectives)
         self.model.initialise(seed)
         self.model.to(machine.device).train()
+        self._progress_before = 0.0
         self.optimizer = Optimizer(self.model.named_parameters(), recipe.training.optimizer)
 
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> SessionEnd:
@@ -97,8 +102,12 @@ class Session:
             DeviceError: If the disk is full; the last checkpoint is sound.
         """
         position, kept = self._resume()
-        journal = Journal(self.folder.path, position.spent.steps, self.budget, self.machine.peak_flops, self.talk)
-        keeper = Keeper(lambda: self._save(position), position.spent.steps if kept else -1, checkpoint_seconds)
+        journal = Journal(
+            self.folder.path, position.spent.steps, self.budget, self.machine.peak_flops, self.talk
+        )
+        keeper = Keeper(
+            lambda: self._save(position), position.spent.steps if kept else -1, checkpoint_seconds
+        )
         held_out: dict[str, Measured] = {}
         try:
             for report in self._reports(position):
@@ -151,13 +160,14 @@ class Session:
         for line in damaged:
             self.talk.say("warning", f"{line}; going on from the one before")
         start = Position(Spent(), 0, self.workload.phases[0].stream.start())
-        self._progress_before = 0.0
         if found is None:
             return start, False
         try:
             position = Position.from_json(found.state)
         except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{found.folder / 'state.json'} does not fit this version: {error}") from error
+            raise CheckpointError(
+                f"{found.folder / 'state.json'} does not fit this version: {error}"
+            ) from error
         self.model.load(found.weights, str(found.folder))
         self.optimizer.load_state(found.moments, found.step)
         self._progress_before = self.budget.progress(position.spent)

@@ -64,7 +64,7 @@ def take_step(
         ]
         torch.autograd.backward(torch.stack(weighted).sum())
         for kind, term in terms.items():
-            totals[kind] += float(term.total)
+            totals[kind] += float(term.total.detach())
             correct[kind] += int(term.correct)
     losses = {kind: totals[kind] / count for kind, count in batch.counts.items() if count}
     loss = sum(objective.weight * losses.get(objective.kind, 0.0) for objective in model.objectives)

@@ -64,7 +64,9 @@ class Verdict:
         return self.metrics_equal and self.weights_equal
 
 
-def verify_resume(recipe: str, *, kills: int = 2, seed: int = 0, set: Sequence[str] = (), talk: Reporter) -> Verdict:
+def verify_resume(
+    recipe: str, *, kills: int = 2, seed: int = 0, set: Sequence[str] = (), talk: Reporter
+) -> Verdict:
     """Train in peace, train with kills, compare.
 
     Args:
@@ -92,7 +94,9 @@ def verify_resume(recipe: str, *, kills: int = 2, seed: int = 0, set: Sequence[s
         killed_at = []
         moments = sorted(random.SystemRandom().sample(range(2, STEPS - 5), kills))
         for moment in moments:
-            reached = _kill_after([*command, "--out", str(work / "killed")], work / "killed" / "metrics.jsonl", moment)
+            reached = _kill_after(
+                [*command, "--out", str(work / "killed")], work / "killed" / "metrics.jsonl", moment
+            )
             killed_at.append(reached)
             talk.say("killed", f"after step {reached}; the same command again")
         _finish([*command, "--out", str(work / "killed")])

@@ -24,8 +24,8 @@ def assemble(
     token after a special token begins a word.
 
     DEVIATION: where truncation leaves B beginning with a word's later piece, Google's code
-    (create_pretraining_data.py:342-415) glues that piece to A's last word and masks both together. Here a word
-    never reaches across a separator: such a piece is a word of its own, as it already was at the start of A.
+    (create_pretraining_data.py:342-415) glues that piece to A's last word and masks both together. Here no
+    word reaches across a separator: such a piece is a word of its own, as it already was at the start of A.
 
     Args:
         plan: N rows of token ranges.

@@ -24,7 +24,7 @@ class Format(Spec):
 
     @property
     def provides(self) -> frozenset[str]:
-        """Facts that instances carry, asked for by objectives' `needs` ("next_sentence_label", "order_label")."""
+        """Facts that instances carry, for objectives' `needs` ("next_sentence_label", "order_label")."""
         return frozenset()
 
     @abstractmethod

@@ -16,8 +16,8 @@ class DocSentences(Format):
     DEVIATION: a sentence longer than a sequence is cut into pieces, as in `FullSentences`.
 
     Attributes:
-        separator_after: "document" adds nothing within a sequence; "sentence" follows fairseq, where every line
-            of the corpus ends with a separator.
+        separator_after: "document" adds nothing within a sequence; "sentence" follows fairseq, where every
+            line of the corpus ends with a separator.
     """
 
     kind: Literal["doc_sentences"] = "doc_sentences"

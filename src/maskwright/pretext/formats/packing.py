@@ -9,7 +9,11 @@ from maskwright.pretext.formats.rows import PlanRows, walk, without_empty
 
 
 def pack_sentences(
-    documents: Documents, room: int, *, crosses_documents: bool, separator_after: Literal["document", "sentence"]
+    documents: Documents,
+    room: int,
+    *,
+    crosses_documents: bool,
+    separator_after: Literal["document", "sentence"],
 ) -> Plan:
     """Put as many whole sentences into each row as fit.
 

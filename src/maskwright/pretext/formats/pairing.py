@@ -32,7 +32,7 @@ class RandomTexts:
         self._last = documents.last
 
     def draw(self, random: Callable[[], float], document: int, wanted: int) -> tuple[int, int]:
-        """Draw whole sentences until they have `wanted` tokens, from a random sentence of another document on.
+        """Draw whole sentences, from a random one of another document on, until they have `wanted` tokens.
 
         Up to ten tries are made to hit another document; a corpus of one document (or great bad luck) gives
         sentences of the same one. The text may be shorter than wanted where its document ends.
@@ -60,7 +60,7 @@ def cut_pair(
     """Drop tokens one by one from the longer text (of equal ones the second) until both fit the room.
 
     Each token leaves from the front or the back with equal probability (create_pretraining_data.py:418-433).
-    The order in which the texts lose tokens follows from their lengths alone, so all coins are tossed at once.
+    Which text loses the next token follows from the lengths alone, so all coins are tossed at once.
 
     Args:
         coins: Gives k uniform numbers in [0, 1); the i-th decides about the i-th token dropped.

@@ -19,7 +19,7 @@ def without_empty(documents: Documents) -> Documents:
 def walk(documents: Documents) -> Iterator[tuple[int, int, int]]:
     """Yield (number, first sentence, one past the last sentence) of every document, in order."""
     for begin in range(0, len(documents), _BLOCK):
-        # A block at a time: plain ints are quick to loop over, but a whole corpus of them would fill the memory.
+        # By blocks: plain ints are quick to loop over, but a whole corpus of them would fill the memory.
         firsts = documents.first[begin : begin + _BLOCK].tolist()
         lasts = documents.last[begin : begin + _BLOCK].tolist()
         yield from zip(range(begin, begin + len(firsts)), firsts, lasts, strict=True)
@@ -43,7 +43,9 @@ class PlanRows:
         self._second_end = array("q")
         self._labels = array("b")
 
-    def add(self, first_start: int, first_end: int, second_start: int = 0, second_end: int = 0, label: int = -1) -> None:
+    def add(
+        self, first_start: int, first_end: int, second_start: int = 0, second_end: int = 0, label: int = -1
+    ) -> None:
         """Append a row: one text, or two texts with their label."""
         self._first_start.append(first_start)
         self._first_end.append(first_end)

@@ -1,4 +1,4 @@
-"""BERT's layout: two stretches of several sentences, the second the real continuation or one from elsewhere."""
+"""BERT's layout: two stretches of sentences, the second the real continuation or one from elsewhere."""
 
 from bisect import bisect_left
 from typing import Annotated, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from maskwright.core.randomness import generator
+from maskwright.core.randomness import generators
 from maskwright.core.types import Documents, Plan
 from maskwright.pretext.formats.base import PairFormat
 from maskwright.pretext.formats.pairing import RandomTexts, cut_pair, draw_integer
@@ -18,18 +18,18 @@ class SegmentPair(PairFormat):
 
     Whole sentences are gathered until they reach a target length, which is drawn once per document. The chunk
     is split after a random sentence; then, half of the time and always where the chunk is one sentence, the
-    second part is swapped for a text from another document (label 1) and goes back to be used next. What is too
-    long for the room loses tokens at its ends, see `cut_pair`.
+    second part is swapped for a text from another document (label 1) and goes back to be used next. Texts too
+    long for the room lose tokens at their ends, see `cut_pair`.
 
     More than half of all pairs are therefore random ones, and a corpus of one-sentence documents gives no
-    others. In a corpus of one document the "random" text comes from that same document and is still labelled 1,
-    as in Google's code: next-sentence prediction needs a corpus of many documents.
+    others. In a corpus of one document the "random" text comes from that same document and is still labelled
+    1, as in Google's code: next-sentence prediction needs a corpus of many documents.
 
     Attributes:
         second: What the second text is. "next_or_random": as above. "next": always the real continuation, for
             training without next-sentence prediction on the same chunks; a one-sentence chunk stays a single
             text, and no label is given.
-        short_share: Share of documents whose target length is drawn from 2..room instead of being the full room.
+        short_share: Share of documents whose target length is drawn from 2..room; elsewhere it is the room.
         num_separators_between: Separators between the texts: 1 (BERT) or 2 (RoBERTa).
     """
 
@@ -49,9 +49,9 @@ class SegmentPair(PairFormat):
         ends = np.asarray(documents.sentence_ends)
         texts = RandomTexts(documents)
         rows = PlanRows()
-        for document, first, last in walk(documents):
+        keyed = generators(seed, "layout", refresh, len(documents))
+        for (document, first, last), rng in zip(walk(documents), keyed, strict=True):
             bounds = sentence_bounds(ends, first, last)
-            rng = generator(seed, "layout", refresh, document)
             target = room
             if rng.random() < self.short_share:
                 target = draw_integer(rng.random, 2, room)

@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from maskwright.core.randomness import generator
+from maskwright.core.randomness import generators
 from maskwright.core.types import Documents, Plan
 from maskwright.pretext.formats.base import PairFormat
 from maskwright.pretext.formats.pairing import RandomTexts, cut_pair
@@ -39,9 +39,9 @@ class SentencePair(PairFormat):
         ends = np.asarray(documents.sentence_ends)
         texts = RandomTexts(documents)
         rows = PlanRows()
-        for document, first_sentence, last_sentence in walk(documents):
+        keyed = generators(seed, "layout", refresh, len(documents))
+        for (document, first_sentence, last_sentence), rng in zip(walk(documents), keyed, strict=True):
             bounds = sentence_bounds(ends, first_sentence, last_sentence)
-            rng = generator(seed, "layout", refresh, document)
             sentence = 0
             while sentence < len(bounds) - 1:
                 first = (bounds[sentence], bounds[sentence + 1])

@@ -21,8 +21,8 @@ class Masking(Spec):
     Attributes:
         kind: The member's name in recipes.
         rate: Share of a sequence's tokens to select, in (0, 1).
-        rounding: How rate x tokens becomes a whole number: "half_even" (Python's round, at least 1: BERT, ALBERT),
-            "random" (floor(x + U[0,1)): RoBERTa), "up" (SpanBERT), "down". Never less than 1.
+        rounding: How rate x tokens becomes a whole number, at least 1: "half_even" (Python's round: BERT,
+            ALBERT), "random" (floor(x + U[0,1)): RoBERTa), "up" (SpanBERT), "down".
         counted: What the rate counts: "all" tokens with specials (BERT, RoBERTa) or "ordinary" tokens only.
         candidates: What may be selected: "ordinary" tokens, or "all" including specials (RoBERTa).
         max_targets: Most tokens selected per sequence; None for no cap (BERT's max_predictions_per_seq).
@@ -75,9 +75,7 @@ class Masking(Spec):
         return np.add.reduceat(marks, instances.cu_seqlens[:-1], dtype=np.int64)
 
     @abstractmethod
-    def choose(
-        self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws
-    ) -> Selection:
+    def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
         """Draw units among the maskable tokens until each sequence's budget is met.
 
         Args:

@@ -11,16 +11,14 @@ from maskwright.pretext.masking.units import random_order, ranks
 
 
 class TokenMasking(Masking):
-    """Distinct tokens drawn uniformly without replacement, as many as the budget says (Devlin et al. 2019, 3.1).
+    """Distinct tokens, uniformly without replacement, as many as the budget says (Devlin et al. 2019, 3.1).
 
     Every unit is one token. A sequence with fewer candidates than its budget gives up all of them.
     """
 
     kind: Literal["token"] = "token"
 
-    def choose(
-        self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws
-    ) -> Selection:
+    def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
         """Take the first tokens of each sequence's random order (see `Masking.choose`)."""
         candidates = np.flatnonzero(maskable)
         order = random_order(candidates, instances, draws, "masking order")

@@ -23,7 +23,7 @@ def random_order(starts: IntArray, instances: Instances, draws: Draws, purpose: 
     """Put units in random order within each sequence; sequences keep theirs.
 
     Args:
-        starts: Shape (U,), ascending token offsets, one for each unit; units of different sequences never mix.
+        starts: Shape (U,), ascending token offsets, one for each unit.
         instances: The flat batch: sequences shorter than 2^20 tokens.
         draws: The keyed random numbers.
         purpose: What the numbers are for.
@@ -57,8 +57,8 @@ def fill_budgets(sequences: IntArray, lengths: IntArray, budgets: IntArray) -> B
     """Go through each sequence's units in order and take every one that still fits its budget.
 
     This equals the plain loop "skip a unit that would overrun, try the others" (create_pretraining_data.py:
-    376-398): in each round, the units before a sequence's first overrun are taken together; what is longer than
-    the rest of the budget can never fit again and is dropped, and the next round goes on with the others.
+    376-398): in each round, the units before a sequence's first overrun are taken together; what is longer
+    than the rest of the budget can never fit again and is dropped; the next round goes on with the others.
 
     Args:
         sequences: Shape (U,), ascending, the sequence of each unit.

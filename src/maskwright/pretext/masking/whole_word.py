@@ -12,7 +12,7 @@ from maskwright.pretext.masking.units import fill_budgets, random_order, ranks, 
 
 
 class WholeWordMasking(Masking):
-    """Whole words in random order, until the budget is met (Google's BERT, create_pretraining_data.py:342-415).
+    """Whole words in random order, until the budget is met (create_pretraining_data.py:342-415).
 
     With a budget of tokens, a word that would overrun it is skipped, never cut, and the others are still
     tried; a sequence in which every word is longer than the budget gives up none, as in Google's code.
@@ -42,11 +42,11 @@ class WholeWordMasking(Masking):
 
     def sizes(self, instances: Instances) -> IntArray:
         """Tokens or words of each sequence (see `Masking.sizes`)."""
-        return self._count(instances, instances.word_starts) if self.budget == "words" else super().sizes(instances)
+        if self.budget == "words":
+            return self._count(instances, instances.word_starts)
+        return super().sizes(instances)
 
-    def choose(
-        self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws
-    ) -> Selection:
+    def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
         """Take words in random order while they fit (see `Masking.choose`)."""
         starts, ends = words(instances, maskable)
         order = random_order(starts, instances, draws, "masking order")

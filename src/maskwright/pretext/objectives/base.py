@@ -1,4 +1,4 @@
-"""The door of the objectives room: targets (numpy), head (a small module) and loss (sum and count) in one file each."""
+"""The door of the objectives room: targets (numpy), head (a small module) and loss in one file each."""
 
 from abc import abstractmethod
 from typing import Annotated, ClassVar, Literal

@@ -1,4 +1,4 @@
-"""What stands in the place of selected tokens. To add a replacement: one file, one line in `ReplacementChoice`.
+"""What stands where tokens were selected. To add a replacement: one file, one line in `ReplacementChoice`.
 
 With a second member the choice becomes a union: `Annotated[A | B, Field(discriminator="kind"), ByName]`.
 """

@@ -40,7 +40,8 @@ class MaskRandomKeep(Replacement):
         total = self.mask + self.random + self.keep
         if abs(total - 1) > 1e-6:
             raise ValueError(
-                f"mask {self.mask:g} + random {self.random:g} + keep {self.keep:g} = {total:g}; make them add up to 1"
+                f"mask {self.mask:g} + random {self.random:g} + keep {self.keep:g} = {total:g}; "
+                "make them add up to 1"
             )
         return self
 
@@ -63,7 +64,8 @@ class MaskRandomKeep(Replacement):
     def _random_ids(self, uniform: IntArray, special_tokens: SpecialTokens) -> IntArray:
         excluded: list[int] = []
         if self.random_from == "ordinary":
-            excluded = sorted({special_tokens.pad, special_tokens.unk, special_tokens.cls, special_tokens.sep})
+            never = {special_tokens.pad, special_tokens.unk, special_tokens.cls, special_tokens.sep}
+            excluded = sorted(never)
         ids = (uniform * (special_tokens.vocab_size - len(excluded))).astype(np.int64)
         for gap in excluded:
             ids += ids >= gap

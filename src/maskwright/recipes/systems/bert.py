@@ -1,7 +1,7 @@
-"""BERT: pre-training of deep bidirectional Transformers (Devlin, Chang, Lee and Toutanova 2019, arXiv:1810.04805).
+"""BERT (Devlin, Chang, Lee and Toutanova 2019): both sides of a word are seen, two tasks are learnt.
 
-Names of files are those of the released code (google-research/bert). Where it differs from the paper, the paper is
-followed and the code's value is given in a comment, to be set by `--set`.
+Names of files are those of the released code (google-research/bert). Where it differs from the paper, the
+paper is followed and the code's value is given in a comment, to be set by `--set`.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from maskwright.encoder.config import EncoderConfig
 from maskwright.pretext.formats import SegmentPair
 from maskwright.pretext.masking import TokenMasking
-from maskwright.pretext.objectives import MaskedLanguageModel, NextSentence
+from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction
 from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.recipes.optimization import AdamW, LengthPhase, Training
 from maskwright.recipes.recipe import MaskRefresh, Recipe
@@ -18,29 +18,28 @@ from maskwright.text.tokenizer_spec import WordPiece
 
 PAPER = "Devlin et al. 2019, arXiv:1810.04805"
 SMALL_PAPER = "Turc et al. 2019, arXiv:1908.08962"
-WHOLE_WORD_PAPER = "Cui et al. 2019, arXiv:1906.08101"
+WWM_PAPER = "Cui et al. 2019, arXiv:1906.08101"
 
 UNCASED = WordPiece(vocab_size=30522, lowercase=True)
 CASED = WordPiece(vocab_size=28996, lowercase=False)
 CHINESE = WordPiece(vocab_size=21128, lowercase=True)  # single characters; lower-cased where Latin
-MULTILINGUAL_CASED = WordPiece(vocab_size=119547, lowercase=False)
-MULTILINGUAL_UNCASED = WordPiece(vocab_size=105879, lowercase=True)
+MULTI_CASED = WordPiece(vocab_size=119547, lowercase=False)
+MULTI_UNCASED = WordPiece(vocab_size=105879, lowercase=True)
 
-#       name                       tokenizer             size    what is special                           paper
-SYSTEMS: tuple[tuple[str, WordPiece, Size, str, str], ...] = (
-    ("tiny",                       UNCASED,              TINY,   "the smallest of the small BERTs",        SMALL_PAPER),
-    ("mini",                       UNCASED,              MINI,   "a small BERT",                           SMALL_PAPER),
-    ("small",                      UNCASED,              SMALL,  "a small BERT, shallow",                  SMALL_PAPER),
-    ("medium",                     UNCASED,              MEDIUM, "a small BERT, deeper",                   SMALL_PAPER),
-    ("base",                       UNCASED,              BASE,   "uncased English, as published",          PAPER),
-    ("large",                      UNCASED,              LARGE,  "uncased English, as published",          PAPER),
-    ("base-cased",                 CASED,                BASE,   "cased English",                          PAPER),
-    ("large-cased",                CASED,                LARGE,  "cased English",                          PAPER),
-    ("base-chinese",               CHINESE,              BASE,   "Chinese, by character",                  PAPER),
-    ("large-chinese",              CHINESE,              LARGE,  "Chinese; at this size only whole-word masked published",
-     WHOLE_WORD_PAPER),
-    ("base-multilingual-cased",    MULTILINGUAL_CASED,   BASE,   "104 languages, cased",                   PAPER),
-    ("base-multilingual-uncased",  MULTILINGUAL_UNCASED, BASE,   "102 languages, lower-cased (the older one)", PAPER),
+SYSTEMS: tuple[tuple[str, Size, WordPiece, str, str], ...] = (
+    # size                        shape   tokenizer      paper        what is special
+    ("tiny",                      TINY,   UNCASED,       SMALL_PAPER, "the smallest of the small BERTs"),
+    ("mini",                      MINI,   UNCASED,       SMALL_PAPER, "small and narrow"),
+    ("small",                     SMALL,  UNCASED,       SMALL_PAPER, "small and shallow"),
+    ("medium",                    MEDIUM, UNCASED,       SMALL_PAPER, "small, twice as deep"),
+    ("base",                      BASE,   UNCASED,       PAPER,       "English, lower-cased"),
+    ("large",                     LARGE,  UNCASED,       PAPER,       "English, lower-cased"),
+    ("base-cased",                BASE,   CASED,         PAPER,       "English, cased"),
+    ("large-cased",               LARGE,  CASED,         PAPER,       "English, cased"),
+    ("base-chinese",              BASE,   CHINESE,       PAPER,       "Chinese, by character"),
+    ("large-chinese",             LARGE,  CHINESE,       WWM_PAPER,   "Chinese; published for whole words"),
+    ("base-multilingual-cased",   BASE,   MULTI_CASED,   PAPER,       "104 languages, cased"),
+    ("base-multilingual-uncased", BASE,   MULTI_UNCASED, PAPER,       "102 languages, lower-cased; older"),
 )  # fmt: skip
 
 ENCODER = EncoderConfig(
@@ -66,8 +65,8 @@ MASKING = TokenMasking(
     rounding="half_even",  # Python's round, create_pretraining_data.py:342-415
     counted="all",  # [CLS] and [SEP] count, though they are never chosen
     candidates="ordinary",
-    # create_pretraining_data.py cuts at 20 unless told otherwise; the README advises 20 at length 128 and 77 at
-    # 512, which never bind. The released default at 512: --set masking.max_targets=20
+    # create_pretraining_data.py cuts at 20 unless told otherwise; the README advises 20 at length 128 and 77
+    # at 512, which never bind. The released default: --set masking.max_targets=20
     max_targets=None,
 )
 
@@ -99,7 +98,7 @@ TRAINING = Training(
 
 def recipes() -> Iterator[Recipe]:
     """Yield BERT at each published size and language."""
-    for name, tokenizer, size, summary, paper in SYSTEMS:
+    for name, size, tokenizer, paper, summary in SYSTEMS:
         yield Recipe(
             name=f"bert/{name}",
             summary=summary,
@@ -109,8 +108,10 @@ def recipes() -> Iterator[Recipe]:
             format=FORMAT,
             masking=MASKING,
             replacement=REPLACEMENT,
-            masks=MaskRefresh(copies=10),  # dupe_factor: lengths, splits, labels and masks are drawn ten times
-            objectives=(MaskedLanguageModel(), NextSentence()),
+            masks=MaskRefresh(
+                copies=10
+            ),  # dupe_factor: lengths, splits, labels and masks are drawn ten times
+            objectives=(MaskedLanguageModeling(), NextSentencePrediction()),
             encoder=at_size(ENCODER, size),
             training=TRAINING,
         )

@@ -1,7 +1,7 @@
-"""RoBERTa: BERT trained longer, on more text, in large batches, without sentence pairs (Liu et al. 2019, arXiv:1907.11692).
+"""RoBERTa (Liu et al. 2019): BERT without sentence pairs, trained longer, on more text, in large batches.
 
-Names of files are those of the released code (facebookresearch/fairseq). Where it differs from the paper, the paper is
-followed and the code's value is given in a comment, to be set by `--set`.
+Names of files are those of the code (facebookresearch/fairseq). Where it differs from the paper, the
+paper is followed and the code's value is given in a comment, to be set by `--set`.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from maskwright.encoder.config import EncoderConfig
 from maskwright.pretext.formats import FullSentences
 from maskwright.pretext.masking import TokenMasking
-from maskwright.pretext.objectives import MaskedLanguageModel
+from maskwright.pretext.objectives import MaskedLanguageModeling
 from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.recipes.optimization import AdamW, LengthPhase, Training
 from maskwright.recipes.recipe import MaskRefresh, Recipe
@@ -17,7 +17,7 @@ from maskwright.recipes.sizes import BASE, LARGE, MEDIUM, MINI, SMALL, TINY, Siz
 from maskwright.text.tokenizer_spec import ByteBPE
 
 PAPER = "Liu et al. 2019, arXiv:1907.11692"
-NOT_PUBLISHED = "not published: the shape of the small BERT with RoBERTa's choices"
+NOT_PUBLISHED = "not published: a small BERT's shape, RoBERTa's choices"
 
 ENCODER = EncoderConfig(
     max_positions=512,
@@ -55,7 +55,7 @@ REPLACEMENT = MaskRandomKeep(
 )
 
 # Table 9. The configuration released later, examples/roberta/config/pretraining/base.yaml, is smaller:
-# --set training.learning_rate=5e-4 training.steps=125000 training.batch_sequences=2048 training.warmup_steps=10000
+# --set "training={learning_rate: 5e-4, steps: 125000, batch_sequences: 2048, warmup_steps: 10000}"
 TRAINING_BASE = Training(
     steps=500_000,
     batch_sequences=8192,
@@ -80,14 +80,14 @@ TRAINING_SMALL = TRAINING_BASE.replace(
     steps=1_000_000, batch_sequences=256, learning_rate=1e-4, warmup_steps=10_000
 )
 
-#       name      size    training         what is special
 SYSTEMS: tuple[tuple[str, Size, Training, str], ...] = (
-    ("tiny",      TINY,   TRAINING_SMALL,  NOT_PUBLISHED),
-    ("mini",      MINI,   TRAINING_SMALL,  NOT_PUBLISHED),
-    ("small",     SMALL,  TRAINING_SMALL,  NOT_PUBLISHED),
-    ("medium",    MEDIUM, TRAINING_SMALL,  NOT_PUBLISHED),
-    ("base",      BASE,   TRAINING_BASE,   "no sentence pairs, dynamic masks, large batches"),
-    ("large",     LARGE,  TRAINING_LARGE,  "no sentence pairs, dynamic masks, large batches"),
+    # size    shape   training        what is special
+    ("tiny",   TINY,   TRAINING_SMALL, NOT_PUBLISHED),
+    ("mini",   MINI,   TRAINING_SMALL, NOT_PUBLISHED),
+    ("small",  SMALL,  TRAINING_SMALL, NOT_PUBLISHED),
+    ("medium", MEDIUM, TRAINING_SMALL, NOT_PUBLISHED),
+    ("base",   BASE,   TRAINING_BASE,  "no sentence pairs, dynamic masks, large batches"),
+    ("large",  LARGE,  TRAINING_LARGE, "no sentence pairs, dynamic masks, large batches"),
 )  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def recipes() -> Iterator[Recipe]:
             masking=MASKING,
             replacement=REPLACEMENT,
             masks=MaskRefresh(copies=None),
-            objectives=(MaskedLanguageModel(),),
+            objectives=(MaskedLanguageModeling(),),
             encoder=at_size(ENCODER, size),
             training=training,
         )

@@ -1,0 +1,79 @@
+"""`maskwright embed`: turn texts into vectors with a trained model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maskwright.cli import output
+from maskwright.cli.texts import DEVICES, FILE_HELP, MODEL_HELP, counted, gather, warnings_said
+
+_SHOWN = 20
+_LONG = 200
+
+
+def command(
+    model: Annotated[str, typer.Argument(help=MODEL_HELP, show_default=False)],
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts.", show_default=False)] = None,
+    file: Annotated[Path | None, typer.Option(help=FILE_HELP, show_default=False)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the vectors to this .npy file, one row a text, float32.", show_default=False
+        ),
+    ] = None,
+    pooling: Annotated[
+        str, typer.Option(help="mean (over a text's tokens) or first (the classification token).")
+    ] = "mean",
+    normalize: Annotated[bool, typer.Option("--normalize", help="Scale each vector to length 1.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON; with the vectors if there is no --out.")
+    ] = False,
+) -> None:
+    """Turn each text into one vector. Without --out or --json, show which texts are nearest to each other."""
+    given = gather(texts, file)
+    import contextlib
+
+    import numpy as np
+
+    from maskwright.core.errors import MaskwrightError
+    from maskwright.core.files import atomic_path
+    from maskwright.inference.embed import POOLINGS, nearest_texts
+    from maskwright.inference.model import load
+    from maskwright.text.progress import no_progress
+    from maskwright.training.reporting import OnConsole
+
+    if out and out.suffix != ".npy":
+        raise MaskwrightError(f"cannot write vectors as {out.name!r}", allowed="a name that ends in .npy")
+    chosen = output.one_of("pooling", pooling, POOLINGS)
+    loaded = load(model, device=output.one_of("device", device, DEVICES))
+    # The file is begun before the work, so that a folder that cannot be written is noticed at once.
+    with atomic_path(out) if out else contextlib.nullcontext() as temporary:
+        with warnings_said(), OnConsole(output.talk()) as talk:
+            progress = talk.stage if len(given) > _LONG else no_progress
+            vectors = loaded.embed(given, pooling=chosen, normalize=normalize, progress=progress)
+        if temporary:
+            with open(temporary, "wb") as saved:
+                np.save(saved, vectors)
+    if blank := [text for text in given if not text.strip()]:
+        output.note(f"{counted(blank)} of {len(given):,} blank: such vectors say nothing")
+    shape = list(vectors.shape)
+    if json:
+        values = {"out": str(out)} if out else {"vectors": vectors.tolist()}
+        output.print_json({"shape": shape, "pooling": pooling, "normalized": normalize, **values})
+        return
+    output.note(f"{counted(given)}, {shape[1]} numbers each" + (f", in {out}" if out else ""))
+    if not out and len(given) > 1:
+        nearest, similarity = nearest_texts(vectors[:_SHOWN])
+        output.table(
+            ("text", "nearest of the others", "cosine"),
+            [
+                (text, given[other], f"{cosine:.3f}")
+                for text, other, cosine in zip(given, nearest.tolist(), similarity.tolist(), strict=False)
+            ],
+            right=(2,),
+            fixed=(2,),
+        )
+    if not out:
+        output.note("Give --out FILE.npy to keep the vectors.")

@@ -1,0 +1,55 @@
+"""`maskwright fill-mask`: let a trained model fill the blanks of a text."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maskwright.cli import output
+from maskwright.cli.texts import DEVICES, FILE_HELP, MODEL_HELP, counted, gather, heading, warnings_said
+
+
+def command(
+    model: Annotated[str, typer.Argument(help=MODEL_HELP, show_default=False)],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(help="Texts with `[MASK]` or `<mask>`; either fits any model.", show_default=False),
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help=FILE_HELP, show_default=False)] = None,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", help="Tokens for each mask.")] = 5,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the result to this .jsonl file, one line a text.", show_default=False),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Say which tokens may stand at each mask of a text. Several masks are guessed independently."""
+    given = gather(texts, file)
+    from dataclasses import asdict
+
+    from maskwright.inference.model import load
+    from maskwright.inference.texts import write_json_lines
+
+    loaded = load(model, device=output.one_of("device", device, DEVICES))
+    with warnings_said():
+        filled = loaded.fill_mask(given, top_k=top_k)
+    plain = [
+        {"text": text, "masks": [[asdict(best) for best in mask] for mask in masks]}
+        for text, masks in zip(given, filled, strict=True)
+    ]
+    if out:
+        write_json_lines(out, plain)
+        output.note(f"{counted(plain)} in {out}")
+    if json:
+        output.print_json(plain)
+    elif not out:
+        for text, masks in zip(given, filled, strict=True):
+            for number, mask in enumerate(masks, start=1):
+                heading(text if len(masks) == 1 else f"{text}  (mask {number} of {len(masks)})")
+                output.table(
+                    ("score", "token", "text"),
+                    [(f"{best.score:.1%}", best.token, best.sequence) for best in mask],
+                    right=(0,),
+                    fixed=(0, 1),
+                )

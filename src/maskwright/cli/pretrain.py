@@ -1,0 +1,102 @@
+"""`maskwright pretrain`: train an encoder on a corpus."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maskwright.cli import output
+
+
+def command(
+    corpus: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files, folders, globs, `docstrings`, or Hugging Face dataset names; `PATH:WEIGHT` to mix.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="The run's folder; the same command again resumes it.", show_default=False)
+    ],
+    recipe: Annotated[
+        str, typer.Option(help="A recipe's name (see `maskwright recipes`) or a JSON file.")
+    ] = "bert/mini",
+    minutes: Annotated[
+        float | None, typer.Option(help="Budget: minutes of training.", show_default=False)
+    ] = None,
+    hours: Annotated[
+        float | None, typer.Option(help="Budget: hours of training.", show_default=False)
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Budget: optimizer steps.", show_default=False)] = None,
+    tokens: Annotated[
+        float | None, typer.Option(help="Budget: tokens read, e.g. 1e8.", show_default=False)
+    ] = None,
+    flops: Annotated[
+        float | None, typer.Option(help="Budget: training FLOPs, e.g. 1e16.", show_default=False)
+    ] = None,
+    set: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Set any field of the recipe, e.g. `masking.rate=0.3`; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    as_published: Annotated[
+        bool,
+        typer.Option("--as-published", help="Keep the paper's schedule instead of fitting it to the budget."),
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Keys every random choice.")] = 0,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(help="Use this tokenizer folder instead of training a vocabulary.", show_default=False),
+    ] = None,
+    clean: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--clean",
+            help="Set a field of the cleaning, e.g. `deduplicate=none`; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Processes that prepare text; one a core by default.", show_default=False),
+    ] = None,
+    checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 1.0,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train an encoder on a corpus, for a budget. Ctrl-C saves first; the same command again resumes."""
+    from maskwright.training.pretrain import pretrain
+
+    run = pretrain(
+        corpus,
+        out=out,
+        recipe=recipe,
+        minutes=minutes,
+        hours=hours,
+        steps=steps,
+        tokens=tokens,
+        flops=flops,
+        set=set or (),
+        as_published=as_published,
+        seed=seed,
+        tokenizer=tokenizer,
+        clean=clean or (),
+        device=output.one_of("device", device, ("auto", "cpu", "cuda")),
+        workers=workers,
+        checkpoint_minutes=checkpoint_minutes,
+    )
+    if json:
+        output.print_json(run.to_json())
+    elif run.finished:
+        output.note(f"trained: {run.steps:,} steps, {run.tokens / 1e6:.2f} M tokens, {run.epochs:.2f} passes")
+        output.note(f'now try: maskwright fill-mask {run.folder} "... [MASK] ..."')
+    if not run.finished:
+        output.note(
+            f"stopped by {run.stopped_by} after step {run.steps:,} and saved; the same command again resumes"
+        )
+        sys.exit(130)

@@ -1,0 +1,38 @@
+"""`maskwright quickstart`: the whole path on text that is already on this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maskwright.cli import output
+
+
+def command(
+    out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("runs/quickstart"),
+    minutes: Annotated[
+        float, typer.Option(help="Minutes of training; preparation takes about one more, once.")
+    ] = 3.5,
+    recipe: Annotated[str, typer.Option(help="What to train.")] = "bert/mini",
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train a small encoder on the docstrings of this Python installation and let it fill some blanks."""
+    from maskwright.inference.quickstart import quickstart
+    from maskwright.training.reporting import OnConsole
+
+    with OnConsole() as talk:
+        done = quickstart(out=out, minutes=minutes, recipe=recipe, reporter=talk)
+    if json:
+        output.print_json(done.to_json())
+        return
+    output.table(
+        ("text", "best guesses"),
+        [
+            (prompt, "   ".join(f"{best.token} {best.score:.0%}" for best in filled))
+            for prompt, filled in zip(done.prompts, done.filled, strict=True)
+        ],
+        title="What the blanks are filled with",
+    )
+    output.note(f"The model lies in {out}; it loads with transformers' AutoModel. Try:")
+    output.note(f'  maskwright fill-mask {out} "Raise an error if the [MASK] is empty."')
+    output.note("  maskwright pretrain YOUR_TEXT --minutes 10 --out runs/mine")

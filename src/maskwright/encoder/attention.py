@@ -1,0 +1,207 @@
+"""Attention over a flat stream of tokens; sequences never attend to each other (Vaswani et al. 2017, 3.2).
+
+`plan_attention` looks at a batch once and decides what all layers share: the backend, the rows, the mask.
+`attend` is then one function of queries, keys and values; its backends agree with each other:
+
+- "rows": batched matrix products and a softmax over rows of equal length. Takes keyed dropout.
+- "sdpa": PyTorch's fused attention over the same rows; never writes the (R, R) scores to memory.
+- "jagged": PyTorch's fused attention over the sequences themselves, on a GPU in half precision: no mask.
+- "reference": one sequence after the other, for tests.
+
+T tokens, R row length, N heads, D head size, H = N D.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from maskwright.core.tensors import FlatBatch
+from maskwright.encoder.dropout import DropoutKey, dropout, dropout_factors, seeded_kernels
+
+Backend = Literal["rows", "sdpa", "jagged", "reference"]
+
+# Measured on two CPU cores, heads of 64, forward and backward: at R = 128 both take the same time with MKL
+# and the rows a quarter with oneDNN; at R = 512 the fused kernel needs two thirds of the time, at R = 1024
+# half.
+_LONGEST_ROW_FOR_PRODUCTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionPlan:
+    """What all layers of one forward pass share.
+
+    Attributes:
+        backend: How attention is computed.
+        row_length: R; the stream is T/R rows.
+        mask: Shape (T/R, 1, R, R), 0 where a token may look and -inf where not; None where all of a row may.
+        offsets: Shape (S+1,), where the runs of tokens of one sequence begin and end ("jagged", "reference").
+        longest: At least the length of the longest run.
+    """
+
+    backend: Backend
+    row_length: int
+    mask: Tensor | None = None
+    offsets: Tensor | None = None
+    longest: int = 0
+
+
+def choose_backend(row_length: int, device_type: str, dtype: torch.dtype, *, drops: bool) -> Backend:
+    """Choose the fastest backend that can do what is asked.
+
+    Args:
+        row_length: R.
+        device_type: "cpu", "cuda", ...
+        dtype: Precision of the products.
+        drops: Whether attention probabilities are dropped. On a CPU the fused kernel cannot.
+    """
+    if device_type == "cuda":
+        return "jagged" if dtype in (torch.float16, torch.bfloat16) else "sdpa"
+    if device_type != "cpu":
+        return "rows" if drops else "sdpa"
+    return "rows" if drops or row_length <= _LONGEST_ROW_FOR_PRODUCTS else "sdpa"
+
+
+def plan_attention(batch: FlatBatch, backend: Backend, dtype: torch.dtype) -> AttentionPlan:
+    """Prepare what all layers share.
+
+    Args:
+        batch: A batch cut into rows (`row_length` is not None).
+        backend: From `choose_backend`.
+        dtype: Precision of the mask.
+    """
+    if batch.row_length is None:
+        raise ValueError("attention needs a batch cut into rows: see `rows.cut_into_rows`")
+    row_length, num_rows = batch.row_length, len(batch.ids) // batch.row_length
+    if backend in ("jagged", "reference"):
+        return AttentionPlan(
+            backend, row_length, offsets=run_offsets(batch.sequence_ids, row_length), longest=row_length
+        )
+    if batch.num_tokens == len(batch.ids) and len(batch.first_tokens) == num_rows:
+        return AttentionPlan(backend, row_length)
+    rows = batch.sequence_ids.view(num_rows, row_length)
+    # Filler has the number -1 of its own kind and looks at itself only, so that no softmax is over nothing.
+    apart = rows[:, None, :, None] != rows[:, None, None, :]
+    mask = torch.zeros(apart.shape, dtype=dtype, device=rows.device).masked_fill_(apart, -math.inf)
+    return AttentionPlan(backend, row_length, mask=mask)
+
+
+def run_offsets(sequence_ids: Tensor, row_length: int) -> Tensor:
+    """Return where runs of equal sequence numbers begin and end; a row's end ends a run. Shape (S+1,).
+
+    Args:
+        sequence_ids: Shape (T,).
+        row_length: R.
+    """
+    begins = torch.ones_like(sequence_ids, dtype=torch.bool)
+    begins[1:] = sequence_ids[1:] != sequence_ids[:-1]
+    begins[::row_length] = True
+    starts = begins.nonzero().squeeze(1)
+    return torch.cat([starts, starts.new_tensor([len(sequence_ids)])])
+
+
+def attend(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    plan: AttentionPlan,
+    *,
+    num_heads: int,
+    dropout_rate: float = 0.0,
+    dropout_key: DropoutKey | None = None,
+    dropout_call: int = 0,
+) -> Tensor:
+    """Mix each token's values over the tokens of its own sequence.
+
+    Args:
+        queries: Shape (T, H).
+        keys: Shape (T, H).
+        values: Shape (T, H).
+        plan: From `plan_attention`.
+        num_heads: N.
+        dropout_rate: Share of the attention probabilities dropped.
+        dropout_key: Key of the micro-batch's masks; None drops nothing.
+        dropout_call: Number of this call within the forward pass.
+
+    Returns:
+        Shape (T, H).
+    """
+    heads = _Heads(num_heads, dropout_rate if dropout_key else 0.0, dropout_key, dropout_call)
+    return _BACKENDS[plan.backend](queries, keys, values, plan, heads)
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """How many heads, and what they drop."""
+
+    number: int
+    rate: float
+    key: DropoutKey | None
+    call: int
+
+
+def _by_rows(values: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:
+    # (T, H) -> (T/R, N, R, D), a view.
+    return values.view(-1, plan.row_length, heads.number, values.shape[-1] // heads.number).transpose(1, 2)
+
+
+def _rows(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:
+    by_head = [_by_rows(tensor, plan, heads) for tensor in (queries, keys, values)]
+    num_rows, _, row_length, head_size = by_head[0].shape
+    q, k, v = (tensor.reshape(-1, row_length, head_size) for tensor in by_head)
+    scores = torch.baddbmm(q.new_empty(()), q, k.transpose(1, 2), beta=0, alpha=1 / math.sqrt(head_size))
+    if plan.mask is not None:
+        scores.view(num_rows, heads.number, row_length, row_length).add_(plan.mask)
+    probabilities = dropout(scores.softmax(-1), heads.rate, heads.key, heads.call)
+    mixed = torch.bmm(probabilities, v).view(num_rows, heads.number, row_length, head_size)
+    return mixed.transpose(1, 2).reshape(queries.shape)
+
+
+def _sdpa(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:
+    q, k, v = (_by_rows(tensor, plan, heads) for tensor in (queries, keys, values))
+    mask = None if plan.mask is None else plan.mask.to(q.dtype)
+    with seeded_kernels(heads.key if heads.rate else None, heads.call):
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=heads.rate)
+    return mixed.transpose(1, 2).reshape(queries.shape)
+
+
+def _jagged(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:
+    # `torch.nn.attention.varlen` would be the shorter way, but it has no dropout (torch 2.13).
+    q, k, v = (
+        torch.nested.nested_tensor_from_jagged(
+            tensor.view(len(tensor), heads.number, -1), plan.offsets, min_seqlen=1, max_seqlen=plan.longest
+        ).transpose(1, 2)
+        for tensor in (queries, keys, values)
+    )
+    with seeded_kernels(heads.key if heads.rate else None, heads.call):
+        mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=heads.rate)
+    return mixed.transpose(1, 2).values().reshape(queries.shape)
+
+
+def _reference(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:
+    # Draws the masks that "rows" draws and takes each run's square out of its row's.
+    assert plan.offsets is not None
+    head_size, row_length = queries.shape[1] // heads.number, plan.row_length
+    factors = None
+    if heads.key is not None and heads.rate:
+        shape = torch.Size((len(queries) // row_length, heads.number, row_length, row_length))
+        factors = dropout_factors(shape, heads.rate, heads.key, heads.call)
+    parts = []
+    for start, end in itertools.pairwise(plan.offsets.tolist()):
+        q, k, v = (
+            x[start:end].view(-1, heads.number, head_size).transpose(0, 1) for x in (queries, keys, values)
+        )
+        probabilities = (q @ k.transpose(1, 2) / math.sqrt(head_size)).softmax(-1)
+        if factors is not None:
+            row, first = divmod(start, row_length)
+            square = slice(first, first + end - start)
+            probabilities = probabilities * factors[row, :, square, square]
+        parts.append((probabilities @ v).transpose(0, 1).flatten(1))
+    return torch.cat(parts)
+
+
+_BACKENDS = {"rows": _rows, "sdpa": _sdpa, "jagged": _jagged, "reference": _reference}

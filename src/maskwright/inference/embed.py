@@ -1,0 +1,62 @@
+"""One vector a text: the mean of its tokens' states, or its first token's (Reimers and Gurevych 2019, 3)."""
+
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskwright.core.errors import MaskwrightError, unknown_name
+from maskwright.core.tensors import EncoderOutput, FlatBatch
+
+Pooling = Literal["mean", "first"]
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+
+
+def check_pooling(name: str) -> None:
+    """Refuse a pooling that does not exist.
+
+    Raises:
+        MaskwrightError: If there is none of that name.
+    """
+    if name not in POOLINGS:
+        problem, allowed, todo = unknown_name("pooling", name, POOLINGS)
+        raise MaskwrightError(problem, allowed=allowed, todo=todo)
+
+
+def pool(output: EncoderOutput, batch: FlatBatch, pooling: Pooling) -> Tensor:
+    """Reduce each sequence's hidden states to one vector.
+
+    Args:
+        output: Hidden states, shape (T, H).
+        batch: What was encoded: B sequences, in the order in which they lie; filler is not counted.
+        pooling: "mean" over all tokens of a sequence, special ones included, or the "first" token's state.
+
+    Returns:
+        Shape (B, H), fp32.
+    """
+    hidden = output.hidden.float()
+    if pooling == "first":
+        return hidden[batch.first_tokens]
+    real = batch.sequence_ids >= 0
+    lengths = torch.bincount(batch.sequence_ids[real], minlength=len(batch.first_tokens))
+    # Not index_add: on a GPU that adds in no fixed order.
+    return torch.segment_reduce(hidden[real], "mean", lengths=lengths)
+
+
+def nearest_texts(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Find for each vector the other one with the highest cosine similarity.
+
+    Args:
+        vectors: Shape (n, H), n at least 2.
+
+    Returns:
+        Which one (n,) and how similar, in [-1, 1] (n,). A vector of zeros is like no other: similarity 0.
+    """
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    directions = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    similarity = directions @ directions.T
+    np.fill_diagonal(similarity, -np.inf)
+    nearest = similarity.argmax(axis=1)
+    return nearest, similarity[np.arange(len(nearest)), nearest]

@@ -1,0 +1,157 @@
+"""From a text with masks to what the encoder reads, and from the scores of a mask to its best tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskwright.core.errors import DataError
+from maskwright.core.types import IntArray
+from maskwright.text.tokenizer import Tokenizer
+
+MASK_FORMS = ("[MASK]", "<mask>")
+"""How a mask may be written, whatever the model calls its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """One token that may stand at a mask.
+
+    Attributes:
+        score: Its probability, in [0, 1].
+        token: The token, readably: "##ing" continues the word before, " the" brings its own space.
+        token_id: Its id.
+        sequence: The text with this one mask filled.
+    """
+
+    score: float
+    token: str
+    token_id: int
+    sequence: str
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedText:
+    """One text as the encoder reads it.
+
+    Attributes:
+        text: The text, its masks written as the model writes them.
+        ids: Shape (L,), special tokens in place.
+        positions: Shape (K,), where in `ids` the masks are.
+        spans: Shape (K, 2), the characters [start, end) of each mask in `text`.
+        is_cut: Whether the text was too long and `ids` holds the part around the masks.
+    """
+
+    text: str
+    ids: IntArray
+    positions: IntArray
+    spans: IntArray
+    is_cut: bool
+
+
+def read_masks(text: str, name: str, tokenizer: Tokenizer, max_length: int) -> MaskedText:
+    """Tokenize a text and find its masks.
+
+    Args:
+        text: The text, with `[MASK]` or `<mask>` at least once.
+        name: What to call it in messages, e.g. "text 3".
+        tokenizer: The model's tokenizer.
+        max_length: Tokens that the model reads at once, special ones counted. Of a longer text it sees the
+            part around the masks, with as much on the left as on the right where there is that much.
+
+    Raises:
+        DataError: If there is no mask, or the masks are too far apart to be seen at once.
+    """
+    special = tokenizer.special_tokens
+    mask_name = special.names[4]
+    for form in MASK_FORMS:
+        text = text.replace(form, mask_name)
+    encoded = tokenizer.encode(text, special_tokens_in_text=True)
+    masks = np.flatnonzero(encoded.ids == special.mask)
+    if not len(masks):
+        raise DataError(
+            f"{name} has no mask: {_shortened(text)!r}",
+            allowed=" or ".join(MASK_FORMS),
+            todo="Write it where a token is to be guessed",
+        )
+    room = max_length - 2
+    low, high = _window(int(masks[0]), int(masks[-1]) + 1, len(encoded.ids), room)
+    if high - low < masks[-1] + 1 - masks[0]:
+        raise DataError(
+            f"{name} has masks {int(masks[-1] - masks[0])} tokens apart: {_shortened(text)!r}",
+            allowed=f"masks within {room} tokens, which is what the model reads at once",
+            todo="Cut the text into several",
+        )
+    return MaskedText(
+        text=text,
+        ids=np.concatenate([[special.cls], encoded.ids[low:high], [special.sep]]),
+        positions=masks - low + 1,
+        spans=encoded.offsets[masks],
+        is_cut=high - low < len(encoded.ids),
+    )
+
+
+def _window(first: int, last: int, length: int, room: int) -> tuple[int, int]:
+    """Return [low, high) within [0, length), at most `room` wide, [first, last) in its middle if possible."""
+    low = first - (room - (last - first)) // 2
+    low = max(0, min(low, length - room))
+    return low, min(low + room, length)
+
+
+def best_tokens(logits: Tensor, top_k: int, vocab_size: int) -> tuple[Tensor, Tensor]:
+    """Return the probabilities and ids of the best tokens, best first.
+
+    Args:
+        logits: Shape (M, V).
+        top_k: How many, 1 to `vocab_size`.
+        vocab_size: Entries of the tokenizer. Models padded to a round V have more rows; they count in the
+            probabilities, as the model was trained, and are never chosen.
+
+    Returns:
+        Probabilities (M, top_k) and ids (M, top_k), on the CPU.
+    """
+    scores, ids = torch.softmax(logits.float(), dim=-1)[:, :vocab_size].topk(top_k, dim=-1)
+    return scores.cpu(), ids.cpu()
+
+
+def fill(
+    masked: MaskedText, number: int, scores: Sequence[float], ids: Sequence[int], tokenizer: Tokenizer
+) -> list[Filled]:
+    """Put the best tokens of one mask into its text.
+
+    Args:
+        masked: The text.
+        number: Which of its masks.
+        scores: Probabilities, best first.
+        ids: The tokens they belong to.
+        tokenizer: The model's tokenizer.
+    """
+    start, end = masked.spans[number].tolist()
+    before, after = masked.text[:start], masked.text[end:]
+    return [
+        Filled(
+            score=score,
+            token=tokenizer.token_text(id),
+            token_id=id,
+            sequence=_join(before, id, tokenizer) + after,
+        )
+        for score, id in zip(scores, ids, strict=True)
+    ]
+
+
+def _join(before: str, id: int, tokenizer: Tokenizer) -> str:
+    token = tokenizer.token_text(id)
+    if tokenizer.kind == "wordpiece":
+        prefix: str = tokenizer.backend.model.continuing_subword_prefix
+        continues = token.startswith(prefix) and token != prefix
+        return before.rstrip() + token.removeprefix(prefix) if continues else before + token
+    # A byte-level mask stands for the white space before it as well, and the token says whether there is any.
+    if token.startswith(" "):
+        return before + (token.lstrip() if before == "" or before[-1].isspace() else token)
+    return before.rstrip() + token
+
+
+def _shortened(text: str, width: int = 60) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."

@@ -1,0 +1,262 @@
+"""`maskwright.load`: a trained model, ready to fill masks and to turn texts into vectors."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from maskwright.core.errors import ConversionError, DeviceError, MaskwrightError
+from maskwright.core.tensors import EncoderOutput, HeadShape
+from maskwright.core.types import IntArray
+from maskwright.encoder.encoder import Encoder
+from maskwright.inference.batching import TextBatch, batches
+from maskwright.inference.embed import Pooling, check_pooling, pool
+from maskwright.inference.fill_mask import Filled, best_tokens, fill, read_masks
+from maskwright.inference.finding import find_model
+from maskwright.interchange.huggingface import LoadedModel, load_model
+from maskwright.pretext.objectives.mlm import MaskedLanguageModeling, MaskedLanguageModelingHead
+from maskwright.text.progress import Progress, no_progress
+from maskwright.text.tokenizer import Tokenizer
+
+BATCH_TOKENS = 8192
+"""Tokens of a forward pass: enough to keep all cores busy, a few hundred MB for a model of base size."""
+
+_MASKS_AT_ONCE = 512
+
+
+class TextCut(UserWarning):
+    """A text was longer than the model reads at once, and only a part of it was used."""
+
+
+@final
+class Model:
+    """A trained encoder with its tokenizer and, if it has one, its head for masked tokens.
+
+    Nothing here is random: the same call gives the same numbers. In other company a text's numbers are the
+    same to within rounding (about 1e-6).
+
+    Args:
+        name: Where it came from, for messages.
+        tokenizer: Its tokenizer.
+        encoder: The encoder, in evaluation mode.
+        mlm_head: The head that scores the vocabulary at a mask; None if the folder holds none.
+        max_length: Tokens read at once, special ones counted.
+
+    Attributes:
+        name, tokenizer, encoder, mlm_head, max_length: As given.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        tokenizer: Tokenizer,
+        encoder: Encoder,
+        mlm_head: MaskedLanguageModelingHead | None,
+        max_length: int,
+    ) -> None:
+        self.name = name
+        self.tokenizer = tokenizer
+        self.encoder = encoder
+        self.mlm_head = mlm_head
+        self.max_length = max_length
+
+    def fill_mask(
+        self, texts: str | Sequence[str], *, top_k: int = 5, batch_tokens: int = BATCH_TOKENS
+    ) -> list[list[list[Filled]]]:
+        """Say which tokens may stand at each mask. Several masks in one text are guessed independently.
+
+        Args:
+            texts: Texts with `[MASK]` or `<mask>` (either form fits any model); a single text is a list.
+                Of a text that is too long the part around its masks is read, with the warning `TextCut`.
+            top_k: Tokens for each mask, 1 to the size of the vocabulary.
+            batch_tokens: Tokens of a forward pass.
+
+        Returns:
+            For each text, for each of its masks in order, the best tokens, best first.
+
+        Raises:
+            ConversionError: If the model has no head for masked tokens.
+            DataError: If a text has no mask, or masks too far apart to be seen at once.
+
+        Example:
+            >>> model = maskwright.load("runs/quickstart")
+            >>> [best.token for best in model.fill_mask("The [MASK] value is None.", top_k=3)[0][0]]
+            ['default', 'return', 'initial']
+        """
+        if self.mlm_head is None:
+            raise ConversionError(
+                f"the model {self.name} has no head for masked tokens, it can only give vectors",
+                todo="Use `embed`, or choose a model that was saved with its masked-language-model head.",
+            )
+        vocab_size = self.tokenizer.special_tokens.vocab_size
+        if not 1 <= top_k <= vocab_size:
+            raise MaskwrightError(
+                f"top_k is {top_k}", allowed=f"1 to {vocab_size}, the size of the vocabulary"
+            )
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        names = ["the text"] if len(texts) == 1 else [f"text {number}" for number in range(1, len(texts) + 1)]
+        masked = [
+            read_masks(text, name, self.tokenizer, self.max_length)
+            for text, name in zip(texts, names, strict=True)
+        ]
+        self._warn_of_cuts([text.is_cut for text in masked], "only the part around the masks was read")
+        objective, words = MaskedLanguageModeling(), self.encoder.word_embeddings.weight
+        filled: list[list[list[Filled]]] = [[] for _ in texts]
+        with torch.inference_mode():
+            for laid, output in self._encode([text.ids for text in masked], batch_tokens):
+                owners = np.repeat(laid.texts, [len(masked[text].positions) for text in laid.texts])
+                slots = np.concatenate(
+                    [
+                        start + masked[text].positions
+                        for text, start in zip(laid.texts, laid.starts, strict=True)
+                    ]
+                )
+                # In blocks, since a row of scores is as wide as the vocabulary.
+                for first in range(0, len(slots), _MASKS_AT_ONCE):
+                    block = slice(first, first + _MASKS_AT_ONCE)
+                    hidden = output.hidden[torch.from_numpy(slots[block])]
+                    logits = objective.logits(self.mlm_head, hidden, words)
+                    scores, ids = best_tokens(logits, top_k, vocab_size)
+                    for owner, its_scores, its_ids in zip(
+                        owners[block], scores.tolist(), ids.tolist(), strict=True
+                    ):
+                        done = filled[owner]
+                        done.append(fill(masked[owner], len(done), its_scores, its_ids, self.tokenizer))
+        return filled
+
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        *,
+        pooling: Pooling = "mean",
+        normalize: bool = False,
+        batch_tokens: int = BATCH_TOKENS,
+        progress: Progress = no_progress,
+    ) -> NDArray[np.float32]:
+        """Turn each text into a vector.
+
+        Args:
+            texts: Any texts; a single text is a list of one. Of a text that is too long the beginning is
+                read, with the warning `TextCut`. Written special tokens are ordinary text.
+            pooling: "mean" over all tokens, the special ones included, or the "first" (classification) token.
+            normalize: Whether vectors are scaled to length 1, so that a dot product is the cosine.
+            batch_tokens: Tokens of a forward pass.
+            progress: Called after each forward pass with the tokens done.
+
+        Returns:
+            Shape (n, H), float32, in the order of the texts.
+
+        Raises:
+            MaskwrightError: If there is no such pooling.
+        """
+        check_pooling(pooling)
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        special, room = self.tokenizer.special_tokens, self.max_length - 2
+        tokens = [ids for ids, _ in self.tokenizer.encode_batch(texts)]
+        self._warn_of_cuts([len(ids) > room for ids in tokens], "the rest was left out")
+        sequences = [np.concatenate([[special.cls], ids[:room], [special.sep]]) for ids in tokens]
+        total, done = sum(map(len, sequences)), 0
+        vectors = np.empty((len(texts), self.encoder.config.hidden_size), dtype=np.float32)
+        with torch.inference_mode():
+            for laid, output in self._encode(sequences, batch_tokens):
+                pooled = pool(output, laid.batch, pooling)
+                if normalize:
+                    pooled = torch.nn.functional.normalize(pooled)
+                vectors[laid.texts] = pooled.cpu().numpy()
+                done += laid.batch.num_tokens
+                progress("embedding", done, total)
+        return vectors
+
+    def _encode(
+        self, sequences: list[IntArray], batch_tokens: int
+    ) -> Iterator[tuple[TextBatch, EncoderOutput]]:
+        device = self.encoder.word_embeddings.weight.device
+        for laid in batches(
+            sequences, pad=self.tokenizer.special_tokens.pad, tokens=batch_tokens, device=device
+        ):
+            yield laid, self.encoder(laid.batch)
+
+    def _warn_of_cuts(self, is_cut: list[bool], effect: str) -> None:
+        cut = [str(number) for number, was in enumerate(is_cut, start=1) if was]
+        if cut:
+            which = ", ".join(cut[:10]) + (", ..." if len(cut) > 10 else "")
+            warnings.warn(
+                f"{len(cut)} of {len(is_cut)} texts have more than the {self.max_length} tokens that "
+                f"{self.name} reads at once; {effect} (texts {which})",
+                TextCut,
+                stacklevel=3,
+            )
+
+
+def load(model: str | Path, *, device: Literal["auto", "cpu", "cuda"] = "auto") -> Model:
+    """Load a model for use: weights in fp32, no dropout. No code of the folder is executed.
+
+    Args:
+        model: A run's folder, any BERT or RoBERTa folder in Hugging Face's format, or such a hub name.
+        device: Where to compute; "auto" takes a GPU if there is one.
+
+    Raises:
+        ConversionError: If there is no such model, or it does not fit together.
+        DataError: If its tokenizer cannot be read.
+        DeviceError: If the device is not there.
+
+    Example:
+        >>> model = maskwright.load("runs/quickstart")
+        >>> model.embed(["A first text.", "A second one."]).shape
+        (2, 256)
+    """
+    place = _device(device)
+    loaded = load_model(find_model(model))
+    tokenizer = Tokenizer.from_folder(loaded.folder)
+    if tokenizer.special_tokens.vocab_size > loaded.vocab_size:
+        raise ConversionError(
+            f"the tokenizer in {loaded.folder} has {tokenizer.special_tokens.vocab_size} entries, the "
+            f"weights beside it have embeddings for {loaded.vocab_size}",
+            todo="Use the tokenizer that the model was trained with",
+        )
+    with torch.device(
+        "meta"
+    ):  # The weights are put in as they are; drawing random ones first would cost seconds.
+        encoder = Encoder(loaded.config, loaded.vocab_size)
+        mlm_head = None if "mlm" in loaded.missing_heads else MaskedLanguageModelingHead(_head_shape(loaded))
+    _fill_in(encoder, "encoder.", loaded)
+    if mlm_head is not None:
+        _fill_in(mlm_head, "heads.mlm.", loaded)
+        mlm_head.to(place).eval()
+    return Model(
+        name=str(model),
+        tokenizer=tokenizer,
+        encoder=encoder.to(place).eval(),
+        mlm_head=mlm_head,
+        max_length=loaded.max_length,
+    )
+
+
+def _device(name: Literal["auto", "cpu", "cuda"]) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise DeviceError("PyTorch finds no CUDA GPU here", allowed="auto, cpu")
+    return torch.device(name)
+
+
+def _head_shape(loaded: LoadedModel) -> HeadShape:
+    return HeadShape(
+        hidden_size=loaded.config.hidden_size,
+        embedding_size=loaded.config.embedding_width,
+        vocab_size=loaded.vocab_size,
+        hidden_activation=loaded.config.hidden_activation,
+        layer_norm_eps=loaded.config.layer_norm_eps,
+    )
+
+
+def _fill_in(module: torch.nn.Module, prefix: str, loaded: LoadedModel) -> None:
+    own = {
+        name.removeprefix(prefix): tensor for name, tensor in loaded.state.items() if name.startswith(prefix)
+    }
+    module.load_state_dict(own, assign=True)

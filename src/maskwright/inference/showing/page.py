@@ -1,0 +1,168 @@
+"""A showing as one HTML page that needs nothing else: light and dark, hover for details."""
+
+from html import escape
+from string import Template
+
+from maskwright.inference.showing.sequences import ShownSequence, ShownToken
+from maskwright.inference.showing.show import Showing
+from maskwright.inference.showing.terminal import caption_parts
+from maskwright.recipes.table import Row, rows
+
+_SHOWN_AXES = ("input format", "masking", "replacement", "masks", "objectives")
+
+
+def page(showing: Showing) -> str:
+    """Return the whole page as text."""
+    more = showing.num_sequences - len(showing.sequences)
+    return _PAGE.substitute(
+        name=escape(showing.recipe.name),
+        summary=escape(showing.recipe.summary),
+        paper=escape(showing.recipe.paper),
+        seed=showing.seed,
+        epoch=showing.epoch,
+        max_length=showing.max_length,
+        tokenizer=escape(showing.tokenizer),
+        choices="\n".join(_choices(showing)),
+        notes="".join(f'<p class="note">{escape(note)}</p>' for note in showing.notes),
+        sequences="\n".join(
+            _sequence(showing, sequence, number) for number, sequence in enumerate(showing.sequences, start=1)
+        ),
+        more=f'<p class="note">and {more:,} more sequences</p>' if more else "",
+    )
+
+
+def _choices(showing: Showing) -> list[str]:
+    by_axis: dict[str, list[Row]] = {}
+    for row in rows(showing.recipe):
+        by_axis.setdefault(row.axis, []).append(row)
+    return [
+        f"<section><h2>{escape(axis)}</h2><dl>"
+        + "".join(f"<dt>{escape(row.label)}</dt><dd>{escape(row.value)}</dd>" for row in by_axis[axis])
+        + "</dl></section>"
+        for axis in _SHOWN_AXES
+    ]
+
+
+def _sequence(showing: Showing, sequence: ShownSequence, number: int) -> str:
+    facts = "".join(f"<span>{escape(part)}</span>" for part in caption_parts(showing, sequence))
+    words = "".join(_word(word, sequence) for word in _words(sequence))
+    return f'<article><header><b>{number}</b>{facts}</header><p class="text">{words}</p></article>'
+
+
+def _words(sequence: ShownSequence) -> list[list[int]]:
+    """Token numbers of each word."""
+    words: list[list[int]] = []
+    for number, token in enumerate(sequence.tokens):
+        if token.begins_word or not words:
+            words.append([])
+        words[-1].append(number)
+    return words
+
+
+def _word(numbers: list[int], sequence: ShownSequence) -> str:
+    pieces = "".join(_token(sequence.tokens[number], number) for number in numbers)
+    return f'<span class="word">{pieces}</span> '
+
+
+def _token(token: ShownToken, number: int) -> str:
+    classes = ["token"]
+    if token.change:
+        classes.append(token.change)
+    if token.special:
+        classes.append("special")
+    if token.segment:
+        classes.append("second")
+    title = f"token {number}, segment {'AB'[token.segment]}: {token.original} (id {token.original_id})"
+    if token.change:
+        title += {
+            "masked": " is masked",
+            "replaced": f" is replaced by {token.seen} (id {token.seen_id})",
+            "kept": " is kept, but predicted",
+        }[token.change]
+        title += f"; unit {token.unit}"
+    original = f"<i>{escape(token.original)}</i>" if token.change else ""
+    seen = f"<b>{escape(token.seen)}</b>"
+    return f'<span class="{" ".join(classes)}" title="{escape(title, quote=True)}">{seen}{original}</span>'
+
+
+_PAGE = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$name: what it does to a text</title>
+<style>
+:root {
+  color-scheme: light dark;
+  --paper: light-dark(#fbfaf7, #15171b); --card: light-dark(#ffffff, #1d2026);
+  --ink: light-dark(#23262d, #e4e4e0); --faint: light-dark(#767a83, #8b909a);
+  --line: light-dark(#e6e3db, #2d313a); --second: light-dark(#0b6a7d, #6cc5d8);
+  --masked: light-dark(#ffe08a, #6b5310); --replaced: light-dark(#ffc2b8, #7a2a20);
+  --kept: light-dark(#c4ebc4, #23562b);
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink);
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
+main { max-width: 60rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
+h1 { font-size: 1.9rem; letter-spacing: -.02em; margin: 0; }
+.lead, .note, .small { color: var(--faint); margin: .25rem 0; }
+.small { font-size: .875rem; }
+.choices { display: grid; grid-template-columns: repeat(auto-fit, minmax(16rem, 1fr)); gap: .5rem 2rem;
+  margin: 1.5rem 0; padding: 1rem 1.25rem; border: 1px solid var(--line); border-radius: .75rem;
+  font-size: .875rem; }
+summary { cursor: pointer; color: var(--faint); font-size: .875rem; margin-top: 1.25rem; }
+h2 { font-size: .75rem; letter-spacing: .08em; text-transform: uppercase; color: var(--faint);
+  margin: .5rem 0 .25rem; }
+dl { display: grid; grid-template-columns: auto 1fr; gap: 0 .75rem; margin: 0; }
+dt { color: var(--faint); } dd { margin: 0; text-align: right; }
+.bar { position: sticky; top: 0; z-index: 1; display: flex; flex-wrap: wrap; gap: .35rem 1.25rem;
+  align-items: center; padding: .7rem 0; margin: 1rem 0; font-size: .875rem;
+  background: var(--paper); border-bottom: 1px solid var(--line); }
+.bar label { cursor: pointer; }
+.legend { display: flex; flex-wrap: wrap; gap: .35rem 1rem; margin-left: auto; }
+.key { border-radius: .3rem; padding: .05rem .45rem; }
+article { background: var(--card); border: 1px solid var(--line); border-radius: .75rem;
+  padding: 1rem 1.25rem 1.25rem; margin: 1rem 0; }
+article header { display: flex; flex-wrap: wrap; gap: .15rem 1.1rem; color: var(--faint);
+  font-size: .8125rem; }
+article header b { color: var(--ink); }
+.text { margin: .6rem 0 0; overflow-wrap: anywhere; }
+.word { display: inline-flex; flex-wrap: wrap; gap: 1px; align-items: baseline; margin: .16rem 0; }
+.token { display: inline-flex; flex-direction: column; align-items: center; line-height: 1.35;
+  padding: 0 .12rem; border-radius: .3rem; cursor: default; }
+.token b { font-weight: 400; } .token i { font-size: .75rem; color: var(--faint); }
+.token:hover { outline: 2px solid var(--faint); }
+.special { color: var(--faint); font-size: .8125rem; }
+.second { color: var(--second); } .special.second { color: var(--faint); }
+.masked { background: var(--masked); }
+.replaced { background: var(--replaced); }
+.kept { background: var(--kept); }
+.masked, .replaced, .kept { padding: .05rem .3rem; color: var(--ink); }
+.replaced b, .kept b { font-weight: 600; }
+.masked b { font-size: .8125rem; line-height: 1.6; }
+.masked i, .replaced i, .kept i { color: inherit; opacity: .75; }
+body:has(#original:checked) .token:has(i) b { display: none; }
+body:has(#original:checked) .token i { font-size: 1rem; font-style: normal; opacity: 1; }
+body:has(#seen:checked) .token i { display: none; }
+</style>
+</head>
+<body><main>
+<h1>$name</h1>
+<p class="lead">$summary. $paper</p>
+<p class="small">seed $seed, epoch $epoch, sequences of at most $max_length tokens. Tokenizer: $tokenizer.</p>
+$notes
+<details><summary>What the recipe says</summary><div class="choices">
+$choices
+</div></details>
+<div class="bar">
+<label><input type="radio" name="view" id="both" checked> both</label>
+<label><input type="radio" name="view" id="seen"> what the encoder sees</label>
+<label><input type="radio" name="view" id="original"> the original</label>
+<span class="legend"><span class="key masked">masked</span><span class="key replaced">replaced</span>
+<span class="key kept">kept, but predicted</span><span class="key second">second segment</span></span>
+</div>
+$sequences
+$more
+</main></body>
+</html>
+""")

@@ -1,0 +1,86 @@
+"""Texts from files and results to files, one a line: `.txt` or `.jsonl`, also compressed."""
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from maskwright.core.errors import DataError
+from maskwright.core.files import write_text
+from maskwright.text.compression import COMPRESSIONS, decompressed, reading
+from maskwright.text.encodings import refuse_utf_16, undecodable
+
+TEXT_FIELD = "text"
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_texts(path: Path | str) -> list[str]:
+    """Read one text from each line of a file; blank lines are empty texts, so that line i stays text i.
+
+    Args:
+        path: A file of plain lines, or a `.jsonl` file of strings or of objects with a field "text", also
+            compressed as `.gz` or `.zst`; "-" for plain lines from standard input.
+
+    Raises:
+        DataError: If there is no such file, it is empty, or a line of it is not UTF-8 or not such JSON.
+    """
+    if str(path) == "-":
+        return _texts(sys.stdin.buffer, "standard input", is_json=False)
+    path = Path(path)
+    if path.is_dir():
+        raise DataError(f"{path} is a folder", allowed="a .txt or .jsonl file with one text a line")
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    kind = suffixes[-2:-1] if suffixes and suffixes[-1] in COMPRESSIONS else suffixes[-1:]
+    with reading(path) as file:
+        return _texts(decompressed(file, path), str(path), is_json=kind in ([".jsonl"], [".ndjson"]))
+
+
+def _texts(lines: Iterable[bytes], name: str, *, is_json: bool) -> list[str]:
+    texts = []
+    for number, line in enumerate(lines, start=1):
+        if number == 1:
+            refuse_utf_16(line[:2], name)
+            line = line.removeprefix(_BOM)
+        try:
+            text = line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            bad = undecodable(line, error, name, number)
+            raise DataError(f"{bad.place}: {bad.problem}", todo=bad.todo or "Mend the line.") from error
+        texts.append(_from_json(text, name, number) if is_json else text)
+    if not any(text.strip() for text in texts):
+        raise DataError(f"{name} holds no text", todo="Give a file with one text a line.")
+    return texts
+
+
+def _from_json(line: str, name: str, number: int) -> str:
+    if not line.strip():
+        return ""
+    allowed = f'a string, or an object with a string field "{TEXT_FIELD}"'
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{name}, line {number}: not JSON ({error.msg} at character {error.pos + 1})", allowed=allowed
+        ) from error
+    if isinstance(value, dict):
+        if TEXT_FIELD not in value:
+            fields = ", ".join(map(repr, list(value)[:8])) or "none"
+            raise DataError(
+                f"{name}, line {number}: no field {TEXT_FIELD!r} (found: {fields})", allowed=allowed
+            )
+        value = value[TEXT_FIELD]
+    if not isinstance(value, str):
+        raise DataError(
+            f"{name}, line {number}: found {type(value).__name__} instead of a text", allowed=allowed
+        )
+    return value
+
+
+def write_json_lines(path: Path, values: Iterable[Any]) -> None:
+    """Write a `.jsonl` file atomically, one value a line.
+
+    Raises:
+        DeviceError: If it cannot be written.
+    """
+    write_text(path, "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values))

@@ -1,0 +1,219 @@
+"""Model folders of Hugging Face's layout, written and read: what we write, transformers loads."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from maskwright.core.errors import ConversionError
+from maskwright.core.files import atomic_path, write_json
+from maskwright.core.tensors import HeadShape
+from maskwright.core.types import SpecialTokens
+from maskwright.encoder.config import EncoderConfig
+from maskwright.encoder.encoder import Encoder
+from maskwright.interchange.config_json import from_json, refuse_inexpressible, to_json
+from maskwright.interchange.names import Family, FamilyName, family_named
+from maskwright.interchange.weight_files import WEIGHTS, as_saved, locate, read_config, read_weights
+from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction, Objective
+
+_OBJECTIVES: tuple[Objective, ...] = (MaskedLanguageModeling(), NextSentencePrediction())
+_OLD_ENDS = ((".gamma", ".weight"), (".beta", ".bias"))
+_NAMES_SHOWN = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel:
+    """What a model folder holds, under our names.
+
+    Attributes:
+        family: Hugging Face's model type.
+        config: The encoder's shape; with a pooler if the folder has one.
+        vocab_size: V.
+        max_length: Longest sequence the model was trained on, as far as the folder tells, in tokens.
+        state: Weights in fp32 as "encoder.*" and "heads.KIND.*".
+        missing_heads: Heads of the family that the folder does not have, e.g. ("nsp",).
+        unexpected: Names in the file that nothing here uses, e.g. a classifier's.
+        folder: Where it was read.
+    """
+
+    family: FamilyName
+    config: EncoderConfig
+    vocab_size: int
+    max_length: int
+    state: dict[str, Tensor]
+    missing_heads: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    folder: Path
+
+
+def save_model(
+    folder: Path,
+    *,
+    family: FamilyName,
+    config: EncoderConfig,
+    special_tokens: SpecialTokens,
+    state: dict[str, Tensor],
+    max_length: int,
+) -> None:
+    """Write config.json and model.safetensors under the family's Hugging Face names,
+
+    Each file is written whole or not at all. The tied output matrix is left out, as Hugging Face does. Blocks
+    that layers share are written once a layer, with the sharing said in config.json, so that the classes of
+    other families' layouts compute the same.
+
+    Args:
+        folder: Where to write; other files in it are left alone.
+        family: Whose names and classes.
+        config: The encoder's shape.
+        special_tokens: Padding id and vocabulary size.
+        state: All weights, as "encoder.*" and "heads.KIND.*", on any device.
+        max_length: Longest sequence trained on, in tokens.
+
+    Raises:
+        ConversionError: If the family's classes cannot hold this model.
+        DeviceError: If the folder cannot be written.
+    """
+    table = family_named(family)
+    heads = frozenset(name.split(".")[1] for name in state if name.startswith("heads."))
+    data = to_json(table, config, special_tokens, heads, max_length)
+    pairs = table.pairs(config, heads, table.prefix if heads else "")
+    ours = {name for name, _ in pairs}
+    if ours != state.keys():
+        raise ConversionError(
+            f"cannot save to {folder}: the weights do not fit the encoder's configuration; "
+            f"missing {_listed(ours - state.keys())}; unknown {_listed(state.keys() - ours)}"
+        )
+    weights = {theirs: as_saved(state[name]) for name, theirs in pairs}
+    with atomic_path(folder / WEIGHTS) as temporary:
+        save_file(weights, temporary, metadata={"format": "pt"})
+    write_json(folder / "config.json", data)
+
+
+def load_model(folder_or_name: str | Path) -> LoadedModel:
+    """Read a model folder, or fetch one by its name on the model hub. No code of the folder is executed.
+
+    Old names (gamma, beta), unprefixed bare models, shards and half precision are understood.
+
+    Args:
+        folder_or_name: A folder with config.json and safetensors weights, or a hub name such as
+            "google-bert/bert-base-uncased".
+
+    Raises:
+        ConversionError: If something is missing, damaged, of another shape than config.json says, untied, or
+            asks for what no encoder here does. The message names file, weight, shapes and what to do.
+    """
+    folder = locate(folder_or_name)
+    data = read_config(folder)
+    source = str(folder / "config.json")
+    family = family_named(data["model_type"], source)
+    described = from_json(family, data, source)
+    tensors = _modern_names(read_weights(folder), family)
+    prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
+    _drop_tied(tensors, family, prefix, folder)
+    config = described.config.replace(pooler=any(prefix + theirs in tensors for _, theirs in family.pooler))
+    heads = frozenset(kind for kind, pairs in family.heads.items() if any(theirs in tensors for _, theirs in pairs))
+    refuse_inexpressible(family, config, described.pad_token_id, heads, source)
+    pairs = family.pairs(config, heads, prefix)
+    if missing := {theirs for _, theirs in pairs} - tensors.keys():
+        raise ConversionError(
+            f"the weights in {folder} lack {_listed(missing)}, which {source} calls for",
+            todo="Check num_hidden_layers and model_type there, or fetch the weights again",
+        )
+    state = _renamed(tensors, pairs, folder)
+    _check_shapes(state, dict(pairs), config, described.vocab_size, folder)
+    return LoadedModel(
+        family=family.name,
+        config=config,
+        vocab_size=described.vocab_size,
+        max_length=described.trained_length,
+        state=state,
+        missing_heads=tuple(sorted(family.heads.keys() - heads)),
+        unexpected=tuple(sorted(tensors.keys() - {theirs for _, theirs in pairs})),
+        folder=folder,
+    )
+
+
+def _modern_names(tensors: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
+    renamed = {}
+    for name, tensor in tensors.items():
+        if name.endswith(family.ignored):
+            continue
+        for old, new in _OLD_ENDS:
+            if name.endswith(old):
+                name = name.removesuffix(old) + new
+        renamed[name] = tensor
+    return renamed
+
+
+def _drop_tied(tensors: dict[str, Tensor], family: Family, prefix: str, folder: Path) -> None:
+    """Take second names out; a file that has only the second name of a bias gives it the first."""
+    for second, first in family.tied:
+        first = prefix + first.removeprefix(family.prefix) if first.startswith(family.prefix) else first
+        if second not in tensors:
+            continue
+        tensor = tensors.pop(second)
+        if first not in tensors:
+            tensors[first] = tensor
+        elif not torch.equal(tensors[first], tensor):
+            raise ConversionError(
+                f"in {folder} the output weights are not tied: {second} is not {first}",
+                allowed="a masked-token head whose output matrix is the word embeddings",
+                todo=f"Remove {second} from the file to use the embeddings, then check its predictions",
+            )
+
+
+def _renamed(tensors: dict[str, Tensor], pairs: tuple[tuple[str, str], ...], folder: Path) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = {}
+    for ours, theirs in pairs:
+        if ours in state and not torch.equal(state[ours], tensors[theirs]):
+            raise ConversionError(
+                f"{folder / 'config.json'} says that layers share weights, but {theirs} differs between them",
+                todo="Remove attention_plan and ffn_plan from config.json to load every layer on its own",
+            )
+        state[ours] = tensors[theirs]
+    return state
+
+
+def _check_shapes(
+    state: dict[str, Tensor], theirs: dict[str, str], config: EncoderConfig, vocab_size: int, folder: Path
+) -> None:
+    expected = _expected_shapes(config, vocab_size)
+    wrong = [name for name, tensor in state.items() if tensor.shape != expected[name]]
+    if wrong:
+        shown = "; ".join(
+            f"{theirs[name]} is {list(state[name].shape)}, expected {list(expected[name])}"
+            for name in wrong[:_NAMES_SHOWN]
+        )
+        raise ConversionError(
+            f"{len(wrong)} weights in {folder} do not have the shape that config.json says: {shown}",
+            todo="Correct config.json (vocab_size, hidden_size, intermediate_size, max_position_embeddings, "
+            "type_vocab_size) or fetch both files again",
+        )
+
+
+def _expected_shapes(config: EncoderConfig, vocab_size: int) -> dict[str, torch.Size]:
+    shape = HeadShape(
+        hidden_size=config.hidden_size,
+        embedding_size=config.embedding_width,
+        vocab_size=vocab_size,
+        hidden_activation=config.hidden_activation,
+        layer_norm_eps=config.layer_norm_eps,
+    )
+    with torch.device("meta"):
+        modules: dict[str, Any] = {"encoder": Encoder(config, vocab_size)}
+        modules |= {f"heads.{objective.kind}": objective.head(shape) for objective in _OBJECTIVES}
+    return {
+        f"{start}.{name}": tensor.shape
+        for start, module in modules.items()
+        for name, tensor in module.state_dict().items()
+    }
+
+
+def _listed(names: set[str]) -> str:
+    if not names:
+        return "nothing"
+    shown = ", ".join(sorted(names)[:_NAMES_SHOWN])
+    return shown + (f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")

@@ -1,0 +1,85 @@
+"""Cross entropy over a tied vocabulary that never holds more than one block of logits."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+BLOCK_ELEMENTS = 1 << 25
+"""Most logits held at a time: 128 MiB in fp32, 1099 targets at 30522 entries."""
+
+
+def summed_cross_entropy(
+    features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, block_elements: int = BLOCK_ELEMENTS
+) -> tuple[Tensor, Tensor]:
+    """Return the summed cross entropy of `features @ weight.T + bias`, and how many predictions are right.
+
+    Equals `cross_entropy(linear(features, weight, bias).float(), labels, reduction="sum")`. Logits are made
+    in blocks of targets and turned into their own gradient in place, so that one block is the most that is
+    ever held; the plain way holds all of them three or four times.
+
+    Args:
+        features: Shape (M, E); M may be 0.
+        weight: Shape (V, E).
+        bias: Shape (V,).
+        labels: Shape (M,), int64, in [0, V).
+        block_elements: Most logits held at a time.
+
+    Returns:
+        The sum (scalar, fp32 or finer, in nats; differentiable once) and the number right (scalar, int64).
+    """
+    device = features.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+    with torch.autocast(device, enabled=False):
+        features, weight, bias = features.to(dtype), weight.to(dtype), bias.to(dtype)
+        rows = max(1, block_elements // len(weight))
+        result: tuple[Tensor, Tensor] = _SummedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+            features, weight, bias, labels, rows, torch.is_grad_enabled()
+        )
+    return result
+
+
+class _SummedCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        rows: int,
+        with_gradients: bool,
+    ) -> tuple[Tensor, Tensor]:
+        # Sums are kept in fp32 (or fp64) whatever the precision of the products.
+        exact = torch.promote_types(weight.dtype, torch.float32)
+        total = weight.new_zeros((), dtype=exact)
+        correct = labels.new_zeros(())
+        features_grad = torch.empty_like(features)
+        weight_grad = weight.new_zeros(weight.shape if with_gradients else 0, dtype=exact)
+        bias_grad = bias.new_zeros(bias.shape if with_gradients else 0, dtype=exact)
+        for begin in range(0, len(labels), rows):
+            block, answers = features[begin : begin + rows], labels[begin : begin + rows, None]
+            logits = torch.nn.functional.linear(block, weight, bias).to(exact)
+            highest, guesses = logits.max(dim=1, keepdim=True)
+            correct += (guesses == answers).sum()
+            of_answers = logits.gather(1, answers) - highest
+            exponentials = logits.sub_(highest).exp_()
+            sums = exponentials.sum(dim=1, keepdim=True)
+            total += (sums.log() - of_answers).sum()
+            if with_gradients:
+                # d loss / d logits = softmax - one hot, written over the logits.
+                slopes = exponentials.div_(sums).scatter_add_(1, answers, torch.full_like(sums, -1.0))
+                bias_grad += slopes.sum(dim=0)
+                slopes = slopes.to(weight.dtype)
+                features_grad[begin : begin + rows] = slopes @ weight
+                weight_grad += slopes.T @ block
+        ctx.save_for_backward(features_grad, weight_grad.to(weight.dtype), bias_grad.to(bias.dtype))
+        ctx.mark_non_differentiable(correct)
+        return total, correct
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        features_grad, weight_grad, bias_grad = ctx.saved_tensors
+        return features_grad * slope, weight_grad * slope, bias_grad * slope, None, None, None

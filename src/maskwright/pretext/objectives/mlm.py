@@ -1,0 +1,73 @@
+"""Masked language modeling: say which token stood at each selected position."""
+
+from typing import Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from maskwright.core.tensors import EncoderOutput, HeadShape, LossTerm, TargetTensors, activation
+from maskwright.core.types import Examples, Targets
+from maskwright.pretext.objectives.base import Objective
+from maskwright.pretext.objectives.cross_entropy import summed_cross_entropy
+
+
+class MaskedLanguageModelingHead(nn.Module):
+    """Dense H -> E, activation, LayerNorm, tied word embeddings and a bias (run_pretraining.py:240-285).
+
+    Attributes:
+        dense: Linear H -> E.
+        layer_norm: LayerNorm of width E.
+        bias: Shape (V,), added to the logits.
+    """
+
+    def __init__(self, shape: HeadShape) -> None:
+        super().__init__()
+        self.activation = shape.hidden_activation
+        self.dense = nn.Linear(shape.hidden_size, shape.embedding_size)
+        self.layer_norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(shape.vocab_size))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Turn hidden states (M, H) into what is multiplied with the word embeddings (M, E)."""
+        return cast(Tensor, self.layer_norm(activation(self.activation, self.dense(hidden))))
+
+
+class MaskedLanguageModeling(Objective):
+    """Predict the original token at every selected position, kept ones included (Devlin et al. 2019, 3.1).
+
+    The loss is summed over the targets of the batch, in fp32.
+    """
+
+    kind: Literal["mlm"] = "mlm"
+
+    def targets(self, examples: Examples) -> Targets:
+        """Return the selected positions and the ids that stood there (see `Objective.targets`)."""
+        positions = examples.selection.positions
+        return Targets(positions=positions, labels=examples.instances.ids[positions].astype(np.int64))
+
+    def head(self, shape: HeadShape) -> MaskedLanguageModelingHead:
+        """Build the head (see `Objective.head`)."""
+        return MaskedLanguageModelingHead(shape)
+
+    def loss(
+        self, head: nn.Module, output: EncoderOutput, targets: TargetTensors, word_embeddings: Tensor
+    ) -> LossTerm:
+        """Sum the cross entropy at the targets only (see `Objective.loss`)."""
+        features = head(output.hidden[targets.positions])
+        bias = cast(Tensor, head.bias)
+        total, correct = summed_cross_entropy(features, word_embeddings, bias, targets.labels)
+        return LossTerm(total=total, count=len(targets.labels), correct=correct)
+
+    def logits(self, head: nn.Module, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
+        """Return the scores of all vocabulary entries at some positions, for inference.
+
+        Args:
+            head: What `head` built.
+            hidden: Hidden states at the positions asked for. Shape (M, H).
+            word_embeddings: The tied output matrix. Shape (V, E).
+
+        Returns:
+            Shape (M, V); softmax over the last dimension gives probabilities.
+        """
+        return nn.functional.linear(head(hidden), word_embeddings, cast(Tensor, head.bias))

@@ -1,0 +1,304 @@
+"""From CORPUS arguments to a clean corpus on disk, kept by fingerprint; a second call returns at once.
+
+Two passes. The first reads, cleans and splits blocks in a pool of processes and notes the hashes of paragraphs and
+documents; the second cuts out what stood earlier and writes the store. Each block goes through pure functions
+with files between them, so that the passes can become steps of a cluster pipeline without changing a byte.
+"""
+
+import contextlib
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskwright.core.errors import DataError, DeviceError
+from maskwright.core.files import atomic_folder, cache_folder, read_json, write_json, write_text
+from maskwright.core.randomness import bits, keys
+from maskwright.core.spec import fingerprint
+from maskwright.text.block_writer import BlockWriter, Repeats, without_repeats
+from maskwright.text.clean_block import CleanedBlock, Counts, block_files, clean_block, on_bad_line, read_index
+from maskwright.text.cleaning import Cleaning
+from maskwright.text.data_card import SourceCount, card_page, data_card
+from maskwright.text.deduplication import DuplicateFinder
+from maskwright.text.docstrings import docstrings_fingerprint
+from maskwright.text.ordered_pool import ordered_map
+from maskwright.text.progress import Progress, no_progress
+from maskwright.text.readers import raw_blocks
+from maskwright.text.sources import Source, resolve_sources
+
+STORE_VERSION = 1
+_STORE = "store.json"
+_STALE_SECONDS = 24 * 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanCorpus:
+    """A clean corpus on disk.
+
+    Attributes:
+        folder: Where it is.
+        fingerprint: Identifies the text: files, cleaning and format version. Weights are not part of it.
+        num_documents, num_sentences, num_characters, num_bytes: Totals of the clean text (UTF-8; line ends are not
+            text).
+        source_weights: The weight of each CORPUS argument, None where none was given.
+        source_names: A short name of each.
+        blocks: Text files of a few MB: one sentence a line, a blank line after each document. A line begins
+            with a space if and only if white space stood between the sentence and the one before it in its document.
+        block_sources: Each block's source number.
+        card: The data card.
+    """
+
+    folder: Path
+    fingerprint: str
+    num_documents: int
+    num_sentences: int
+    num_characters: int
+    num_bytes: int
+    source_weights: tuple[float | None, ...]
+    source_names: tuple[str, ...]
+    blocks: tuple[Path, ...]
+    block_sources: tuple[int, ...]
+    card: dict[str, Any] = field(repr=False)
+
+    def sentences(self, block: int) -> Iterator[list[str]]:
+        """Yield the documents of a block, each the list of its sentences as stored.
+
+        Raises:
+            DataError: If the block's file is gone.
+        """
+        try:
+            text = self.blocks[block].read_bytes().decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(
+                f"the prepared corpus is damaged: cannot read {self.blocks[block]}",
+                todo=f"Delete the folder {self.folder} and run the same command again; it is made anew.",
+            ) from error
+        for document in text.split("\n\n")[:-1]:
+            yield document.split("\n")
+
+    def sample(self, max_bytes: int, seed: int) -> Iterator[str]:
+        """Yield a sample of sentences, spread evenly over the corpus, of at most `max_bytes` bytes of UTF-8.
+
+        Sentences are as stored, in corpus order. Which are drawn depends on the seed and each document's place in
+        the corpus alone. Constant memory. A corpus that fits is yielded whole.
+        """
+        if max_bytes <= 0 or not self.num_bytes:
+            return
+        # Each sentence is drawn with the same probability; the last two in a hundred are forgone so that the draw
+        # rarely runs out of bytes before the end of the corpus.
+        share = 1.0 if self.num_bytes <= max_bytes else 0.98 * max_bytes / self.num_bytes
+        threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
+        spent = document_number = 0
+        for block in range(len(self.blocks)):
+            for sentences in self.sentences(block):
+                key = keys(seed, "corpus sample", 0, document_number)
+                drawn = bits(key, np.arange(len(sentences))) <= threshold
+                document_number += 1
+                for place in np.flatnonzero(drawn):
+                    spent += len(sentences[place].encode())
+                    if spent > max_bytes:
+                        return
+                    yield sentences[place]
+
+
+def clean_corpus(
+    corpus: Sequence[str | Path],
+    *,
+    cleaning: Cleaning = Cleaning(),
+    cache: Path | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> CleanCorpus:
+    """Read, clean, split and de-duplicate a corpus, or return it at once if that has been done before.
+
+    The bytes of the result depend on the files and the cleaning alone, not on the number of workers. An
+    interrupted call leaves nothing half-made, and two processes may make the same corpus at once.
+
+    Args:
+        corpus: Files, folders, globs, `owner/name` of a hub dataset, or `docstrings`; each may end in `:weight`
+            and name a column with `#column` (`sources`). For repeated text the earlier argument wins.
+        cleaning: How to clean.
+        cache: Folder for prepared data; None for `core.files.cache_folder()`.
+        workers: Processes; 1 works in this process, None uses the cores there are.
+        progress: Called now and then.
+
+    Raises:
+        DataError: If an argument cannot be read, a line is broken, or no text is left of a source.
+        DeviceError: If the cache folder's disk is full or cannot be written.
+
+    Example:
+        >>> corpus = clean_corpus(["novels.txt", "news/*.jsonl.gz:0.3"])  # doctest: +SKIP
+    """
+    sources = resolve_sources(corpus)
+    key = _corpus_fingerprint(sources, cleaning)
+    folder = (cache or cache_folder()) / f"clean-{key}"
+    if not (folder / _STORE).is_file():
+        _remove_stale(folder)
+        try:
+            with atomic_folder(folder) as temporary:
+                _build(temporary, sources, cleaning, key, workers, progress or no_progress)
+        except DeviceError:
+            # Another process may have finished the same corpus in the meantime; then theirs is as good.
+            if not (folder / _STORE).is_file():
+                raise
+    return _open(folder, sources)
+
+
+def _corpus_fingerprint(sources: tuple[Source, ...], cleaning: Cleaning) -> str:
+    described = []
+    for source in sources:
+        files = []
+        for path in source.files:
+            try:
+                status = path.stat()
+            except OSError as error:
+                raise DataError(f"cannot read {path}: {error.strerror}", todo="Check that you may read it.") from error
+            files.append([str(path.resolve()), status.st_size, status.st_mtime_ns])
+        dataset = asdict(source.dataset) if source.dataset else None
+        packages = docstrings_fingerprint() if source.kind == "docstrings" else None
+        described.append([source.name, source.kind, files, source.column, dataset, packages])
+    return fingerprint([STORE_VERSION, described, cleaning])
+
+
+def _open(folder: Path, sources: tuple[Source, ...]) -> CleanCorpus:
+    try:
+        store = read_json(folder / _STORE)
+        card = read_json(folder / "data_card.json")
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"the prepared corpus in {folder} is damaged: {error}",
+            todo=f"Delete the folder {folder} and run the same command again; it is made anew.",
+        ) from error
+    kept = card["total"]["kept"]
+    return CleanCorpus(
+        folder=folder,
+        fingerprint=store["fingerprint"],
+        num_documents=kept["documents"],
+        num_sentences=kept["sentences"],
+        num_characters=kept["characters"],
+        num_bytes=kept["bytes"],
+        source_weights=tuple(source.weight for source in sources),
+        source_names=tuple(source.name for source in sources),
+        blocks=tuple(folder / "blocks" / block["name"] for block in store["blocks"]),
+        block_sources=tuple(block["source"] for block in store["blocks"]),
+        card=card,
+    )
+
+
+def _build(
+    folder: Path, sources: tuple[Source, ...], cleaning: Cleaning, key: str, workers: int | None, progress: Progress
+) -> None:
+    work = folder / "work"
+    work.mkdir()
+    counts = [Counts() for _ in sources]
+    documents = DuplicateFinder(work / "documents")
+    paragraphs = DuplicateFinder(work / "paragraphs")
+    sizes = [sum(path.stat().st_size for path in source.files) for source in sources]
+    block_sources: list[int] = []
+    for block in _first_pass(sources, cleaning, work, counts, workers):
+        counts[block.source].add(block.counts)
+        documents.add(block.document_hashes)
+        paragraphs.add(block.paragraph_hashes)
+        block_sources.append(block.source)
+        progress("reading and cleaning", block.bytes_read, sum(sizes) or None)
+    for source, read in zip(sources, counts, strict=True):
+        _refuse_empty(source, read, cleaning)
+    writer = BlockWriter(folder / "blocks", len(sources))
+    repeats = _second_pass(work, block_sources, documents, paragraphs, writer, cleaning, progress)
+    for source, statistics in zip(sources, writer.statistics, strict=True):
+        if not statistics.documents:
+            raise DataError(
+                f"nothing is left of {source.name}: all of it stood earlier in the corpus",
+                todo="Leave it out, or set cleaning.deduplicate=none.",
+            )
+    card = data_card(
+        [
+            SourceCount(source=source, bytes_on_disk=size, read=read, repeats=repeated, kept=kept, examples=examples)
+            for source, size, read, repeated, kept, examples in zip(
+                sources, sizes, counts, repeats, writer.statistics, writer.examples, strict=True
+            )
+        ],
+        cleaning,
+        key,
+    )
+    shutil.rmtree(work)
+    write_json(folder / "data_card.json", card)
+    write_text(folder / "data_card.md", card_page(card))
+    store = {"version": STORE_VERSION, "fingerprint": key, "blocks": [asdict(block) for block in writer.blocks]}
+    write_json(folder / _STORE, store)
+
+
+def _first_pass(
+    sources: tuple[Source, ...], cleaning: Cleaning, work: Path, counts: list[Counts], workers: int | None
+) -> Iterator[CleanedBlock]:
+    # Rows of tables are checked while reading, here; lines of text where they are parsed, in the workers.
+    reading = [on_bad_line(count, cleaning) for count in counts]
+    blocks = raw_blocks(sources, cleaning, reading, workers=workers)
+    return ordered_map(partial(clean_block, cleaning=cleaning, folder=work), enumerate(blocks), workers=workers)
+
+
+def _second_pass(
+    work: Path,
+    block_sources: list[int],
+    documents: DuplicateFinder,
+    paragraphs: DuplicateFinder,
+    writer: BlockWriter,
+    cleaning: Cleaning,
+    progress: Progress,
+) -> list[Repeats]:
+    repeats = [Repeats() for _ in writer.statistics]
+    repeated_documents, repeated_paragraphs = documents.duplicates(), paragraphs.duplicates()
+    document = paragraph = 0
+    for number, source in enumerate(block_sources):
+        text, index_path = block_files(work, number)
+        index = read_index(index_path)
+        data, dropped = without_repeats(
+            text.read_bytes(),
+            index,
+            repeated_documents[document : document + len(index.paragraphs)],
+            repeated_paragraphs[paragraph : paragraph + len(index.characters)],
+            cleaning.min_document_bytes,
+        )
+        document += len(index.paragraphs)
+        paragraph += len(index.characters)
+        repeats[source].add(dropped)
+        writer.add(source, data)
+        text.unlink()
+        index_path.unlink()
+        progress("taking out repeats", number + 1, len(block_sources))
+    writer.flush()
+    # Windows removes no file that is still mapped.
+    del repeated_documents, repeated_paragraphs
+    return repeats
+
+
+def _refuse_empty(source: Source, read: Counts, cleaning: Cleaning) -> None:
+    if read.documents > read.short_documents:
+        return
+    if read.bad_lines and not read.documents:
+        raise DataError(
+            f"no line of {source.name} could be read: {read.bad_lines:,} were skipped, the first for this: "
+            f"{read.bad_places[0]}",
+            todo="Check that the file is what its name says.",
+        )
+    if not read.longest_document:
+        raise DataError(f"{source.name} holds no text", todo="Give files with text, or leave this one out.")
+    raise DataError(
+        f"no document of {source.name} is long enough: {read.documents:,} were read, the longest has "
+        f"{read.longest_document:,} bytes",
+        allowed=f"documents of {cleaning.min_document_bytes:,} bytes of clean UTF-8 or more",
+        todo="Give longer documents, or lower cleaning.min_document_bytes",
+    )
+
+
+def _remove_stale(folder: Path) -> None:
+    # A killed process cannot remove its temporary folder; nobody writes to one for a day.
+    for left in folder.parent.glob(f".{folder.name}.*.tmp"):
+        with contextlib.suppress(OSError):
+            if time.time() - max(left.stat().st_mtime, (left / "work").stat().st_mtime) > _STALE_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)

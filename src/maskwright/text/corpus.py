@@ -1,0 +1,166 @@
+"""The corpus as training reads it: one long stream of tokens in memory-mapped files, with its boundaries.
+
+Nothing is read until it is asked for, so opening takes no time or memory whatever the size, and processes
+that read the same folder share its pages.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.core.files import checksum
+from maskwright.core.types import BoolArray, Documents, IntArray
+from maskwright.text.corpus_manifest import (
+    DATA_CARD,
+    DOCUMENT_ENDS,
+    DOCUMENT_SENTENCES,
+    DOCUMENT_SOURCES,
+    SENTENCE_ENDS,
+    TOKEN_COUNTS,
+    TOKENIZER,
+    Manifest,
+    damaged,
+    read_manifest,
+    tokens_file,
+    word_starts_file,
+)
+from maskwright.text.tokenizer import Tokenizer
+
+
+@final
+class Corpus:
+    """Token shards opened for reading; made by `open`. T tokens, S sentences, D documents, V vocabulary.
+
+    Attributes:
+        folder: Where they are.
+        manifest: What they say of themselves.
+        documents: Boundaries of sentences and documents (memory-mapped).
+        document_ends: Shape (D,), int64, ascending: the token offset where each document ends.
+        document_sources: Shape (D,), int32: the number of the source each document came from.
+        token_counts: Shape (V,), int64: how often each id occurs.
+        clean_card: The data card of the clean corpus.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        sentences = _mapped(folder / DOCUMENT_SENTENCES)
+        self.documents = Documents(_mapped(folder / SENTENCE_ENDS), first=sentences[:-1], last=sentences[1:])
+        self.document_ends: NDArray[np.int64] = _mapped(folder / DOCUMENT_ENDS)
+        self.document_sources: NDArray[np.int32] = _mapped(folder / DOCUMENT_SOURCES)
+        self.token_counts: NDArray[np.int64] = np.load(folder / TOKEN_COUNTS)
+        self.clean_card: dict[str, Any] = json.loads((folder / DATA_CARD).read_text(encoding="utf-8"))
+        self._tokens = [_mapped(folder / tokens_file(shard)) for shard in range(manifest.num_shards)]
+        self._word_starts = [
+            _mapped(folder / word_starts_file(shard)) for shard in range(manifest.num_shards)
+        ]
+
+    @classmethod
+    def open(cls, folder: Path) -> "Corpus":
+        """Open a folder of token shards; the sizes of its files are compared with the manifest.
+
+        For a full check see `verify`.
+
+        Raises:
+            DataError: If the folder is damaged or of another version.
+        """
+        manifest = read_manifest(folder)
+        try:
+            return cls(folder, manifest)
+        except (OSError, ValueError) as error:
+            raise damaged(folder, str(error)) from error
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Another process maps the files itself instead of being sent their content.
+        return Corpus.open, (self.folder,)
+
+    @property
+    def num_tokens(self) -> int:
+        """T."""
+        return self.manifest.num_tokens
+
+    @property
+    def num_characters(self) -> int:
+        """Characters of the clean text."""
+        return self.manifest.num_characters
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the clean text in UTF-8."""
+        return self.manifest.num_bytes
+
+    @property
+    def vocab_size(self) -> int:
+        """V."""
+        return self.manifest.vocab_size
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the shards: text, tokenizer and format."""
+        return self.manifest.fingerprint
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """A short name of each source."""
+        return tuple(self.manifest.source_names)
+
+    def tokenizer(self) -> Tokenizer:
+        """Read the tokenizer that made these tokens; it is kept beside them."""
+        return Tokenizer.from_folder(self.folder / TOKENIZER)
+
+    def take(self, starts: IntArray, ends: IntArray) -> tuple[IntArray, BoolArray]:
+        """Return the tokens of ranges of the stream, concatenated in the order given.
+
+        Args:
+            starts: Shape (K,), token offsets where ranges begin.
+            ends: Shape (K,), one past each range's last token; `starts <= ends <= num_tokens`.
+
+        Returns:
+            ids: Shape (sum of lengths,), int32.
+            word_starts: Shape (sum of lengths,), True where a token begins a word.
+        """
+        starts, ends = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
+        lengths = ends - starts
+        # Offsets of all tokens: each range counts on from where it starts.
+        offsets = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+        offsets += np.arange(len(offsets))
+        if not len(offsets):
+            return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.bool_)
+        if len(self._tokens) == 1:
+            return self._gather(0, offsets)
+        shards = offsets // self.manifest.shard_tokens
+        offsets -= shards * self.manifest.shard_tokens
+        if shards[0] == shards[-1] and (shards == shards[0]).all():
+            return self._gather(int(shards[0]), offsets)
+        ids, word_starts = np.empty(len(offsets), dtype=np.int32), np.empty(len(offsets), dtype=np.bool_)
+        order = np.argsort(shards, kind="stable")
+        for places in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1):
+            ids[places], word_starts[places] = self._gather(int(shards[places[0]]), offsets[places])
+        return ids, word_starts
+
+    def verify(self) -> None:
+        """Read everything and compare it with its checksums (some seconds a gigabyte).
+
+        Raises:
+            DataError: If a file is not what was written.
+        """
+        for name, (_, written) in self.manifest.files.items():
+            try:
+                found = checksum(self.folder / name)
+            except OSError as error:
+                raise damaged(self.folder, f"{name} cannot be read ({error.strerror})") from error
+            if found != written:
+                raise damaged(self.folder, f"{name} has the checksum {found}, written was {written}")
+
+    def _gather(self, shard: int, offsets: NDArray[np.int64]) -> tuple[IntArray, BoolArray]:
+        ids = self._tokens[shard][offsets].astype(np.int32)
+        bits = self._word_starts[shard][offsets >> 3] >> (offsets & 7).astype(np.uint8)
+        return ids, (bits & 1).astype(np.bool_)
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    # A plain array over the map: indexing numpy's memmap class itself is several times slower.
+    return np.asarray(np.load(path, mmap_mode="r"))

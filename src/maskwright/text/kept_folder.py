@@ -1,0 +1,55 @@
+"""Prepared data is made once and kept: opened if it is there, made anew if it is damaged, never half made."""
+
+import contextlib
+import shutil
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from maskwright.core.errors import DataError, DeviceError
+from maskwright.core.files import atomic_folder
+
+Opened = TypeVar("Opened")
+
+_STALE_SECONDS = 24 * 3600
+
+
+def kept_or_made(folder: Path, open_folder: Callable[[Path], Opened], make: Callable[[Path], None]) -> Opened:
+    """Open a kept folder, or make it and open it.
+
+    Two processes may make the same folder at once; the first to finish keeps it.
+
+    Args:
+        folder: Where it is kept; its name carries the fingerprint of what goes into it.
+        open_folder: Opens it; raises DataError if it is damaged (then it is made anew, with a warning).
+        make: Fills the empty folder it is given.
+
+    Raises:
+        DeviceError: If it cannot be written.
+    """
+    if folder.exists():
+        try:
+            return open_folder(folder)
+        except DataError as error:
+            warnings.warn(f"prepared data is damaged and is made anew: {error.problem}", stacklevel=3)
+    _remove_stale(folder)
+    try:
+        with atomic_folder(folder) as temporary:
+            make(temporary)
+            shutil.rmtree(folder, ignore_errors=True)
+    except DeviceError:
+        # Another process may have finished the same in the meantime; then theirs is as good.
+        with contextlib.suppress(DataError):
+            return open_folder(folder)
+        raise
+    return open_folder(folder)
+
+
+def _remove_stale(folder: Path) -> None:
+    # A killed process cannot remove its temporary folder; whoever still works wrote to it within the day.
+    for left in folder.parent.glob(f".{folder.name}.*.tmp"):
+        with contextlib.suppress(OSError):
+            if time.time() - max(path.stat().st_mtime for path in (left, *left.iterdir())) > _STALE_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)

@@ -1,0 +1,108 @@
+"""`maskwright recipes`: what it prints for people and for programs."""
+
+import json
+
+import pytest
+
+from maskwright.cli.main import main
+from maskwright.recipes import catalog
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command line; return (exit code, standard output, standard error)."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as exit:
+            main(arguments)
+        captured = capsys.readouterr()
+        return exit.value.code, captured.out, captured.err
+
+    return run
+
+
+def test_recipes_lists_every_recipe(run):
+    code, out, _ = run("recipes")
+    assert code == 0
+    for name in catalog.names():
+        assert name in out
+    assert "109M" in out
+
+
+def test_recipes_lists_for_programs(run):
+    _, out, err = run("recipes", "--json")
+    listed = {row["name"]: row for row in json.loads(out)}
+    assert tuple(listed) == catalog.names()
+    assert listed["bert/base"]["parameters"] == 109_482_240
+    assert err == ""
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_recipes_show_prints_every_recipe(run, name):
+    code, out, _ = run("recipes", "show", name)
+    assert code == 0
+    assert name in out
+    assert "masking.rate" in out
+    assert "15 %" in out
+
+
+def test_recipes_show_json_is_a_recipe_file(run, tmp_path):
+    _, out, _ = run("recipes", "show", "roberta/base", "--set", "masking.rate=0.3", "--json")
+    file = tmp_path / "mine.json"
+    file.write_text(out)
+    assert catalog.resolve(str(file)) == catalog.resolve("roberta/base", ["masking.rate=0.3"])
+    code, out, _ = run("recipes", "show", str(file))
+    assert code == 0
+    assert "30 %" in out
+
+
+def test_recipes_diff_prints_what_differs(run):
+    code, out, _ = run("recipes", "diff", "bert/base", "bert/large")
+    assert code == 0
+    assert "layers" in out
+    assert "masking" not in out
+    _, out, _ = run("recipes", "diff", "bert/base", "bert/large", "--all")
+    assert "masking" in out
+
+
+def test_recipes_diff_of_the_same_says_so(run):
+    code, out, err = run("recipes", "diff", "bert/base", "bert/base")
+    assert (code, out) == (0, "")
+    assert "make the same choices" in err
+
+
+def test_recipes_diff_for_programs(run):
+    _, out, _ = run("recipes", "diff", "bert/base", "bert/base", "--set", "masking.rate=0.4", "--json")
+    compared = json.loads(out)
+    assert [(field["path"], field["left"], field["right"]) for field in compared["fields"]] == [
+        ("masking.rate", "15 %", "40 %")
+    ]
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_recipes_size_prints_every_recipe(run, name):
+    code, out, _ = run("recipes", "size", name)
+    assert code == 0
+    assert "in pre-training" in out
+    assert "FLOPs" in out
+
+
+def test_recipes_size_of_bert_base_is_as_published(run):
+    _, out, _ = run("recipes", "size", "bert/base")
+    for number in ("109,482,240", "108,891,648", "110,106,428", "109,514,298"):
+        assert number in out
+    _, out, _ = run("recipes", "size", "bert/base", "--json")
+    counted = json.loads(out)
+    assert (counted["encoder_and_pooler"], counted["pretraining"]) == (109_482_240, 110_106_428)
+    assert counted["parts"]["attention"] == 28_366_848
+
+
+def test_wrong_names_are_answered_in_one_line(run):
+    code, out, err = run("recipes", "show", "bert/bse")
+    assert (code, out) == (2, "")
+    assert "error: unknown recipe 'bert/bse'" in err
+    assert "Did you mean 'bert/base'?" in err
+    assert err.count("\n") == 1
+    code, _, err = run("recipes", "size", "bert/base", "--set", "masking.rat=0.3")
+    assert code == 2
+    assert "Did you mean 'masking.rate'?" in err

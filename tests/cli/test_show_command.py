@@ -1,0 +1,92 @@
+"""`maskwright show`: the options and what is printed where."""
+
+import json
+
+import pytest
+
+from maskwright.cli.main import main
+from maskwright.text.tokenizer_spec import WordPiece
+from maskwright.text.wordpiece_training import train_wordpiece
+
+TEXT = "The cat sat on the mat. It was warm there. Nobody came.\n\nThe dog slept. It dreamt of the cat."
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    train_wordpiece(WordPiece(vocab_size=300), [TEXT] * 5, [TEXT] * 5).save(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run `maskwright show`; return (exit code, standard output, standard error)."""
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as exit:
+            main(["show", *arguments])
+        captured = capsys.readouterr()
+        return exit.value.code, captured.out, captured.err
+
+    return run
+
+
+def test_show_prints_the_corrupted_text(run, tokenizer):
+    code, out, err = run("bert/tiny", "--text", TEXT, "--tokenizer", tokenizer)
+    assert (code, err) == (0, "")
+    assert "bert/tiny" in out
+    assert "[CLS]" in out
+    assert "[MASK]{" in out
+    assert "\x1b" not in out
+
+
+def test_show_reads_a_file_and_takes_overrides(run, tokenizer, tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_text(TEXT)
+    arguments = ("bert/tiny", "--text-file", str(file), "--tokenizer", tokenizer, "--json", "--seed", "3")
+    _, out, _ = run(
+        *arguments, "--set", "masking.rate=0.5", "--set", "replacement={mask: 1, random: 0, keep: 0}"
+    )
+    showing = json.loads(out)
+    assert (showing["seed"], showing["recipe"]) == (3, "bert/tiny")
+    tokens = [token for sequence in showing["sequences"] for token in sequence["tokens"]]
+    assert {token["change"] for token in tokens} == {None, "masked"}
+    assert sum(token["change"] is not None for token in tokens) > 0.4 * len(tokens)
+
+
+def test_show_writes_a_page(run, tokenizer, tmp_path):
+    page = tmp_path / "deep" / "page.html"
+    code, out, err = run("bert/tiny", "--text", TEXT, "--tokenizer", tokenizer, "--html", str(page))
+    assert (code, out) == (0, "")
+    assert f"wrote {page}" in err
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_show_says_notes_aside(run, tokenizer):
+    _, _, err = run("bert/tiny", "--text", "One. Two. Three.", "--tokenizer", tokenizer)
+    assert "blank lines separate documents" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("bert/tinny", "--text", "x"), "Did you mean 'bert/tiny'?"),
+        (("bert/tiny",), "either as --text or as --text-file"),
+        (("bert/tiny", "--text", " "), "the text to show is empty"),
+        (("bert/tiny", "--text", "x", "--set", "masking.rat=1"), "Did you mean 'masking.rate'?"),
+        (("bert/tiny", "--text", "x", "--tokenizer", "/nowhere"), "/nowhere"),
+    ],
+)
+def test_show_answers_mistakes_in_one_line(run, arguments, message):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_help_of_show_lists_its_options(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    for option in ("--text", "--text-file", "--tokenizer", "--seed", "--epoch", "--html", "--json", "--set"):
+        assert option in out

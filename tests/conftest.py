@@ -1,0 +1,84 @@
+"""What all tests share: no network, no crowd of threads, and two tiny models as transformers writes them."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+# Toy models gain nothing from threads, and threads of several workers would wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+MAX_LENGTH = 40
+"""Tokens that the tiny models read at once."""
+
+_ENGLISH = "the a cat cats dog ##s ##ing sat ran run on to mat tree and we love , . ! ? ( )"
+_WORDPIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_ENGLISH.split(), *"我爱北京天安门你他们是的"]
+_SHAPE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    # Far from the usual 0.02: the scores then differ from token to token, as in a trained model.
+    "initializer_range": 0.4,
+}
+
+
+@pytest.fixture(scope="session")
+def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random BertForPreTraining; its vocabulary holds English words and Chinese characters."""
+    import torch
+    from transformers import BertConfig, BertForPreTraining
+
+    folder = tmp_path_factory.mktemp("models") / "tiny-bert"
+    config = BertConfig(vocab_size=len(_WORDPIECES), max_position_embeddings=MAX_LENGTH, **_SHAPE)
+    torch.manual_seed(0)
+    BertForPreTraining(config).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in _WORDPIECES), encoding="utf-8")
+    settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": True}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def roberta_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random RobertaForMaskedLM with a byte-level BPE vocabulary."""
+    import torch
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import RobertaConfig, RobertaForMaskedLM
+
+    specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=specials,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(
+        ["the cats sat on the mat and the dogs ran to the tree we love 我爱北京"] * 9, trainer
+    )
+    tokenizer.add_special_tokens([AddedToken("<mask>", special=True, normalized=False, lstrip=True)])
+    folder = tmp_path_factory.mktemp("models") / "tiny-roberta"
+    config = RobertaConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        max_position_embeddings=MAX_LENGTH + 2,
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+        bos_token_id=0,
+        pad_token_id=1,
+        eos_token_id=2,
+        **_SHAPE,
+    )
+    torch.manual_seed(0)
+    RobertaForMaskedLM(config).save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    names = zip(("bos", "pad", "eos", "unk", "mask"), specials, strict=True)
+    settings = {f"{role}_token": name for role, name in names} | {"cls_token": "<s>", "sep_token": "</s>"}
+    settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    return folder

@@ -1,0 +1,60 @@
+"""Flat batches for tests, and a small encoder whose attention is far from uniform."""
+
+import torch
+from torch import Tensor
+
+from maskwright.core.tensors import FlatBatch
+from maskwright.encoder.attention import Backend
+from maskwright.encoder.config import EncoderConfig
+from maskwright.encoder.encoder import Encoder
+from maskwright.encoder.initialisation import initialise
+
+VOCAB_SIZE = 101
+SMALL = EncoderConfig(
+    hidden_size=48, num_layers=3, num_heads=4, intermediate_size=96, max_positions=32, initializer_range=0.2
+)
+PACKED = ((10, 7, 3), (24,), (20, 3), (5, 5, 5, 5, 4))
+
+
+def packed(rows: tuple[tuple[int, ...], ...], row_length: int | None, key: int | None = None) -> FlatBatch:
+    """Pack random sequences of the given lengths; a row length of None leaves the stream uncut, unfilled.
+
+    The tokens of a sequence depend on its number alone, not on where it lies.
+    """
+    columns: list[list[Tensor]] = [[], [], [], []]
+    first_tokens, number, offset = [], 0, 0
+    for row in rows:
+        for length in row:
+            draws = torch.Generator().manual_seed(number)
+            first_tokens.append(offset)
+            ids = torch.randint(5, VOCAB_SIZE, (length,), generator=draws)
+            positions = torch.arange(length)
+            _extend(columns, ids, positions, (positions > length // 2).long(), torch.full((length,), number))
+            number, offset = number + 1, offset + length
+        filler = 0 if row_length is None else row_length - sum(row)
+        zeros = torch.zeros(filler, dtype=torch.int64)
+        _extend(columns, zeros, zeros, zeros, zeros - 1)
+        offset += filler
+    ids, positions, segments, sequences = (torch.cat(parts) for parts in columns)
+    return FlatBatch(
+        ids=ids,
+        position_ids=positions,
+        segment_ids=segments,
+        sequence_ids=sequences,
+        first_tokens=torch.tensor(first_tokens),
+        row_length=row_length,
+        num_tokens=sum(map(sum, rows)),
+        dropout_key=key,
+    )
+
+
+def _extend(columns: list[list[Tensor]], *values: Tensor) -> None:
+    for column, value in zip(columns, values, strict=True):
+        column.append(value)
+
+
+def encoder(config: EncoderConfig = SMALL, backend: Backend | None = None, seed: int = 1) -> Encoder:
+    """Build and initialise an encoder."""
+    model = Encoder(config, VOCAB_SIZE, backend)
+    initialise(model, config, seed)
+    return model

@@ -1,0 +1,118 @@
+"""Vectors equal transformers' hidden states under the usual pooling, whatever shares a batch."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maskwright.core.errors import MaskwrightError
+from maskwright.inference.batching import batches
+from maskwright.inference.embed import nearest_texts
+from maskwright.inference.model import Model, TextCut, load
+
+TEXTS = [
+    "the cat sat on the mat.",
+    "我爱北京天安门",
+    "",
+    "a dog ran to the tree and the cats ran, we love the dog!",
+    "cat",
+]
+
+
+@pytest.fixture(scope="module")
+def models(bert_folder: Path, roberta_folder: Path) -> dict[str, Model]:
+    return {"bert": load(bert_folder, device="cpu"), "roberta": load(roberta_folder, device="cpu")}
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+@pytest.mark.parametrize("pooling", ["mean", "first"])
+@pytest.mark.parametrize("batch_tokens", [1, 20, 8192])
+def test_embed_equals_transformers(
+    family: str, pooling: str, batch_tokens: int, models: dict[str, Model], request: pytest.FixtureRequest
+) -> None:
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = request.getfixturevalue(f"{family}_folder")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        hidden = theirs(
+            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]
+        ).last_hidden_state
+    mask = inputs["attention_mask"][:, :, None].float()
+    expected = hidden[:, 0] if pooling == "first" else (hidden * mask).sum(1) / mask.sum(1)
+    vectors = models[family].embed(TEXTS, pooling=pooling, batch_tokens=batch_tokens)  # type: ignore[arg-type]
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, expected.numpy(), atol=1e-5, rtol=0)
+
+
+def test_embed_normalizes_to_length_one(models: dict[str, Model]) -> None:
+    plain, scaled = models["bert"].embed(TEXTS), models["bert"].embed(TEXTS, normalize=True)
+    np.testing.assert_allclose(np.linalg.norm(scaled, axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(scaled, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6)
+
+
+def test_embed_repeats_itself_exactly(models: dict[str, Model]) -> None:
+    assert np.array_equal(models["roberta"].embed(TEXTS), models["roberta"].embed(TEXTS))
+
+
+def test_embed_cuts_a_long_text_and_says_so(models: dict[str, Model]) -> None:
+    long = " ".join(["cat"] * 100)
+    with pytest.warns(TextCut, match=r"1 of 2 texts .*left out \(texts 2\)"):
+        vectors = models["bert"].embed(["dog", long])
+    np.testing.assert_allclose(vectors[1], models["bert"].embed(" ".join(["cat"] * 38))[0], atol=1e-6)
+
+
+def test_embed_takes_one_text_and_none(models: dict[str, Model]) -> None:
+    assert models["bert"].embed("cat").shape == (1, 32)
+    assert models["bert"].embed([]).shape == (0, 32)
+
+
+def test_embed_reports_progress_up_to_the_end(models: dict[str, Model]) -> None:
+    seen: list[tuple[str, int, int | None]] = []
+    models["bert"].embed(TEXTS, batch_tokens=16, progress=lambda *told: seen.append(told))
+    done = [told[1] for told in seen]
+    assert done == sorted(done)
+    assert len(seen) > 1
+    assert seen[-1][1] == seen[-1][2]
+
+
+def test_embed_refuses_an_unknown_pooling(models: dict[str, Model]) -> None:
+    with pytest.raises(MaskwrightError, match=r"unknown pooling 'men'.*mean"):
+        models["bert"].embed("cat", pooling="men")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("tokens", [1, 7, 16, 1000])
+def test_batches_hold_every_text_once_and_apart(tokens: int) -> None:
+    import torch
+
+    sequences = [
+        np.arange(1, length + 1) + 100 * number for number, length in enumerate([3, 9, 1, 4, 4, 7, 2])
+    ]
+    seen = []
+    for laid in batches(sequences, pad=0, tokens=tokens, device=torch.device("cpu")):
+        batch = laid.batch
+        assert batch.num_tokens <= tokens or len(laid.texts) == 1
+        assert batch.row_length is not None
+        assert int((batch.sequence_ids >= 0).sum()) == batch.num_tokens
+        for number, (text, start) in enumerate(zip(laid.texts, laid.starts, strict=True)):
+            slots = slice(start, start + len(sequences[text]))
+            assert batch.ids[slots].tolist() == sequences[text].tolist()
+            assert batch.position_ids[slots].tolist() == list(range(len(sequences[text])))
+            assert set(batch.sequence_ids[slots].tolist()) == {number}
+            assert start // batch.row_length == (slots.stop - 1) // batch.row_length
+        assert batch.first_tokens.tolist() == laid.starts.tolist()
+        seen += laid.texts.tolist()
+    assert sorted(seen) == list(range(len(sequences)))
+
+
+def test_nearest_texts_are_the_most_similar_others() -> None:
+    vectors = np.array([[1, 0], [0, 1], [3, 0.1], [0, 0]], dtype=np.float32)
+    nearest, similarity = nearest_texts(vectors)
+    assert nearest[:3].tolist() == [2, 2, 0]
+    assert similarity[0] == pytest.approx(3 / np.hypot(3, 0.1))
+    assert similarity[3] == 0

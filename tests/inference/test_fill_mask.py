@@ -1,0 +1,178 @@
+"""Masks are filled as transformers fills them, in any number, at any length, in the order of the texts."""
+
+import warnings
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.core.errors import ConversionError, DataError, MaskwrightError
+from maskwright.inference.fill_mask import _window, read_masks
+from maskwright.inference.model import Model, TextCut, load
+from maskwright.text.tokenizer import Tokenizer
+
+BERT_TEXTS = [
+    "the cat sat on the [MASK].",
+    "[MASK]",
+    "We love the [MASK] and the [MASK], [MASK] the dog! (a cat ran to the tree)",
+    "我爱[MASK]京天安门",
+    "你[MASK]的 cats[MASK]",
+]
+ROBERTA_TEXTS = [
+    "the cat sat on the <mask>.",
+    "<mask> sat",
+    "We love the <mask> and the <mask>, <mask> the dog!",
+    "我爱<mask>京",
+]
+
+
+@pytest.fixture(scope="module")
+def bert(bert_folder: Path) -> Model:
+    return load(bert_folder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def roberta(roberta_folder: Path) -> Model:
+    return load(roberta_folder, device="cpu")
+
+
+def _theirs(folder: Path, text: str, top_k: int) -> list[list[dict[str, object]]]:
+    from transformers import pipeline
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = pipeline("fill-mask", model=str(folder), top_k=top_k)(text)
+    return found if isinstance(found[0], list) else [found]
+
+
+@pytest.mark.parametrize("text", BERT_TEXTS)
+def test_fill_mask_equals_transformers_for_bert(text: str, bert: Model, bert_folder: Path) -> None:
+    _assert_equal(bert, bert_folder, text)
+
+
+@pytest.mark.parametrize("text", ROBERTA_TEXTS)
+def test_fill_mask_equals_transformers_for_roberta(text: str, roberta: Model, roberta_folder: Path) -> None:
+    _assert_equal(roberta, roberta_folder, text)
+
+
+def _assert_equal(model: Model, folder: Path, text: str) -> None:
+    expected = _theirs(folder, text, 5)
+    (filled,) = model.fill_mask(text, top_k=5)
+    assert len(filled) == len(expected)
+    for ours, theirs in zip(filled, expected, strict=True):
+        assert [best.token_id for best in ours] == [best["token"] for best in theirs]
+        assert [best.score for best in ours] == pytest.approx([best["score"] for best in theirs], abs=1e-5)
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 30, 8192])
+def test_fill_mask_keeps_the_order_of_the_texts(batch_tokens: int, bert: Model) -> None:
+    together = bert.fill_mask(BERT_TEXTS, batch_tokens=batch_tokens)
+    for text, masks in zip(BERT_TEXTS, together, strict=True):
+        (alone,) = bert.fill_mask([text])
+        assert len(masks) == text.count("[MASK]")
+        for mask, mask_alone in zip(masks, alone, strict=True):
+            assert [best.sequence for best in mask] == [best.sequence for best in mask_alone]
+            assert [best.score for best in mask] == pytest.approx(
+                [best.score for best in mask_alone], abs=1e-6
+            )
+
+
+def test_fill_mask_repeats_itself_exactly(roberta: Model) -> None:
+    assert roberta.fill_mask(ROBERTA_TEXTS) == roberta.fill_mask(ROBERTA_TEXTS)
+
+
+def test_fill_mask_takes_either_form_of_the_mask(bert: Model, roberta: Model) -> None:
+    assert bert.fill_mask("the <mask> sat") == bert.fill_mask("the [MASK] sat")
+    assert roberta.fill_mask("the [MASK] sat") == roberta.fill_mask("the <mask> sat")
+
+
+def test_fill_mask_scores_are_probabilities_best_first(bert: Model) -> None:
+    vocab_size = bert.tokenizer.special_tokens.vocab_size
+    ((best,),) = bert.fill_mask("the [MASK] sat", top_k=vocab_size)
+    scores = [token.score for token in best]
+    assert sum(scores) == pytest.approx(1, abs=1e-5)
+    assert scores == sorted(scores, reverse=True)
+    assert sorted(token.token_id for token in best) == list(range(vocab_size))
+
+
+def test_fill_mask_sequence_joins_words_and_pieces(bert: Model) -> None:
+    top_k = bert.tokenizer.special_tokens.vocab_size
+    ((best,),) = bert.fill_mask("The Cat [MASK],", top_k=top_k)
+    sequences = {token.token: token.sequence for token in best}
+    assert sequences["dog"] == "The Cat dog,"
+    assert sequences["##s"] == "The Cats,"
+    ((_, second),) = bert.fill_mask("[MASK] 我[MASK]京", top_k=top_k)
+    assert {token.token: token.sequence for token in second}["爱"] == "[MASK] 我爱京"
+
+
+def test_fill_mask_sequence_spaces_byte_level_tokens(roberta: Model) -> None:
+    top_k = roberta.tokenizer.special_tokens.vocab_size
+    ((best,),) = roberta.fill_mask("the <mask> on", top_k=top_k)
+    sequences = {token.token: token.sequence for token in best}
+    assert sequences[" sat"] == "the sat on"
+    assert sequences["s"] == "thes on"
+    ((best,),) = roberta.fill_mask("so<mask>", top_k=top_k)
+    assert {token.token: token.sequence for token in best}[" sat"] == "so sat"
+    ((best,),) = roberta.fill_mask("<mask> on", top_k=top_k)
+    assert {token.token: token.sequence for token in best}[" sat"] == "sat on"
+
+
+def test_fill_mask_reads_a_long_text_around_its_mask(bert: Model) -> None:
+    words = ["cat"] * 60
+    words[50] = "[MASK]"
+    with pytest.warns(
+        TextCut, match=r"1 of 2 texts have more than the 40 tokens .* around the masks .*texts 2\)"
+    ):
+        short, long = bert.fill_mask(["the [MASK]", " ".join(words)])
+    (window,) = bert.fill_mask(" ".join(words[22:60]))
+    assert [best.score for best in long[0]] == pytest.approx([best.score for best in window[0]], abs=1e-6)
+    assert long[0][0].sequence.split().count("cat") >= 59
+    assert len(short) == 1
+
+
+@given(length=st.integers(1, 60), room=st.integers(1, 30), first=st.integers(0, 59), span=st.integers(1, 30))
+def test_window_holds_the_masks_and_as_much_as_it_can(length: int, room: int, first: int, span: int) -> None:
+    first = min(first, length - 1)
+    last = min(first + span, length)
+    low, high = _window(first, last, length, room)
+    assert 0 <= low <= high <= length
+    assert high - low == min(room, length)
+    if last - first <= room:
+        assert low <= first
+        assert last <= high
+        if low > 0 and high < length:
+            assert abs((first - low) - (high - last)) <= 1
+
+
+def test_fill_mask_refuses_masks_too_far_apart(bert: Model) -> None:
+    text = " ".join(["[MASK]", *["cat"] * 50, "[MASK]"])
+    with pytest.raises(DataError, match=r"text 2 has masks 51 tokens apart.*within 38 tokens.*Cut the text"):
+        bert.fill_mask(["a [MASK]", text])
+
+
+def test_fill_mask_refuses_a_text_without_mask(bert: Model) -> None:
+    with pytest.raises(DataError, match=r"the text has no mask: 'the cat'.*\[MASK\] or <mask>"):
+        bert.fill_mask("the cat")
+
+
+@pytest.mark.parametrize("top_k", [0, 1000])
+def test_fill_mask_refuses_an_impossible_number_of_tokens(top_k: int, bert: Model) -> None:
+    with pytest.raises(MaskwrightError, match="size of the vocabulary"):
+        bert.fill_mask("the [MASK]", top_k=top_k)
+
+
+def test_fill_mask_of_nothing_is_nothing(bert: Model) -> None:
+    assert bert.fill_mask([]) == []
+
+
+def test_fill_mask_needs_the_head(bert: Model) -> None:
+    bare = Model(name="bare", tokenizer=bert.tokenizer, encoder=bert.encoder, mlm_head=None, max_length=40)
+    with pytest.raises(ConversionError, match=r"no head for masked tokens.*Use `embed`"):
+        bare.fill_mask("the [MASK]")
+
+
+def test_read_masks_finds_characters_of_each_mask(bert_folder: Path) -> None:
+    masked = read_masks("the [MASK]s 我<mask>", "x", Tokenizer.from_folder(bert_folder), 40)
+    assert [masked.text[start:end] for start, end in masked.spans] == ["[MASK]", "[MASK]"]
+    assert masked.ids[masked.positions].tolist() == [4, 4]

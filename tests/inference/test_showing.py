@@ -1,0 +1,208 @@
+"""Showing: what is drawn is what training would do, every character of it, and safely written."""
+
+import html
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from maskwright.core.errors import DataError, RecipeError
+from maskwright.inference.showing import show
+from maskwright.inference.showing.page import page
+from maskwright.inference.showing.show import sentences_of_documents
+from maskwright.inference.showing.source import read_source
+from maskwright.inference.showing.terminal import render
+from maskwright.recipes import catalog
+from maskwright.text.byte_bpe_training import train_byte_bpe
+from maskwright.text.tokenizer_spec import ByteBPE, WordPiece
+from maskwright.text.wordpiece_training import train_wordpiece
+
+ENGLISH = (
+    "The old clock struck nine. Nobody in the house had noticed it before. "
+    '"Is it not late?" asked Ann, and she closed the book.\n\n'
+    "Rain fell over the harbour. The boats stayed where they were, and the sailors played cards until noon."
+)
+CHINESE = "模型预测下一个词。她说：“今天很冷。”我们都笑了。\n\n昨天晚上下了一场大雨。街上到处是积水。"
+
+
+@pytest.fixture(scope="module")
+def tokenizers(tmp_path_factory):
+    """Folders with a small tokenizer of each kind that knows both texts."""
+    texts = [ENGLISH, CHINESE] * 5
+    folders = {}
+    for kind, tokenizer in {
+        "wordpiece": train_wordpiece(WordPiece(vocab_size=400), texts, texts),
+        "byte_bpe": train_byte_bpe(ByteBPE(vocab_size=400), texts),
+    }.items():
+        folders[kind] = tmp_path_factory.mktemp(kind)
+        tokenizer.save(folders[kind])
+    return folders
+
+
+def shown(recipe, tokenizers, text=ENGLISH, **options):
+    kind = catalog.resolve(recipe).tokenizer.kind
+    return show(recipe, text, tokenizer=tokenizers[kind], **options)
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_every_recipe_can_be_shown_and_drawn(name, tokenizers):
+    showing = shown(name, tokenizers, text=ENGLISH + "\n\n" + CHINESE)
+    assert showing.num_sequences == len(showing.sequences) > 0
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(render(showing))
+    assert name in console.export_text()
+    assert "<!doctype html>" in page(showing)
+    json.dumps(showing.to_json())
+
+
+@pytest.mark.parametrize("name", ["bert/tiny", "roberta/tiny"])
+def test_tokens_say_what_happened_to_them(name, tokenizers):
+    for sequence in shown(name, tokenizers).sequences:
+        assert sequence.num_selected > 0
+        for token in sequence.tokens:
+            if token.change is None:
+                assert token.unit is None
+                assert token.seen_id == token.original_id
+            elif token.change == "masked":
+                assert token.seen in ("[MASK]", "<mask>")
+            else:
+                assert (token.seen_id == token.original_id) == (token.change == "kept")
+        units = [token.unit for token in sequence.tokens if token.unit is not None]
+        assert sorted(set(units)) == list(range(max(units) + 1))
+
+
+def test_originals_are_the_text_that_was_given(tokenizers):
+    showing = shown("roberta/tiny", tokenizers)
+    [sequence] = showing.sequences
+    words = "".join(token.original for token in sequence.tokens if not token.special)
+    assert words == "".join(ENGLISH.split())
+    assert sequence.tokens[0].seen_id == sequence.tokens[0].original_id
+    assert [token.original for token in sequence.tokens if token.special] == ["<s>", "</s>", "</s>"]
+
+
+def test_units_of_whole_words_are_words(tokenizers):
+    showing = shown("bert/tiny", tokenizers, set=["masking=whole_word", "masking.rate=0.4"])
+    for sequence in showing.sequences:
+        words = np.cumsum([token.begins_word for token in sequence.tokens])
+        by_word: dict[int, set[int | None]] = {}
+        for word, token in zip(words, sequence.tokens, strict=True):
+            by_word.setdefault(int(word), set()).add(token.unit)
+        assert all(len(units) == 1 for units in by_word.values())
+
+
+def test_same_seed_and_epoch_show_the_same(tokenizers):
+    assert shown("bert/tiny", tokenizers) == shown("bert/tiny", tokenizers)
+    assert shown("bert/tiny", tokenizers) != shown("bert/tiny", tokenizers, seed=1)
+
+
+def test_static_masks_return_and_dynamic_ones_do_not(tokenizers):
+    def sequences(recipe, epoch):
+        return shown(recipe, tokenizers, epoch=epoch).sequences
+
+    assert sequences("bert/tiny", 0) == sequences("bert/tiny", 10) != sequences("bert/tiny", 1)
+    assert sequences("roberta/tiny", 0) != sequences("roberta/tiny", 10)
+
+
+def test_pairs_are_labelled_in_words(tokenizers):
+    showing = shown("bert/tiny", tokenizers, text="\n\n".join([ENGLISH] * 4))
+    labels = {sequence.pair_label for sequence in showing.sequences}
+    assert labels == {0, 1}
+    assert showing.pair_words(0) == "second text: really the next (label 0)"
+    assert showing.pair_words(-1) == ""
+    assert shown("roberta/tiny", tokenizers).sequences[0].pair_label == -1
+
+
+def test_a_single_document_is_remarked_on(tokenizers):
+    assert shown("bert/tiny", tokenizers, text="One. Two. Three.").notes
+    assert not shown("bert/tiny", tokenizers).notes
+    assert not shown("roberta/tiny", tokenizers, text="One. Two. Three.").notes
+
+
+def test_another_kind_of_tokenizer_is_remarked_on(tokenizers):
+    showing = show("bert/tiny", ENGLISH, tokenizer=tokenizers["byte_bpe"])
+    assert "byte_bpe" in showing.notes[0]
+    assert showing.sequences[0].tokens[0].seen == "<s>"
+
+
+def test_number_of_sequences_is_limited(tokenizers):
+    showing = shown("bert/tiny", tokenizers, text="\n\n".join([ENGLISH] * 6), max_sequences=2)
+    assert len(showing.sequences) == 2
+    assert showing.num_sequences > 2
+    assert f"and {showing.num_sequences - 2} more sequences" in page(showing)
+
+
+def test_terminal_text_is_readable_without_colours(tokenizers):
+    showing = shown("bert/tiny", tokenizers)
+    console = Console(width=1000, no_color=True, record=True, file=io.StringIO())
+    console.print(render(showing))
+    text = console.export_text()
+    for sequence in showing.sequences:
+        for token in sequence.tokens:
+            if token.change:
+                assert f"{token.seen}{{{token.original}}}" in text
+
+
+def test_page_needs_nothing_else_and_escapes_the_text(tokenizers):
+    written = page(shown("bert/tiny", tokenizers, text='<script>alert("x")</script> & so on. It goes on.'))
+    assert "<script" not in written
+    assert not re.search(r"(src|href|url\(|@import|https?://)", written)
+    assert "prefers-color-scheme" in written or "light-dark(" in written
+    assert html.escape("&") in written
+    assert "$" not in written
+
+
+def test_page_shows_every_token(tokenizers):
+    showing = shown("bert/base-chinese", tokenizers, text=CHINESE)
+    written = page(showing)
+    assert written.count('class="token') == sum(len(sequence.tokens) for sequence in showing.sequences)
+    assert "模" in written
+
+
+def test_sentences_keep_all_text():
+    documents = sentences_of_documents("One.  Two.\r\n\r\n\r\nThree, four.\nFive.\n\n \n")
+    assert documents == [["One.", " Two."], ["Three, four.", " Five."]]
+
+
+def test_nothing_to_show_is_an_error(tokenizers):
+    for text in ("", " \n\n "):
+        with pytest.raises(DataError, match="text to show is empty"):
+            shown("bert/tiny", tokenizers, text=text)
+
+
+def test_wrong_recipe_is_an_error(tokenizers):
+    with pytest.raises(RecipeError, match="Did you mean"):
+        show("bert/tinny", ENGLISH, tokenizer=tokenizers["wordpiece"])
+
+
+def test_small_tokenizer_knows_every_character(tmp_path, monkeypatch):
+    from maskwright.inference.showing import tokenizer
+
+    monkeypatch.setattr(
+        tokenizer, "docstring_documents", lambda workers: iter(["Return the sum of two numbers."] * 9)
+    )
+    monkeypatch.setattr(tokenizer, "docstrings_fingerprint", lambda: "test")
+    text = "Crème brûlée 字 Ω ☃."
+    first = tokenizer.small_tokenizer(WordPiece(lowercase=False), text, cache=tmp_path)
+    assert first.special_tokens.unk not in first.encode(text).ids
+    monkeypatch.setattr(tokenizer, "train_wordpiece", None)
+    again = tokenizer.small_tokenizer(WordPiece(lowercase=False), text, cache=tmp_path)
+    assert again.fingerprint == first.fingerprint
+
+
+def test_source_is_a_text_or_a_file(tmp_path):
+    file = tmp_path / "x.txt"
+    file.write_bytes("\ufeffÄ字".encode())
+    assert read_source("x", None) == "x"
+    assert read_source(None, file) == "Ä字"
+    with pytest.raises(DataError, match="either as --text or as --text-file"):
+        read_source(None, None)
+    with pytest.raises(DataError, match="either as --text or as --text-file"):
+        read_source("x", file)
+    with pytest.raises(DataError, match=r"cannot read .*missing"):
+        read_source(None, tmp_path / "missing")
+    file.write_bytes(b"ab\xff")
+    with pytest.raises(DataError, match=r"not UTF-8 text \(byte 2\)"):
+        read_source(None, file)

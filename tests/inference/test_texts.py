@@ -1,0 +1,69 @@
+"""Texts are read one a line, and what is wrong with a line is said with file and line."""
+
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maskwright.core.errors import DataError
+from maskwright.inference.texts import read_texts, write_json_lines
+
+_LINES = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]))
+
+
+def test_read_texts_gives_one_text_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "texts.txt"
+    file.write_bytes("\ufeff我爱北京\r\n\nlast\x0bone\u2028still".encode())
+    assert read_texts(file) == ["我爱北京", "", "last\x0bone\u2028still"]
+
+
+@settings(max_examples=30, deadline=None)
+@given(texts=st.lists(_LINES, min_size=1).filter(lambda texts: any(text.strip() for text in texts)))
+def test_written_json_lines_are_read_back(texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = tmp_path_factory.mktemp("texts") / "texts.jsonl"
+    write_json_lines(file, ({"text": text, "other": 1} for text in texts))
+    assert read_texts(file) == texts
+    write_json_lines(file, texts)
+    assert read_texts(file) == texts
+
+
+def test_read_texts_reads_compressed_files(tmp_path: Path) -> None:
+    file = tmp_path / "texts.jsonl.gz"
+    file.write_bytes(gzip.compress(b'"one"\n\n{"text": "two"}\n'))
+    assert read_texts(file) == ["one", "", "two"]
+
+
+def test_read_texts_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n")))
+    assert read_texts("-") == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"", r"a\.txt holds no text"),
+        ("a.txt", b"\n  \n", r"a\.txt holds no text"),
+        ("a.txt", b"one\ncaf\xe9 here\n", r"a\.txt, line 2: not UTF-8.*iconv"),
+        ("a.txt", "one\n".encode("utf-16"), r"a\.txt is UTF-16"),
+        ("a.jsonl", b'"one"\n{"text": }\n', r"a\.jsonl, line 2: not JSON"),
+        ("a.jsonl", b'{"txt": "one"}\n', r"a\.jsonl, line 1: no field 'text' \(found: 'txt'\)"),
+        ("a.jsonl", json.dumps({"text": 3}).encode(), r"a\.jsonl, line 1: found int instead of a text"),
+        ("a.jsonl", b"[1]", r"a\.jsonl, line 1: found list"),
+        ("a.txt.gz", b"no gzip", r"a\.txt\.gz is damaged"),
+    ],
+)
+def test_read_texts_names_what_is_wrong(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_texts(tmp_path / name)
+
+
+def test_read_texts_refuses_what_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot read"):
+        read_texts(tmp_path / "absent.txt")
+    with pytest.raises(DataError, match="is a folder"):
+        read_texts(tmp_path)

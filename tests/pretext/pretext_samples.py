@@ -1,0 +1,108 @@
+"""Small corpora and batches for the tests of the pretext room."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from maskwright.core.randomness import Draws
+from maskwright.core.types import Documents, Instances, IntArray, Plan, SpecialTokens
+from maskwright.pretext.formats import Format, TakeTokens
+from maskwright.pretext.replacement import VocabularyFacts
+
+SPECIAL = SpecialTokens(
+    pad=0,
+    unk=1,
+    cls=2,
+    sep=3,
+    mask=4,
+    vocab_size=1000,
+    names=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+)
+VOCABULARY = VocabularyFacts(special_tokens=SPECIAL)
+
+
+def documents_of(lengths: Sequence[Sequence[int]]) -> Documents:
+    """Make documents whose sentences have the given numbers of tokens."""
+    ends = np.cumsum([length for document in lengths for length in document], dtype=np.int64)
+    last = np.cumsum([len(document) for document in lengths], dtype=np.int64)
+    return Documents(ends, last - np.array([len(document) for document in lengths], dtype=np.int64), last)
+
+
+def reader(stream: IntArray, word_starts: IntArray | None = None) -> TakeTokens:
+    """Read ranges of a token stream held in memory; every token begins a word unless told otherwise."""
+    begins = np.ones(len(stream), dtype=bool) if word_starts is None else word_starts
+
+    def take(starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
+        picked = np.concatenate([np.arange(a, b) for a, b in zip(starts, ends, strict=True)] or [[]]).astype(
+            int
+        )
+        return stream[picked], begins[picked]
+
+    return take
+
+
+def lay_out(
+    format: Format, documents: Documents, plan: Plan, word_starts: IntArray | None = None
+) -> Instances:
+    """Lay a plan out over a stream in which token t has the id 100 + t."""
+    stream = 100 + np.arange(int(documents.sentence_ends[-1]))
+    return format.lay_out(plan, reader(stream, word_starts), SPECIAL, format.separator_points(documents))
+
+
+def batch_of(lengths: Sequence[int], seed: int = 0, share_of_word_starts: float = 1.0) -> Instances:
+    """Make single-text sequences of the given lengths, specials counted (at least 2), with random ids."""
+    rng = np.random.default_rng(seed)
+    cu_seqlens = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    total = int(cu_seqlens[-1])
+    special = np.zeros(total, dtype=bool)
+    special[cu_seqlens[:-1]] = special[cu_seqlens[1:] - 1] = True
+    ids = rng.integers(5, SPECIAL.vocab_size, total).astype(np.int32)
+    ids[cu_seqlens[:-1]], ids[cu_seqlens[1:] - 1] = SPECIAL.cls, SPECIAL.sep
+    word_starts = special | (rng.random(total) < share_of_word_starts)
+    word_starts[1:] |= special[:-1]
+    return Instances(
+        ids=ids,
+        segment_ids=np.zeros(total, dtype=np.int8),
+        word_starts=word_starts,
+        special=special,
+        cu_seqlens=cu_seqlens,
+        pair_labels=np.full(len(lengths), -1, dtype=np.int8),
+    )
+
+
+def draws_for(instances: Instances, seed: int = 0, refresh: int = 0, first_index: int = 0) -> Draws:
+    """Key a batch whose instances are numbered one after another."""
+    index = first_index + np.arange(len(instances))
+    return Draws(seed, np.full(len(instances), refresh), index)
+
+
+def one_of(instances: Instances, number: int) -> Instances:
+    """Take one sequence out of a batch."""
+    low, high = instances.cu_seqlens[number : number + 2]
+    return Instances(
+        ids=instances.ids[low:high],
+        segment_ids=instances.segment_ids[low:high],
+        word_starts=instances.word_starts[low:high],
+        special=instances.special[low:high],
+        cu_seqlens=np.array([0, high - low]),
+        pair_labels=instances.pair_labels[number : number + 1],
+    )
+
+
+def ranges(starts: IntArray, ends: IntArray) -> list[tuple[int, int]]:
+    """Pair two arrays up as a list."""
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))
+
+
+def within(observed: float, share: float, count: int, deviations: float = 4.5) -> bool:
+    """Whether an observed share of `count` draws is within some standard deviations of the true one."""
+    return bool(abs(observed - share) <= deviations * np.sqrt(share * (1 - share) / count))
+
+
+def looks_uniform(counts: IntArray) -> bool:
+    """Whether counts are no further from equal than chance allows (chi-square, wrong once in 30 000)."""
+    expected, freedom = counts.sum() / len(counts), len(counts) - 1
+    statistic = float(((counts - expected) ** 2 / expected).sum())
+    # Wilson and Hilferty 1931: the cube root of chi-square / freedom is nearly normal.
+    spread = 2 / (9 * freedom)
+    return bool(((statistic / freedom) ** (1 / 3) - (1 - spread)) / np.sqrt(spread) < 4)

@@ -1,0 +1,147 @@
+"""Special tokens, segments and word starts of laid-out sequences."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pretext_samples import SPECIAL, reader
+
+from maskwright.core.types import Instances, Plan
+from maskwright.pretext.formats.assemble import assemble
+
+CLS, SEP = SPECIAL.cls, SPECIAL.sep
+
+
+def plan_of(*rows: tuple[int, int, int, int]) -> Plan:
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    is_pair = columns[:, 3] > columns[:, 2]
+    return Plan(
+        first_start=columns[:, 0],
+        first_end=columns[:, 1],
+        second_start=columns[:, 2],
+        second_end=columns[:, 3],
+        pair_labels=np.where(is_pair, 0, -1).astype(np.int8),
+    )
+
+
+def test_assemble_lays_out_single_texts_and_pairs_as_published() -> None:
+    laid_out = assemble(plan_of((0, 3, 0, 0), (2, 4, 7, 9)), reader(100 + np.arange(10)), SPECIAL)
+    assert laid_out.ids.tolist() == [CLS, 100, 101, 102, SEP, CLS, 102, 103, SEP, 107, 108, SEP]
+    assert laid_out.segment_ids.tolist() == [0] * 5 + [0, 0, 0, 0, 1, 1, 1]
+    assert laid_out.special.tolist() == [
+        True,
+        False,
+        False,
+        False,
+        True,
+        True,
+        False,
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert laid_out.cu_seqlens.tolist() == [0, 5, 12]
+    assert laid_out.pair_labels.tolist() == [-1, 0]
+    assert laid_out.ids.dtype == np.int32
+    assert laid_out.segment_ids.dtype == np.int8
+
+
+def test_assemble_puts_two_separators_between_the_texts_of_a_roberta_pair() -> None:
+    laid_out = assemble(plan_of((0, 2, 5, 6)), reader(100 + np.arange(10)), SPECIAL, num_separators_between=2)
+    assert laid_out.ids.tolist() == [CLS, 100, 101, SEP, SEP, 105, SEP]
+    assert laid_out.segment_ids.tolist() == [0, 0, 0, 0, 0, 1, 1]
+
+
+def test_assemble_marks_only_points_strictly_inside_a_text() -> None:
+    points = np.array([0, 2, 4, 6, 10])
+    laid_out = assemble(
+        plan_of((0, 6, 0, 0), (6, 10, 0, 0)), reader(100 + np.arange(10)), SPECIAL, separator_points=points
+    )
+    first = [CLS, 100, 101, SEP, 102, 103, SEP, 104, 105, SEP]
+    assert laid_out.ids.tolist() == [*first, CLS, 106, 107, 108, 109, SEP]
+    assert laid_out.special.sum() == 6
+
+
+def test_assemble_begins_a_word_after_every_special_token() -> None:
+    # Tokens 3 and 5 are later pieces of words; truncation and a document's end leave them after specials.
+    continues = np.isin(np.arange(8), [1, 3, 5])
+    laid_out = assemble(
+        plan_of((0, 3, 3, 7)),
+        reader(100 + np.arange(8), ~continues),
+        SPECIAL,
+        separator_points=np.array([5]),
+    )
+    assert laid_out.ids.tolist() == [CLS, 100, 101, 102, SEP, 103, 104, SEP, 105, 106, SEP]
+    assert laid_out.word_starts.tolist() == [
+        True,
+        True,
+        False,
+        True,
+        True,
+        True,
+        True,
+        True,
+        True,
+        True,
+        True,
+    ]
+
+
+def by_hand(plan: Plan, between: int, points: list[int]) -> list[tuple[list[int], list[int], int]]:
+    """Lay rows out one token at a time: (ids, segments, label) of each."""
+    laid_out = []
+    for row in zip(
+        plan.first_start, plan.first_end, plan.second_start, plan.second_end, plan.pair_labels, strict=True
+    ):
+        ids, segments = [CLS], [0]
+        is_pair = row[3] > row[2]
+        for segment, (start, end) in enumerate([row[0:2], row[2:4]]):
+            if start == end:
+                continue
+            for token in range(start, end):
+                if token in points and token > start:
+                    ids.append(SEP)
+                    segments.append(segment)
+                ids.append(100 + token)
+                segments.append(segment)
+            closing = between if segment == 0 and is_pair else 1
+            ids += [SEP] * closing
+            segments += [segment] * closing
+        laid_out.append((ids, segments, int(row[4])))
+    return laid_out
+
+
+def split(laid_out: Instances) -> list[tuple[list[int], list[int], int]]:
+    cuts = laid_out.cu_seqlens[1:-1]
+    parts = zip(
+        np.split(laid_out.ids, cuts), np.split(laid_out.segment_ids, cuts), laid_out.pair_labels, strict=True
+    )
+    return [(ids.tolist(), segments.tolist(), int(label)) for ids, segments, label in parts]
+
+
+texts = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda text: (text[0], text[0] + text[1]))
+rows = st.tuples(texts, st.one_of(texts, st.just((0, 0)))).map(lambda row: (*row[0], *row[1]))
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(rows, min_size=1, max_size=8), st.sampled_from([1, 2]), st.sets(st.integers(0, 52)))
+def test_assemble_equals_layout_by_hand(
+    chosen: list[tuple[int, int, int, int]], between: int, points: set[int]
+) -> None:
+    plan = plan_of(*chosen)
+    laid_out = assemble(
+        plan,
+        reader(100 + np.arange(60)),
+        SPECIAL,
+        num_separators_between=between,
+        separator_points=np.array(sorted(points), dtype=np.int64),
+    )
+    assert split(laid_out) == by_hand(plan, between, sorted(points))
+    assert np.array_equal(laid_out.special, laid_out.ids < 100)
+
+
+def test_assemble_of_no_rows_is_empty() -> None:
+    laid_out = assemble(plan_of(), reader(np.arange(3)), SPECIAL)
+    assert len(laid_out) == 0
+    assert laid_out.cu_seqlens.tolist() == [0]

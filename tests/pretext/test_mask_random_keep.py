@@ -1,0 +1,101 @@
+"""80/10/10, per token and per unit, and the ids that random tokens come from."""
+
+import numpy as np
+import pytest
+from pretext_samples import SPECIAL, VOCABULARY, batch_of, draws_for, looks_uniform, one_of
+from pydantic import ValidationError
+
+from maskwright.core.types import Instances, IntArray, Selection
+from maskwright.pretext.masking import TokenMasking
+from maskwright.pretext.replacement import MaskRandomKeep
+
+NEVER = {SPECIAL.pad, SPECIAL.unk, SPECIAL.cls, SPECIAL.sep}
+
+
+def pairs_of_tokens(number: int) -> tuple[Instances, Selection]:
+    """One sequence in which units of two tokens are selected one after another."""
+    instances = batch_of([2 * number + 2])
+    starts = 1 + 2 * np.arange(number)
+    return instances, Selection(starts, starts + 2)
+
+
+def replaced(replacement: MaskRandomKeep, number: int, seed: int = 0) -> tuple[IntArray, IntArray]:
+    instances, selection = pairs_of_tokens(number)
+    corrupted = replacement.replace_tokens(instances, selection, draws_for(instances, seed), VOCABULARY)
+    return instances.ids[selection.positions], corrupted[selection.positions]
+
+
+@pytest.mark.parametrize("per", ["token", "unit"])
+def test_shares_are_80_10_10(per: str) -> None:
+    before, after = replaced(MaskRandomKeep.model_validate({"per": per}), 100_000)
+    masked, kept = after == SPECIAL.mask, (after == before) & (before != SPECIAL.mask)
+    decided = len(after) if per == "token" else len(after) // 2
+    tolerance = 4.5 * np.sqrt(0.8 * 0.2 / decided)
+    # A random token equals the mask token, or the token itself, once in 1000 times.
+    assert abs(masked.mean() - (0.8 + 0.1 / 1000)) < tolerance
+    assert abs(kept.mean() - (0.1 + 0.1 / 1000)) < tolerance
+    assert abs((~masked & ~kept).mean() - (0.1 - 0.2 / 1000)) < tolerance
+
+
+def test_per_token_decides_each_token_and_per_unit_each_unit() -> None:
+    shares = {"mask": 0.5, "random": 0.5, "keep": 0.0}
+    for per, agreeing in (("token", 0.5), ("unit", 1.0)):
+        _, after = replaced(
+            MaskRandomKeep.model_validate({**shares, "per": per, "random_from": "ordinary"}), 20_000
+        )
+        masked = (after == SPECIAL.mask).reshape(-1, 2)
+        same = (masked[:, 0] == masked[:, 1]).mean()
+        # A random token is the mask token once in 996 times.
+        assert abs(same - agreeing) < 4.5 * 0.5 / np.sqrt(20_000) + 1 / 996
+
+
+def test_random_tokens_of_a_unit_are_drawn_one_by_one() -> None:
+    _, after = replaced(MaskRandomKeep(mask=0, random=1, keep=0, per="unit"), 20_000)
+    pairs = after.reshape(-1, 2)
+    assert abs((pairs[:, 0] == pairs[:, 1]).mean() - 1 / 1000) < 4.5 * np.sqrt(1 / 1000 / 20_000)
+
+
+def test_bert_draws_random_tokens_from_the_whole_vocabulary() -> None:
+    _, after = replaced(MaskRandomKeep(mask=0, random=1, keep=0), 100_000)
+    counts = np.bincount(after, minlength=SPECIAL.vocab_size)
+    assert len(counts) == SPECIAL.vocab_size
+    assert counts[: SPECIAL.mask + 1].min() > 0
+    assert looks_uniform(counts)
+
+
+def test_roberta_draws_random_tokens_from_all_but_four_specials() -> None:
+    _, after = replaced(MaskRandomKeep(mask=0, random=1, keep=0, random_from="ordinary"), 100_000)
+    counts = np.bincount(after, minlength=SPECIAL.vocab_size)
+    assert len(counts) == SPECIAL.vocab_size
+    assert not counts[sorted(NEVER)].any()
+    assert looks_uniform(np.delete(counts, sorted(NEVER)))
+
+
+def test_only_selected_tokens_may_differ() -> None:
+    instances = batch_of([64] * 50)
+    before = instances.ids.copy()
+    selection = TokenMasking().select(instances, draws_for(instances))
+    corrupted = MaskRandomKeep().replace_tokens(instances, selection, draws_for(instances), VOCABULARY)
+    differing = np.flatnonzero(corrupted != instances.ids)
+    assert set(differing.tolist()) <= set(selection.positions.tolist())
+    assert np.array_equal(instances.ids, before)
+    assert corrupted.dtype == np.int32
+
+
+@pytest.mark.parametrize("per", ["token", "unit"])
+def test_a_batch_is_replaced_like_its_sequences_one_by_one(per: str) -> None:
+    instances = batch_of([40, 17, 88])
+    replacement = MaskRandomKeep.model_validate({"per": per})
+    selection = TokenMasking().select(instances, draws_for(instances))
+    together = replacement.replace_tokens(instances, selection, draws_for(instances), VOCABULARY)
+    for number in range(3):
+        single = one_of(instances, number)
+        draws = draws_for(single, first_index=number)
+        alone = replacement.replace_tokens(single, TokenMasking().select(single, draws), draws, VOCABULARY)
+        low, high = instances.cu_seqlens[number : number + 2]
+        assert np.array_equal(together[low:high], alone)
+
+
+def test_shares_that_do_not_add_up_are_refused() -> None:
+    with pytest.raises(ValidationError, match="add up to 1"):
+        MaskRandomKeep(mask=0.9)

@@ -1,0 +1,112 @@
+"""How many tokens a sequence gives up: each system counts 15 % in its own way."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pretext_samples import batch_of, draws_for, one_of, within
+
+from maskwright.core.types import Selection
+from maskwright.pretext.masking import Masking, TokenMasking, WholeWordMasking
+
+MASKINGS = [
+    TokenMasking(),
+    TokenMasking(max_targets=5),
+    TokenMasking(rate=0.4, rounding="up", counted="ordinary"),
+    TokenMasking(rounding="random", candidates="all"),
+    WholeWordMasking(),
+    WholeWordMasking(rate=0.3, rounding="down", max_targets=7),
+    WholeWordMasking(budget="words", rounding="random", candidates="all"),
+]
+maskings = st.sampled_from(MASKINGS)
+lengths = st.lists(st.integers(3, 90), min_size=1, max_size=12)
+
+
+@pytest.mark.parametrize(("length", "count"), [(10, 2), (30, 4), (50, 8), (128, 19), (512, 77)])
+def test_bert_rounds_half_to_even_and_counts_specials(length: int, count: int) -> None:
+    instances = batch_of([length])
+    assert len(TokenMasking().select(instances, draws_for(instances)).positions) == count
+
+
+def test_max_targets_caps_long_sequences() -> None:
+    instances = batch_of([512, 60, 128])
+    selection = TokenMasking(max_targets=20).select(instances, draws_for(instances))
+    assert np.bincount(instances.sequence_ids[selection.positions]).tolist() == [20, 9, 19]
+
+
+def test_roberta_rounds_at_random_to_76_or_77_of_512() -> None:
+    instances = batch_of([512] * 5000)
+    budgets = TokenMasking(rounding="random").budgets(instances, draws_for(instances))
+    assert set(budgets.tolist()) == {76, 77}
+    assert within((budgets == 77).mean(), 0.8, 5000)
+
+
+@pytest.mark.parametrize(
+    ("rounding", "counted", "count"), [("up", "ordinary", 77), ("down", "all", 76), ("down", "ordinary", 76)]
+)
+def test_rounding_up_and_down(rounding: str, counted: str, count: int) -> None:
+    instances = batch_of([512])  # 510 ordinary tokens: 76.5 of them, 76.8 of all
+    masking = TokenMasking.model_validate({"rounding": rounding, "counted": counted})
+    assert masking.budgets(instances, draws_for(instances)).tolist() == [count]
+
+
+def test_every_sequence_gives_up_at_least_one_token() -> None:
+    instances = batch_of([3, 3, 3])
+    selection = TokenMasking(rounding="down").select(instances, draws_for(instances))
+    assert selection.positions.tolist() == [1, 4, 7]
+
+
+@settings(deadline=None, max_examples=200)
+@given(maskings, lengths, st.floats(0.2, 1), st.integers(0, 100))
+def test_selection_keeps_to_budget_candidates_and_order(
+    masking: Masking, lengths: list[int], share: float, seed: int
+) -> None:
+    instances = batch_of(lengths, seed, share)
+    draws = draws_for(instances, seed)
+    selection = masking.select(instances, draws)
+    starts, ends = selection.starts, selection.ends
+    assert (starts < ends).all()
+    assert (ends[:-1] <= starts[1:]).all()
+    sequences = instances.sequence_ids
+    assert np.array_equal(sequences[starts], sequences[ends - 1])
+    if masking.candidates == "ordinary":
+        assert not instances.special[selection.positions].any()
+    by_words = isinstance(masking, WholeWordMasking) and masking.budget == "words"
+    given_up = np.bincount(sequences[starts if by_words else selection.positions], minlength=len(lengths))
+    assert (given_up <= masking.budgets(instances, draws)).all()
+
+
+@settings(deadline=None, max_examples=100)
+@given(maskings, lengths, st.integers(0, 50), st.integers(0, 3))
+def test_a_batch_draws_what_its_sequences_draw_one_by_one(
+    masking: Masking, lengths: list[int], seed: int, refresh: int
+) -> None:
+    instances = batch_of(lengths, seed, 0.6)
+    together = masking.select(instances, draws_for(instances, seed, refresh, first_index=7))
+    alone = []
+    for number in range(len(instances)):
+        single = one_of(instances, number)
+        selection = masking.select(single, draws_for(single, seed, refresh, first_index=7 + number))
+        offset = instances.cu_seqlens[number]
+        alone.append(Selection(selection.starts + offset, selection.ends + offset))
+    assert np.array_equal(together.starts, np.concatenate([part.starts for part in alone]))
+    assert np.array_equal(together.ends, np.concatenate([part.ends for part in alone]))
+
+
+@pytest.mark.parametrize("masking", MASKINGS, ids=repr)
+def test_selection_depends_on_seed_refresh_and_index_alone(masking: Masking) -> None:
+    instances = batch_of([64] * 8, share_of_word_starts=0.7)
+    first = masking.select(instances, draws_for(instances, seed=1, refresh=2)).positions
+    assert np.array_equal(first, masking.select(instances, draws_for(instances, seed=1, refresh=2)).positions)
+    for other in (
+        draws_for(instances, seed=2, refresh=2),
+        draws_for(instances, seed=1, refresh=3),
+        draws_for(instances, seed=1, refresh=2, first_index=1),
+    ):
+        assert not np.array_equal(first, masking.select(instances, other).positions)
+
+
+def test_selection_in_an_empty_batch_is_empty() -> None:
+    instances = batch_of([])
+    for masking in MASKINGS:
+        assert len(masking.select(instances, draws_for(instances)).positions) == 0

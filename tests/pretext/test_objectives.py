@@ -1,0 +1,175 @@
+"""Masked language modeling and next-sentence prediction: targets, heads, losses."""
+
+import numpy as np
+import pytest
+import torch
+from pretext_samples import VOCABULARY, batch_of, draws_for
+from torch.nn.functional import cross_entropy, gelu, layer_norm, linear
+from transformers import BertConfig, BertForPreTraining
+
+from maskwright.core.errors import RecipeError
+from maskwright.core.tensors import EncoderOutput, HeadShape, TargetTensors
+from maskwright.core.types import Examples, Instances, Selection
+from maskwright.pretext.corrupt import corrupt
+from maskwright.pretext.masking import TokenMasking
+from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction
+from maskwright.pretext.replacement import MaskRandomKeep
+
+SHAPE = HeadShape(
+    hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation="gelu_tanh", layer_norm_eps=1e-12
+)
+NO_EMBEDDINGS = torch.zeros(0, 0)
+
+
+def targets_of(positions: list[int], labels: list[int]) -> TargetTensors:
+    tensors = [torch.tensor(values, dtype=torch.int64) for values in (positions, labels)]
+    return TargetTensors(positions=tensors[0], labels=tensors[1], extra={})
+
+
+def test_mlm_targets_are_the_original_tokens_kept_ones_included() -> None:
+    instances = batch_of([100] * 20)
+    examples = corrupt(instances, TokenMasking(), MaskRandomKeep(), draws_for(instances), VOCABULARY)
+    targets = MaskedLanguageModeling().targets(examples)
+    assert np.array_equal(targets.positions, examples.selection.positions)
+    assert np.array_equal(targets.labels, instances.ids[targets.positions])
+    assert (examples.corrupted[targets.positions] == targets.labels).any()
+    assert targets.count == 20 * 15
+    assert targets.labels.dtype == np.int64
+
+
+def test_mlm_loss_equals_logits_of_all_positions() -> None:
+    torch.manual_seed(0)
+    mlm = MaskedLanguageModeling()
+    head, hidden = mlm.head(SHAPE), torch.randn(30, 24, requires_grad=True)
+    torch.nn.init.normal_(head.bias)
+    embeddings = torch.randn(60, 12, requires_grad=True)
+    targets = targets_of([3, 4, 11, 29], [5, 59, 0, 7])
+    term = mlm.loss(head, EncoderOutput(hidden, None), targets, embeddings)
+
+    transformed = gelu(linear(hidden, head.dense.weight, head.dense.bias), approximate="tanh")
+    transformed = layer_norm(transformed, (12,), head.layer_norm.weight, head.layer_norm.bias, 1e-12)
+    logits = transformed @ embeddings.T + head.bias
+    labels = torch.full((30,), -100)
+    labels[targets.positions] = targets.labels
+    expected = cross_entropy(logits, labels, reduction="sum")
+    assert term.total.item() == pytest.approx(expected.item(), rel=1e-6)
+    assert term.count == 4
+    assert term.correct.item() == (logits.argmax(dim=1) == labels).sum()
+    leaves = (hidden, embeddings, *head.parameters())
+    for mine, other in zip(
+        torch.autograd.grad(term.total, leaves), torch.autograd.grad(expected, leaves), strict=True
+    ):
+        assert torch.allclose(mine, other, atol=1e-5)
+    chosen = mlm.logits(head, hidden[targets.positions], embeddings)
+    assert torch.allclose(chosen, logits[targets.positions], atol=1e-5)
+
+
+def test_mlm_without_targets_is_zero_and_still_differentiable() -> None:
+    mlm = MaskedLanguageModeling()
+    head, hidden = mlm.head(SHAPE), torch.randn(6, 24, requires_grad=True)
+    embeddings = torch.randn(60, 12, requires_grad=True)
+    term = mlm.loss(head, EncoderOutput(hidden, None), targets_of([], []), embeddings)
+    assert (term.total.item(), term.count, term.correct.item()) == (0.0, 0, 0)
+    term.total.backward()
+    for parameter in (hidden, embeddings, *head.parameters()):
+        assert parameter.grad is not None
+        assert not parameter.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("activation", "theirs"), [("gelu", "gelu"), ("gelu_tanh", "gelu_new"), ("relu", "relu")]
+)
+def test_heads_and_losses_equal_those_of_transformers(activation: str, theirs: str) -> None:
+    torch.manual_seed(1)
+    config = BertConfig(
+        vocab_size=60,
+        hidden_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        hidden_act=theirs,
+        layer_norm_eps=1e-12,
+        initializer_range=0.5,
+    )
+    model = BertForPreTraining(config).eval()
+    torch.nn.init.normal_(model.cls.predictions.bias)
+    shape = HeadShape(
+        hidden_size=24, embedding_size=24, vocab_size=60, hidden_activation=activation, layer_norm_eps=1e-12
+    )
+    mlm, nsp = MaskedLanguageModeling(), NextSentencePrediction()
+    mlm_head, nsp_head = mlm.head(shape), nsp.head(shape)
+    mlm_head.dense.load_state_dict(model.cls.predictions.transform.dense.state_dict())
+    mlm_head.layer_norm.load_state_dict(model.cls.predictions.transform.LayerNorm.state_dict())
+    mlm_head.bias.data.copy_(model.cls.predictions.bias.data)
+    nsp_head.classifier.load_state_dict(model.cls.seq_relationship.state_dict())
+
+    ids = torch.randint(60, (3, 10))
+    labels = torch.where(torch.rand(3, 10) < 0.4, torch.randint(60, (3, 10)), -100)
+    pair_labels = torch.tensor([0, 1, 1])
+    with torch.no_grad():
+        encoded = model.bert(ids)
+        theirs_out = model(ids, labels=labels, next_sentence_label=pair_labels)
+        output = EncoderOutput(encoded.last_hidden_state.flatten(0, 1), encoded.pooler_output)
+        positions = (labels.flatten() >= 0).nonzero().flatten()
+        embeddings = model.bert.embeddings.word_embeddings.weight
+        mlm_targets = targets_of(positions.tolist(), labels.flatten()[positions].tolist())
+        mlm_term = mlm.loss(mlm_head, output, mlm_targets, embeddings)
+        nsp_term = nsp.loss(nsp_head, output, targets_of([0, 1, 2], pair_labels.tolist()), NO_EMBEDDINGS)
+        logits = mlm.logits(mlm_head, output.hidden, embeddings)
+        scores = nsp_head(output.pooled)
+    assert (logits - theirs_out.prediction_logits.flatten(0, 1)).abs().max() <= 1e-5
+    assert (scores - theirs_out.seq_relationship_logits).abs().max() <= 1e-5
+    ours = mlm_term.total / mlm_term.count + nsp_term.total / nsp_term.count
+    assert ours.item() == pytest.approx(theirs_out.loss.item(), abs=1e-5)
+
+
+def labelled(labels: list[int]) -> Examples:
+    instances = batch_of([5] * len(labels))
+    instances = Instances(
+        ids=instances.ids,
+        segment_ids=instances.segment_ids,
+        word_starts=instances.word_starts,
+        special=instances.special,
+        cu_seqlens=instances.cu_seqlens,
+        pair_labels=np.array(labels, dtype=np.int8),
+    )
+    nothing = np.zeros(0, dtype=np.int64)
+    return Examples(instances=instances, selection=Selection(nothing, nothing), corrupted=instances.ids)
+
+
+def test_nsp_asks_labelled_sequences_only() -> None:
+    targets = NextSentencePrediction().targets(labelled([1, -1, 0, -1, 1]))
+    assert targets.positions.tolist() == [0, 2, 4]
+    assert targets.labels.tolist() == [1, 0, 1]
+
+
+def test_nsp_loss_is_summed_and_counts_right_answers() -> None:
+    nsp = NextSentencePrediction()
+    head = nsp.head(SHAPE)
+    torch.nn.init.zeros_(head.classifier.weight)
+    head.classifier.bias.data = torch.tensor([2.0, 0.0])
+    output = EncoderOutput(torch.zeros(9, 24), torch.randn(3, 24, requires_grad=True))
+    term = nsp.loss(head, output, targets_of([0, 2], [0, 1]), NO_EMBEDDINGS)
+    right, wrong = np.log1p(np.exp(-2)), np.log1p(np.exp(2))
+    assert term.total.item() == pytest.approx(right + wrong, rel=1e-6)
+    assert (term.count, term.correct.item()) == (2, 1)
+
+
+def test_nsp_without_targets_is_zero_and_still_differentiable() -> None:
+    nsp = NextSentencePrediction()
+    head = nsp.head(SHAPE)
+    output = EncoderOutput(torch.zeros(9, 24), torch.randn(3, 24, requires_grad=True))
+    term = nsp.loss(head, output, targets_of([], []), NO_EMBEDDINGS)
+    term.total.backward()
+    assert term.total.item() == 0
+    assert head.classifier.weight.grad is not None
+
+
+def test_nsp_needs_a_pooled_vector() -> None:
+    nsp = NextSentencePrediction()
+    assert nsp.needs == {"next_sentence_label"}
+    assert nsp.needs_pooler
+    with pytest.raises(RecipeError, match="pooler"):
+        nsp.loss(
+            nsp.head(SHAPE), EncoderOutput(torch.zeros(4, 24), None), targets_of([0], [1]), NO_EMBEDDINGS
+        )

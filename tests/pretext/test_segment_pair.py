@@ -1,0 +1,244 @@
+"""BERT's layout, against a plain account of its algorithm, and its published and computed shares."""
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pretext_samples import documents_of, lay_out, ranges, reader, within
+
+from maskwright.core.errors import RecipeError
+from maskwright.core.randomness import generator
+from maskwright.core.types import Documents, Plan, SpecialTokens
+from maskwright.pretext.formats import SegmentPair, SentencePair
+from maskwright.pretext.formats.pairing import cut_pair
+
+Row = tuple[list[int], list[int], int]
+
+
+def told_plainly(
+    corpus: list[list[list[int]]], max_length: int, seed: int, refresh: int, short: float
+) -> list[Row]:
+    """BERT's instances with lists of tokens, one token at a time: (A, B, label) of each."""
+    max_tokens = max_length - 3
+    instances = []
+    for number, document in enumerate(corpus):
+        rng = generator(seed, "layout", refresh, number)
+
+        def randint(low: int, high: int, random: Callable[[], float] = rng.random) -> int:
+            return low + int(random() * (high - low + 1))
+
+        target = randint(2, max_tokens) if rng.random() < short else max_tokens
+        chunk: list[list[int]] = []
+        cursor = 0
+        while cursor < len(document):
+            chunk.append(document[cursor])
+            if cursor == len(document) - 1 or sum(map(len, chunk)) >= target:
+                a_end = randint(1, len(chunk) - 1) if len(chunk) >= 2 else 1
+                first = list(chain.from_iterable(chunk[:a_end]))
+                if len(chunk) == 1 or rng.random() < 0.5:
+                    label = 1
+                    for _ in range(10):
+                        other = randint(0, len(corpus) - 1)
+                        if other != number:
+                            break
+                    second: list[int] = []
+                    start = randint(0, len(corpus[other]) - 1)
+                    for sentence in corpus[other][start:]:
+                        second = second + sentence
+                        if len(second) >= target - len(first):
+                            break
+                    cursor -= len(chunk) - a_end
+                else:
+                    label, second = 0, list(chain.from_iterable(chunk[a_end:]))
+                while len(first) + len(second) > max_tokens:
+                    longer = first if len(first) > len(second) else second
+                    del longer[0 if rng.random() < 0.5 else -1]
+                instances.append((first, second, label))
+                chunk = []
+            cursor += 1
+    return instances
+
+
+def as_lists(lengths: Sequence[Sequence[int]]) -> list[list[list[int]]]:
+    tokens = iter(range(sum(map(sum, lengths))))
+    return [[[next(tokens) for _ in range(length)] for length in document] for document in lengths]
+
+
+def rows_of(plan: Plan) -> list[Row]:
+    firsts, seconds = ranges(plan.first_start, plan.first_end), ranges(plan.second_start, plan.second_end)
+    return [
+        (list(range(*first)), list(range(*second)), label)
+        for first, second, label in zip(firsts, seconds, plan.pair_labels.tolist(), strict=True)
+    ]
+
+
+corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_size=1, max_size=6)
+
+
+@settings(deadline=None, max_examples=150)
+@given(corpora, st.integers(8, 64), st.integers(0, 5), st.sampled_from([0.0, 0.1, 1.0]))
+def test_segment_pair_plan_equals_the_plain_account(
+    lengths: list[list[int]], max_length: int, seed: int, short: float
+) -> None:
+    plan = SegmentPair(short_share=short).plan(documents_of(lengths), max_length, seed, refresh=seed + 1)
+    assert rows_of(plan) == told_plainly(as_lists(lengths), max_length, seed, seed + 1, short)
+
+
+@settings(deadline=None, max_examples=100)
+@given(corpora, st.integers(8, 64), st.sampled_from([1, 2]), st.sampled_from(["next", "next_or_random"]))
+def test_segment_pair_sequences_fit_and_hold_text(
+    lengths: list[list[int]], max_length: int, between: int, second: str
+) -> None:
+    documents = documents_of(lengths)
+    format = SegmentPair.model_validate({"second": second, "num_separators_between": between})
+    plan = format.plan(documents, max_length, seed=3, refresh=0)
+    assert (plan.first_end > plan.first_start).all()
+    laid_out = lay_out(format, documents, plan)
+    assert laid_out.lengths.max() <= max_length
+    assert (
+        (plan.second_end > plan.second_start) == (laid_out.segment_ids[laid_out.cu_seqlens[1:] - 1] == 1)
+    ).all()
+    if second == "next":
+        assert (plan.pair_labels == -1).all()
+    else:
+        assert (plan.second_end > plan.second_start).all()
+
+
+def test_segment_pair_uses_every_sentence_as_a_first_or_a_real_next_text() -> None:
+    documents = documents_of([[20] * 50] * 40)
+    plan = SegmentPair().plan(documents, 128, seed=1, refresh=0)
+    seen = np.zeros(int(documents.sentence_ends[-1]), dtype=bool)
+    for first, second, label in rows_of(plan):
+        seen[first] = True
+        seen[second] |= label == 0
+    assert seen.reshape(-1, 20).any(axis=1).all()
+
+
+def test_segment_pair_without_next_sentence_prediction_loses_no_text() -> None:
+    # 25 tokens fill the room of 125 exactly, so nothing needs to be cut.
+    documents = documents_of([[25] * number for number in range(1, 60)])
+    plan = SegmentPair(second="next", short_share=0).plan(documents, 128, seed=1, refresh=0)
+    used = np.sort(np.concatenate([first + second for first, second, _ in rows_of(plan)]))
+    assert np.array_equal(used, np.arange(len(used)))
+    assert len(used) == documents.num_tokens
+    joined = (plan.second_end > 0) & (plan.second_start != plan.first_end)
+    assert not joined.any()
+
+
+def test_segment_pair_without_next_sentence_prediction_keeps_single_sentences_single() -> None:
+    documents = documents_of([[200], [7]])
+    format = SegmentPair(second="next", short_share=0)
+    plan = format.plan(documents, 128, seed=1, refresh=0)
+    assert lay_out(format, documents, plan).lengths.tolist() == [128, 9]
+    assert format.provides == frozenset()
+    assert SegmentPair().provides == {"next_sentence_label"}
+
+
+@pytest.mark.parametrize(("sentences", "share"), [(1, 1.0), (2, 0.668), (3, 0.628), (10, 0.587), (50, 0.552)])
+def test_segment_pair_share_of_random_pairs_is_that_of_the_original(sentences: int, share: float) -> None:
+    number = 24_000 // sentences
+    documents = documents_of([[20] * sentences] * number)
+    labels = SegmentPair().plan(documents, 128, seed=11, refresh=0).pair_labels
+    # The shares are known to three digits.
+    assert abs(labels.mean() - share) < 0.0005 + 4.5 * np.sqrt(share * (1 - share) / len(labels))
+
+
+def test_segment_pair_draws_a_short_target_for_one_document_in_ten() -> None:
+    documents = documents_of([[1] * 125] * 4000)
+    plan = SegmentPair(second="next").plan(documents, 128, seed=2, refresh=0)
+    spans = plan.second_end - plan.first_start
+    document = plan.first_start // 125
+    whole = np.bincount(document, minlength=4000) == 1
+    # A short target of 2..125 cuts a document of 125 one-token sentences up, unless it is 125 itself.
+    assert within(1 - whole.mean(), 0.1 * 123 / 124, 4000)
+    targets = spans[np.flatnonzero(np.diff(document, prepend=-1))][~whole]
+    assert targets.min() >= 2
+    assert abs(targets.mean() - (2 + 124) / 2) < 4.5 * 123 / np.sqrt(12 * len(targets))
+
+
+def test_segment_pair_in_a_corpus_of_one_document_takes_random_texts_from_it() -> None:
+    documents = documents_of([[10] * 200])
+    plan = SegmentPair().plan(documents, 128, seed=0, refresh=0)
+    random = plan.pair_labels == 1
+    assert random.any()
+    assert plan.second_end.max() <= 2000
+
+
+def test_segment_pair_layouts_repeat_for_a_refresh_and_differ_between_refreshes() -> None:
+    documents = documents_of([[9, 14, 3, 22, 8, 30]] * 30)
+    plans = [
+        rows_of(SegmentPair().plan(documents, 64, seed, refresh))
+        for seed, refresh in [(5, 0), (5, 0), (5, 1), (6, 0)]
+    ]
+    assert plans[0] == plans[1]
+    assert plans[0] != plans[2]
+    assert plans[0] != plans[3]
+
+
+def test_segment_pair_passes_over_empty_documents() -> None:
+    full = documents_of([[5, 6], [7, 8]])
+    holed = Documents(full.sentence_ends, np.array([0, 2, 2, 4]), np.array([2, 2, 4, 4]))
+    assert rows_of(SegmentPair().plan(holed, 32, 1, 0)) == rows_of(SegmentPair().plan(full, 32, 1, 0))
+
+
+@pytest.mark.parametrize("between", [1, 2])
+def test_segment_pair_refuses_lengths_without_room(between: int) -> None:
+    format = SegmentPair.model_validate({"num_separators_between": between})
+    with pytest.raises(RecipeError, match=f"at least {4 + between}"):
+        format.plan(documents_of([[5, 5]]), 3 + between, 0, 0)
+    assert len(format.plan(documents_of([[5, 5]]), 4 + between, 0, 0))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(1, 60), st.integers(0, 60), st.integers(2, 60), st.integers(0, 1000))
+def test_cut_pair_equals_dropping_tokens_one_by_one(a: int, b: int, room: int, seed: int) -> None:
+    first, second = list(range(a)), list(range(100, 100 + b))
+    rng = np.random.default_rng(seed)
+    while len(first) + len(second) > room:
+        longer = first if len(first) > len(second) else second
+        del longer[0 if rng.random() < 0.5 else -1]
+    cut = cut_pair(np.random.default_rng(seed).random, (0, a), (100, 100 + b), room)
+    assert [list(range(*text)) for text in cut] == [first, second]
+
+
+POEMS = [["锄禾日当午", "汗滴禾下土"], ["鹅鹅鹅", "曲项向天歌"]]
+
+
+def poem_pairs(format: SegmentPair | SentencePair, refresh: int) -> list[tuple[str, str, int]]:
+    """Plan the two poems character by character and read the pairs back."""
+    characters = "".join(line for poem in POEMS for line in poem)
+    documents = documents_of([[len(line) for line in poem] for poem in POEMS])
+    special = SpecialTokens(pad=0, unk=1, cls=2, sep=3, mask=4, vocab_size=70_000, names=("",) * 5)
+    plan = format.plan(documents, 32, seed=2026, refresh=refresh)
+    laid_out = format.lay_out(
+        plan, reader(np.array([ord(c) for c in characters])), special, format.separator_points(documents)
+    )
+    pairs = []
+    for number, label in enumerate(laid_out.pair_labels.tolist()):
+        sequence = laid_out.sequence_ids == number
+        texts = [
+            "".join(map(chr, laid_out.ids[sequence & ~laid_out.special & (laid_out.segment_ids == segment)]))
+            for segment in (0, 1)
+        ]
+        pairs.append((texts[0], texts[1], label))
+    return pairs
+
+
+@pytest.mark.parametrize(
+    "format", [SegmentPair(short_share=0), SentencePair()], ids=lambda format: format.kind
+)
+def test_next_sentence_pairs_of_two_poems_follow_within_a_poem_and_jump_across(
+    format: SegmentPair | SentencePair,
+) -> None:
+    pairs = [pair for refresh in range(40) for pair in poem_pairs(format, refresh)]
+    following = {(first, second) for first, second, label in pairs if label == 0}
+    assert following == {("锄禾日当午", "汗滴禾下土"), ("鹅鹅鹅", "曲项向天歌")}
+    jumps = {(first, second) for first, second, label in pairs if label == 1}
+    for first, second in jumps:
+        of_first = next(number for number, poem in enumerate(POEMS) if first in poem)
+        assert any(line in second for line in POEMS[1 - of_first])
+        assert not any(line in second for line in POEMS[of_first])
+    assert ("汗滴禾下土", "曲项向天歌") in jumps

@@ -1,0 +1,111 @@
+"""RoBERTa's FULL-SENTENCES and DOC-SENTENCES."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pretext_samples import SPECIAL, documents_of, lay_out, ranges
+
+from maskwright.core.errors import RecipeError
+from maskwright.core.types import Plan
+from maskwright.pretext.formats import DocSentences, FullSentences
+
+Packed = FullSentences | DocSentences
+
+
+def told_plainly(lengths: list[list[int]], room: int, crosses: bool, every_sentence: bool) -> list[list[int]]:
+    """Pack one sentence at a time: the tokens of each row, with None where a separator stands within it."""
+    rows: list[list[int | None]] = []
+    row: list[int | None] = []
+    token = 0
+    for document in lengths:
+        if not crosses and row:
+            rows.append(row)
+            row = []
+        for number, length in enumerate(document):
+            sentence = list(range(token, token + length))
+            token += length
+            joint = [None] if row and (every_sentence or number == 0) else []
+            if len(row) + len(joint) + length <= room:
+                row = row + joint + sentence
+                continue
+            if row:
+                rows.append(row)
+            while len(sentence) > room:
+                rows.append(sentence[:room])
+                sentence = sentence[room:]
+            row = list(sentence)
+    if row:
+        rows.append(row)
+    return rows
+
+
+formats = st.builds(
+    lambda member, after: member(separator_after=after),
+    st.sampled_from([FullSentences, DocSentences]),
+    st.sampled_from(["document", "sentence"]),
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=10), min_size=1, max_size=8),
+    st.integers(3, 40),
+    formats,
+)
+def test_packing_equals_the_plain_account(lengths: list[list[int]], max_length: int, format: Packed) -> None:
+    documents = documents_of(lengths)
+    plan = format.plan(documents, max_length, seed=0, refresh=0)
+    laid_out = lay_out(format, documents, plan)
+    crosses, every = isinstance(format, FullSentences), format.separator_after == "sentence"
+    expected = [
+        [SPECIAL.cls, *[SPECIAL.sep if token is None else 100 + token for token in row], SPECIAL.sep]
+        for row in told_plainly(lengths, max_length - 2, crosses, every)
+    ]
+    assert [row.tolist() for row in np.split(laid_out.ids, laid_out.cu_seqlens[1:-1])] == expected
+    assert laid_out.lengths.max() <= max_length
+    assert laid_out.ids[~laid_out.special].tolist() == list(range(100, 100 + sum(map(sum, lengths))))
+    assert not laid_out.segment_ids.any()
+    assert (laid_out.pair_labels == -1).all()
+
+
+def texts(plan: Plan) -> list[tuple[int, int]]:
+    return ranges(plan.first_start, plan.first_end)
+
+
+def test_full_sentences_cross_documents_with_one_separator() -> None:
+    documents = documents_of([[3, 3], [2], [9]])
+    format = FullSentences()
+    plan = format.plan(documents, 12, 0, 0)
+    assert texts(plan) == [(0, 8), (8, 17)]
+    ids = lay_out(format, documents, plan).ids.tolist()
+    assert ids[:11] == [2, 100, 101, 102, 103, 104, 105, 3, 106, 107, 3]
+
+
+def test_full_sentences_of_a_subset_do_not_reach_over_its_gaps() -> None:
+    documents = documents_of([[3], [4], [5], [2], [2]])
+    subset = documents.pick(np.array([0, 1, 3, 4]))
+    assert texts(FullSentences().plan(subset, 64, 0, 0)) == [(0, 7), (12, 16)]
+
+
+def test_doc_sentences_end_with_their_document() -> None:
+    documents = documents_of([[3, 3], [2], [9, 4]])
+    assert texts(DocSentences().plan(documents, 12, 0, 0)) == [(0, 6), (6, 8), (8, 17), (17, 21)]
+
+
+def test_packing_cuts_a_long_sentence_and_goes_on_behind_it() -> None:
+    documents = documents_of([[4, 25, 3]])
+    assert texts(FullSentences().plan(documents, 12, 0, 0)) == [(0, 4), (4, 14), (14, 24), (24, 32)]
+
+
+def test_packing_draws_nothing_at_random() -> None:
+    documents = documents_of([[5, 9, 2, 7]] * 20)
+    plans = [
+        texts(FullSentences().plan(documents, 32, seed, refresh)) for seed in (0, 1) for refresh in (0, 1)
+    ]
+    assert plans[0] == plans[1] == plans[2] == plans[3]
+
+
+def test_packing_refuses_lengths_without_room() -> None:
+    with pytest.raises(RecipeError, match="at least 3"):
+        DocSentences().plan(documents_of([[4]]), 2, 0, 0)

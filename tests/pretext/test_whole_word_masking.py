@@ -1,0 +1,120 @@
+"""Whole words: never cut, never over the budget, the others still tried."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pretext_samples import batch_of, draws_for, looks_uniform
+from pydantic import ValidationError
+
+from maskwright.core.types import Instances
+from maskwright.pretext.masking import WholeWordMasking
+from maskwright.pretext.masking.units import fill_budgets, random_order, words
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.integers(3, 80), min_size=1, max_size=8),
+    st.floats(0.15, 1),
+    st.integers(0, 100),
+    st.sampled_from(["tokens", "words"]),
+)
+def test_words_stay_whole(lengths: list[int], share: float, seed: int, budget: str) -> None:
+    instances = batch_of(lengths, seed, share)
+    masking = WholeWordMasking.model_validate({"budget": budget, "rate": 0.3})
+    selection = masking.select(instances, draws_for(instances, seed))
+    starts, ends = words(instances, ~instances.special)
+    assert set(zip(selection.starts, selection.ends, strict=True)) <= set(zip(starts, ends, strict=True))
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(
+        st.tuples(st.lists(st.integers(1, 9), min_size=0, max_size=15), st.integers(1, 20)),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_filling_equals_the_plain_loop(cases: list[tuple[list[int], int]]) -> None:
+    expected = []
+    for sizes, budget in cases:
+        left = budget
+        for size in sizes:
+            expected.append(size <= left)
+            left -= size if size <= left else 0
+    sequences = np.repeat(np.arange(len(cases)), [len(sizes) for sizes, _ in cases])
+    lengths = np.array([size for sizes, _ in cases for size in sizes], dtype=np.int64)
+    taken = fill_budgets(sequences, lengths, np.array([budget for _, budget in cases]))
+    assert taken.tolist() == expected
+
+
+def of_words(sizes: list[int], copies: int) -> Instances:
+    """Sequences that all consist of words with the given numbers of tokens."""
+    instances = batch_of([sum(sizes) + 2] * copies)
+    word_starts = instances.special.copy()
+    offsets = 1 + np.cumsum([0, *sizes[:-1]])
+    word_starts[(instances.cu_seqlens[:-1, None] + offsets).ravel()] = True
+    return Instances(
+        ids=instances.ids,
+        segment_ids=instances.segment_ids,
+        word_starts=word_starts,
+        special=instances.special,
+        cu_seqlens=instances.cu_seqlens,
+        pair_labels=instances.pair_labels,
+    )
+
+
+def test_words_of_one_size_are_equally_likely() -> None:
+    instances = of_words([2] * 30, 5000)  # budget round(.15 * 62) = 9: four words
+    selection = WholeWordMasking().select(instances, draws_for(instances))
+    assert len(selection.starts) == 4 * 5000
+    assert looks_uniform(np.bincount((selection.starts % 62 - 1) // 2, minlength=30))
+
+
+def test_a_word_that_would_overrun_is_skipped_and_others_are_tried() -> None:
+    instances = of_words([30, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1], 200)  # budget round(.15 * 42) = 6
+    selection = WholeWordMasking().select(instances, draws_for(instances))
+    assert np.bincount(instances.sequence_ids[selection.positions]).tolist() == [6] * 200
+    assert (selection.ends - selection.starts == 1).all()
+
+
+def test_a_sequence_of_words_longer_than_the_budget_gives_up_none() -> None:
+    instances = of_words([9, 9], 4)  # budget 3
+    assert len(WholeWordMasking().select(instances, draws_for(instances)).starts) == 0
+
+
+def test_whole_words_meet_the_budget_where_single_token_words_abound() -> None:
+    instances = batch_of([128] * 500, share_of_word_starts=0.8)
+    masking = WholeWordMasking()
+    counts = np.bincount(instances.sequence_ids[masking.select(instances, draws_for(instances)).positions])
+    assert (counts == 19).mean() > 0.99
+
+
+def test_robertas_option_takes_a_share_of_the_words() -> None:
+    instances = of_words([1, 5] * 50, 400)  # 102 words with the specials: 15.3
+    masking = WholeWordMasking(budget="words", candidates="all")
+    selection = masking.select(instances, draws_for(instances))
+    assert np.bincount(instances.sequence_ids[selection.starts]).tolist() == [15] * 400
+    sizes = selection.ends - selection.starts
+    assert set(sizes.tolist()) == {1, 5}
+    assert abs((sizes == 5).mean() - 50 / 102) < 4.5 * 0.5 / np.sqrt(len(sizes))
+    masking = WholeWordMasking(budget="words", counted="ordinary", rounding="up")
+    assert masking.budgets(instances, draws_for(instances))[0] == 15  # 100 ordinary words
+
+
+def test_words_are_visited_in_the_keyed_random_order() -> None:
+    instances = of_words([1] * 20, 1)
+    draws = draws_for(instances)
+    starts, _ = words(instances, ~instances.special)
+    order = random_order(starts, instances, draws, "masking order")
+    selection = WholeWordMasking().select(instances, draws)
+    assert selection.starts.tolist() == sorted(order[:3].tolist())
+
+
+def test_a_token_cap_does_not_go_with_a_budget_of_words() -> None:
+    with pytest.raises(ValidationError, match="max_targets"):
+        WholeWordMasking(budget="words", max_targets=20)
+
+
+def test_whole_words_provide_contiguous_units() -> None:
+    assert WholeWordMasking().provides == {"contiguous_units"}

@@ -1,0 +1,177 @@
+"""The catalogue: every recipe is found, read, written and overridden; wrong names are answered."""
+
+import json
+
+import pytest
+
+from maskwright.core.errors import RecipeError
+from maskwright.core.spec import field_paths
+from maskwright.recipes import catalog
+from maskwright.recipes.recipe import Recipe
+
+PUBLISHED = {
+    "bert/tiny",
+    "bert/mini",
+    "bert/small",
+    "bert/medium",
+    "bert/base",
+    "bert/large",
+    "bert/base-cased",
+    "bert/large-cased",
+    "bert/base-chinese",
+    "bert/large-chinese",
+    "bert/base-multilingual-cased",
+    "bert/base-multilingual-uncased",
+    "roberta/base",
+    "roberta/large",
+}
+
+
+def test_names_hold_what_was_published():
+    assert set(catalog.names()) >= PUBLISHED
+    assert list(catalog.names()) == list(dict.fromkeys(catalog.names()))
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_every_recipe_carries_its_name_paper_and_summary(name):
+    recipe = catalog.get(name)
+    assert recipe.name == name
+    assert recipe.summary
+    assert "arXiv:" in recipe.paper
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_every_recipe_round_trips_through_json(name, tmp_path):
+    recipe = catalog.get(name)
+    assert Recipe.model_validate_json(recipe.model_dump_json()) == recipe
+    file = tmp_path / "recipe.json"
+    file.write_text(json.dumps(recipe.model_dump(mode="json")))
+    assert catalog.resolve(str(file)) == recipe
+    assert catalog.resolve(str(tmp_path)) == recipe
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_every_recipe_follows_the_family_s_shapes(name):
+    encoder = catalog.get(name).encoder
+    assert encoder.intermediate_size == 4 * encoder.hidden_size
+    assert encoder.num_heads * 64 == encoder.hidden_size
+
+
+def test_json_schema_describes_every_axis():
+    schema = Recipe.model_json_schema()
+    assert set(schema["properties"]) == set(Recipe.model_fields)
+    assert schema["additionalProperties"] is False
+    assert schema["properties"]["masking"]["discriminator"]["propertyName"] == "kind"
+    json.dumps(schema)
+
+
+def test_get_suggests_the_nearest_name():
+    with pytest.raises(RecipeError, match=r"unknown recipe 'bert/bse'.*Did you mean 'bert/base'"):
+        catalog.get("bert/bse")
+
+
+def test_get_of_a_system_lists_its_sizes():
+    with pytest.raises(
+        RecipeError, match=r"recipe 'roberta' needs a size\. Allowed: roberta/tiny, roberta/mini"
+    ):
+        catalog.get("roberta")
+
+
+def test_resolve_overrides_fields():
+    recipe = catalog.resolve("bert/tiny", ["masking.rate=0.3", "objectives=[mlm]", "format=full_sentences"])
+    assert recipe.masking.rate == 0.3
+    assert [objective.kind for objective in recipe.objectives] == ["mlm"]
+    assert recipe.format.kind == "full_sentences"
+    assert recipe.encoder == catalog.get("bert/tiny").encoder
+
+
+def test_resolve_keeps_what_an_override_does_not_name():
+    changed = catalog.resolve("roberta/base", ["training.optimizer.betas=[0.9, 0.999]"])
+    assert changed.training.optimizer.decayed == "all"
+    assert changed.replace(training=catalog.get("roberta/base").training) == catalog.get("roberta/base")
+
+
+@pytest.mark.parametrize("name", ["bert/tiny", "roberta/base"])
+def test_every_field_of_a_recipe_can_be_overridden_with_itself(name):
+    recipe = catalog.get(name)
+    leaves = [(path, value) for path, value in _leaves(recipe.model_dump(mode="json"))]
+    overrides = [f"{path}={json.dumps(value)}" for path, value in leaves]
+    assert len(overrides) > 40
+    assert catalog.resolve(name, overrides) == recipe
+
+
+def _leaves(data, prefix=""):
+    for key, value in data.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("masking.rat=0.3", "Did you mean 'masking.rate'?"),
+        ("lr=1", "unknown field 'lr'"),
+        ("learning_rate=1", "Did you mean 'training.learning_rate'?"),
+        ("objectives.mln.weight=2", "Did you mean 'objectives.mlm'?"),
+        ("masking=whole_wrd", "did you mean 'whole_word'?"),
+        (
+            "format=full_sentences",
+            "objective 'nsp' needs next_sentence_label, which neither format 'full_sentences'",
+        ),
+        ("encoder.pooler=false", "objective 'nsp' reads the pooled vector: set encoder.pooler to true"),
+        ("encoder.max_positions=128", "training.phases reach length 512, encoder.max_positions is 128"),
+        ("encoder.num_heads=5", "encoder: num_heads 5 does not divide hidden_size 128"),
+        ("training.phases=[{share: 0.5}]", "training: the shares of the length phases add up to 0.5"),
+        ("objectives=[mlm, mlm]", "name one twice"),
+        ("replacement.mask=0.9", "add up to"),
+        ("training.steps=100", "training: warmup_steps 10000 is more than steps 100"),
+    ],
+)
+def test_resolve_explains_what_does_not_fit(override, message):
+    with pytest.raises(RecipeError) as caught:
+        catalog.resolve("bert/tiny", [override])
+    assert message in str(caught.value)
+
+
+def test_resolve_explains_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(RecipeError, match=r"cannot read the recipe file 'missing\.json'"):
+        catalog.resolve("missing.json")
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"name": \n oops}')
+    with pytest.raises(RecipeError, match=r"broken\.json' is not JSON: line 2, column 2"):
+        catalog.resolve(str(broken))
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text('{"name": "x", "encodr": {}}')
+    with pytest.raises(RecipeError, match=r"wrong\.json: .*encodr: unknown field; did you mean 'encoder'"):
+        catalog.resolve(str(wrong))
+    binary = tmp_path / "binary.json"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(RecipeError, match="is not UTF-8 text"):
+        catalog.resolve(str(binary))
+
+
+def test_a_new_system_is_one_new_file(tmp_path, monkeypatch):
+    (tmp_path / "roberta_wwm.py").write_text(
+        "from maskwright.recipes.systems import roberta\n"
+        "from maskwright.pretext.masking import WholeWordMasking\n"
+        "def recipes():\n"
+        "    for recipe in roberta.recipes():\n"
+        "        name = recipe.name.replace('roberta/', 'roberta-wwm/')\n"
+        "        yield recipe.replace(name=name, masking=WholeWordMasking())\n"
+    )
+    monkeypatch.setattr(catalog.systems, "__path__", [*catalog.systems.__path__, str(tmp_path)])
+    catalog._recipes.cache_clear()
+    try:
+        assert catalog.get("roberta-wwm/base").masking.kind == "whole_word"
+        assert "bert/base" in catalog.names()
+    finally:
+        catalog._recipes.cache_clear()
+
+
+def test_field_paths_of_a_recipe_name_every_axis():
+    paths = field_paths(Recipe)
+    assert {"masking.rate", "objectives.mlm.weight", "training.optimizer.betas", "encoder.pooler"} <= set(
+        paths
+    )

@@ -1,0 +1,110 @@
+"""The tables of recipes: complete, in words, and honest about what differs."""
+
+import itertools
+
+import pytest
+
+from maskwright.core.spec import override
+from maskwright.recipes import catalog
+from maskwright.recipes.table import ABSENT, diff, rows
+from maskwright.recipes.wording import field_words, value_words
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_rows_show_every_field_once(name):
+    recipe = catalog.get(name)
+    listed = rows(recipe)
+    paths = [row.path for row in listed]
+    assert len(paths) == len(set(paths))
+    assert all(row.axis and row.label and row.value for row in listed)
+    for part in ("tokenizer", "format", "masking", "replacement", "encoder"):
+        fields = type(getattr(recipe, part)).model_fields
+        assert {f"{part}.{field}" for field in fields} <= set(paths)
+
+
+@pytest.mark.parametrize("name", ["bert/base", "roberta/large"])
+def test_paths_of_rows_are_those_that_overrides_take(name):
+    recipe = catalog.get(name)
+    data = recipe.model_dump()
+    for row in rows(recipe):
+        steps = row.path.split(".")
+        if steps[0] != "objectives":
+            value = data
+            for step in steps:
+                value = value[step]
+            assert override(recipe, [(row.path, value)]) == recipe
+    assert override(recipe, [("objectives.mlm.weight", 1.0)]) == recipe
+
+
+def test_rows_read_like_the_paper():
+    words = {row.path: (row.label, row.value) for row in rows(catalog.get("bert/base"))}
+    assert words["masking.rate"] == ("share selected", "15 %")
+    assert words["training.steps"] == ("steps", "1M")
+    assert words["training.learning_rate"] == ("learning rate", "1e-4")
+    assert words["training.phases"] == ("sequence length", "90 % at 128 + 10 % at 512")
+    assert words["training.batch_sequences"] == ("batch", "256 sequences")
+    assert words["masks.copies"] == ("drawn", "10 times, then repeated (static)")
+    assert words["tokenizer.vocab_size"] == ("vocabulary", "30,522")
+    assert words["encoder.layer_norm_eps"] == ("LayerNorm epsilon", "1e-12")
+    assert words["encoder.embedding_size"] == ("embedding size", "as hidden size")
+    assert words["objectives.nsp.weight"] == ("next sentence", "weight 1")
+    assert words["training.optimizer.betas"] == ("betas", "0.9, 0.999")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("training.clip_norm", 0.0, "off"),
+        ("training.phases", catalog.get("roberta/base").training.phases, "512"),
+        ("encoder.attention_plan", (0, 0, 0), "one, shared by all layers"),
+        ("encoder.attention_plan", (0, 0, 1, 1), "0 0 1 1"),
+        ("masking.max_targets", 20, "20"),
+        ("some.new_field", True, "yes"),
+        ("some.new_field", "new_choice", "new choice"),
+        ("some.new_field", None, "none"),
+    ],
+)
+def test_values_are_put_in_words(path, value, words):
+    assert field_words(path, value)[1] == words
+
+
+def test_unknown_fields_keep_their_name():
+    assert field_words("masking.longest_span", 3) == ("longest span", "3")
+    assert value_words((1, 0.5)) == "1, 0.5"
+
+
+def test_diff_of_a_recipe_with_itself_is_empty():
+    recipe = catalog.get("bert/base")
+    assert diff(recipe, recipe) == []
+    assert len(diff(recipe, recipe, every=True)) == len(rows(recipe))
+
+
+def test_diff_names_what_differs_only():
+    compared = {
+        line.path: (line.left, line.right)
+        for line in diff(catalog.get("bert/base"), catalog.get("bert/large"))
+    }
+    assert compared == {
+        "encoder.num_layers": ("12", "24"),
+        "encoder.hidden_size": ("768", "1,024"),
+        "encoder.num_heads": ("12", "16"),
+        "encoder.intermediate_size": ("3,072", "4,096"),
+    }
+
+
+def test_diff_marks_fields_that_one_side_lacks():
+    compared = {line.path: line for line in diff(catalog.get("bert/base"), catalog.get("roberta/base"))}
+    assert compared["format.short_share"].right == ABSENT
+    assert compared["format.separator_after"].left == ABSENT
+    assert (compared["objectives.nsp.weight"].left, compared["objectives.nsp.weight"].right) == (
+        "weight 1",
+        ABSENT,
+    )
+    assert all(line.differs for line in compared.values())
+
+
+def test_diff_keeps_axes_together():
+    for every in (False, True):
+        axes = [line.axis for line in diff(catalog.get("bert/base"), catalog.get("roberta/base"), every)]
+        changes = sum(first != second for first, second in itertools.pairwise(axes))
+        assert changes == len(set(axes)) - 1

@@ -1,0 +1,158 @@
+"""Batches: what a step computes on is the text itself, whatever way it is packed and cut."""
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+from maskwright.core.types import Documents, IntArray, SpecialTokens
+from maskwright.pretext.replacement.base import VocabularyFacts
+from maskwright.recipes.catalog import resolve
+from maskwright.recipes.recipe import Recipe
+from maskwright.training.batches import MicroBatch, StepBatch
+from maskwright.training.workload import Text, Workload, build_workload
+
+VOCABULARY = 500
+NAMES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SPECIAL = SpecialTokens(pad=0, unk=1, cls=2, sep=3, mask=4, vocab_size=VOCABULARY, names=NAMES)
+
+
+def toy_text(documents: int = 80) -> Text:
+    draw = np.random.default_rng(0)
+    sentences = draw.integers(2, 9, documents)
+    lengths = draw.integers(3, 12, int(sentences.sum()))
+    ends, last = np.cumsum(lengths), np.cumsum(sentences)
+    ids = draw.integers(5, VOCABULARY, int(ends[-1])).astype(np.int32)
+
+    def take(starts: IntArray, stops: IntArray) -> tuple[IntArray, IntArray]:
+        pieces = [ids[start:stop] for start, stop in zip(starts, stops, strict=True)]
+        joined = np.concatenate(pieces) if pieces else ids[:0]
+        return joined, np.ones(len(joined), dtype=bool)
+
+    docs = Documents(ends, last - sentences, last)
+    return Text(
+        documents=docs,
+        sources=np.zeros(documents, dtype=np.int64),
+        weights=None,
+        document_ends=docs.bounds(docs.last),
+        take=take,
+        vocabulary=VocabularyFacts(
+            special_tokens=SPECIAL, token_counts=np.bincount(ids, minlength=VOCABULARY)
+        ),
+    )
+
+
+def recipe(*overrides: str) -> Recipe:
+    phases = 'training.phases=[{"share": 1.0, "max_length": 32}]'
+    return resolve("bert/tiny", [f"tokenizer.vocab_size={VOCABULARY}", phases, *overrides])
+
+
+def workload(which: Recipe, tokens_per_microbatch: int = 128) -> Workload:
+    return build_workload(
+        which, toy_text(), seed=3, held_out_tokens=100, tokens_per_microbatch=tokens_per_microbatch
+    )
+
+
+def step(which: Recipe, tokens_per_microbatch: int = 128, count: int = 40) -> StepBatch:
+    phase = workload(which, tokens_per_microbatch).phases[0]
+    rows, _ = phase.stream.read(phase.stream.start(), count)
+    return phase.collator.collate(rows, step=0)
+
+
+def sequences(micro: MicroBatch) -> list[tuple[int, ...]]:
+    batch = micro.batch
+    return [
+        tuple(batch.ids[batch.sequence_ids == number].tolist()) for number in range(len(batch.first_tokens))
+    ]
+
+
+@pytest.mark.parametrize("tokens_per_microbatch", [1, 64, 100, 4096])
+def test_cutting_into_micro_batches_changes_no_sequence_and_no_target(tokens_per_microbatch: int) -> None:
+    whole, cut = step(recipe(), 1 << 20), step(recipe(), tokens_per_microbatch)
+    assert len(whole.micro_batches) == 1
+    assert sorted(s for m in whole.micro_batches for s in sequences(m)) == sorted(
+        s for m in cut.micro_batches for s in sequences(m)
+    )
+    assert whole.counts == cut.counts
+    for kind, count in whole.counts.items():
+        labels = [m.targets[kind].labels.tolist() for m in cut.micro_batches]
+        assert sum(labels, []) == whole.micro_batches[0].targets[kind].labels.tolist()
+        assert sum(map(len, labels)) == count
+
+
+def test_every_slot_belongs_to_one_sequence_or_is_filler() -> None:
+    for micro in step(recipe()).micro_batches:
+        batch = micro.batch
+        filler = batch.sequence_ids < 0
+        assert (batch.ids[filler] == SPECIAL.pad).all()
+        assert int((~filler).sum()) == batch.num_tokens
+        assert (batch.ids[batch.first_tokens] == SPECIAL.cls).all()
+        assert (batch.position_ids[batch.first_tokens] == 0).all()
+        assert batch.row_length == 32
+        rows = batch.sequence_ids.view(-1, 32)
+        for row in rows:  # A sequence lies in one piece, and within one row.
+            seen = [int(number) for number in row if number >= 0]
+            changes = sum(a != b for a, b in zip(seen, seen[1:], strict=False))
+            assert changes == len(set(seen)) - 1
+
+
+def test_targets_ask_for_what_was_hidden_there() -> None:
+    # With everything replaced by [MASK], a target's position must hold [MASK], and labels must be ordinary tokens.
+    batch = step(recipe("replacement.mask=1.0", "replacement.random=0.0", "replacement.keep=0.0"))
+    for micro in batch.micro_batches:
+        wanted = micro.targets["mlm"]
+        assert (micro.batch.ids[wanted.positions] == SPECIAL.mask).all()
+        assert int((micro.batch.ids == SPECIAL.mask).sum()) == len(wanted.labels)
+        assert (wanted.labels > SPECIAL.mask).all()
+        pairs = micro.targets["nsp"]
+        assert pairs.positions.tolist() == list(range(len(micro.batch.first_tokens)))
+
+
+def test_a_step_counts_real_tokens_only() -> None:
+    batch = step(recipe())
+    real = sum(int((m.batch.sequence_ids >= 0).sum()) for m in batch.micro_batches)
+    slots = sum(len(m.batch.ids) for m in batch.micro_batches)
+    assert (batch.num_tokens, batch.num_slots, batch.num_sequences) == (real, slots, 40)
+
+
+def masks_by_epoch(which: Recipe) -> dict[int, dict[int, tuple[int, ...]]]:
+    """Corrupted ids of every instance in two epochs."""
+    phase = workload(which).phases[0]
+    seen: dict[int, dict[int, tuple[int, ...]]] = defaultdict(dict)
+    cursor = phase.stream.start()
+    while cursor.places[0].epoch < 2:
+        epoch = cursor.places[0].epoch
+        rows, cursor = phase.stream.read(cursor, 1)
+        (micro,) = phase.collator.collate(rows, step=0).micro_batches
+        seen[epoch][int(rows.index[0])] = sequences(micro)[0]
+    return seen
+
+
+def test_static_masks_agree_between_epochs_and_dynamic_ones_differ() -> None:
+    same_layout = ("format=full_sentences", "objectives=[mlm]")
+    static = masks_by_epoch(recipe(*same_layout, "masks.copies=1"))
+    dynamic = masks_by_epoch(recipe(*same_layout, "masks.copies=null"))
+    assert static[0] == static[1]
+    assert static[0] == dynamic[0]  # The first drawing is the same one.
+    assert dynamic[0].keys() == dynamic[1].keys()
+    differing = sum(dynamic[0][index] != dynamic[1][index] for index in dynamic[0])
+    assert differing > 0.9 * len(dynamic[0])
+
+
+def test_held_out_batches_are_the_same_every_time_and_apart_from_training() -> None:
+    first, second = workload(recipe()), workload(recipe())
+    assert first.held_out
+    for one, other in zip(first.held_out, second.held_out, strict=True):
+        for a, b in zip(one.micro_batches, other.micro_batches, strict=True):
+            assert a.batch.ids.equal(b.batch.ids)
+            assert a.batch.dropout_key is None
+
+
+def test_dropout_keys_differ_between_steps_and_micro_batches() -> None:
+    phase = workload(recipe(), 32).phases[0]
+    rows, _ = phase.stream.read(phase.stream.start(), 20)
+    keys = [
+        m.batch.dropout_key for number in (0, 1) for m in phase.collator.collate(rows, number).micro_batches
+    ]
+    assert None not in keys
+    assert len(set(keys)) == len(keys)

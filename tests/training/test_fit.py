@@ -1,0 +1,62 @@
+import math
+
+import pytest
+
+from maskwright.recipes.catalog import get
+from maskwright.training.fit import batch_tokens, fit_length, fit_schedule, fit_vocabulary, vocabulary_size
+
+
+@pytest.mark.parametrize("tokens", [1e5, 1e6, 1e7, 1e8, 1e9, 1e11])
+def test_vocabulary_entries_are_seen_often_enough_or_it_is_the_smallest(tokens: float) -> None:
+    size = vocabulary_size(tokens, 30522)
+    assert 4096 <= size <= 30522
+    if 4096 < size < 30522:
+        assert size * math.log(size) * 100 <= tokens
+
+
+def test_large_budgets_get_the_published_vocabulary() -> None:
+    assert vocabulary_size(1e11, 30522) == 30522
+
+
+def test_batch_rule_meets_the_published_range_at_the_published_budgets() -> None:
+    # BERT read 128 B tokens (1 M steps of 256 sequences, mostly 128 long) and RoBERTa 2 T.
+    assert 100_000 < batch_tokens(1.3e11) < 400_000
+    assert 1_000_000 < batch_tokens(2.1e12) < 5_000_000
+
+
+def test_a_small_budget_gets_a_schedule_that_fits_into_it() -> None:
+    published = get("bert/mini")
+    recipe, choices = fit_schedule(published, 4e6, 20_000_000, 128.0, set())
+    training = recipe.training
+    assert training.steps * training.batch_sequences * 128 == pytest.approx(4e6, rel=0.02)
+    assert training.warmup_steps < training.steps / 5
+    assert training.learning_rate > published.training.learning_rate
+    assert {choice.field for choice in choices} >= {"training.batch_sequences", "training.learning_rate"}
+    assert all(choice.reason for choice in choices)
+
+
+def test_what_the_user_set_stays() -> None:
+    published = get("bert/mini")
+    fixed = {"training.learning_rate", "tokenizer.vocab_size", "training.phases"}
+    recipe, choices = fit_schedule(published, 4e6, 20_000_000, 128.0, fixed)
+    assert recipe.training.learning_rate == published.training.learning_rate
+    assert "training.learning_rate" not in {choice.field for choice in choices}
+    assert fit_vocabulary(published, 4e6, fixed) == (published, [])
+    assert fit_length(published, 4e6, fixed) == (published, [])
+
+
+def test_many_passes_over_a_small_corpus_keep_dropout() -> None:
+    published = get("bert/mini")
+    once, _ = fit_schedule(published, 4e6, 20_000_000, 128.0, set())
+    often, _ = fit_schedule(published, 4e6, 200_000, 128.0, set())
+    assert once.encoder.hidden_dropout == 0.0
+    assert often.encoder.hidden_dropout == published.encoder.hidden_dropout
+
+
+def test_fitting_is_stable_against_a_machine_that_is_a_little_slower() -> None:
+    published = get("bert/mini")
+    batches = {
+        fit_schedule(published, tokens, 20_000_000, 128.0, set())[0].training.batch_sequences
+        for tokens in (3.7e6, 3.8e6, 3.9e6)
+    }
+    assert len(batches) == 1

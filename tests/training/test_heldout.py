@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.core.types import Documents
+from maskwright.training.health import health_line
+from maskwright.training.heldout import Baseline, Measured, split
+
+
+def corpus(sentences_a_document: list[int], tokens: int = 10) -> Documents:
+    last = np.cumsum(sentences_a_document)
+    return Documents(np.arange(1, last[-1] + 1) * tokens, last - sentences_a_document, last)
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=400), st.integers(0, 5))
+def test_split_is_a_partition_of_all_sentences(sizes: list[int], seed: int) -> None:
+    documents = corpus(sizes)
+    parts = split(documents, seed)
+    covered = np.zeros(sum(sizes), dtype=int)
+    for part in (parts.train, parts.held_out):
+        for first, last in zip(part.first, part.last, strict=True):
+            covered[first:last] += 1
+    assert (covered == 1).all()
+    assert parts.held_out.num_tokens <= 0.05 * documents.num_tokens
+
+
+def test_a_single_long_document_still_gives_held_out_text() -> None:
+    parts = split(corpus([5000]), 0)
+    assert 0 < parts.held_out.num_tokens <= 2500
+    assert parts.train.num_tokens + parts.held_out.num_tokens == 50_000
+
+
+def test_held_out_text_is_bounded_and_keyed_by_the_seed() -> None:
+    documents = corpus([20] * 5000)
+    first, again, other = (split(documents, seed, most_tokens=4000) for seed in (1, 1, 2))
+    assert 3000 <= first.held_out.num_tokens <= 4000
+    assert np.array_equal(first.held_out.first, again.held_out.first)
+    assert not np.array_equal(first.held_out.first, other.held_out.first)
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [(10.2, "blind"), (7.5, "not yet"), (6.9, "plateau"), (6.0, "begun"), (3.0, "uses context well")],
+)
+def test_health_line_tells_the_stage_of_learning(loss: float, words: str) -> None:
+    assert words in health_line(Measured(loss, 0.1, 100), Baseline(6.9, 0.05), 8192)

@@ -1,0 +1,213 @@
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from toy_runs import TOY, write_corpus
+
+from maskwright.core.errors import CheckpointError, DataError, DeviceError, MaskwrightError, RecipeError
+from maskwright.training import checkpoint
+from maskwright.training.metrics import read_rows
+from maskwright.training.pretrain import Run, pretrain
+from maskwright.training.reporting import Silent
+
+RECIPES = ("bert/tiny", "roberta/tiny")
+CLEAN = ("deduplicate=none",)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path / "corpus.txt")
+
+
+@pytest.fixture
+def train(tmp_path: Path, corpus: Path) -> Callable[..., Run]:
+    def run(out: str = "run", **changes: Any) -> Run:
+        settings: dict[str, Any] = {
+            "recipe": "bert/tiny",
+            "steps": 12,
+            "set": TOY,
+            "clean": CLEAN,
+            "workers": 1,
+            "cache": tmp_path / "cache",
+            "reporter": Silent(),
+        }
+        return pretrain(corpus, out=tmp_path / out, **{**settings, **changes})
+
+    return run
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_run_learns_and_leaves_everything_behind(
+    train: Callable[..., Run], corpus: Path, recipe: str
+) -> None:
+    overrides = (*TOY, "tokenizer.vocab_size=400") if recipe.startswith("roberta") else TOY
+    write_corpus(corpus, documents=600)
+    run = train(recipe=recipe, steps=100, set=overrides)
+    assert run.finished
+    assert run.steps == 100
+    assert run.baseline is not None
+    assert run.held_out["mlm"].loss < 0.8 * run.baseline.loss
+    assert run.held_out["mlm"].accuracy > 2 * run.baseline.accuracy
+    names = {item.name for item in run.folder.iterdir()}
+    assert names >= {
+        "run.json", "recipe.json", "data_card.json", "data_card.md", "metrics.jsonl", "timing.jsonl", "tensorboard",
+        "checkpoints", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+    }  # fmt: skip
+    rows = read_rows(run.folder / "metrics.jsonl")
+    assert sum("loss" in row for row in rows) == 100
+    assert sum("held_out_mlm_loss" in row for row in rows) == 20
+    assert rows[-1]["unigram_loss"] == pytest.approx(run.baseline.loss)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("killed_after", [1, 6, 11])  # 6: the first step of the second length phase
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
+    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, recipe: str, killed_after: int
+) -> None:
+    overrides = (*TOY, "tokenizer.vocab_size=400") if recipe.startswith("roberta") else TOY
+    peace = train("peace", recipe=recipe, set=overrides, checkpoint_minutes=0.0)
+    assert peace.epochs > 1  # The order of data is drawn anew in between.
+    save = checkpoint.save
+    with monkeypatch.context() as patch:
+
+        def save_then_die(folder: Path, step: int, *rest: Any) -> Path:
+            written = save(folder, step, *rest)
+            if step == killed_after:
+                raise KeyboardInterrupt
+            return written
+
+        patch.setattr(checkpoint, "save", save_then_die)
+        with pytest.raises(KeyboardInterrupt):
+            train("killed", recipe=recipe, set=overrides, checkpoint_minutes=0.0)
+    resumed = train("killed", recipe=recipe, set=overrides, checkpoint_minutes=0.0)
+    for name in ("metrics.jsonl", "model.safetensors", "config.json", "recipe.json"):
+        assert (peace.folder / name).read_bytes() == (resumed.folder / name).read_bytes(), name
+    assert resumed.held_out == peace.held_out
+
+
+def test_the_result_does_not_depend_on_micro_batches(
+    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from maskwright.training.device import Machine
+
+    dropped = (*TOY, "encoder.hidden_dropout=0", "encoder.attention_dropout=0")
+    whole = train("whole", set=dropped, steps=4)
+    monkeypatch.setattr(Machine, "tokens_per_microbatch", property(lambda self: 32))
+    parts = train("parts", set=dropped, steps=4)
+    first, second = (load_file(run.folder / "model.safetensors") for run in (whole, parts))
+    for name, value in first.items():
+        torch.testing.assert_close(second[name], value, rtol=1e-3, atol=2e-5)
+
+
+def test_a_signal_saves_and_the_same_call_resumes(
+    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from maskwright.training import journal
+
+    step = journal.Journal.step
+
+    def step_then_signal(self: journal.Journal, report: Any) -> None:
+        step(self, report)
+        if report.position.spent.steps == 5:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.Journal, "step", step_then_signal)
+        stopped = train()
+    assert (stopped.finished, stopped.steps, stopped.stopped_by) == (False, 5, "SIGTERM")
+    resumed = train()
+    assert (resumed.finished, resumed.steps, resumed.stopped_by) == (True, 12, None)
+
+
+def test_a_finished_run_is_not_repeated(train: Callable[..., Run]) -> None:
+    first = train()
+    before = (first.folder / "run.json").stat().st_mtime_ns
+    assert train() == first
+    assert (first.folder / "run.json").stat().st_mtime_ns == before
+
+
+def test_another_request_in_the_same_folder_is_refused_and_nothing_is_lost(train: Callable[..., Run]) -> None:
+    run = train()
+    weights = (run.folder / "model.safetensors").read_bytes()
+    with pytest.raises(CheckpointError, match="holds another run: seed was 0, now 1"):
+        train(seed=1)
+    assert (run.folder / "model.safetensors").read_bytes() == weights
+
+
+def test_a_folder_with_other_files_is_refused(train: Callable[..., Run], tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.tex").write_text("precious")
+    with pytest.raises(CheckpointError, match=r"holds no run \(found thesis.tex\)"):
+        train()
+    assert (tmp_path / "run" / "thesis.tex").read_text() == "precious"
+
+
+def test_a_changed_corpus_is_noticed_on_resuming(
+    train: Callable[..., Run], corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "maskwright.training.session.Session.run", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
+        with pytest.raises(KeyboardInterrupt):
+            train()
+    write_corpus(corpus, seed=1)
+    with pytest.raises(RecipeError, match="corpus has changed"):
+        train()
+
+
+def test_a_checkpoint_cut_short_is_passed_over(train: Callable[..., Run]) -> None:
+    run = train(checkpoint_minutes=0.0)
+    record = json.loads((run.folder / "run.json").read_text())
+    del record["result"]
+    (run.folder / "run.json").write_text(json.dumps(record))
+    newest = run.folder / "checkpoints" / "step-000000012" / "weights.safetensors"
+    newest.write_bytes(newest.read_bytes()[:100])
+    metrics = (run.folder / "metrics.jsonl").read_bytes()
+    again = train(checkpoint_minutes=0.0)
+    assert again.finished
+    assert (run.folder / "metrics.jsonl").read_bytes() == metrics
+
+
+def test_a_full_disk_is_one_clear_error_and_loses_nothing(
+    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = list[int]()
+    save_file = checkpoint.save_file
+
+    def fills_up(tensors: Any, path: Path) -> None:
+        calls.append(1)
+        if len(calls) > 6:
+            raise OSError(28, "No space left on device")
+        save_file(tensors, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_file", fills_up)
+        with pytest.raises(DeviceError, match=r"the disk is full.*run the same command again"):
+            train(checkpoint_minutes=0.0)
+    assert train().finished
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "message"),
+    [
+        ({"recipe": "bert/tny"}, RecipeError, r"bert/tny.*Did you mean 'bert/tiny'"),
+        ({"set": ("masking.rat=0.3",)}, RecipeError, r"rat.*Did you mean 'masking.rate'"),
+        ({"set": ("masking.rate=2",)}, RecipeError, r"masking.*rate"),
+        ({"steps": None, "minutes": 0}, RecipeError, "trains nothing"),
+        ({"steps": None}, RecipeError, "no budget was given"),
+        ({"clean": ("dedupliate=none",)}, RecipeError, "Did you mean 'deduplicate'"),
+        ({"tokenizer": "nowhere"}, DataError, "nowhere"),
+        ({"set": (*TOY, "objectives=[nsp]", "format=full_sentences")}, RecipeError, "next_sentence_label"),
+    ],
+)
+def test_bad_requests_are_answered_by_name(
+    train: Callable[..., Run], changes: dict[str, Any], kind: type[MaskwrightError], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        train(**changes)
