@@ -144,9 +144,7 @@ def test_closed_pipe_is_quiet():
 
 
 def test_module_runs_as_a_program():
-    done = subprocess.run(
-        [sys.executable, "-m", "maskwright", "--version"], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-m", "maskwright", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("maskwright ")
 
 

@@ -45,9 +45,7 @@ def test_show_reads_a_file_and_takes_overrides(run, tokenizer, tmp_path):
     file = tmp_path / "text.txt"
     file.write_text(TEXT)
     arguments = ("bert/tiny", "--text-file", str(file), "--tokenizer", tokenizer, "--json", "--seed", "3")
-    _, out, _ = run(
-        *arguments, "--set", "masking.rate=0.5", "--set", "replacement={mask: 1, random: 0, keep: 0}"
-    )
+    _, out, _ = run(*arguments, "--set", "masking.rate=0.5", "--set", "replacement={mask: 1, random: 0, keep: 0}")
     showing = json.loads(out)
     assert (showing["seed"], showing["recipe"]) == (3, "bert/tiny")
     tokens = [token for sequence in showing["sequences"] for token in sequence["tokens"]]

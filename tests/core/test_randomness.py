@@ -10,7 +10,6 @@ from maskwright.core.randomness import (
     Permutation,
     bits,
     generator,
-    generators,
     integer_key,
     keys,
     mix,
@@ -101,24 +100,6 @@ def test_a_batch_draws_what_its_instances_draw_one_by_one(seed, instances):
         assert np.array_equal(together.per_token("a", cu_seqlens)[part], alone.per_token("a", own))
         assert np.array_equal(together.bits_per_token("a", cu_seqlens)[part], alone.bits_per_token("a", own))
         assert together.per_instance("b", 1)[row] == alone.per_instance("b", 1)[0]
-
-
-def test_some_tokens_draw_what_they_draw_among_all():
-    draws = Draws(3, np.array([0, 0, 1]), np.array([5, 6, 5]))
-    cu_seqlens = np.array([0, 4, 4, 10])
-    sequences, offsets = np.array([0, 2, 2]), np.array([3, 0, 5])
-    flat = cu_seqlens[sequences] + offsets
-    assert np.array_equal(draws.uniform_at("a", sequences, offsets), draws.per_token("a", cu_seqlens)[flat])
-    assert np.array_equal(draws.bits_at("a", sequences, offsets), draws.bits_per_token("a", cu_seqlens)[flat])
-
-
-def test_generators_in_a_row_are_those_made_one_by_one():
-    count = 5000
-    together = [(rng.random(), rng.integers(1000)) for rng in generators(7, "x", 2, count)]
-    assert len(together) == count
-    for index in (0, 1, 4095, 4096, count - 1):
-        alone = generator(7, "x", 2, index)
-        assert together[index] == (alone.random(), alone.integers(1000))
 
 
 @given(st.integers(1, 3000), st.integers(0, 2**63 - 1))

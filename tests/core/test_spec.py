@@ -192,9 +192,7 @@ def test_override_explains_what_is_wrong(text, words):
 
 
 def test_override_of_a_field_of_an_unknown_member_names_the_members():
-    with pytest.raises(
-        RecipeError, match=r"'whole_wrd', which is none of its choices.*Did you mean 'whole_word'"
-    ):
+    with pytest.raises(RecipeError, match=r"'whole_wrd', which is none of its choices.*Did you mean 'whole_word'"):
         changed("masking=whole_wrd", "masking.rate=0.3")
 
 
@@ -243,9 +241,7 @@ systems = st.builds(
         st.builds(WholeWord, longest=st.none() | st.integers(1, 100)),
         st.builds(Span, decay=st.floats(0.001, 0.999)),
     ),
-    objectives=st.lists(st.builds(Mlm, weight=weights) | st.builds(Nsp, weight=weights), min_size=1).map(
-        tuple
-    ),
+    objectives=st.lists(st.builds(Mlm, weight=weights) | st.builds(Nsp, weight=weights), min_size=1).map(tuple),
 )
 
 

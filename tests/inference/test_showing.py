@@ -131,7 +131,7 @@ def test_number_of_sequences_is_limited(tokenizers):
     showing = shown("bert/tiny", tokenizers, text="\n\n".join([ENGLISH] * 6), max_sequences=2)
     assert len(showing.sequences) == 2
     assert showing.num_sequences > 2
-    assert f"and {showing.num_sequences - 2} more sequences" in page(showing)
+    assert f"and {showing.num_sequences - 2} more<" in page(showing)
 
 
 def test_terminal_text_is_readable_without_colours(tokenizers):
@@ -180,9 +180,8 @@ def test_wrong_recipe_is_an_error(tokenizers):
 def test_small_tokenizer_knows_every_character(tmp_path, monkeypatch):
     from maskwright.inference.showing import tokenizer
 
-    monkeypatch.setattr(
-        tokenizer, "docstring_documents", lambda workers: iter(["Return the sum of two numbers."] * 9)
-    )
+    documents = ["Return the sum of two numbers and tell no one."] * 30_000
+    monkeypatch.setattr(tokenizer, "docstring_documents", lambda max_bytes, workers: iter(documents))
     monkeypatch.setattr(tokenizer, "docstrings_fingerprint", lambda: "test")
     text = "Crème brûlée 字 Ω ☃."
     first = tokenizer.small_tokenizer(WordPiece(lowercase=False), text, cache=tmp_path)

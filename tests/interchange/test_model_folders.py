@@ -141,6 +141,11 @@ def test_lacking_weights_are_named(folder):
     _fails(folder, "layer.1.attention.output.LayerNorm.bias", "and 10 more", "num_hidden_layers")
 
 
+def test_layers_that_the_configuration_does_not_know_are_named(folder):
+    _configure(folder, num_hidden_layers=2)
+    _fails(folder, "more layers than", "bert.encoder.layer.2.attention.output.LayerNorm.bias")
+
+
 def test_a_roberta_head_with_another_activation_than_transformers_has_is_refused(tmp_path):
     build(RobertaForMaskedLM, roberta_config(hidden_act="relu")).save_pretrained(tmp_path)
     _fails(tmp_path, "config.json", "hidden_activation relu", "their masked-token head has no other")
@@ -169,6 +174,7 @@ def test_wrong_shapes_name_weight_and_both_shapes(folder):
         ({"position_embedding_type": "relative_key"}, ("position_embedding_type is 'relative_key'",)),
         ({"num_attention_heads": 5}, ("num_heads 5 does not divide hidden_size 48",)),
         ({"hidden_size": "wide"}, ("hidden_size", "'wide'")),
+        ({"vocab_size": "many"}, ("vocab_size is 'many'", "a whole number")),
         ({"type_vocab_size": 0}, ("config.json", "type_vocab_size 0")),
         ({"attention_plan": [0, 0, 0]}, ("layers share weights", "attention_plan")),
     ],

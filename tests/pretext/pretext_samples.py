@@ -33,17 +33,13 @@ def reader(stream: IntArray, word_starts: IntArray | None = None) -> TakeTokens:
     begins = np.ones(len(stream), dtype=bool) if word_starts is None else word_starts
 
     def take(starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
-        picked = np.concatenate([np.arange(a, b) for a, b in zip(starts, ends, strict=True)] or [[]]).astype(
-            int
-        )
+        picked = [token for start, end in ranges(starts, ends) for token in range(start, end)]
         return stream[picked], begins[picked]
 
     return take
 
 
-def lay_out(
-    format: Format, documents: Documents, plan: Plan, word_starts: IntArray | None = None
-) -> Instances:
+def lay_out(format: Format, documents: Documents, plan: Plan, word_starts: IntArray | None = None) -> Instances:
     """Lay a plan out over a stream in which token t has the id 100 + t."""
     stream = 100 + np.arange(int(documents.sentence_ends[-1]))
     return format.lay_out(plan, reader(stream, word_starts), SPECIAL, format.separator_points(documents))

@@ -91,9 +91,7 @@ def test_assemble_begins_a_word_after_every_special_token() -> None:
 def by_hand(plan: Plan, between: int, points: list[int]) -> list[tuple[list[int], list[int], int]]:
     """Lay rows out one token at a time: (ids, segments, label) of each."""
     laid_out = []
-    for row in zip(
-        plan.first_start, plan.first_end, plan.second_start, plan.second_end, plan.pair_labels, strict=True
-    ):
+    for row in zip(plan.first_start, plan.first_end, plan.second_start, plan.second_end, plan.pair_labels, strict=True):
         ids, segments = [CLS], [0]
         is_pair = row[3] > row[2]
         for segment, (start, end) in enumerate([row[0:2], row[2:4]]):
@@ -114,9 +112,7 @@ def by_hand(plan: Plan, between: int, points: list[int]) -> list[tuple[list[int]
 
 def split(laid_out: Instances) -> list[tuple[list[int], list[int], int]]:
     cuts = laid_out.cu_seqlens[1:-1]
-    parts = zip(
-        np.split(laid_out.ids, cuts), np.split(laid_out.segment_ids, cuts), laid_out.pair_labels, strict=True
-    )
+    parts = zip(np.split(laid_out.ids, cuts), np.split(laid_out.segment_ids, cuts), laid_out.pair_labels, strict=True)
     return [(ids.tolist(), segments.tolist(), int(label)) for ids, segments, label in parts]
 
 

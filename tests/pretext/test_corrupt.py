@@ -14,9 +14,7 @@ BATCH = batch_of([128] * 16)
 def in_epoch(epoch: int, copies: int | None) -> Examples:
     """Corrupt the batch as an epoch sees it: with k static copies the refresh is the epoch modulo k."""
     refresh = epoch if copies is None else epoch % copies
-    return corrupt(
-        BATCH, TokenMasking(), MaskRandomKeep(), draws_for(BATCH, seed=3, refresh=refresh), VOCABULARY
-    )
+    return corrupt(BATCH, TokenMasking(), MaskRandomKeep(), draws_for(BATCH, seed=3, refresh=refresh), VOCABULARY)
 
 
 def test_static_masks_with_ten_copies_come_back_every_tenth_epoch() -> None:

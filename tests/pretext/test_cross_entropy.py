@@ -11,8 +11,7 @@ from maskwright.pretext.objectives.cross_entropy import summed_cross_entropy
 def inputs(m: int, v: int, e: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(m + v + e)
     features, weight, bias = (
-        torch.randn(*shape, generator=generator, dtype=dtype).requires_grad_()
-        for shape in ((m, e), (v, e), (v,))
+        torch.randn(*shape, generator=generator, dtype=dtype).requires_grad_() for shape in ((m, e), (v, e), (v,))
     )
     return features, weight, bias, torch.randint(v, (m,), generator=generator)
 
@@ -58,9 +57,7 @@ def test_without_gradients_the_loss_is_the_same() -> None:
 
 def test_autocast_multiplies_in_bfloat16_and_sums_in_float32() -> None:
     features, weight, bias, labels = inputs(64, 100, 16, torch.float32)
-    exact = torch.autograd.grad(
-        summed_cross_entropy(features, weight, bias, labels)[0], (features, weight, bias)
-    )
+    exact = torch.autograd.grad(summed_cross_entropy(features, weight, bias, labels)[0], (features, weight, bias))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         total, _ = summed_cross_entropy(features, weight, bias, labels, block_elements=1000)
         plain = cross_entropy(linear(features, weight, bias).float(), labels, reduction="sum")

@@ -40,9 +40,7 @@ def test_shares_are_80_10_10(per: str) -> None:
 def test_per_token_decides_each_token_and_per_unit_each_unit() -> None:
     shares = {"mask": 0.5, "random": 0.5, "keep": 0.0}
     for per, agreeing in (("token", 0.5), ("unit", 1.0)):
-        _, after = replaced(
-            MaskRandomKeep.model_validate({**shares, "per": per, "random_from": "ordinary"}), 20_000
-        )
+        _, after = replaced(MaskRandomKeep.model_validate({**shares, "per": per, "random_from": "ordinary"}), 20_000)
         masked = (after == SPECIAL.mask).reshape(-1, 2)
         same = (masked[:, 0] == masked[:, 1]).mean()
         # A random token is the mask token once in 996 times.

@@ -15,9 +15,7 @@ from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction
 from maskwright.pretext.replacement import MaskRandomKeep
 
-SHAPE = HeadShape(
-    hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation="gelu_tanh", layer_norm_eps=1e-12
-)
+SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation="gelu_tanh", layer_norm_eps=1e-12)
 NO_EMBEDDINGS = torch.zeros(0, 0)
 
 
@@ -56,9 +54,7 @@ def test_mlm_loss_equals_logits_of_all_positions() -> None:
     assert term.count == 4
     assert term.correct.item() == (logits.argmax(dim=1) == labels).sum()
     leaves = (hidden, embeddings, *head.parameters())
-    for mine, other in zip(
-        torch.autograd.grad(term.total, leaves), torch.autograd.grad(expected, leaves), strict=True
-    ):
+    for mine, other in zip(torch.autograd.grad(term.total, leaves), torch.autograd.grad(expected, leaves), strict=True):
         assert torch.allclose(mine, other, atol=1e-5)
     chosen = mlm.logits(head, hidden[targets.positions], embeddings)
     assert torch.allclose(chosen, logits[targets.positions], atol=1e-5)
@@ -76,9 +72,7 @@ def test_mlm_without_targets_is_zero_and_still_differentiable() -> None:
         assert not parameter.grad.any()
 
 
-@pytest.mark.parametrize(
-    ("activation", "theirs"), [("gelu", "gelu"), ("gelu_tanh", "gelu_new"), ("relu", "relu")]
-)
+@pytest.mark.parametrize(("activation", "theirs"), [("gelu", "gelu"), ("gelu_tanh", "gelu_new"), ("relu", "relu")])
 def test_heads_and_losses_equal_those_of_transformers(activation: str, theirs: str) -> None:
     torch.manual_seed(1)
     config = BertConfig(
@@ -170,6 +164,4 @@ def test_nsp_needs_a_pooled_vector() -> None:
     assert nsp.needs == {"next_sentence_label"}
     assert nsp.needs_pooler
     with pytest.raises(RecipeError, match="pooler"):
-        nsp.loss(
-            nsp.head(SHAPE), EncoderOutput(torch.zeros(4, 24), None), targets_of([0], [1]), NO_EMBEDDINGS
-        )
+        nsp.loss(nsp.head(SHAPE), EncoderOutput(torch.zeros(4, 24), None), targets_of([0], [1]), NO_EMBEDDINGS)

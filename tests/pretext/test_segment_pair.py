@@ -18,9 +18,7 @@ from maskwright.pretext.formats.pairing import cut_pair
 Row = tuple[list[int], list[int], int]
 
 
-def told_plainly(
-    corpus: list[list[list[int]]], max_length: int, seed: int, refresh: int, short: float
-) -> list[Row]:
+def told_plainly(corpus: list[list[list[int]]], max_length: int, seed: int, refresh: int, short: float) -> list[Row]:
     """BERT's instances with lists of tokens, one token at a time: (A, B, label) of each."""
     max_tokens = max_length - 3
     instances = []
@@ -98,9 +96,7 @@ def test_segment_pair_sequences_fit_and_hold_text(
     assert (plan.first_end > plan.first_start).all()
     laid_out = lay_out(format, documents, plan)
     assert laid_out.lengths.max() <= max_length
-    assert (
-        (plan.second_end > plan.second_start) == (laid_out.segment_ids[laid_out.cu_seqlens[1:] - 1] == 1)
-    ).all()
+    assert ((plan.second_end > plan.second_start) == (laid_out.segment_ids[laid_out.cu_seqlens[1:] - 1] == 1)).all()
     if second == "next":
         assert (plan.pair_labels == -1).all()
     else:
@@ -170,8 +166,7 @@ def test_segment_pair_in_a_corpus_of_one_document_takes_random_texts_from_it() -
 def test_segment_pair_layouts_repeat_for_a_refresh_and_differ_between_refreshes() -> None:
     documents = documents_of([[9, 14, 3, 22, 8, 30]] * 30)
     plans = [
-        rows_of(SegmentPair().plan(documents, 64, seed, refresh))
-        for seed, refresh in [(5, 0), (5, 0), (5, 1), (6, 0)]
+        rows_of(SegmentPair().plan(documents, 64, seed, refresh)) for seed, refresh in [(5, 0), (5, 0), (5, 1), (6, 0)]
     ]
     assert plans[0] == plans[1]
     assert plans[0] != plans[2]
@@ -227,9 +222,7 @@ def poem_pairs(format: SegmentPair | SentencePair, refresh: int) -> list[tuple[s
     return pairs
 
 
-@pytest.mark.parametrize(
-    "format", [SegmentPair(short_share=0), SentencePair()], ids=lambda format: format.kind
-)
+@pytest.mark.parametrize("format", [SegmentPair(short_share=0), SentencePair()], ids=lambda format: format.kind)
 def test_next_sentence_pairs_of_two_poems_follow_within_a_poem_and_jump_across(
     format: SegmentPair | SentencePair,
 ) -> None:

@@ -100,9 +100,7 @@ def test_packing_cuts_a_long_sentence_and_goes_on_behind_it() -> None:
 
 def test_packing_draws_nothing_at_random() -> None:
     documents = documents_of([[5, 9, 2, 7]] * 20)
-    plans = [
-        texts(FullSentences().plan(documents, 32, seed, refresh)) for seed in (0, 1) for refresh in (0, 1)
-    ]
+    plans = [texts(FullSentences().plan(documents, 32, seed, refresh)) for seed in (0, 1) for refresh in (0, 1)]
     assert plans[0] == plans[1] == plans[2] == plans[3]
 
 

@@ -71,9 +71,7 @@ def test_get_suggests_the_nearest_name():
 
 
 def test_get_of_a_system_lists_its_sizes():
-    with pytest.raises(
-        RecipeError, match=r"recipe 'roberta' needs a size\. Allowed: roberta/tiny, roberta/mini"
-    ):
+    with pytest.raises(RecipeError, match=r"recipe 'roberta' needs a size\. Allowed: roberta/tiny, roberta/mini"):
         catalog.get("roberta")
 
 
@@ -172,6 +170,4 @@ def test_a_new_system_is_one_new_file(tmp_path, monkeypatch):
 
 def test_field_paths_of_a_recipe_name_every_axis():
     paths = field_paths(Recipe)
-    assert {"masking.rate", "objectives.mlm.weight", "training.optimizer.betas", "encoder.pooler"} <= set(
-        paths
-    )
+    assert {"masking.rate", "objectives.mlm.weight", "training.optimizer.betas", "encoder.pooler"} <= set(paths)

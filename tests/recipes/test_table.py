@@ -81,8 +81,7 @@ def test_diff_of_a_recipe_with_itself_is_empty():
 
 def test_diff_names_what_differs_only():
     compared = {
-        line.path: (line.left, line.right)
-        for line in diff(catalog.get("bert/base"), catalog.get("bert/large"))
+        line.path: (line.left, line.right) for line in diff(catalog.get("bert/base"), catalog.get("bert/large"))
     }
     assert compared == {
         "encoder.num_layers": ("12", "24"),

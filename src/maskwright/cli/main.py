@@ -45,13 +45,9 @@ _TRAIN, _USE, _SEE = "Train", "Use", "See"
 
 VERBS: Mapping[str, Verb] = MappingProxyType(
     {
-        "quickstart": Verb(
-            "quickstart", "Train and try a small model on text already on this machine.", _TRAIN
-        ),
+        "quickstart": Verb("quickstart", "Train and try a small model on text already on this machine.", _TRAIN),
         "pretrain": Verb("pretrain", "Train an encoder on a corpus; run again to resume.", _TRAIN),
-        "verify-resume": Verb(
-            "verify_resume", "Prove that a resumed run equals an uninterrupted one.", _TRAIN
-        ),
+        "verify-resume": Verb("verify_resume", "Prove that a resumed run equals an uninterrupted one.", _TRAIN),
         "fill-mask": Verb("fill_mask", "Let a trained model fill the blanks of a text.", _USE),
         "embed": Verb("embed", "Turn texts into vectors with a trained model.", _USE),
         "recipes": Verb("recipes", "List, show, compare and size the papers' recipes.", _SEE),

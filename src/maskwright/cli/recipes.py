@@ -59,9 +59,7 @@ def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
         ],
         right=(1, 2, 3, 4),
     )
-    output.note(
-        "See all of one: maskwright recipes show NAME. Change any field when training: --set FIELD=VALUE."
-    )
+    output.note("See all of one: maskwright recipes show NAME. Change any field when training: --set FIELD=VALUE.")
 
 
 @command.command("show")
@@ -105,9 +103,7 @@ def diff_recipes(
     left, right = resolve(first), resolve(second, changes or ())
     lines = diff(left, right, every)
     if as_json:
-        output.print_json(
-            {"left": left.name, "right": right.name, "fields": [asdict(line) for line in lines]}
-        )
+        output.print_json({"left": left.name, "right": right.name, "fields": [asdict(line) for line in lines]})
         return
     if not lines:
         output.note(f"{left.name} and {right.name} make the same choices.")

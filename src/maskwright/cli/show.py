@@ -16,9 +16,7 @@ def command(
         ),
     ],
     text: Annotated[str | None, typer.Option(help="The text; blank lines separate documents.")] = None,
-    text_file: Annotated[
-        Path | None, typer.Option(help="Read the text from a file (- for standard input).")
-    ] = None,
+    text_file: Annotated[Path | None, typer.Option(help="Read the text from a file (- for standard input).")] = None,
     tokenizer: Annotated[
         Path | None,
         typer.Option(help="A folder with a tokenizer, e.g. a run's. Without: a small one is learnt."),
@@ -29,9 +27,7 @@ def command(
     html: Annotated[Path | None, typer.Option(help="Write a page for the browser to this file.")] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="FIELD=VALUE", help="Change a field, e.g. masking.rate=0.3. Repeatable."
-        ),
+        typer.Option("--set", metavar="FIELD=VALUE", help="Change a field, e.g. masking.rate=0.3. Repeatable."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:

@@ -138,9 +138,7 @@ def _sentence(problem: Any, holder: type[BaseModel], annotation: Any) -> str:
             return f"{problem['msg']}; found {found}"
 
 
-def _place(
-    location: tuple[int | str, ...], model: type[BaseModel], data: Any
-) -> tuple[str, type[BaseModel], Any]:
+def _place(location: tuple[int | str, ...], model: type[BaseModel], data: Any) -> tuple[str, type[BaseModel], Any]:
     """Return (readable path, model class that holds the last step, annotation of the last step)."""
     steps: list[str] = []
     holder, here = model, data

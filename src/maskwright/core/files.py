@@ -27,9 +27,7 @@ def disk_problem(error: OSError, path: Path) -> DeviceError:
             f"cannot write {path}: something else is there already ({error.strerror})",
             todo="Choose another place, or remove what is there.",
         )
-    return DeviceError(
-        f"cannot write {path}: {error.strerror or error}", todo="Choose a folder you can write to."
-    )
+    return DeviceError(f"cannot write {path}: {error.strerror or error}", todo="Choose a folder you can write to.")
 
 
 def _concerns(error: OSError, temporary: Path) -> bool:

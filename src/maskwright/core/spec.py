@@ -173,11 +173,7 @@ def _changed(old: Any, annotation: Any, steps: list[str], depth: int, value: Any
 
 
 def _merged(old: Any, new: Any) -> Any:
-    if (
-        isinstance(new, dict)
-        and isinstance(old, dict)
-        and new.get("kind", old.get("kind")) == old.get("kind")
-    ):
+    if isinstance(new, dict) and isinstance(old, dict) and new.get("kind", old.get("kind")) == old.get("kind"):
         return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
     return new
 
@@ -192,8 +188,7 @@ def _default(field: FieldInfo) -> Any:
 def _position(items: Sequence[Any], step: str, parent: str, steps: list[str], root: type[Spec]) -> int:
     plain = [by_name(item) for item in items]
     names = [
-        str(item.get("kind", number)) if isinstance(item, dict) else str(number)
-        for number, item in enumerate(plain)
+        str(item.get("kind", number)) if isinstance(item, dict) else str(number) for number, item in enumerate(plain)
     ]
     if step in names:
         return names.index(step)
@@ -202,9 +197,7 @@ def _position(items: Sequence[Any], step: str, parent: str, steps: list[str], ro
     raise _unknown_field(step, parent, names, steps, root)
 
 
-def _unknown_field(
-    step: str, parent: str, known: Sequence[str], steps: list[str], root: type[Spec]
-) -> RecipeError:
+def _unknown_field(step: str, parent: str, known: Sequence[str], steps: list[str], root: type[Spec]) -> RecipeError:
     guess = suggest_path(step, parent, known, root)
     where = f" in {parent!r} (from {'.'.join(steps)!r})" if parent else ""
     todo = f"Did you mean {guess!r}?" if guess else ""

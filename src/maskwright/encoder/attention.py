@@ -192,9 +192,7 @@ def _reference(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPla
         factors = dropout_factors(shape, heads.rate, heads.key, heads.call)
     parts = []
     for start, end in itertools.pairwise(plan.offsets.tolist()):
-        q, k, v = (
-            x[start:end].view(-1, heads.number, head_size).transpose(0, 1) for x in (queries, keys, values)
-        )
+        q, k, v = (x[start:end].view(-1, heads.number, head_size).transpose(0, 1) for x in (queries, keys, values))
         probabilities = (q @ k.transpose(1, 2) / math.sqrt(head_size)).softmax(-1)
         if factors is not None:
             row, first = divmod(start, row_length)

@@ -48,9 +48,7 @@ class AttentionBlock(nn.Module):
             dropout_key=key,
             dropout_call=call,
         )
-        normed: Tensor = self.norm(
-            dropout_add(self.output(mixed), hidden, self._hidden_dropout, key, call + 1)
-        )
+        normed: Tensor = self.norm(dropout_add(self.output(mixed), hidden, self._hidden_dropout, key, call + 1))
         return normed
 
 
@@ -77,7 +75,5 @@ class FeedForwardBlock(nn.Module):
             Shape (T, H).
         """
         inner = activation(self._activation, self.dense_in(hidden))
-        normed: Tensor = self.norm(
-            dropout_add(self.dense_out(inner), hidden, self._hidden_dropout, key, call)
-        )
+        normed: Tensor = self.norm(dropout_add(self.dense_out(inner), hidden, self._hidden_dropout, key, call))
         return normed

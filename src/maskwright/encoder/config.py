@@ -61,9 +61,7 @@ class EncoderConfig(Spec):
             if plan is None:
                 continue
             if len(plan) != self.num_layers:
-                raise ValueError(
-                    f"{name} names {len(plan)} layers, num_layers is {self.num_layers}; make them equal"
-                )
+                raise ValueError(f"{name} names {len(plan)} layers, num_layers is {self.num_layers}; make them equal")
             if sorted(set(plan)) != list(range(max(plan) + 1)):
                 raise ValueError(f"{name} {plan} must use the block numbers 0..{max(plan)} without gaps")
         return self

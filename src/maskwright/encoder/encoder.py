@@ -31,9 +31,7 @@ class Encoder(nn.Module):
         width, hidden = config.embedding_width, config.hidden_size
         self.word_embeddings = nn.Embedding(vocab_size, width)
         self.position_embeddings = nn.Embedding(config.position_offset + config.max_positions, width)
-        self.segment_embeddings = (
-            nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
-        )
+        self.segment_embeddings = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
         self.embedding_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.embedding_projection = nn.Linear(width, hidden) if width != hidden else None
         self._attention_plan = config.layer_plan("attention")
@@ -68,9 +66,7 @@ class Encoder(nn.Module):
 
     def _encode(self, batch: FlatBatch, key: DropoutKey | None) -> Tensor:
         config = self.config
-        plan = plan_attention(
-            batch, *self._backend(batch, drops=key is not None and config.attention_dropout > 0)
-        )
+        plan = plan_attention(batch, *self._backend(batch, drops=key is not None and config.attention_dropout > 0))
         hidden: Tensor = self.embedding_norm(
             sum_embeddings(
                 batch,

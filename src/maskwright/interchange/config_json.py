@@ -198,10 +198,9 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
                 f"{source}: {name} is {data[name]!r}, which no encoder of this family has",
                 allowed=f"{name} {allowed!r}",
             )
-    pad = data.get("pad_token_id")
-    pad = table.pad_token_id if pad is None else pad
+    pad = _whole(data, "pad_token_id", table.pad_token_id, source)
     offset = _offset(table, pad)
-    positions = data.get("max_position_embeddings", 512) - offset
+    positions = _whole(data, "max_position_embeddings", 512, source) - offset
     fields = {
         **{ours: data.get(theirs, default) for ours, theirs, default in _FIELDS},
         "hidden_activation": _activation(data.get("hidden_act", "gelu"), source),
@@ -216,10 +215,19 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
         raise ConversionError(error.problem, todo="Check config.json against the weights beside it") from error
     return FolderConfig(
         config,
-        vocab_size=data.get("vocab_size", table.vocab_size),
+        vocab_size=_whole(data, "vocab_size", table.vocab_size, source),
         pad_token_id=pad,
-        trained_length=data.get(_TRAINED_LENGTH, positions),
+        trained_length=_whole(data, _TRAINED_LENGTH, positions, source),
     )
+
+
+def _whole(data: Mapping[str, Any], name: str, default: int, source: str) -> int:
+    found = data.get(name)
+    if found is None:
+        return default
+    if not isinstance(found, int) or found < 0:
+        raise ConversionError(f"{source}: {name} is {found!r}", allowed="a whole number")
+    return found
 
 
 def _activation(name: str, source: str) -> str:

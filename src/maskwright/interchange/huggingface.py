@@ -58,7 +58,7 @@ def save_model(
     state: dict[str, Tensor],
     max_length: int,
 ) -> None:
-    """Write config.json and model.safetensors under the family's Hugging Face names,
+    """Write config.json and model.safetensors under the family's Hugging Face names.
 
     Each file is written whole or not at all. The tied output matrix is left out, as Hugging Face does. Blocks
     that layers share are written once a layer, with the sharing said in config.json, so that the classes of
@@ -124,6 +124,12 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
         )
     state = _renamed(tensors, pairs, folder)
     _check_shapes(state, dict(pairs), config, described.vocab_size, folder)
+    unexpected = tensors.keys() - {theirs for _, theirs in pairs}
+    if layers := {name for name in unexpected if name.startswith(family.layer_starts(prefix))}:
+        raise ConversionError(
+            f"the weights in {folder} have more layers than {source} says: {_listed(layers)}",
+            todo="Correct num_hidden_layers there, or fetch both files again",
+        )
     return LoadedModel(
         family=family.name,
         config=config,
@@ -131,7 +137,7 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
         max_length=described.trained_length,
         state=state,
         missing_heads=tuple(sorted(family.heads.keys() - heads)),
-        unexpected=tuple(sorted(tensors.keys() - {theirs for _, theirs in pairs})),
+        unexpected=tuple(sorted(unexpected)),
         folder=folder,
     )
 

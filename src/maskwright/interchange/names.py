@@ -65,6 +65,10 @@ class Family:
             full += [(f"heads.{head}.{ours}", theirs) for ours, theirs in self.heads[head]]
         return tuple(full)
 
+    def layer_starts(self, prefix: str) -> tuple[str, ...]:
+        """List what the names of all layers' weights begin with, up to the layer's number."""
+        return tuple({prefix + theirs.partition("{n}")[0] for _, theirs in self.body if "{n}" in theirs})
+
     def architecture(self, heads: frozenset[str]) -> str:
         """Return Hugging Face's class for a model with these heads."""
         return next(name for needed, name in self.architectures if needed <= heads)

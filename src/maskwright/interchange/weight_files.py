@@ -138,5 +138,5 @@ def _json_object(path: Path) -> dict[str, Any]:
 
 
 def as_saved(tensor: Tensor) -> Tensor:
-    """Return a tensor fit for a safetensors file: on the CPU, contiguous, with memory of its own."""
-    return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+    """Return a tensor fit for a safetensors file: on the CPU, in fp32, contiguous, with memory of its own."""
+    return tensor.detach().to("cpu", torch.float32, copy=True, memory_format=torch.contiguous_format)

@@ -82,8 +82,6 @@ def _recipes() -> Mapping[str, Recipe]:
     for module in sorted(pkgutil.iter_modules(systems.__path__), key=lambda module: module.name):
         for recipe in importlib.import_module(f"{systems.__name__}.{module.name}").recipes():
             if recipe.name in found:
-                raise RuntimeError(
-                    f"two recipes are called {recipe.name!r}; the second is in {module.name}.py"
-                )
+                raise RuntimeError(f"two recipes are called {recipe.name!r}; the second is in {module.name}.py")
             found[recipe.name] = recipe
     return MappingProxyType(found)

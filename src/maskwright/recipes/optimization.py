@@ -74,9 +74,7 @@ class Training(Spec):
         if abs(total - 1) > 1e-6:
             raise ValueError(f"the shares of the length phases add up to {total:g}; make them add up to 1")
         if self.warmup_steps > self.steps:
-            raise ValueError(
-                f"warmup_steps {self.warmup_steps} is more than steps {self.steps}; make it smaller"
-            )
+            raise ValueError(f"warmup_steps {self.warmup_steps} is more than steps {self.steps}; make it smaller")
         return self
 
     @property

@@ -120,11 +120,7 @@ def _phase_costs(recipe: Recipe) -> tuple[PhaseCost, ...]:
             targets_per_token=recipe.masking.rate if predicts_tokens else 0.0,
             pair_classes=2 if labels_pairs else 0,
         )
-        forward_and_backward = flops_per_token(
-            config, vocab_size, length=phase.max_length, targets_per_token=0.0
-        )
+        forward_and_backward = flops_per_token(config, vocab_size, length=phase.max_length, targets_per_token=0.0)
         tokens = phase.share * training.steps * training.batch_sequences * phase.max_length
-        costs.append(
-            PhaseCost(phase.max_length, phase.share, learning, forward_and_backward / 3, tokens * learning)
-        )
+        costs.append(PhaseCost(phase.max_length, phase.share, learning, forward_and_backward / 3, tokens * learning))
     return tuple(costs)

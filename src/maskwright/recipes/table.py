@@ -86,11 +86,7 @@ def _rows(axis: str, path: str, value: Any) -> Iterator[Row]:
     if isinstance(value, Spec):
         for name in type(value).model_fields:
             yield from _rows(axis, f"{path}.{name}", getattr(value, name))
-    elif (
-        isinstance(value, tuple)
-        and value
-        and all(isinstance(item, Spec) and kind_of(type(item)) for item in value)
-    ):
+    elif isinstance(value, tuple) and value and all(isinstance(item, Spec) and kind_of(type(item)) for item in value):
         for item in value:
             yield from _member_rows(axis, path, item)
     else:

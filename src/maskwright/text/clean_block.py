@@ -194,9 +194,7 @@ def _keep(text: str, paragraphs: list[str], encoded: list[bytes], counts: Counts
 
 
 def _sentence_lines(paragraph: str, cleaning: Cleaning, *, first: bool) -> bytes:
-    sentences = split_paragraph(
-        paragraph, language=cleaning.language, max_characters=cleaning.max_sentence_characters
-    )
+    sentences = split_paragraph(paragraph, language=cleaning.language, max_characters=cleaning.max_sentence_characters)
     # The line break before a paragraph is white space like any other.
     return (("" if first else " ") + "\n".join(sentences) + "\n").encode()
 

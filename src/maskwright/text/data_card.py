@@ -113,7 +113,10 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
             f"Some text had no sentence end within {cleaning.max_sentence_characters:,} characters (logs, tables, "
             "lists of words?) and was cut there."
         )
-    if read.characters and source.repeats.document_characters + source.repeats.paragraph_characters > 0.3 * read.characters:
+    if (
+        read.characters
+        and source.repeats.document_characters + source.repeats.paragraph_characters > 0.3 * read.characters
+    ):
         notes.append("Over 30 % of the text repeated itself or an earlier source.")
     if read.documents and read.short_documents > 0.3 * read.documents:
         notes.append(
@@ -134,12 +137,13 @@ def card_page(card: dict[str, Any]) -> str:
     """Return the card as a Markdown page."""
     total = card["total"]
     kept = total["kept"]
+    sources = f"{len(card['sources'])} source{'s' if len(card['sources']) != 1 else ''}"
     lines = [
         "# Data card",
         "",
         f"**{_number(kept['documents'])} documents, {_number(kept['sentences'])} sentences, "
         f"{_number(kept['characters'])} characters** ({_bytes(kept['bytes'])} of clean UTF-8) from "
-        f"{len(card['sources'])} source{'s' if len(card['sources']) != 1 else ''}. Fingerprint `{card['fingerprint']}`.",
+        f"{sources}. Fingerprint `{card['fingerprint']}`.",
         "",
         "| Source | Files | Documents | Sentences | Characters | Kept of what was read |",
         "| :-- | --: | --: | --: | --: | --: |",
@@ -167,10 +171,15 @@ def card_page(card: dict[str, Any]) -> str:
 def _source_page(source: dict[str, Any]) -> list[str]:
     read, kept = source["read"], source["kept"]
     lines = ["", f"## {source['name']}", "", "| | Documents | Paragraphs | Characters |", "| :-- | --: | --: | --: |"]
-    lines.append(f"| Read | {_number(read['documents'])} | {_number(read['paragraphs'])} | {_number(read['characters'])} |")
+    lines.append(
+        f"| Read | {_number(read['documents'])} | {_number(read['paragraphs'])} | {_number(read['characters'])} |"
+    )
     for reason, dropped in source["dropped"].items():
         if any(dropped.values()):
-            cells = [_number(-dropped[unit]) if dropped.get(unit) else "" for unit in ("documents", "paragraphs", "characters")]
+            cells = [
+                _number(-dropped[unit]) if dropped.get(unit) else ""
+                for unit in ("documents", "paragraphs", "characters")
+            ]
             lines.append(f"| {reason[0].upper() + reason[1:]} | {' | '.join(cells)} |")
     lines.append(f"| **Kept** | **{_number(kept['documents'])}** | | **{_number(kept['characters'])}** |")
     quantiles = list(source["document_characters"])

@@ -89,9 +89,7 @@ class DuplicateFinder:
                 yield np.frombuffer(data, dtype=_RECORD)
 
 
-def _repeated(
-    hashes: NDArray[np.uint64], seen: NDArray[np.uint64]
-) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
+def _repeated(hashes: NDArray[np.uint64], seen: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
     # `seen` is sorted; so is what is returned in its place.
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]

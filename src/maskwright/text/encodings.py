@@ -64,7 +64,8 @@ def _guess(data: bytes) -> tuple[str, str]:
     if data.count(0) > len(data) // 5:
         return "it looks like UTF-16 without a byte order mark", "UTF-16LE"
     in_pairs = sum(
-        here and (before or after) for before, here, after in zip([False, *high], high, [*high[1:], False], strict=False)
+        here and (before or after)
+        for before, here, after in zip([False, *high], high, [*high[1:], False], strict=False)
     )
     if in_pairs < 0.7 * total:
         return "it looks like Latin-1 or Windows-1252", "WINDOWS-1252"

@@ -1,8 +1,8 @@
 """Work on a stream of items in several processes: results in the order of the items, few items in flight.
 
-The processes are plain Python interpreters that talk through pipes, one thread of this process for each. Unlike those of
-`multiprocessing` they never import the caller's script, so a script needs no `if __name__ == "__main__":`, what
-it imports (torch) costs nothing here, and nothing is forked while threads hold locks.
+The processes are plain Python interpreters that talk through pipes, one thread of this process for each. Unlike those
+of `multiprocessing` they never import the caller's script, so a script needs no `if __name__ == "__main__":`,
+what it imports (torch) costs nothing here, and nothing is forked while threads hold locks.
 """
 
 import os
@@ -171,6 +171,7 @@ def serve() -> None:
             function, item = pickle.load(calls)
         except EOFError:
             return
+        answer: tuple[Any, Exception | None]
         try:
             answer = (function(item), None)
         except Exception as error:

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from maskwright.text.encodings import BadLine, undecodable
@@ -135,7 +136,7 @@ def _without_text(record: object, column: str) -> str:
 def _wiki_articles(text: str) -> Iterator[str]:
     starts = [match.start() for match in WIKI_TITLE.finditer(text)]
     bounds = [0, *(start for start in starts if start > 0), len(text)]
-    for start, end in zip(bounds, bounds[1:], strict=False):
+    for start, end in pairwise(bounds):
         article = _WIKI_MARK.sub(r"\1", text[start:end])
         # Each line of WikiText is a whole paragraph; blank lines only set them apart.
         article = _WIKI_HEADING.sub(r"\n\1\n", article)

@@ -12,7 +12,6 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
-from maskwright.core.errors import DataError
 from maskwright.text.cleaning import Cleaning
 from maskwright.text.compression import decompressed, reading
 from maskwright.text.docstrings import docstring_documents

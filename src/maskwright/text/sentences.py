@@ -44,7 +44,7 @@ _QUOTED_TITLE = re.compile(r"[^\w\s](?:Mrs?|Ms|Dr|Mme|Md?lle|St|Prof|Rev|Capt|[A
 _OPENING_MARKS = "“‘«‹„「『《"
 _QUOTATION_MARKS = _OPENING_MARKS + "”’»›」』》\"'`´"
 _QUOTATION_MARK = re.compile(f"[{_QUOTATION_MARKS}]")
-_OPENING_MARK = re.compile(f"[{_OPENING_MARKS}（(\"]")
+_OPENING_MARK = re.compile(f'[{_OPENING_MARKS}（("]')
 _FULL_STOP_BEFORE_LATIN = re.compile("(?<=[。！？])(?=[A-Za-z0-9])")
 _WITHOUT_SPACES = ("zh", "ja")
 # A quoted speech longer than this (a third of it in Chinese and Japanese) is split like other text.

@@ -140,7 +140,9 @@ def _split_weight(argument: str) -> tuple[str, float | None]:
     weight = float(number)
     if not weight > 0 or math.isinf(weight):
         raise DataError(
-            f"the weight of {stem!r} is {number}", allowed="positive numbers", todo="Leave the source out instead of weighing it 0"
+            f"the weight of {stem!r} is {number}",
+            allowed="positive numbers",
+            todo="Leave the source out instead of weighing it 0",
         )
     return stem, weight
 
@@ -166,7 +168,9 @@ def _from_path(path: Path, name: str | None) -> Source:
 
 def _walk(folder: Path) -> tuple[tuple[Path, ...], tuple[tuple[str, int], ...]]:
     def refuse(error: OSError) -> None:
-        raise DataError(f"cannot list {error.filename}: {error.strerror}", todo="Check that you may read it.") from error
+        raise DataError(
+            f"cannot list {error.filename}: {error.strerror}", todo="Check that you may read it."
+        ) from error
 
     files: list[Path] = []
     others: Counter[str] = Counter()
@@ -187,11 +191,14 @@ def _from_glob(pattern: str) -> Source:
     matches = [Path(match) for match in sorted(glob.glob(pattern, recursive=True))]
     if not matches:
         raise DataError(
-            f"nothing matches the pattern {pattern!r}", todo=_suggestion(_first_fixed_folder(pattern), Path(pattern).name)
+            f"nothing matches the pattern {pattern!r}",
+            todo=_suggestion(_first_fixed_folder(pattern), Path(pattern).name),
         )
     files = [path for path in matches if path.is_file() and file_format(path) is not None]
     if not files:
-        raise DataError(f"no file that matches {pattern!r} can be read (the first match is {matches[0]})", allowed=_READ)
+        raise DataError(
+            f"no file that matches {pattern!r} can be read (the first match is {matches[0]})", allowed=_READ
+        )
     others = Counter(path.suffix for path in matches if path.is_file() and file_format(path) is None)
     return Source(name=Path(pattern).name, files=tuple(files), passed_over=tuple(others.most_common()))
 

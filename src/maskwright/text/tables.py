@@ -63,7 +63,9 @@ def json_column(lines: bytes, file: str) -> str | None:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) or (isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value))
+    return isinstance(value, str) or (
+        isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
+    )
 
 
 def csv_documents(stream: BinaryIO, path: Path, column: str | None, on_bad_line: OnBadLine) -> Iterator[str]:

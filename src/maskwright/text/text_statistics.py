@@ -122,7 +122,9 @@ class TextStatistics:
     def scripts(self) -> dict[str, float]:
         """Return the share of letters in each script that occurs, largest first, to three decimals."""
         total = int(self.letters.sum())
-        shares = {name: round(count / total, 3) for name, count in zip(SCRIPTS, self.letters.tolist(), strict=True) if count}
+        shares = {
+            name: round(count / total, 3) for name, count in zip(SCRIPTS, self.letters.tolist(), strict=True) if count
+        }
         return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
     def _add_letters(self, units: NDArray[np.uint8]) -> None:

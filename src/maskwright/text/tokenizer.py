@@ -96,6 +96,10 @@ class Tokenizer:
         files = read_folder(folder)
         return cls(files.backend, files.names, folder)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # The backend forgets in pickling that special tokens in text are text.
+        return _restored, (self.backend.to_str(), self.special_tokens.names, self.folder)
+
     def save(self, folder: Path, *, max_length: int | None = None) -> None:
         """Write a folder that `from_folder` and transformers' AutoTokenizer read with identical ids.
 
@@ -166,6 +170,10 @@ class Tokenizer:
     def _entry(self, id: int) -> str:
         entry: str | None = self.backend.id_to_token(id)
         return "" if entry is None else entry
+
+
+def _restored(serialised: str, names: SpecialNames, folder: Path | None) -> Tokenizer:
+    return Tokenizer(tokenizers.Tokenizer.from_str(serialised), names, folder)
 
 
 def word_starts_of(word_numbers: Sequence[int | None]) -> BoolArray:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, normalizers, pre_tokenizers, processors
+from tokenizers import normalizers, pre_tokenizers, processors
 
 from maskwright.core.errors import DataError
 from maskwright.core.files import read_json, write_json, write_text
@@ -101,7 +101,7 @@ def write_folder(
     complete = [number for _, number in vocabulary] == list(range(len(vocabulary)))
     write_text(folder / "tokenizer.json", backend.to_str(pretty=True))
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    special: dict[str, Any] = {f"{role}_token": name for role, name in zip(ROLES, names, strict=True)}
+    special = {f"{role}_token": name for role, name in zip(ROLES, names, strict=True)}
     if isinstance(backend.model, tokenizers.models.WordPiece):
         if complete and not any("\n" in token for token in tokens):
             write_text(folder / "vocab.txt", "".join(f"{token}\n" for token in tokens))
@@ -123,11 +123,8 @@ def write_folder(
                 "add_prefix_space": False,
                 "trim_offsets": True,
             }
-            special |= {
-                "bos_token": names[2],
-                "eos_token": names[3],
-                "mask_token": _mask_entry(backend, names[4]),
-            }
+            # The mask token's taste for the space before it stands in tokenizer.json.
+            special |= {"bos_token": names[2], "eos_token": names[3]}
     if max_length is not None:
         settings["model_max_length"] = max_length
     write_json(folder / "tokenizer_config.json", settings | special)
@@ -155,20 +152,6 @@ def _is_roberta(backend: tokenizers.Tokenizer) -> bool:
         and not splitting.add_prefix_space
         and isinstance(backend.post_processor, processors.RobertaProcessing)
     )
-
-
-def _mask_entry(backend: tokenizers.Tokenizer, name: str) -> dict[str, Any]:
-    added: dict[int, AddedToken] = backend.get_added_tokens_decoder()
-    token = next(token for token in added.values() if token.content == name)
-    return {
-        "__type": "AddedToken",
-        "content": name,
-        "lstrip": token.lstrip,
-        "rstrip": token.rstrip,
-        "normalized": token.normalized,
-        "single_word": token.single_word,
-        "special": True,
-    }
 
 
 def _whole(path: Path) -> tokenizers.Tokenizer:

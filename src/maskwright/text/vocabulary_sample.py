@@ -11,7 +11,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from maskwright.core.errors import DataError
+from maskwright.core.randomness import keys, uniform
 from maskwright.text.clean_store import CleanCorpus
 
 DEFAULT_SAMPLE_BYTES = 32 << 20
@@ -27,7 +30,7 @@ _FIXED_BYTES = 64 << 20
 _BYTES_PER_ENTRY = 1000
 
 _MAX_TEXT_CHARACTERS = 1000
-_PROBE_STRIDE = 4
+_PROBE_SHARE = 0.25
 
 _WORDS = {
     # Ideographs stand alone in WordPiece, so they never make long words.
@@ -95,9 +98,11 @@ def _memory(vocab_size: int, sample_bytes: int, distinct_symbols: int) -> int:
 def _distinct_symbols(texts: list[str], kind: str) -> int:
     # Text repeats itself more the longer it is: what a part suggests for the whole is an upper bound.
     num_bytes = _num_bytes(texts)
-    if num_bytes <= MAX_DISTINCT_SYMBOLS // _PROBE_STRIDE:
+    if num_bytes <= _PROBE_SHARE * MAX_DISTINCT_SYMBOLS:
         return num_bytes
-    probe = texts[::_PROBE_STRIDE]
+    # Drawn, not every fourth: lists of questions and answers have a rhythm.
+    drawn = uniform(keys(0, "vocabulary probe", 0, np.arange(len(texts))), 0) < _PROBE_SHARE
+    probe = [texts[place] for place in np.flatnonzero(drawn)]
     distinct = {word for text in probe for word in _WORDS[kind].findall(text)}
     size = sum(len(word) if kind == "wordpiece" else len(word.encode()) for word in distinct)
     return min(num_bytes, int(size * num_bytes / max(_num_bytes(probe), 1)))

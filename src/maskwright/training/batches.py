@@ -76,7 +76,7 @@ class Collator:
         format, masking, replacement, objectives: The recipe's choices.
         vocabulary: Special ids and corpus counts.
         take: Reads token ranges of the corpus.
-        document_ends: Ascending token offsets at which documents end.
+        separator_points: Where the format puts extra separators (`Format.separator_points`).
         seed: The run's seed.
         row_length: Slots in a row; no sequence is longer.
         tokens_per_microbatch: Slots of a forward and backward pass (rounded down to whole rows, at least one).
@@ -89,7 +89,7 @@ class Collator:
     objectives: tuple[Objective, ...]
     vocabulary: VocabularyFacts
     take: TakeTokens
-    document_ends: IntArray
+    separator_points: IntArray
     seed: int
     row_length: int
     tokens_per_microbatch: int
@@ -103,7 +103,7 @@ class Collator:
             step: Number of the step, which keys dropout.
         """
         special = self.vocabulary.special_tokens
-        laid_out = self.format.lay_out(rows.plan, self.take, special, self.document_ends)
+        laid_out = self.format.lay_out(rows.plan, self.take, special, self.separator_points)
         packing = pack(laid_out.lengths, self.row_length)
         instances = reorder(laid_out, packing.order)
         draws = Draws(self.seed, rows.refresh[packing.order], rows.index[packing.order])

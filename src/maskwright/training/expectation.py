@@ -6,7 +6,7 @@ from maskwright.training.device import Machine
 from maskwright.training.fit import SMALLEST_BATCH
 from maskwright.training.flops import expected_flops_per_token
 
-EFFICIENCY = 0.45
+EFFICIENCY = 0.55
 """Share of the measured matrix-product peak that training reaches; measured per machine class in LOG.md."""
 
 

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from maskwright.core.errors import CheckpointError
+from maskwright.interchange.config_json import refuse_inexpressible
 from maskwright.interchange.huggingface import save_model
+from maskwright.interchange.names import family_named
 from maskwright.recipes.recipe import Recipe
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
@@ -75,6 +77,12 @@ class Session:
     ) -> None:
         self.folder, self.recipe, self.text, self.talk = folder, recipe, text, talk
         self.budget, self.machine = budget, machine
+        refuse_inexpressible(
+            family_named(recipe.family),
+            recipe.encoder,
+            text.vocabulary.special_tokens.pad,
+            frozenset(objective.kind for objective in recipe.objectives),
+        )
         aside = int(min(max(_HELD_OUT_SHARE * expected_tokens, _HELD_OUT_LEAST), _HELD_OUT_MOST))
         self.workload: Workload = build_workload(
             recipe,

@@ -97,7 +97,7 @@ def mean_length(recipe: Recipe, text: Text, seed: int) -> float:
         return float(length)
     collator = _collator(recipe, text, length, seed, length)
     some = plan.rows(np.linspace(0, len(plan) - 1, min(len(plan), _SEQUENCES_MEASURED)).astype(np.int64))
-    laid_out = recipe.format.lay_out(some, text.take, text.vocabulary.special_tokens, collator.document_ends)
+    laid_out = recipe.format.lay_out(some, text.take, text.vocabulary.special_tokens, collator.separator_points)
     return float(laid_out.lengths.mean())
 
 
@@ -123,7 +123,7 @@ def _collator(
         objectives=recipe.objectives,
         vocabulary=text.vocabulary,
         take=text.take,
-        document_ends=text.document_ends,
+        separator_points=recipe.format.separator_points(text.documents),
         seed=seed,
         row_length=max_length,
         tokens_per_microbatch=tokens_per_microbatch,

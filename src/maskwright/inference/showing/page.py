@@ -27,7 +27,7 @@ def page(showing: Showing) -> str:
         sequences="\n".join(
             _sequence(showing, sequence, number) for number, sequence in enumerate(showing.sequences, start=1)
         ),
-        more=f'<p class="note">and {more:,} more sequences</p>' if more else "",
+        more=f'<p class="note">and {more:,} more</p>' if more else "",
     )
 
 

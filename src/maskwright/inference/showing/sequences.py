@@ -65,9 +65,7 @@ def shown_sequences(examples: Examples, tokenizer: Tokenizer) -> Iterator[ShownS
     instances, selection = examples.instances, examples.selection
     units = np.full(len(instances.ids), -1, dtype=np.int64)
     units[selection.positions] = selection.units
-    for number, (start, end) in enumerate(
-        zip(instances.cu_seqlens[:-1], instances.cu_seqlens[1:], strict=True)
-    ):
+    for number, (start, end) in enumerate(zip(instances.cu_seqlens[:-1], instances.cu_seqlens[1:], strict=True)):
         inside = units[start:end]
         first_unit = int(inside[inside >= 0].min()) if (inside >= 0).any() else 0
         tokens = tuple(

@@ -118,18 +118,14 @@ def show(
     notes = []
     if tokenizer is None:
         used = small_tokenizer(chosen.tokenizer, text, cache=cache, progress=progress)
-        words = (
-            f"a small one of {used.special_tokens.vocab_size:,} entries, learnt from docstrings and this text"
-        )
+        words = f"a small one of {used.special_tokens.vocab_size:,} entries, learnt from docstrings and this text"
     else:
         used = Tokenizer.from_folder(tokenizer)
         words = f"{tokenizer}, {used.special_tokens.vocab_size:,} entries"
         if used.kind != chosen.tokenizer.kind:
             notes.append(f"the tokenizer is of kind {used.kind}, the recipe's of {chosen.tokenizer.kind}")
     if "next_sentence_label" in chosen.format.provides and len(documents) == 1:
-        notes.append(
-            'of a single document even "random" second texts come from it; blank lines separate documents'
-        )
+        notes.append('of a single document even "random" second texts come from it; blank lines separate documents')
     refresh = chosen.masks.refresh(epoch)
     sequences, total = _sequences(chosen, documents, used, seed, refresh, max_sequences)
     return Showing(
@@ -178,12 +174,8 @@ def _sequences(
     special = tokenizer.special_tokens
     plan = recipe.format.plan(documents, recipe.training.phases[0].max_length, seed, refresh)
     number = np.arange(min(most, len(plan)))
-    instances = recipe.format.lay_out(
-        plan.rows(number), take, special, recipe.format.separator_points(documents)
-    )
-    vocabulary = VocabularyFacts(
-        special_tokens=special, token_counts=np.bincount(ids, minlength=special.vocab_size)
-    )
+    instances = recipe.format.lay_out(plan.rows(number), take, special, recipe.format.separator_points(documents))
+    vocabulary = VocabularyFacts(special_tokens=special, token_counts=np.bincount(ids, minlength=special.vocab_size))
     draws = Draws(seed, np.full(len(number), refresh), number)
     examples = corrupt(instances, recipe.masking, recipe.replacement, draws, vocabulary)
     return tuple(shown_sequences(examples, tokenizer)), len(plan)

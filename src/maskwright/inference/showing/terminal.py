@@ -28,7 +28,7 @@ def render(showing: Showing) -> Group:
         parts.append(Padding(sequence_text(sequence), (0, 0, 0, 2), expand=False))
     if showing.num_sequences > len(showing.sequences):
         more = showing.num_sequences - len(showing.sequences)
-        parts.append(Text(f"\nand {more:,} more sequences", style="dim"))
+        parts.append(Text(f"\nand {more:,} more", style="dim"))
     return Group(*parts)
 
 

@@ -1,12 +1,12 @@
 """A small tokenizer for looking at a text when none is at hand: learnt in a moment, kept for next time."""
 
-from collections.abc import Iterator
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
-from maskwright.core.files import cache_folder
+from maskwright.core.errors import DataError
+from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
+from maskwright.text.alphabet import FREQUENT
 from maskwright.text.byte_bpe_training import train_byte_bpe
 from maskwright.text.docstrings import docstring_documents, docstrings_fingerprint
 from maskwright.text.kept_folder import kept_or_made
@@ -17,7 +17,8 @@ from maskwright.text.wordpiece_training import train_wordpiece
 
 _VERSION = 1
 _VOCAB_SIZE = 8000
-_SAMPLE_CHARACTERS = 2_000_000
+_SAMPLE_BYTES = 1_000_000
+_SAMPLE_FILE = "documents.json"
 
 
 def small_tokenizer(
@@ -35,30 +36,41 @@ def small_tokenizer(
         DeviceError: If the cache cannot be written.
     """
     small = spec.replace(vocab_size=min(spec.vocab_size, _VOCAB_SIZE))
-    key = fingerprint(
-        ["shown tokenizer", _VERSION, small, docstrings_fingerprint(), _SAMPLE_CHARACTERS, text]
-    )
-    folder = (cache or cache_folder()) / f"shown-tokenizer-{key}"
-    return kept_or_made(
-        folder, Tokenizer.from_folder, partial(_make, spec=small, text=text, progress=progress or no_progress)
-    )
+    kept_in, told = cache or cache_folder(), progress or no_progress
+    sample_key = fingerprint(["docstring sample", _VERSION, docstrings_fingerprint(), _SAMPLE_BYTES])
+    make = partial(_make, spec=small, text=text, cache=kept_in, sample_key=sample_key, progress=told)
+    key = fingerprint(["shown tokenizer", _VERSION, small, sample_key, text])
+    return kept_or_made(kept_in / f"shown-tokenizer-{key}", Tokenizer.from_folder, make)
 
 
-def _make(folder: Path, *, spec: WordPiece | ByteBPE, text: str, progress: Progress) -> None:
+def _make(
+    folder: Path, *, spec: WordPiece | ByteBPE, text: str, cache: Path, sample_key: str, progress: Progress
+) -> None:
+    # Reading docstrings takes several times as long as learning from them, so another text finds them kept.
+    sample = kept_or_made(
+        cache / f"docstring-sample-{sample_key}", _open_sample, partial(_make_sample, progress=progress)
+    )
     progress("learning a small vocabulary", 0, None)
-    texts = list(chain([text], _sample()))
+    reading = [text, *sample]
     if isinstance(spec, WordPiece):
-        tokenizer = train_wordpiece(spec, texts, texts)
+        # Characters that are rare in the sample would be left out; those of the text are made frequent.
+        characters = "".join(sorted(set(text))) * FREQUENT
+        tokenizer = train_wordpiece(spec, [characters, *reading], reading)
     else:
-        tokenizer = train_byte_bpe(spec, texts)
+        tokenizer = train_byte_bpe(spec, reading)
     tokenizer.save(folder)
     progress("learning a small vocabulary", 1, 1)
 
 
-def _sample() -> Iterator[str]:
-    left = _SAMPLE_CHARACTERS
-    for document in docstring_documents(workers=1):
-        left -= len(document)
-        if left < 0:
-            return
-        yield document
+def _make_sample(folder: Path, *, progress: Progress) -> None:
+    progress("reading docstrings", 0, None)
+    write_json(folder / _SAMPLE_FILE, list(docstring_documents(max_bytes=_SAMPLE_BYTES, workers=1)))
+    progress("reading docstrings", 1, 1)
+
+
+def _open_sample(folder: Path) -> list[str]:
+    try:
+        documents: list[str] = read_json(folder / _SAMPLE_FILE)
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {folder / _SAMPLE_FILE}: {error}") from error
+    return documents

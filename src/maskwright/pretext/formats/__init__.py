@@ -11,9 +11,7 @@ from maskwright.pretext.formats.full_sentences import FullSentences
 from maskwright.pretext.formats.segment_pair import SegmentPair
 from maskwright.pretext.formats.sentence_pair import SentencePair
 
-FormatChoice = Annotated[
-    SegmentPair | SentencePair | FullSentences | DocSentences, Field(discriminator="kind"), ByName
-]
+FormatChoice = Annotated[SegmentPair | SentencePair | FullSentences | DocSentences, Field(discriminator="kind"), ByName]
 
 __all__ = [
     "DocSentences",

@@ -61,9 +61,7 @@ class SegmentPair(PairFormat):
                 self._continue_or_jump(bounds, target, room, rng, rows, texts, document)
         return rows.plan()
 
-    def _continue(
-        self, bounds: list[int], target: int, room: int, rng: np.random.Generator, rows: PlanRows
-    ) -> None:
+    def _continue(self, bounds: list[int], target: int, room: int, rng: np.random.Generator, rows: PlanRows) -> None:
         sentence = 0
         while sentence < len(bounds) - 1:
             stop = _chunk_end(bounds, sentence, target)

@@ -9,8 +9,6 @@ from maskwright.pretext.objectives.base import Objective
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.pretext.objectives.nsp import NextSentencePrediction
 
-ObjectiveChoice = Annotated[
-    MaskedLanguageModeling | NextSentencePrediction, Field(discriminator="kind"), ByName
-]
+ObjectiveChoice = Annotated[MaskedLanguageModeling | NextSentencePrediction, Field(discriminator="kind"), ByName]
 
 __all__ = ["MaskedLanguageModeling", "NextSentencePrediction", "Objective", "ObjectiveChoice"]

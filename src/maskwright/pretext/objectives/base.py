@@ -38,9 +38,7 @@ class Objective(Spec):
         """Build the head, uninitialised beyond PyTorch's defaults (the model's initialiser runs over it)."""
 
     @abstractmethod
-    def loss(
-        self, head: nn.Module, output: EncoderOutput, targets: TargetTensors, word_embeddings: Tensor
-    ) -> LossTerm:
+    def loss(self, head: nn.Module, output: EncoderOutput, targets: TargetTensors, word_embeddings: Tensor) -> LossTerm:
         """Compute the summed loss at the targets only.
 
         Args:

@@ -50,9 +50,7 @@ class MaskedLanguageModeling(Objective):
         """Build the head (see `Objective.head`)."""
         return MaskedLanguageModelingHead(shape)
 
-    def loss(
-        self, head: nn.Module, output: EncoderOutput, targets: TargetTensors, word_embeddings: Tensor
-    ) -> LossTerm:
+    def loss(self, head: nn.Module, output: EncoderOutput, targets: TargetTensors, word_embeddings: Tensor) -> LossTerm:
         """Sum the cross entropy at the targets only (see `Objective.loss`)."""
         features = head(output.hidden[targets.positions])
         bias = cast(Tensor, head.bias)

@@ -49,9 +49,7 @@ class NextSentencePrediction(Objective):
         """Build the head (see `Objective.head`)."""
         return NextSentencePredictionHead(shape)
 
-    def loss(
-        self, head: nn.Module, output: EncoderOutput, targets: TargetTensors, word_embeddings: Tensor
-    ) -> LossTerm:
+    def loss(self, head: nn.Module, output: EncoderOutput, targets: TargetTensors, word_embeddings: Tensor) -> LossTerm:
         """Sum the cross entropy over the labelled sequences (see `Objective.loss`).
 
         Raises:

@@ -40,8 +40,7 @@ class MaskRandomKeep(Replacement):
         total = self.mask + self.random + self.keep
         if abs(total - 1) > 1e-6:
             raise ValueError(
-                f"mask {self.mask:g} + random {self.random:g} + keep {self.keep:g} = {total:g}; "
-                "make them add up to 1"
+                f"mask {self.mask:g} + random {self.random:g} + keep {self.keep:g} = {total:g}; make them add up to 1"
             )
         return self
 

@@ -108,9 +108,7 @@ def recipes() -> Iterator[Recipe]:
             format=FORMAT,
             masking=MASKING,
             replacement=REPLACEMENT,
-            masks=MaskRefresh(
-                copies=10
-            ),  # dupe_factor: lengths, splits, labels and masks are drawn ten times
+            masks=MaskRefresh(copies=10),  # dupe_factor: lengths, splits, labels and masks are drawn ten times
             objectives=(MaskedLanguageModeling(), NextSentencePrediction()),
             encoder=at_size(ENCODER, size),
             training=TRAINING,

@@ -76,9 +76,7 @@ TRAINING_BASE = Training(
 TRAINING_LARGE = TRAINING_BASE.replace(learning_rate=4e-4, warmup_steps=30_000)
 
 # Small models do not need batches of 8192 sequences: the first row of Table 3, with the warm-up of BERT.
-TRAINING_SMALL = TRAINING_BASE.replace(
-    steps=1_000_000, batch_sequences=256, learning_rate=1e-4, warmup_steps=10_000
-)
+TRAINING_SMALL = TRAINING_BASE.replace(steps=1_000_000, batch_sequences=256, learning_rate=1e-4, warmup_steps=10_000)
 
 SYSTEMS: tuple[tuple[str, Size, Training, str], ...] = (
     # size    shape   training        what is special
