@@ -14,9 +14,7 @@ def _run(*arguments: object) -> int:
     return int(exit.value.code or 0)
 
 
-def test_fill_mask_prints_a_table_for_each_mask(
-    bert_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fill_mask_prints_a_table_for_each_mask(bert_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run("fill-mask", bert_folder, "the [MASK] and <mask> sat", "我爱[MASK]", "--top-k", 3) == 0
     out = capsys.readouterr().out
     assert "the [MASK] and <mask> sat  (mask 2 of 2)" in out

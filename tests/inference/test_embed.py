@@ -40,9 +40,7 @@ def test_embed_equals_transformers(
         theirs, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
     with torch.inference_mode():
-        hidden = theirs(
-            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]
-        ).last_hidden_state
+        hidden = theirs(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).last_hidden_state
     mask = inputs["attention_mask"][:, :, None].float()
     expected = hidden[:, 0] if pooling == "first" else (hidden * mask).sum(1) / mask.sum(1)
     vectors = models[family].embed(TEXTS, pooling=pooling, batch_tokens=batch_tokens)  # type: ignore[arg-type]
@@ -90,9 +88,7 @@ def test_embed_refuses_an_unknown_pooling(models: dict[str, Model]) -> None:
 def test_batches_hold_every_text_once_and_apart(tokens: int) -> None:
     import torch
 
-    sequences = [
-        np.arange(1, length + 1) + 100 * number for number, length in enumerate([3, 9, 1, 4, 4, 7, 2])
-    ]
+    sequences = [np.arange(1, length + 1) + 100 * number for number, length in enumerate([3, 9, 1, 4, 4, 7, 2])]
     seen = []
     for laid in batches(sequences, pad=0, tokens=tokens, device=torch.device("cpu")):
         batch = laid.batch

@@ -73,9 +73,7 @@ def test_fill_mask_keeps_the_order_of_the_texts(batch_tokens: int, bert: Model) 
         assert len(masks) == text.count("[MASK]")
         for mask, mask_alone in zip(masks, alone, strict=True):
             assert [best.sequence for best in mask] == [best.sequence for best in mask_alone]
-            assert [best.score for best in mask] == pytest.approx(
-                [best.score for best in mask_alone], abs=1e-6
-            )
+            assert [best.score for best in mask] == pytest.approx([best.score for best in mask_alone], abs=1e-6)
 
 
 def test_fill_mask_repeats_itself_exactly(roberta: Model) -> None:
@@ -121,9 +119,7 @@ def test_fill_mask_sequence_spaces_byte_level_tokens(roberta: Model) -> None:
 def test_fill_mask_reads_a_long_text_around_its_mask(bert: Model) -> None:
     words = ["cat"] * 60
     words[50] = "[MASK]"
-    with pytest.warns(
-        TextCut, match=r"1 of 2 texts have more than the 40 tokens .* around the masks .*texts 2\)"
-    ):
+    with pytest.warns(TextCut, match=r"1 of 2 texts have more than the 40 tokens .* around the masks .*texts 2\)"):
         short, long = bert.fill_mask(["the [MASK]", " ".join(words)])
     (window,) = bert.fill_mask(" ".join(words[22:60]))
     assert [best.score for best in long[0]] == pytest.approx([best.score for best in window[0]], abs=1e-6)

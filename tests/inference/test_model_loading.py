@@ -18,9 +18,7 @@ def test_load_is_at_the_front_door(bert_folder: Path) -> None:
 
 
 def test_import_of_the_package_loads_nothing_heavy() -> None:
-    program = (
-        "import sys, maskwright; maskwright.__version__; print(*{'torch', 'pydantic'} & set(sys.modules))"
-    )
+    program = "import sys, maskwright; maskwright.__version__; print(*{'torch', 'pydantic'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 
@@ -87,9 +85,7 @@ def test_load_refuses_a_tokenizer_without_mask(bert_folder: Path, tmp_path: Path
         maskwright.load(folder)
 
 
-def test_load_refuses_a_tokenizer_with_more_entries_than_embeddings(
-    bert_folder: Path, tmp_path: Path
-) -> None:
+def test_load_refuses_a_tokenizer_with_more_entries_than_embeddings(bert_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(bert_folder, folder)
     with open(folder / "vocab.txt", "a", encoding="utf-8") as vocabulary:

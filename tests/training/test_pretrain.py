@@ -139,6 +139,12 @@ def test_another_request_in_the_same_folder_is_refused_and_nothing_is_lost(train
     assert (run.folder / "model.safetensors").read_bytes() == weights
 
 
+def test_a_mistake_before_training_does_not_block_the_folder(train: Callable[..., Run]) -> None:
+    with pytest.raises(DataError):
+        train(tokenizer="nowhere")
+    assert train().finished
+
+
 def test_a_folder_with_other_files_is_refused(train: Callable[..., Run], tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.tex").write_text("precious")

@@ -18,9 +18,7 @@ def command(
     file: Annotated[Path | None, typer.Option(help=FILE_HELP, show_default=False)] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Write the vectors to this .npy file, one row a text, float32.", show_default=False
-        ),
+        typer.Option(help="Write the vectors to this .npy file, one row a text, float32.", show_default=False),
     ] = None,
     pooling: Annotated[
         str, typer.Option(help="mean (over a text's tokens) or first (the classification token).")

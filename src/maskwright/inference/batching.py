@@ -26,9 +26,7 @@ class TextBatch:
     starts: IntArray
 
 
-def batches(
-    sequences: Sequence[IntArray], *, pad: int, tokens: int, device: torch.device
-) -> Iterator[TextBatch]:
+def batches(sequences: Sequence[IntArray], *, pad: int, tokens: int, device: torch.device) -> Iterator[TextBatch]:
     """Lay out all sequences, special tokens in place. The cut depends on their lengths alone.
 
     Args:

@@ -85,8 +85,8 @@ class Model:
 
         Example:
             >>> model = maskwright.load("runs/quickstart")
-            >>> [best.token for best in model.fill_mask("The [MASK] value is None.", top_k=3)[0][0]]
-            ['default', 'return', 'initial']
+            >>> for best in model.fill_mask("The [MASK] value is None.")[0][0]:
+            ...     print(f"{best.score:.0%} {best.sequence}")
         """
         if self.mlm_head is None:
             raise ConversionError(
@@ -95,14 +95,11 @@ class Model:
             )
         vocab_size = self.tokenizer.special_tokens.vocab_size
         if not 1 <= top_k <= vocab_size:
-            raise MaskwrightError(
-                f"top_k is {top_k}", allowed=f"1 to {vocab_size}, the size of the vocabulary"
-            )
+            raise MaskwrightError(f"top_k is {top_k}", allowed=f"1 to {vocab_size}, the size of the vocabulary")
         texts = [texts] if isinstance(texts, str) else list(texts)
         names = ["the text"] if len(texts) == 1 else [f"text {number}" for number in range(1, len(texts) + 1)]
         masked = [
-            read_masks(text, name, self.tokenizer, self.max_length)
-            for text, name in zip(texts, names, strict=True)
+            read_masks(text, name, self.tokenizer, self.max_length) for text, name in zip(texts, names, strict=True)
         ]
         self._warn_of_cuts([text.is_cut for text in masked], "only the part around the masks was read")
         objective, words = MaskedLanguageModeling(), self.encoder.word_embeddings.weight
@@ -111,10 +108,7 @@ class Model:
             for laid, output in self._encode([text.ids for text in masked], batch_tokens):
                 owners = np.repeat(laid.texts, [len(masked[text].positions) for text in laid.texts])
                 slots = np.concatenate(
-                    [
-                        start + masked[text].positions
-                        for text, start in zip(laid.texts, laid.starts, strict=True)
-                    ]
+                    [start + masked[text].positions for text, start in zip(laid.texts, laid.starts, strict=True)]
                 )
                 # In blocks, since a row of scores is as wide as the vocabulary.
                 for first in range(0, len(slots), _MASKS_AT_ONCE):
@@ -122,9 +116,7 @@ class Model:
                     hidden = output.hidden[torch.from_numpy(slots[block])]
                     logits = objective.logits(self.mlm_head, hidden, words)
                     scores, ids = best_tokens(logits, top_k, vocab_size)
-                    for owner, its_scores, its_ids in zip(
-                        owners[block], scores.tolist(), ids.tolist(), strict=True
-                    ):
+                    for owner, its_scores, its_ids in zip(owners[block], scores.tolist(), ids.tolist(), strict=True):
                         done = filled[owner]
                         done.append(fill(masked[owner], len(done), its_scores, its_ids, self.tokenizer))
         return filled
@@ -172,13 +164,9 @@ class Model:
                 progress("embedding", done, total)
         return vectors
 
-    def _encode(
-        self, sequences: list[IntArray], batch_tokens: int
-    ) -> Iterator[tuple[TextBatch, EncoderOutput]]:
+    def _encode(self, sequences: list[IntArray], batch_tokens: int) -> Iterator[tuple[TextBatch, EncoderOutput]]:
         device = self.encoder.word_embeddings.weight.device
-        for laid in batches(
-            sequences, pad=self.tokenizer.special_tokens.pad, tokens=batch_tokens, device=device
-        ):
+        for laid in batches(sequences, pad=self.tokenizer.special_tokens.pad, tokens=batch_tokens, device=device):
             yield laid, self.encoder(laid.batch)
 
     def _warn_of_cuts(self, is_cut: list[bool], effect: str) -> None:
@@ -219,9 +207,7 @@ def load(model: str | Path, *, device: Literal["auto", "cpu", "cuda"] = "auto") 
             f"weights beside it have embeddings for {loaded.vocab_size}",
             todo="Use the tokenizer that the model was trained with",
         )
-    with torch.device(
-        "meta"
-    ):  # The weights are put in as they are; drawing random ones first would cost seconds.
+    with torch.device("meta"):  # The weights are put in as they are; drawing random ones first would cost seconds.
         encoder = Encoder(loaded.config, loaded.vocab_size)
         mlm_head = None if "mlm" in loaded.missing_heads else MaskedLanguageModelingHead(_head_shape(loaded))
     _fill_in(encoder, "encoder.", loaded)
@@ -256,7 +242,5 @@ def _head_shape(loaded: LoadedModel) -> HeadShape:
 
 
 def _fill_in(module: torch.nn.Module, prefix: str, loaded: LoadedModel) -> None:
-    own = {
-        name.removeprefix(prefix): tensor for name, tensor in loaded.state.items() if name.startswith(prefix)
-    }
+    own = {name.removeprefix(prefix): tensor for name, tensor in loaded.state.items() if name.startswith(prefix)}
     module.load_state_dict(own, assign=True)

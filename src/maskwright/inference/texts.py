@@ -66,14 +66,10 @@ def _from_json(line: str, name: str, number: int) -> str:
     if isinstance(value, dict):
         if TEXT_FIELD not in value:
             fields = ", ".join(map(repr, list(value)[:8])) or "none"
-            raise DataError(
-                f"{name}, line {number}: no field {TEXT_FIELD!r} (found: {fields})", allowed=allowed
-            )
+            raise DataError(f"{name}, line {number}: no field {TEXT_FIELD!r} (found: {fields})", allowed=allowed)
         value = value[TEXT_FIELD]
     if not isinstance(value, str):
-        raise DataError(
-            f"{name}, line {number}: found {type(value).__name__} instead of a text", allowed=allowed
-        )
+        raise DataError(f"{name}, line {number}: found {type(value).__name__} instead of a text", allowed=allowed)
     return value
 
 

@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
@@ -80,17 +81,19 @@ class CleanCorpus:
         # rarely runs out of bytes before the end of the corpus.
         share = 1.0 if self.num_bytes <= max_bytes else 0.98 * max_bytes / self.num_bytes
         threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
-        spent = document_number = 0
+        spent = first = 0
         for block in range(len(self.blocks)):
-            for sentences in self.sentences(block):
-                key = keys(seed, "corpus sample", 0, document_number)
-                drawn = bits(key, np.arange(len(sentences))) <= threshold
-                document_number += 1
-                for place in np.flatnonzero(drawn):
-                    spent += len(sentences[place].encode())
-                    if spent > max_bytes:
-                        return
-                    yield sentences[place]
+            documents = list(self.sentences(block))
+            lengths = np.array([len(document) for document in documents])
+            key = keys(seed, "corpus sample", 0, np.arange(first, first + len(documents)))
+            first += len(documents)
+            place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            drawn = bits(np.repeat(key, lengths), place) <= threshold
+            for sentence in compress(chain.from_iterable(documents), drawn):
+                spent += len(sentence.encode())
+                if spent > max_bytes:
+                    return
+                yield sentence
 
 
 def clean_corpus(
@@ -181,5 +184,6 @@ def _remove_stale(folder: Path) -> None:
     # A killed process cannot remove its temporary folder; nobody writes to one for a day.
     for left in folder.parent.glob(f".{folder.name}.*.tmp"):
         with contextlib.suppress(OSError):
-            if time.time() - max(left.stat().st_mtime, (left / "work").stat().st_mtime) > _STALE_SECONDS:
+            newest = max(path.stat().st_mtime for path in (left, left / "work") if path.exists())
+            if time.time() - newest > _STALE_SECONDS:
                 shutil.rmtree(left, ignore_errors=True)

@@ -54,9 +54,7 @@ class Corpus:
         self.token_counts: NDArray[np.int64] = np.load(folder / TOKEN_COUNTS)
         self.clean_card: dict[str, Any] = json.loads((folder / DATA_CARD).read_text(encoding="utf-8"))
         self._tokens = [_mapped(folder / tokens_file(shard)) for shard in range(manifest.num_shards)]
-        self._word_starts = [
-            _mapped(folder / word_starts_file(shard)) for shard in range(manifest.num_shards)
-        ]
+        self._word_starts = [_mapped(folder / word_starts_file(shard)) for shard in range(manifest.num_shards)]
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":

@@ -91,16 +91,12 @@ def read_manifest(folder: Path) -> Manifest:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged(folder, f"its {MANIFEST} cannot be read ({error})") from error
     if found != (FORMAT, VERSION):
-        raise damaged(
-            folder, f"its {MANIFEST} is of the format {found}, this program reads {(FORMAT, VERSION)}"
-        )
+        raise damaged(folder, f"its {MANIFEST} is of the format {found}, this program reads {(FORMAT, VERSION)}")
     for name, (size, _) in manifest.files.items():
         path = folder / name
         held = path.stat().st_size if path.is_file() else None
         if held != size:
-            raise damaged(
-                folder, f"{name} " + ("is missing" if held is None else f"has {held:,} of {size:,} bytes")
-            )
+            raise damaged(folder, f"{name} " + ("is missing" if held is None else f"has {held:,} of {size:,} bytes"))
     return manifest
 
 

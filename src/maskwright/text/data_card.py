@@ -189,7 +189,7 @@ def _source_page(source: dict[str, Any]) -> list[str]:
     lines += ["", "| Script | Share of letters | |", "| :-- | --: | :-- |"]
     for name, share in source["scripts"].items():
         bar = "█" * round(share * _BAR_WIDTH) or "▏"
-        lines.append(f"| {name} | {100 * share:.1f} % | {bar} |")
+        lines.append(f"| {name} | {f'{100 * share:.1f}' if share else '< 0.1'} % | {bar} |")
     if source["examples"]:
         lines += ["", *(f"> {_escaped(example)}\n>" for example in source["examples"])]
         lines[-1] = lines[-1].removesuffix("\n>")

@@ -143,7 +143,7 @@ def _without_code(lines: list[str]) -> Iterator[str]:
             elif directive := _DIRECTIVE.match(line):
                 if directive[2] in _KEPT_DIRECTIVES:
                     yield ""
-                    yield " " * (indent + 4) + directive[3].strip()
+                    yield " " * max(indent + 1, _indent(following)) + directive[3].strip()
                     continue
                 skip_below = indent
             elif _FIELD.match(line):

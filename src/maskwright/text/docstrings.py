@@ -32,7 +32,7 @@ _SKIPPED_FOLDERS = frozenset(
 _SKIPPED_FILES = re.compile(r"test_.*|.*_tests?|conftest|.*_pb2(_grpc)?")
 _TRIPLE_QUOTED = re.compile(rb'"""(.*?)"""', re.DOTALL)
 _MIN_QUOTED_BYTES = 300
-_MIN_QUOTED_SHARE = 0.04
+_MIN_QUOTED_SHARE = 0.08
 # How NumPy and PyTorch give docstrings to functions written in C.
 _DOCSTRING_SETTERS = ("add_docstr", "_add_docstr", "add_newdoc")
 

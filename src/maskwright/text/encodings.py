@@ -50,45 +50,39 @@ def undecodable(data: bytes, error: UnicodeDecodeError, file: str, line: int) ->
         line: Line number of the problem, from 1.
     """
     column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
-    around = data[max(0, error.start - _LOOKED_AROUND) : error.start + _LOOKED_AROUND]
-    guess, codec = _guess(around)
+    before = data[max(0, error.start - _LOOKED_AROUND) : error.start]
+    guess, codec = _guess(before, data[error.start : error.start + _LOOKED_AROUND])
     found = data[error.start : error.start + 4].hex(" ")
     problem = f"not UTF-8 (bytes {found} at byte {column} of the line); {guess}"
     todo = f"Convert the file, e.g. `iconv -f {codec} -t UTF-8 OLD > NEW`" if codec else "Convert the file to UTF-8"
     return BadLine(f"{file}, line {line}", problem, todo)
 
 
-def _guess(data: bytes) -> tuple[str, str]:
-    high = [byte >= 0x80 for byte in data]
-    total = sum(high)
+def _guess(before: bytes, data: bytes) -> tuple[str, str]:
+    """Say what the encoding of `data` looks like, and its name for iconv ("" if there is none)."""
     if data.count(0) > len(data) // 5:
         return "it looks like UTF-16 without a byte order mark", "UTF-16LE"
+    high = [byte >= 0x80 for byte in data]
+    total = sum(high)
     in_pairs = sum(
-        here and (before or after)
-        for before, here, after in zip([False, *high], high, [*high[1:], False], strict=False)
+        here and (left or right) for left, here, right in zip([False, *high], high, [*high[1:], False], strict=False)
     )
+    around = before + data
+    if around.decode("utf-8", errors="replace").count("\ufffd") < 0.1 * sum(byte >= 0x80 for byte in around):
+        return "the text around it is UTF-8, so these bytes are damaged", ""
     if in_pairs < 0.7 * total:
         return "it looks like Latin-1 or Windows-1252", "WINDOWS-1252"
-    if data.decode("utf-8", errors="replace").count("\ufffd") < 0.1 * total:
-        return "the text around it is UTF-8, so these bytes are damaged", ""
     # The 3755 commonest hanzi of GB 2312 begin with B0-D7, its punctuation with A1-A3.
     common = sum(0xB0 <= byte <= 0xD7 or 0xA1 <= byte <= 0xA3 for byte in data if byte >= 0x80)
     for codec, name in (("gb18030", "GBK (GB18030)"), ("big5", "Big5"), ("shift_jis", "Shift-JIS")):
-        if codec == "gb18030" and common < 0.5 * total:
-            continue
-        if _decodes(data, codec):
+        if (codec != "gb18030" or common >= 0.5 * total) and _decodes(data, codec):
             return f"it looks like {name}", codec.upper().replace("_", "-")
     return "the encoding is not one that is recognised here", ""
 
 
 def _decodes(data: bytes, codec: str) -> bool:
-    decoder = codecs.getincrementaldecoder(codec)()
-    # The window may begin in the middle of a character: try both alignments.
-    for start in (0, 1):
-        try:
-            decoder.reset()
-            decoder.decode(data[start:])
-        except UnicodeDecodeError:
-            continue
-        return True
-    return False
+    try:
+        codecs.getincrementaldecoder(codec)().decode(data)  # not final: the end may be in the middle of a character
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -16,7 +16,7 @@ Opened = TypeVar("Opened")
 _STALE_SECONDS = 24 * 3600
 
 
-def kept_or_made(folder: Path, open_folder: Callable[[Path], Opened], make: Callable[[Path], None]) -> Opened:
+def kept_or_made(folder: Path, open_folder: Callable[[Path], Opened], make: Callable[[Path], object]) -> Opened:
     """Open a kept folder, or make it and open it.
 
     Two processes may make the same folder at once; the first to finish keeps it.
@@ -29,7 +29,8 @@ def kept_or_made(folder: Path, open_folder: Callable[[Path], Opened], make: Call
     Raises:
         DeviceError: If it cannot be written.
     """
-    if folder.exists():
+    damaged = folder.exists()
+    if damaged:
         try:
             return open_folder(folder)
         except DataError as error:
@@ -38,7 +39,8 @@ def kept_or_made(folder: Path, open_folder: Callable[[Path], Opened], make: Call
     try:
         with atomic_folder(folder) as temporary:
             make(temporary)
-            shutil.rmtree(folder, ignore_errors=True)
+            if damaged:
+                shutil.rmtree(folder, ignore_errors=True)
     except DeviceError:
         # Another process may have finished the same in the meantime; then theirs is as good.
         with contextlib.suppress(DataError):

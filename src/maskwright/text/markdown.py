@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections.abc import Callable
 
 _FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\n.*?\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FENCE = re.compile(r"^ {0,3}(?:> ?)*(?P<fence>`{3,}|~{3,})")
@@ -84,18 +85,20 @@ def strip_markdown(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    codes: list[str] = []
+    kept: list[str] = []
 
-    def keep(match: re.Match[str]) -> str:
-        # Code is taken out of the way so that a * or _ in it is not read as emphasis.
-        codes.append(match[2].strip())
-        return f"\x00{len(codes) - 1}\x00"
+    def keep(group: int) -> Callable[[re.Match[str]], str]:
+        # Code and escaped marks are taken out of the way so that a * or _ in them is not read as emphasis.
+        def put(match: re.Match[str]) -> str:
+            kept.append(match[group].strip())
+            return f"\x00{len(kept) - 1}\x00"
 
-    text = _CODE_SPAN.sub(keep, text.replace("\x00", ""))
+        return put
+
+    text = _ESCAPE.sub(keep(1), _CODE_SPAN.sub(keep(2), text.replace("\x00", "")))
     text = _LINK.sub(r"\1", _IMAGE.sub("", text))
     text = _FOOTNOTE_MARK.sub("", _AUTOLINK.sub(r"\1", text))
     text = _TAG.sub("", text)
     text = _EMPHASIS.sub(r"\2", text)
     text = _UNDERSCORES.sub(r"\2", _EMPHASIS.sub(r"\2", text))
-    text = html.unescape(_ESCAPE.sub(r"\1", text))
-    return re.sub(r"\x00(\d+)\x00", lambda match: codes[int(match[1])], text).strip()
+    return re.sub(r"\x00(\d+)\x00", lambda match: kept[int(match[1])], html.unescape(text)).strip()

@@ -5,6 +5,7 @@ of `multiprocessing` they never import the caller's script, so a script needs no
 what it imports (torch) costs nothing here, and nothing is forked while threads hold locks.
 """
 
+import contextlib
 import os
 import pickle
 import signal
@@ -56,7 +57,7 @@ def ordered_map(
     """
     workers = default_workers() if workers is None else max(1, workers)
     iterator = iter(items)
-    if workers > 1:
+    if workers > 1 and sys.executable:
         first, failure = _take(iterator, _WORTH_A_POOL)
         if failure is None and len(first) == _WORTH_A_POOL:
             yield from _in_processes(function, chain(first, iterator), workers)
@@ -151,8 +152,12 @@ class _Worker:
         self._process.kill()
 
     def close(self) -> None:
-        with self._process:
-            pass
+        """Free the pipes of a stopped process."""
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        with contextlib.suppress(OSError):  # what was not yet sent to it cannot be
+            self._pipe.close()
+        self._process.wait()
 
 
 def _send(pipe: BinaryIO, value: object) -> None:

@@ -105,9 +105,7 @@ def _make(
         document_ends = files.enter_context(ArrayWriter(folder / DOCUMENT_ENDS, "<i8"))
         document_sources = files.enter_context(ArrayWriter(folder / DOCUMENT_SOURCES, "<i4"))
         document_sentences.append(np.zeros(1, dtype=np.int64))
-        for source, block in zip(
-            clean.block_sources, _encoded(clean, folder / TOKENIZER, workers), strict=True
-        ):
+        for source, block in zip(clean.block_sources, _encoded(clean, folder / TOKENIZER, workers), strict=True):
             ends = tokens.count + np.cumsum(block.sentence_lengths)
             last = np.cumsum(block.document_lengths)
             document_sentences.append(sentence_ends.count + last)
@@ -148,8 +146,6 @@ def _encoded(clean: CleanCorpus, tokenizer_folder: Path, workers: int | None) ->
         for path, source in zip(clean.blocks, clean.block_sources, strict=True)
     )
     try:
-        yield from ordered_map(
-            partial(encode_block, tokenizer_folder=tokenizer_folder), blocks, workers=workers
-        )
+        yield from ordered_map(partial(encode_block, tokenizer_folder=tokenizer_folder), blocks, workers=workers)
     finally:
         block_encoder.cache_clear()

@@ -105,15 +105,9 @@ def _chunker(tokenizer: Tokenizer) -> Callable[[str], list[str]]:
     splitting, cleaning = backend.pre_tokenizer, backend.normalizer
     if any(not token.special for token in backend.get_added_tokens_decoder().values()):
         return _uncut  # Such a token is found before all else and may hold spaces.
-    if isinstance(splitting, pre_tokenizers.BertPreTokenizer) and isinstance(
-        cleaning, normalizers.BertNormalizer
-    ):
+    if isinstance(splitting, pre_tokenizers.BertPreTokenizer) and isinstance(cleaning, normalizers.BertNormalizer):
         return _stretches_and_ideographs if cleaning.handle_chinese_chars else _stretches
-    plain = (
-        isinstance(splitting, pre_tokenizers.ByteLevel)
-        and splitting.use_regex
-        and not splitting.add_prefix_space
-    )
+    plain = isinstance(splitting, pre_tokenizers.ByteLevel) and splitting.use_regex and not splitting.add_prefix_space
     return _spaced_words if plain and cleaning is None else _uncut
 
 

@@ -57,9 +57,7 @@ class TokenWriter:
         self._files.close()
         shard = self.count // self._shard_tokens
         self._ids = self._files.enter_context(ArrayWriter(self._folder / tokens_file(shard), self._dtype))
-        self._word_starts = self._files.enter_context(
-            ArrayWriter(self._folder / word_starts_file(shard), "u1")
-        )
+        self._word_starts = self._files.enter_context(ArrayWriter(self._folder / word_starts_file(shard), "u1"))
 
     def __enter__(self) -> "TokenWriter":
         return self

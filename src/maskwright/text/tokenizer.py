@@ -52,20 +52,18 @@ class Tokenizer:
         lowercase: Whether text is lower-cased.
 
     Example:
-        >>> tokenizer = Tokenizer.from_folder(Path("bert-base-uncased"))
-        >>> tokenizer.tokens(tokenizer.encode("unaffable").ids)
+        >>> tokenizer = Tokenizer.from_folder(Path("bert-base-uncased"))  # doctest: +SKIP
+        >>> tokenizer.tokens(tokenizer.encode("unaffable").ids)  # doctest: +SKIP
         ['una', '##ffa', '##ble']
 
     Raises:
         DataError: If the tokenizer is of neither kind.
     """
 
-    def __init__(
-        self, backend: tokenizers.Tokenizer, names: SpecialNames, folder: Path | None = None
-    ) -> None:
+    def __init__(self, backend: tokenizers.Tokenizer, names: SpecialNames, folder: Path | None = None) -> None:
         self.folder = folder
         self.backend = backend
-        # Text of a corpus may contain "[SEP]"; there it is five letters, not an instruction.
+        # Text of a corpus may contain "[SEP]"; there it is five characters, not an instruction.
         self.backend.encode_special_tokens = True
         self.kind: Literal["wordpiece", "byte_bpe"] = _kind(backend, folder)
         vocabulary = backend.get_vocab()
@@ -80,8 +78,7 @@ class Tokenizer:
             names=names,
         )
         self.lowercase = any(
-            part["type"] in _LOWERCASING and part.get("lowercase", True)
-            for part in _parts(backend.normalizer)
+            part["type"] in _LOWERCASING and part.get("lowercase", True) for part in _parts(backend.normalizer)
         )
 
     @classmethod
@@ -110,9 +107,7 @@ class Tokenizer:
         Raises:
             DeviceError: If it cannot be written.
         """
-        write_folder(
-            folder, self.backend, self.special_tokens.names, lowercase=self.lowercase, max_length=max_length
-        )
+        write_folder(folder, self.backend, self.special_tokens.names, lowercase=self.lowercase, max_length=max_length)
 
     @cached_property
     def fingerprint(self) -> str:

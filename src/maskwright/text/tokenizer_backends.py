@@ -93,9 +93,7 @@ def byte_bpe_backend(
     backend.post_processor = processors.RobertaProcessing(
         (sep, vocabulary[sep]), (cls, vocabulary[cls]), trim_offsets=True, add_prefix_space=False
     )
-    _mark_special(
-        backend, (AddedToken(name, special=True, normalized=False, lstrip=name == mask) for name in names)
-    )
+    _mark_special(backend, (AddedToken(name, special=True, normalized=False, lstrip=name == mask) for name in names))
     return backend
 
 

@@ -177,9 +177,7 @@ def _names(folder: Path, config: dict[str, Any], vocabulary: dict[str, int]) -> 
         stated = stated.get("content") if isinstance(stated, dict) else stated
         name = stated or next((name for name in candidates if name in vocabulary), None)
         if name is None or name not in vocabulary:
-            problem = (
-                f"its {role} token {name!r} is not in the vocabulary" if name else f"it has no {role} token"
-            )
+            problem = f"its {role} token {name!r} is not in the vocabulary" if name else f"it has no {role} token"
             raise DataError(
                 f"the tokenizer in {str(folder)!r} cannot be used for masked language modelling: {problem}",
                 allowed="a tokenizer with pad, unk, cls, sep and mask tokens",

@@ -20,8 +20,8 @@ from maskwright.text.clean_store import CleanCorpus
 DEFAULT_SAMPLE_BYTES = 32 << 20
 """About 5 million English words or 10 million Chinese characters: more changes a vocabulary little."""
 
-MAX_DISTINCT_SYMBOLS = 1 << 24
-"""A sample with more than this is drawn smaller; with it the peak is about 2 GB."""
+MAX_DISTINCT_SYMBOLS = 1 << 23
+"""A sample with more than this is drawn smaller; with it the peak is about 1.2 GB."""
 
 _BYTES_PER_SYMBOL = 125
 # The sample as Python text (1 to 4 bytes a character, 57 to 80 a sentence) and the trainer's copy of it.
@@ -85,9 +85,7 @@ def draw_sample(
         for text in texts
         for start in range(0, len(text), _MAX_TEXT_CHARACTERS)
     ]
-    return VocabularySample(
-        texts=pieces, num_bytes=num_bytes, memory_bytes=_memory(vocab_size, num_bytes, symbols)
-    )
+    return VocabularySample(texts=pieces, num_bytes=num_bytes, memory_bytes=_memory(vocab_size, num_bytes, symbols))
 
 
 def _memory(vocab_size: int, sample_bytes: int, distinct_symbols: int) -> int:

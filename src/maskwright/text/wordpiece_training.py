@@ -55,9 +55,7 @@ def train_wordpiece(spec: WordPiece, texts: Sequence[str], reading: Iterable[str
     )
     backend.train_from_iterator(reading, trainer)
     learnt = backend.get_vocab()
-    pieces = sorted(
-        learnt.keys() - {*WORDPIECE_NAMES, *alphabet.continuing, *alphabet.initial}, key=learnt.__getitem__
-    )
+    pieces = sorted(learnt.keys() - {*WORDPIECE_NAMES, *alphabet.continuing, *alphabet.initial}, key=learnt.__getitem__)
     entries = [*WORDPIECE_NAMES, *alphabet.initial, *alphabet.continuing, *pieces]
     vocabulary = {token: number for number, token in enumerate(entries)}
     return Tokenizer(wordpiece_backend(vocabulary, normalizer=normalizer), WORDPIECE_NAMES)

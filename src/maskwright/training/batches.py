@@ -178,9 +178,7 @@ def reorder(instances: Instances, order: IntArray) -> Instances:
     """
     lengths = instances.lengths[order]
     cu_seqlens = np.concatenate(([0], np.cumsum(lengths)))
-    tokens = np.repeat(instances.cu_seqlens[:-1][order] - cu_seqlens[:-1], lengths) + np.arange(
-        cu_seqlens[-1]
-    )
+    tokens = np.repeat(instances.cu_seqlens[:-1][order] - cu_seqlens[:-1], lengths) + np.arange(cu_seqlens[-1])
     return Instances(
         ids=instances.ids[tokens],
         segment_ids=instances.segment_ids[tokens],

@@ -59,9 +59,7 @@ def save(
         files = {"weights.safetensors": weights, "optimizer.safetensors": moments}
         for name, tensors in files.items():
             try:
-                save_file(
-                    {key: tensor.detach().contiguous() for key, tensor in tensors.items()}, temporary / name
-                )
+                save_file({key: tensor.detach().contiguous() for key, tensor in tensors.items()}, temporary / name)
             except SafetensorError as error:
                 raise disk_problem(_as_os_error(error), folder / name) from error
         manifest = {

@@ -51,9 +51,7 @@ def prepare_machine(device: Literal["auto", "cpu", "cuda"] = "auto") -> Machine:
         chosen = torch.device("cuda")
         autocast = torch.bfloat16 if torch.cuda.is_bf16_supported() else None
         peak = _operations_a_second(chosen, autocast or torch.float32, 4)
-        return Machine(
-            chosen, torch.cuda.get_device_name(), torch.get_num_threads(), "default", peak, autocast
-        )
+        return Machine(chosen, torch.cuda.get_device_name(), torch.get_num_threads(), "default", peak, autocast)
     chosen = torch.device("cpu")
     settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # set up at run time
     before = settings.fp32_precision

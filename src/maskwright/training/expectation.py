@@ -30,7 +30,5 @@ def expected_tokens(budget: Budget, recipe: Recipe, vocab_size: int, machine: Ma
         case "steps":
             # The fitted step reads as many tokens as there are steps (see `fit.batch_tokens`), within bounds.
             length = recipe.training.phases[0].max_length
-            per_step = max(
-                SMALLEST_BATCH * length, min(budget.amount, recipe.training.batch_sequences * length)
-            )
+            per_step = max(SMALLEST_BATCH * length, min(budget.amount, recipe.training.batch_sequences * length))
             return budget.amount * per_step

@@ -17,8 +17,11 @@ from maskwright.recipes.recipe import Recipe
 SEEN_ENOUGH = 100
 """Times a vocabulary entry should be met in training (Gowda and May 2020: 95 % of the types at least 100 times)."""
 SMALLEST_VOCABULARY = 4096
-LARGEST_RATE = 2e-3
-"""Peak learning rate at hidden size 256 and below; it falls as 1/hidden_size above (measured: see LOG.md)."""
+RATE_AT_WIDTH_128 = 2e-3
+"""Peak learning rate at hidden size 128; it falls as 1/hidden_size above (measured at 128 and 256: see LOG.md)."""
+SPREAD_AT_WIDTH_768 = 0.02
+"""The published standard deviation of initial weights, chosen at width 768. Narrower models need a wider one for the
+same spread of activations, in proportion to 1/sqrt(hidden_size) (measured at 128 and 256: see LOG.md)."""
 WARMUP_SHARE = 0.1
 SMALLEST_BATCH = 8
 SHORT_LENGTH = 128
@@ -134,57 +137,24 @@ def fit_schedule(
     if _is_fixed("training.steps", fixed):
         steps = published.steps
     width = recipe.encoder.hidden_size
-    rate = LARGEST_RATE * min(1.0, 256 / width)
-    warmup = round(WARMUP_SHARE * steps)
     epochs = tokens / max(1, corpus_tokens)
-    wanted: list[tuple[str, Any, Any, str]] = [
-        (
-            "training.batch_sequences",
-            published.batch_sequences,
-            batch,
-            f"{short_count(batch * mean_length)} tokens a step balance about {steps:,} steps",
-        ),
-        (
-            "training.steps",
-            published.steps,
-            steps,
-            f"what {short_count(tokens)} tokens are worth at this batch",
-        ),
-        (
-            "training.warmup_steps",
-            published.warmup_steps,
-            min(warmup, steps),
-            f"{WARMUP_SHARE:.0%} of the budget",
-        ),
+    wanted: list[tuple[str, Any, str]] = [
+        ("training.batch_sequences", batch, f"{short_count(batch * mean_length)} tokens a step, {steps:,} steps"),
+        ("training.steps", steps, f"what {short_count(tokens)} tokens are worth at this batch"),
+        ("training.warmup_steps", min(round(WARMUP_SHARE * steps), steps), f"{WARMUP_SHARE:.0%} of the budget"),
     ]
     if steps < published.steps:
+        spread = _two_digits(SPREAD_AT_WIDTH_768 * math.sqrt(768 / width))
         wanted += [
-            (
-                "training.learning_rate",
-                published.learning_rate,
-                rate,
-                f"short runs bear more; measured at width {width}",
-            ),
-            ("training.schedule", published.schedule, "linear", "no jump when a warm-up of 10 % ends"),
-            (
-                "training.optimizer.betas",
-                published.optimizer.betas,
-                (published.optimizer.betas[0], 0.98),
-                "a memory of 50 steps, not 1000",
-            ),
-            (
-                "training.clip_norm",
-                published.clip_norm,
-                published.clip_norm or 1.0,
-                "a high rate needs the guard",
-            ),
+            ("training.learning_rate", _two_digits(RATE_AT_WIDTH_128 * min(1.0, 128 / width)), "short runs bear more"),
+            ("training.schedule", "linear", "no jump when a warm-up of 10 % ends"),
+            ("training.optimizer.betas", (published.optimizer.betas[0], 0.98), "a memory of 50 steps, not 1000"),
+            ("training.clip_norm", published.clip_norm or 1.0, "a high rate needs the guard"),
+            ("encoder.initializer_range", spread, f"0.02 suits width 768, this is {width}"),
         ]
         if epochs < FEW_EPOCHS:
             why = f"{epochs:.2g} passes over the text leave nothing to overfit"
-            wanted += [
-                (f"encoder.{name}", getattr(recipe.encoder, name), 0.0, why)
-                for name in ("hidden_dropout", "attention_dropout")
-            ]
+            wanted += [("encoder.hidden_dropout", 0.0, why), ("encoder.attention_dropout", 0.0, why)]
     return _apply(recipe, wanted, fixed)
 
 
@@ -202,24 +172,24 @@ def fit_length(recipe: Recipe, tokens: float, fixed: Collection[str]) -> tuple[R
     return changed, [Choice("training.phases", shown, f"all at {SHORT_LENGTH}", reason)]
 
 
-def _apply(
-    recipe: Recipe, wanted: list[tuple[str, Any, Any, str]], fixed: Collection[str]
-) -> tuple[Recipe, list[Choice]]:
+def _apply(recipe: Recipe, wanted: list[tuple[str, Any, str]], fixed: Collection[str]) -> tuple[Recipe, list[Choice]]:
     data = recipe.model_dump()
     choices = []
-    for path, published, chosen, reason in wanted:
-        if published == chosen or _is_fixed(path, fixed):
-            continue
+    for path, chosen, reason in wanted:
         *parents, last = path.split(".")
         here = data
         for parent in parents:
             here = here[parent]
-        here[last] = chosen
-        choices.append(Choice(path, published, chosen, reason))
-    # Checked as a whole: the fields of a schedule depend on each other.
-    training = data["training"]
+        if here[last] != chosen and not _is_fixed(path, fixed):
+            choices.append(Choice(path, here[last], chosen, reason))
+            here[last] = chosen
+    training = data["training"]  # What the user fixed may leave no room for the warm-up.
     training["warmup_steps"] = min(training["warmup_steps"], training["steps"])
     return Recipe.model_validate(data), choices
+
+
+def _two_digits(number: float) -> float:
+    return float(f"{number:.2g}")
 
 
 def _is_fixed(path: str, fixed: Collection[str]) -> bool:

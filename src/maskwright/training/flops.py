@@ -33,9 +33,7 @@ def step_flops(recipe: Recipe, vocab_size: int, batch: StepBatch) -> float:
         vocab_size: Entries of the vocabulary.
         batch: The step.
     """
-    predicted = sum(
-        batch.counts[objective.kind] for objective in recipe.objectives if _predicts_tokens(objective)
-    )
+    predicted = sum(batch.counts[objective.kind] for objective in recipe.objectives if _predicts_tokens(objective))
     return batch.num_tokens * sizes.flops_per_token(
         recipe.encoder,
         vocab_size,

@@ -75,9 +75,7 @@ class Baseline:
     accuracy: float
 
 
-def unigram_baseline(
-    batches: list[StepBatch], token_counts: IntArray | None, kind: str = "mlm"
-) -> Baseline | None:
+def unigram_baseline(batches: list[StepBatch], token_counts: IntArray | None, kind: str = "mlm") -> Baseline | None:
     """Measure the unigram baseline at the targets of one objective; None if there are none."""
     labels = [
         micro.targets[kind].labels.numpy()
@@ -127,7 +125,5 @@ def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Meas
                     correct[kind] += int(term.correct)
     model.train(was_training)
     return {
-        kind: Measured(losses[kind] / count, correct[kind] / count, count)
-        for kind, count in counts.items()
-        if count
+        kind: Measured(losses[kind] / count, correct[kind] / count, count) for kind, count in counts.items() if count
     }

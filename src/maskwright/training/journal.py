@@ -28,9 +28,7 @@ class Journal:
 
     _SMOOTHING = 0.95
 
-    def __init__(
-        self, folder: Path, last_step: int, budget: Budget, peak_flops: float, talk: Reporter
-    ) -> None:
+    def __init__(self, folder: Path, last_step: int, budget: Budget, peak_flops: float, talk: Reporter) -> None:
         self._metrics = JsonLines(folder / "metrics.jsonl", last_step)
         self._timing = JsonLines(folder / "timing.jsonl", last_step)
         self._board = _summary_writer(folder / "tensorboard", last_step)
@@ -45,9 +43,7 @@ class Journal:
         step = position.spent.steps
         self._window.append(report)
         old = self._smooth_loss
-        self._smooth_loss = (
-            result.loss if old is None else self._SMOOTHING * old + (1 - self._SMOOTHING) * result.loss
-        )
+        self._smooth_loss = result.loss if old is None else self._SMOOTHING * old + (1 - self._SMOOTHING) * result.loss
         if worth_logging(step) or report.progress >= 1:
             self._write(
                 step,

@@ -14,9 +14,7 @@ class Keeper:
         share: Largest share of the time that writing may take.
     """
 
-    def __init__(
-        self, save: Callable[[], None], last_step: int, seconds: float = 60.0, share: float = 0.03
-    ) -> None:
+    def __init__(self, save: Callable[[], None], last_step: int, seconds: float = 60.0, share: float = 0.03) -> None:
         self._save, self._last_step = save, last_step
         self._seconds, self._share = seconds, share
         self._next = time.monotonic() + seconds

@@ -142,9 +142,7 @@ def train(
             begun = time.perf_counter()
             while progress >= phases[position.phase].until:
                 number = position.phase + 1
-                position = replace(
-                    position, phase=number, cursor=phases[number].stream.next_pass(position.cursor)
-                )
+                position = replace(position, phase=number, cursor=phases[number].stream.next_pass(position.cursor))
                 ahead = None
             phase, step = phases[position.phase], position.spent.steps
             if ahead is None:

@@ -36,9 +36,7 @@ class Optimizer:
             self.names[parameter] = name
             # Biases and LayerNorm weights are the vectors of these models; every matrix decays, embeddings too.
             (decayed if constants.decayed == "all" or parameter.ndim > 1 else plain).append(parameter)
-        self.decays = [
-            decay for params, decay in ((decayed, constants.weight_decay), (plain, 0.0)) if params
-        ]
+        self.decays = [decay for params, decay in ((decayed, constants.weight_decay), (plain, 0.0)) if params]
         self.steps = 0
         self._torch = torch.optim.AdamW(
             [{"params": params} for params in (decayed, plain) if params],

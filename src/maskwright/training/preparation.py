@@ -126,9 +126,7 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     )
 
 
-def prepare_again(
-    request: Request, recipe: Recipe, folder: Path, record: dict[str, Any], talk: Reporter
-) -> Prepared:
+def prepare_again(request: Request, recipe: Recipe, folder: Path, record: dict[str, Any], talk: Reporter) -> Prepared:
     """Prepare the text of a run that is resumed: its recipe and tokenizer are those in its folder.
 
     Raises:
@@ -206,9 +204,7 @@ def _clean(request: Request, talk: Reporter) -> CleanCorpus:
 
 def _tokenize(request: Request, cleaned: CleanCorpus, tokenizer: Tokenizer, talk: Reporter) -> Text:
     begun = time.perf_counter()
-    corpus = tokenize_corpus(
-        cleaned, tokenizer, cache=request.cache, workers=request.workers, progress=talk.stage
-    )
+    corpus = tokenize_corpus(cleaned, tokenizer, cache=request.cache, workers=request.workers, progress=talk.stage)
     size = tokenizer.special_tokens.vocab_size
     unknown = int(corpus.token_counts[tokenizer.special_tokens.unk]) / max(1, corpus.num_tokens)
     talk.say(

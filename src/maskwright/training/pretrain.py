@@ -192,9 +192,7 @@ def _sit(
     return run
 
 
-def _begin(
-    folder: RunFolder, record: Mapping[str, Any], prepared: Prepared, machine: Machine
-) -> dict[str, Any]:
+def _begin(folder: RunFolder, record: Mapping[str, Any], prepared: Prepared, machine: Machine) -> dict[str, Any]:
     """Write all that a resumed run must find again; `run.json` last, since it says that the rest is there."""
     write_json(folder.path / "recipe.json", prepared.recipe.model_dump(mode="json"))
     for name in ("data_card.json", "data_card.md"):

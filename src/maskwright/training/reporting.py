@@ -131,9 +131,7 @@ class OnConsole(Reporter):
                 refresh_per_second=4,
             )
             self._bar.start()
-            self._task = self._bar.add_task(
-                f"{name:<10}", total=1.0 if share is not None else None, text=text
-            )
+            self._task = self._bar.add_task(f"{name:<10}", total=1.0 if share is not None else None, text=text)
             self._name = name
         assert self._task is not None
         self._bar.update(self._task, completed=share or 0.0, text=text)

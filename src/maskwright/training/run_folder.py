@@ -67,9 +67,11 @@ class RunFolder:
             held: dict[str, Any] = read_json(record)
             before: dict[str, Any] = held["request"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(
-                f"{record} cannot be read: {error}", todo="Choose another --out."
-            ) from error
+            raise CheckpointError(f"{record} cannot be read: {error}", todo="Choose another --out.") from error
+        if not held.get("prepared"):  # It failed or was stopped before anything was trained: nothing to protect.
+            held = {"request": dict(request)}
+            self.write_record(held)
+            return held
         differing = [
             f"{name} was {before.get(name)!r}, now {request.get(name)!r}"
             for name in sorted(before.keys() | request.keys())

@@ -110,12 +110,8 @@ class Session:
             DeviceError: If the disk is full; the last checkpoint is sound.
         """
         position, kept = self._resume()
-        journal = Journal(
-            self.folder.path, position.spent.steps, self.budget, self.machine.peak_flops, self.talk
-        )
-        keeper = Keeper(
-            lambda: self._save(position), position.spent.steps if kept else -1, checkpoint_seconds
-        )
+        journal = Journal(self.folder.path, position.spent.steps, self.budget, self.machine.peak_flops, self.talk)
+        keeper = Keeper(lambda: self._save(position), position.spent.steps if kept else -1, checkpoint_seconds)
         held_out: dict[str, Measured] = {}
         try:
             for report in self._reports(position):
@@ -173,9 +169,7 @@ class Session:
         try:
             position = Position.from_json(found.state)
         except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(
-                f"{found.folder / 'state.json'} does not fit this version: {error}"
-            ) from error
+            raise CheckpointError(f"{found.folder / 'state.json'} does not fit this version: {error}") from error
         self.model.load(found.weights, str(found.folder))
         self.optimizer.load_state(found.moments, found.step)
         self._progress_before = self.budget.progress(position.spent)

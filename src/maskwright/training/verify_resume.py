@@ -64,9 +64,7 @@ class Verdict:
         return self.metrics_equal and self.weights_equal
 
 
-def verify_resume(
-    recipe: str, *, kills: int = 2, seed: int = 0, set: Sequence[str] = (), talk: Reporter
-) -> Verdict:
+def verify_resume(recipe: str, *, kills: int = 2, seed: int = 0, set: Sequence[str] = (), talk: Reporter) -> Verdict:
     """Train in peace, train with kills, compare.
 
     Args:
@@ -94,9 +92,7 @@ def verify_resume(
         killed_at = []
         moments = sorted(random.SystemRandom().sample(range(2, STEPS - 5), kills))
         for moment in moments:
-            reached = _kill_after(
-                [*command, "--out", str(work / "killed")], work / "killed" / "metrics.jsonl", moment
-            )
+            reached = _kill_after([*command, "--out", str(work / "killed")], work / "killed" / "metrics.jsonl", moment)
             killed_at.append(reached)
             talk.say("killed", f"after step {reached}; the same command again")
         _finish([*command, "--out", str(work / "killed")])
@@ -106,9 +102,7 @@ def verify_resume(
 def _compare(recipe: str, work: Path, killed_at: tuple[int, ...]) -> Verdict:
     files = [work / name / "metrics.jsonl" for name in ("peace", "killed")]
     peace, killed = (file.read_text(encoding="utf-8").splitlines() for file in files)
-    difference = next(
-        (f"{left} / {right}" for left, right in zip(peace, killed, strict=False) if left != right), ""
-    )
+    difference = next((f"{left} / {right}" for left, right in zip(peace, killed, strict=False) if left != right), "")
     if not difference and len(peace) != len(killed):
         difference = f"{len(peace)} lines / {len(killed)} lines"
     record = json.loads((work / "peace" / "run.json").read_text(encoding="utf-8"))["result"]

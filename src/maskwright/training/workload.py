@@ -76,9 +76,7 @@ def build_workload(
     for number, phase in enumerate(recipe.training.phases):
         until = 1.0 if number == len(recipe.training.phases) - 1 else until + phase.share
         stream = _stream(recipe, parts.train, text, phase.max_length, seed)
-        phases.append(
-            Phase(until, stream, _collator(recipe, text, phase.max_length, seed, tokens_per_microbatch))
-        )
+        phases.append(Phase(until, stream, _collator(recipe, text, phase.max_length, seed, tokens_per_microbatch)))
     held_out = _held_out_batches(recipe, parts.held_out, text, tokens_per_microbatch)
     return Workload(tuple(phases), held_out, parts.train.num_tokens)
 
@@ -131,9 +129,7 @@ def _collator(
     )
 
 
-def _held_out_batches(
-    recipe: Recipe, documents: Documents, text: Text, tokens_per_microbatch: int
-) -> list[StepBatch]:
+def _held_out_batches(recipe: Recipe, documents: Documents, text: Text, tokens_per_microbatch: int) -> list[StepBatch]:
     if not len(documents):
         return []
     length = recipe.training.phases[0].max_length

@@ -1,0 +1,83 @@
+"""Results and errors in the order of the items, whatever the number of processes."""
+
+import importlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from maskwright.core.errors import DataError
+from maskwright.text.ordered_pool import ordered_map
+
+
+def slow_square(number: int) -> int:
+    time.sleep(0.02 * (number % 3 == 0))
+    return number * number
+
+
+def refuse_odd(number: int) -> int:
+    if number % 2:
+        raise DataError(f"{number} is odd", todo="Take another")
+    print("a stray print must not get among the answers")
+    return number
+
+
+def imports_torch(_: int) -> bool:
+    importlib.import_module("maskwright.text.clean_block")
+    return "torch" in sys.modules
+
+
+def die(number: int) -> int:
+    os._exit(number)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_results_come_in_order(workers: int) -> None:
+    assert list(ordered_map(slow_square, range(20), workers=workers)) == [number**2 for number in range(20)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_error_comes_in_its_turn(workers: int) -> None:
+    results = ordered_map(refuse_odd, [0, 2, 4, 6, 7, 8, 9], workers=workers)
+    assert [next(results) for _ in range(4)] == [0, 2, 4, 6]
+    with pytest.raises(DataError, match=r"7 is odd. Take another"):
+        next(results)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("good", [1, 5])
+def test_error_of_reading_comes_after_the_items_before_it(workers: int, good: int) -> None:
+    def items() -> Iterator[int]:
+        yield from range(0, 2 * good, 2)
+        raise DataError("the file ends here")
+
+    results = ordered_map(refuse_odd, items(), workers=workers)
+    assert [next(results) for _ in range(good)] == list(range(0, 2 * good, 2))
+    with pytest.raises(DataError, match="the file ends here"):
+        next(results)
+
+
+def test_death_of_a_worker_is_an_error() -> None:
+    with pytest.raises(DataError, match=r"exit code 3"):
+        list(ordered_map(die, [3, 3, 3, 3], workers=2))
+
+
+def test_workers_do_without_torch() -> None:
+    assert not any(ordered_map(imports_torch, range(4), workers=2))
+
+
+def test_reading_is_only_a_little_ahead() -> None:
+    taken = 0
+
+    def items() -> Iterator[int]:
+        nonlocal taken
+        for number in range(100):
+            taken += 1
+            yield number
+
+    results = ordered_map(slow_square, items(), workers=2)
+    next(results)
+    assert taken <= 6
+    results.close()  # type: ignore[attr-defined]
