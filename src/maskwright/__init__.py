@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from maskwright.core.errors import MaskwrightError as MaskwrightError
     from maskwright.inference.model import Model as Model
     from maskwright.inference.model import load as load
+    from maskwright.inference.quickstart import quickstart as quickstart
+    from maskwright.inference.showing import show as show
     from maskwright.training.pretrain import Run as Run
     from maskwright.training.pretrain import pretrain as pretrain
+    from maskwright.training.verify_resume import verify_resume as verify_resume
 
 _HOMES = {
     "MaskwrightError": "maskwright.core.errors",
@@ -21,9 +24,22 @@ _HOMES = {
     "Run": "maskwright.training.pretrain",
     "load": "maskwright.inference.model",
     "pretrain": "maskwright.training.pretrain",
+    "quickstart": "maskwright.inference.quickstart",
+    "show": "maskwright.inference.showing",
+    "verify_resume": "maskwright.training.verify_resume",
 }
 
-__all__ = ["MaskwrightError", "Model", "Run", "load", "pretrain", "recipes"]
+__all__ = [
+    "MaskwrightError",
+    "Model",
+    "Run",
+    "load",
+    "pretrain",
+    "quickstart",
+    "recipes",
+    "show",
+    "verify_resume",
+]
 
 
 def __getattr__(name: str) -> Any:

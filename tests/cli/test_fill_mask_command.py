@@ -30,11 +30,13 @@ def test_fill_mask_prints_json(roberta_folder: Path, capsys: pytest.CaptureFixtu
 
 
 def test_fill_mask_reads_and_writes_files(
-    bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
     (tmp_path / "in.txt").write_text("a [MASK]\nwe [MASK] the <mask>\n", encoding="utf-8")
     out = tmp_path / "out.jsonl"
-    assert _run("fill-mask", bert_folder, "--file", tmp_path / "in.txt", "--out", out) == 0
+    assert _run("fill-mask", bert_folder, "--file", "~/in.txt", "--out", "~/out.jsonl") == 0
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "2 texts in" in captured.err

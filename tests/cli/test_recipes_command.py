@@ -37,6 +37,13 @@ def test_recipes_lists_for_programs(run):
     assert err == ""
 
 
+@pytest.mark.parametrize("verb", ["show", "size"])
+def test_json_before_a_verb_is_refused_and_not_forgotten(run, verb):
+    code, out, err = run("recipes", "--json", verb, "bert/base")
+    assert (code, out) == (2, "")
+    assert f"`maskwright recipes {verb} ... --json`" in err
+
+
 @pytest.mark.parametrize("name", catalog.names())
 def test_recipes_show_prints_every_recipe(run, name):
     code, out, _ = run("recipes", "show", name)

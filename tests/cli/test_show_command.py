@@ -53,9 +53,11 @@ def test_show_reads_a_file_and_takes_overrides(run, tokenizer, tmp_path):
     assert sum(token["change"] is not None for token in tokens) > 0.4 * len(tokens)
 
 
-def test_show_writes_a_page(run, tokenizer, tmp_path):
+def test_show_writes_a_page(run, tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
     page = tmp_path / "deep" / "page.html"
-    code, out, err = run("bert/tiny", "--text", TEXT, "--tokenizer", tokenizer, "--html", str(page))
+    code, out, err = run("bert/tiny", "--text", TEXT, "--tokenizer", tokenizer, "--html", "~/deep/page.html")
     assert (code, out) == (0, "")
     assert f"wrote {page}" in err
     assert page.read_text().startswith("<!doctype html>")

@@ -83,6 +83,9 @@ def changed(*texts: str) -> System:
         ("a={kind: token, rate: 2e-1}", ("a", {"kind": "token", "rate": 0.2})),
         ("a= x=y ", ("a", "x=y")),
         ("a=", ("a", "")),
+        ("a=no", ("a", "no")),
+        ("a=[on, yes]", ("a", ["on", "yes"])),
+        ("a='1e-4'", ("a", "1e-4")),
     ],
 )
 def test_parse_overrides_reads_values_as_yaml(text, pair):
@@ -91,8 +94,9 @@ def test_parse_overrides_reads_values_as_yaml(text, pair):
 
 @pytest.mark.parametrize("text", ["masking.rate", "=0.3", "", "a=[1, 2"])
 def test_parse_overrides_refuses_what_it_cannot_read(text):
-    with pytest.raises(RecipeError, match="cannot read"):
+    with pytest.raises(RecipeError, match="cannot read") as caught:
         parse_overrides([text])
+    assert "--" not in str(caught.value), "more than one option takes overrides"
 
 
 @pytest.mark.parametrize(

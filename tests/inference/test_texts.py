@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
+from maskwright.inference.showing.source import read_source
 from maskwright.inference.texts import read_texts, write_json_lines
 
 _LINES = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]))
@@ -19,6 +20,14 @@ def test_read_texts_gives_one_text_a_line(tmp_path: Path) -> None:
     file = tmp_path / "texts.txt"
     file.write_bytes("\ufeff我爱北京\r\n\nlast\x0bone\u2028still".encode())
     assert read_texts(file) == ["我爱北京", "", "last\x0bone\u2028still"]
+
+
+def test_home_is_understood_in_names_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    (tmp_path / "texts.txt").write_text("one\n")
+    assert read_texts("~/texts.txt") == ["one"]
+    assert read_source(None, Path("~/texts.txt")) == "one\n"
 
 
 @settings(max_examples=30, deadline=None)

@@ -165,3 +165,9 @@ def test_nsp_needs_a_pooled_vector() -> None:
     assert nsp.needs_pooler
     with pytest.raises(RecipeError, match="pooler"):
         nsp.loss(nsp.head(SHAPE), EncoderOutput(torch.zeros(4, 24), None), targets_of([0], [1]), NO_EMBEDDINGS)
+
+
+def test_classes_are_those_that_the_head_tells_apart() -> None:
+    assert MaskedLanguageModeling.classes == 0
+    nsp = NextSentencePrediction()
+    assert nsp.head(SHAPE)(torch.zeros(3, 24)).shape == (3, nsp.classes)

@@ -118,7 +118,7 @@ def _leaves(data, prefix=""):
             "format=full_sentences",
             "objective 'nsp' needs next_sentence_label, which neither format 'full_sentences'",
         ),
-        ("encoder.pooler=false", "objective 'nsp' reads the pooled vector: set encoder.pooler to true"),
+        ("encoder.pooler=false", "objective 'nsp' reads the pooled vector: set encoder.pooler=true"),
         ("encoder.max_positions=128", "training.phases reach length 512, encoder.max_positions is 128"),
         ("encoder.num_heads=5", "encoder: num_heads 5 does not divide hidden_size 128"),
         ("training.phases=[{share: 0.5}]", "training: the shares of the length phases add up to 0.5"),

@@ -6,7 +6,7 @@ import torch
 from maskwright.core.tensors import HeadShape
 from maskwright.encoder.encoder import Encoder
 from maskwright.recipes import catalog
-from maskwright.recipes.sizing import sizes
+from maskwright.recipes.sizing import sizes, training_flops_per_token
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,19 @@ def test_operations_follow_the_objectives():
     assert one.phases[0].training < both.phases[0].training
     assert one.phases[0].inference == both.phases[0].inference
     assert one.pretraining == both.pretraining - 1538
+
+
+def test_training_flops_follow_what_a_batch_holds():
+    recipe = catalog.get("bert/base")
+    full = training_flops_per_token(recipe, 30522, length=128)
+    assert full == sizes(recipe).phases[0].training
+    rate = training_flops_per_token(recipe, 30522, length=128, targets_per_token=0.15, sequences_per_token=1 / 128)
+    assert rate == full
+    more = training_flops_per_token(recipe, 30522, length=128, targets_per_token=0.25)
+    assert more - full == pytest.approx(3 * 0.1 * 2 * (768 * 768 + 768 * 30522), rel=1e-6)
+    # The pair head: two classes, once a sequence.
+    alone = training_flops_per_token(catalog.resolve("bert/base", ["objectives=[mlm]"]), 30522, length=128)
+    assert full - alone == pytest.approx(3 * 2 * 768 * 2 / 128, rel=1e-4)
 
 
 def test_memory_counts_two_moments_and_gradients():

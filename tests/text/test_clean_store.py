@@ -164,7 +164,7 @@ def test_failure_leaves_nothing_behind(tmp_path: Path, small_blocks: None) -> No
     path.write_bytes(path.read_bytes() + b"broken\n")
     with pytest.raises(DataError, match="line 31"):
         clean_corpus([path], cache=tmp_path / "cache", workers=1)
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert [entry.name for entry in (tmp_path / "cache").iterdir()] == ["checksums.json"]
     corpus = clean_corpus([path], cleaning=Cleaning(bad_lines="skip"), cache=tmp_path / "cache", workers=1)
     assert corpus.card["total"]["bad_lines"]["count"] == 1
     assert "line 31" in corpus.card["total"]["bad_lines"]["first"][0]
@@ -180,17 +180,42 @@ def test_first_error_is_the_same_for_any_number_of_workers(tmp_path: Path, small
             clean_corpus([path], cache=tmp_path / "cache", workers=workers)
 
 
-def test_other_process_that_was_faster_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fingerprint_is_of_the_content_not_of_places_and_times(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    path = jsonl(tmp_path / "one" / "a.jsonl", [prose(1)])
+    first = clean_corpus([path], cache=tmp_path / "cache")
+    os.utime(path, (0, 0))
+    assert clean_corpus([path], cache=tmp_path / "cache").fingerprint == first.fingerprint
+    (tmp_path / "one").rename(tmp_path / "two")
+    moved = tmp_path / "two" / "a.jsonl"
+    assert clean_corpus([moved], cache=tmp_path / "cache").folder == first.folder
+    moved.write_bytes(moved.read_bytes().replace(b"the", b"thy"))
+    assert clean_corpus([moved], cache=tmp_path / "cache").fingerprint != first.fingerprint
+
+
+def test_files_are_looked_at_once(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", [prose(1)])
+    told: list[tuple[str, int, int | None]] = []
+    for _ in range(2):
+        clean_corpus([path], cache=tmp_path / "cache", progress=lambda *report: told.append(report))
+    size = path.stat().st_size
+    assert [report for report in told if report[0] == "looking at the files"] == [("looking at the files", size, size)]
+
+
+@pytest.mark.parametrize("harm", ["gone", "description", "block"])
+def test_damaged_store_is_made_anew_with_a_warning(tmp_path: Path, harm: str) -> None:
     path = jsonl(tmp_path / "a.jsonl", [prose(1)])
     first = clean_corpus([path], cache=tmp_path / "cache")
     kept = blocks(first)
-    answers = iter([False])
-    is_file = Path.is_file
-    # The store appears between the look and the end of the work.
-    monkeypatch.setattr(
-        Path, "is_file", lambda self: next(answers, True) if self.name == "store.json" else is_file(self)
-    )
-    assert blocks(clean_corpus([path], cache=tmp_path / "cache")) == kept
+    if harm == "gone":
+        (first.folder / "store.json").unlink()
+    elif harm == "description":
+        (first.folder / "data_card.json").write_text("{}")
+    else:
+        first.blocks[0].unlink()
+    with pytest.warns(UserWarning, match="prepared corpus .* is damaged: .*"):
+        again = clean_corpus([path], cache=tmp_path / "cache")
+    assert blocks(again) == kept
 
 
 def test_what_a_killed_process_left_is_removed_after_a_day(tmp_path: Path) -> None:
@@ -203,7 +228,8 @@ def test_what_a_killed_process_left_is_removed_after_a_day(tmp_path: Path) -> No
         for path_left in (left / "work", left):
             os.utime(path_left, (time.time() - age,) * 2)
     clean_corpus([path], cache=tmp_path / "cache")
-    assert sorted(entry.name for entry in (tmp_path / "cache").iterdir()) == [f".{folder.name}.new.tmp", folder.name]
+    left = sorted(entry.name for entry in (tmp_path / "cache").iterdir())
+    assert left == [f".{folder.name}.new.tmp", "checksums.json", folder.name]
 
 
 def test_missing_block_says_what_to_do(tmp_path: Path) -> None:
@@ -215,7 +241,10 @@ def test_missing_block_says_what_to_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("texts", "says"),
-    [(["short", "shorter still"], "longest has 13 bytes.*60 bytes"), (["", " \n"], "holds no text")],
+    [
+        (["short", "shorter still"], "longest has 13 bytes.*60 bytes.*`--clean min_document_bytes=20`"),
+        (["", " \n"], "holds no text"),
+    ],
 )
 def test_source_without_documents_is_refused(tmp_path: Path, texts: list[str], says: str) -> None:
     with pytest.raises(DataError, match=says):
@@ -224,7 +253,7 @@ def test_source_without_documents_is_refused(tmp_path: Path, texts: list[str], s
 
 def test_source_that_repeats_another_is_refused(tmp_path: Path) -> None:
     one, two = jsonl(tmp_path / "a.jsonl", [prose(1)]), jsonl(tmp_path / "b.jsonl", [prose(1)])
-    with pytest.raises(DataError, match=r"nothing is left of b\.jsonl"):
+    with pytest.raises(DataError, match=r"nothing is left of b\.jsonl.*`--clean deduplicate=none`"):
         clean_corpus([one, two], cache=tmp_path)
 
 
@@ -256,7 +285,7 @@ def test_progress_is_told_and_reaches_the_end(tmp_path: Path, small_blocks: None
     told: list[tuple[str, int, int | None]] = []
     clean_corpus([path], cache=tmp_path, workers=1, progress=lambda *report: told.append(report))
     stages = dict.fromkeys(stage for stage, _, _ in told)
-    assert list(stages) == ["reading and cleaning", "taking out repeats"]
+    assert list(stages) == ["looking at the files", "reading and cleaning", "taking out repeats"]
     for stage in stages:
         done = [count for name, count, _ in told if name == stage]
         assert done == sorted(done)

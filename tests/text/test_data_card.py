@@ -76,7 +76,8 @@ def test_page_shows_what_was_kept_and_dropped(tmp_path: Path) -> None:
     assert "| Short documents | −1 |" in page
     assert "| Latin | 100.0 % |" in page
     assert "> This is document number" in page
-    assert "cleaning.text_documents" in page
+    assert "say so with `--clean text_documents=files`" in page
+    assert "| `min_document_bytes` | `60` |" in page
     assert "Files that are not read: 1 .png." in page
     assert str(tmp_path) not in page
     assert corpus.card["fingerprint"] == corpus.fingerprint

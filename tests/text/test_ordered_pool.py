@@ -29,6 +29,10 @@ def imports_torch(_: int) -> bool:
     return "torch" in sys.modules
 
 
+def tokenizers_parallelism(_: int) -> str | None:
+    return os.environ.get("TOKENIZERS_PARALLELISM")
+
+
 def die(number: int) -> int:
     os._exit(number)
 
@@ -60,12 +64,18 @@ def test_error_of_reading_comes_after_the_items_before_it(workers: int, good: in
 
 
 def test_death_of_a_worker_is_an_error() -> None:
-    with pytest.raises(DataError, match=r"exit code 3"):
+    with pytest.raises(DataError, match=r"exit code 3.*`--workers 1`"):
         list(ordered_map(die, [3, 3, 3, 3], workers=2))
 
 
 def test_workers_do_without_torch() -> None:
     assert not any(ordered_map(imports_torch, range(4), workers=2))
+
+
+def test_workers_leave_the_cores_to_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
+    assert set(ordered_map(tokenizers_parallelism, range(4), workers=2)) == {"false"}
+    assert set(ordered_map(tokenizers_parallelism, range(4), workers=1)) == {"true"}
 
 
 def test_reading_is_only_a_little_ahead() -> None:

@@ -160,7 +160,7 @@ def test_several_columns_of_text_need_a_choice(tmp_path: Path, suffix: str) -> N
 )
 def test_broken_json_line_is_named_or_skipped(tmp_path: Path, line: bytes, says: str) -> None:
     path = write(tmp_path / "a.jsonl", b'{"text": "One."}\n\n' + line + b'\n{"text": "Two."}')
-    with pytest.raises(DataError, match=rf"a\.jsonl, line 3: .*{says}.*cleaning\.bad_lines=skip"):
+    with pytest.raises(DataError, match=rf"a\.jsonl, line 3: .*{says}.*`--clean bad_lines=skip`"):
         read(path)
     counts = Counts()
     assert read(path, SKIP, counts) == ["One.", "Two."]

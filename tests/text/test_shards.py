@@ -1,5 +1,6 @@
 import itertools
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 from token_samples import chinese_documents, clean_corpus_of, english_documents
 
+from maskwright.core import checksums
 from maskwright.core.errors import DataError
+from maskwright.core.files import checksum
 from maskwright.text.clean_store import CleanCorpus
 from maskwright.text.corpus import Corpus
 from maskwright.text.shards import tokenize_corpus
@@ -122,7 +125,6 @@ def test_shards_are_the_same_bytes_for_any_number_of_workers(
 ) -> None:
     pooled = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=2, shard_tokens=SHARD_TOKENS)
     assert files_of(pooled.folder) == files_of(corpus.folder)
-    corpus.verify()
 
 
 def test_shards_are_kept_and_progress_is_told_in_bytes(
@@ -138,7 +140,7 @@ def test_shards_are_kept_and_progress_is_told_in_bytes(
     again = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1, progress=lambda *call: told.append(call))
     assert not told
     assert again.fingerprint == first.fingerprint
-    assert [path.name for path in tmp_path.iterdir()] == [f"tokens-{first.fingerprint}"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checksums.json", f"tokens-{first.fingerprint}"]
 
 
 def test_shards_keep_their_tokenizer(tokenizer: Tokenizer, corpus: Corpus) -> None:
@@ -168,18 +170,38 @@ def test_damaged_shards_are_refused_and_made_anew_with_a_warning(
     assert files_of(again.folder) == before
 
 
-def test_verify_finds_a_single_changed_byte(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_single_changed_byte_is_found_and_the_shards_are_made_anew(
+    clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
     corpus = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
-    corpus.verify()
+    before = files_of(corpus.folder)
     path = corpus.folder / "word_starts-00000.npy"
     data = bytearray(path.read_bytes())
     data[-3] ^= 1
     path.write_bytes(data)
     with pytest.raises(DataError, match=r"word_starts-00000\.npy has the checksum"):
-        Corpus.open(corpus.folder).verify()
-    path.unlink()
-    with pytest.raises(DataError, match=r"word_starts-00000\.npy cannot be read"):
-        corpus.verify()
+        Corpus.open(corpus.folder, checksum_of=checksum)
+    with pytest.warns(UserWarning, match=r"made anew.*word_starts-00000\.npy has the checksum"):
+        again = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
+    assert files_of(again.folder) == before
+
+
+def test_checksums_are_compared_once_for_each_state_of_a_file(
+    clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1).folder
+    looked_at: list[str] = []
+
+    def counted(path: Path) -> str:
+        looked_at.append(path.name)
+        return checksum(path)
+
+    monkeypatch.setattr(checksums, "checksum", counted)
+    tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
+    assert not looked_at
+    os.utime(folder / "sentence_ends.npy", (0, 0))
+    tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
+    assert looked_at == ["sentence_ends.npy"]
 
 
 def test_large_vocabularies_take_four_bytes_a_token(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Batches: what a step computes on is the text itself, whatever way it is packed and cut."""
 
+import itertools
 from collections import defaultdict
 
 import numpy as np
@@ -36,9 +37,7 @@ def toy_text(documents: int = 80) -> Text:
         weights=None,
         document_ends=docs.bounds(docs.last),
         take=take,
-        vocabulary=VocabularyFacts(
-            special_tokens=SPECIAL, token_counts=np.bincount(ids, minlength=VOCABULARY)
-        ),
+        vocabulary=VocabularyFacts(special_tokens=SPECIAL, token_counts=np.bincount(ids, minlength=VOCABULARY)),
     )
 
 
@@ -48,9 +47,7 @@ def recipe(*overrides: str) -> Recipe:
 
 
 def workload(which: Recipe, tokens_per_microbatch: int = 128) -> Workload:
-    return build_workload(
-        which, toy_text(), seed=3, held_out_tokens=100, tokens_per_microbatch=tokens_per_microbatch
-    )
+    return build_workload(which, toy_text(), seed=3, held_out_tokens=100, tokens_per_microbatch=tokens_per_microbatch)
 
 
 def step(which: Recipe, tokens_per_microbatch: int = 128, count: int = 40) -> StepBatch:
@@ -61,9 +58,7 @@ def step(which: Recipe, tokens_per_microbatch: int = 128, count: int = 40) -> St
 
 def sequences(micro: MicroBatch) -> list[tuple[int, ...]]:
     batch = micro.batch
-    return [
-        tuple(batch.ids[batch.sequence_ids == number].tolist()) for number in range(len(batch.first_tokens))
-    ]
+    return [tuple(batch.ids[batch.sequence_ids == number].tolist()) for number in range(len(batch.first_tokens))]
 
 
 @pytest.mark.parametrize("tokens_per_microbatch", [1, 64, 100, 4096])
@@ -76,7 +71,7 @@ def test_cutting_into_micro_batches_changes_no_sequence_and_no_target(tokens_per
     assert whole.counts == cut.counts
     for kind, count in whole.counts.items():
         labels = [m.targets[kind].labels.tolist() for m in cut.micro_batches]
-        assert sum(labels, []) == whole.micro_batches[0].targets[kind].labels.tolist()
+        assert [label for part in labels for label in part] == whole.micro_batches[0].targets[kind].labels.tolist()
         assert sum(map(len, labels)) == count
 
 
@@ -92,7 +87,7 @@ def test_every_slot_belongs_to_one_sequence_or_is_filler() -> None:
         rows = batch.sequence_ids.view(-1, 32)
         for row in rows:  # A sequence lies in one piece, and within one row.
             seen = [int(number) for number in row if number >= 0]
-            changes = sum(a != b for a, b in zip(seen, seen[1:], strict=False))
+            changes = sum(a != b for a, b in itertools.pairwise(seen))
             assert changes == len(set(seen)) - 1
 
 
@@ -151,8 +146,6 @@ def test_held_out_batches_are_the_same_every_time_and_apart_from_training() -> N
 def test_dropout_keys_differ_between_steps_and_micro_batches() -> None:
     phase = workload(recipe(), 32).phases[0]
     rows, _ = phase.stream.read(phase.stream.start(), 20)
-    keys = [
-        m.batch.dropout_key for number in (0, 1) for m in phase.collator.collate(rows, number).micro_batches
-    ]
+    keys = [m.batch.dropout_key for number in (0, 1) for m in phase.collator.collate(rows, number).micro_batches]
     assert None not in keys
     assert len(set(keys)) == len(keys)

@@ -3,14 +3,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from maskwright.core import tensor_files
 from maskwright.core.errors import CheckpointError
 from maskwright.training import checkpoint
 
 
 def save(folder: Path, step: int) -> Path:
-    return checkpoint.save(
-        folder, step, {"at": step}, {"w": torch.full((3,), float(step))}, {"m.w": torch.ones(3)}
-    )
+    return checkpoint.save(folder, step, {"at": step}, {"w": torch.full((3,), float(step))}, {"m.w": torch.ones(3)})
 
 
 def test_latest_reads_back_what_was_saved(tmp_path: Path) -> None:
@@ -54,15 +53,13 @@ def test_one_flipped_byte_is_noticed(tmp_path: Path) -> None:
         checkpoint.latest(tmp_path)
 
 
-def test_a_save_that_fails_leaves_the_old_one_and_no_remains(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_save_that_fails_leaves_the_old_one_and_no_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path, 1)
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr(tensor_files, "save_file", full)
     with pytest.raises(Exception, match="disk is full"):
         save(tmp_path, 2)
     assert [folder.name for folder in tmp_path.iterdir()] == ["step-000000001"]

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from maskwright.core.types import Documents
 from maskwright.training.health import health_line
-from maskwright.training.heldout import Baseline, Measured, split
+from maskwright.training.heldout import Baseline, Measured
+from maskwright.training.heldout_split import split
 
 
 def corpus(sentences_a_document: list[int], tokens: int = 10) -> Documents:
@@ -22,6 +23,7 @@ def test_split_is_a_partition_of_all_sentences(sizes: list[int], seed: int) -> N
         for first, last in zip(part.first, part.last, strict=True):
             covered[first:last] += 1
     assert (covered == 1).all()
+    assert (parts.train.first < parts.train.last).all()
     assert parts.held_out.num_tokens <= 0.05 * documents.num_tokens
 
 
@@ -45,3 +47,11 @@ def test_held_out_text_is_bounded_and_keyed_by_the_seed() -> None:
 )
 def test_health_line_tells_the_stage_of_learning(loss: float, words: str) -> None:
     assert words in health_line(Measured(loss, 0.1, 100), Baseline(6.9, 0.05), 8192)
+
+
+def test_long_documents_give_their_beginnings_from_many_of_them() -> None:
+    documents = corpus([3000] * 100)
+    parts = split(documents, 0, most_tokens=16_000)
+    assert len(parts.held_out) >= 16
+    assert 14_000 <= parts.held_out.num_tokens <= 16_000
+    assert len(parts.train) == 100

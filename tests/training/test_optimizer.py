@@ -64,9 +64,7 @@ def test_first_step_of_bert_is_3_16_times_the_usual_size() -> None:
     optimizer = Optimizer([("w", weight)], AdamW(bias_correction=False, weight_decay=0.0, eps=1e-12))
     weight.grad = torch.tensor([[1.0, -2.0], [3.0, -4.0]])
     optimizer.step(1.0)
-    torch.testing.assert_close(
-        weight.detach().abs(), torch.full((2, 2), 0.1 / math.sqrt(0.001)), rtol=1e-5, atol=0
-    )
+    torch.testing.assert_close(weight.detach().abs(), torch.full((2, 2), 0.1 / math.sqrt(0.001)), rtol=1e-5, atol=0)
 
 
 def test_a_zero_learning_rate_changes_nothing() -> None:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from toy_runs import TOY, write_corpus
 
+from maskwright.core import tensor_files
 from maskwright.core.errors import CheckpointError, DataError, DeviceError, MaskwrightError, RecipeError
 from maskwright.training import checkpoint
 from maskwright.training.metrics import read_rows
@@ -17,6 +19,19 @@ from maskwright.training.reporting import Silent
 
 RECIPES = ("bert/tiny", "roberta/tiny")
 CLEAN = ("deduplicate=none",)
+
+
+def die_after(step: int, patch: pytest.MonkeyPatch) -> None:
+    """Let the run end as if it were killed, right after the checkpoint of a step."""
+    save = checkpoint.save
+
+    def save_then_die(folder: Path, at: int, *rest: Any) -> Path:
+        written = save(folder, at, *rest)
+        if at == step:
+            raise KeyboardInterrupt
+        return written
+
+    patch.setattr(checkpoint, "save", save_then_die)
 
 
 @pytest.fixture
@@ -42,14 +57,12 @@ def train(tmp_path: Path, corpus: Path) -> Callable[..., Run]:
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_a_run_learns_and_leaves_everything_behind(
-    train: Callable[..., Run], corpus: Path, recipe: str
-) -> None:
+def test_a_run_learns_and_leaves_everything_behind(train: Callable[..., Run], corpus: Path, recipe: str) -> None:
     overrides = (*TOY, "tokenizer.vocab_size=400") if recipe.startswith("roberta") else TOY
     write_corpus(corpus, documents=600)
-    run = train(recipe=recipe, steps=100, set=overrides)
+    run = train(recipe=recipe, steps=200, set=overrides)
     assert run.finished
-    assert run.steps == 100
+    assert run.steps == 200
     assert run.baseline is not None
     assert run.held_out["mlm"].loss < 0.8 * run.baseline.loss
     assert run.held_out["mlm"].accuracy > 2 * run.baseline.accuracy
@@ -59,7 +72,7 @@ def test_a_run_learns_and_leaves_everything_behind(
         "checkpoints", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
     }  # fmt: skip
     rows = read_rows(run.folder / "metrics.jsonl")
-    assert sum("loss" in row for row in rows) == 100
+    assert sum("loss" in row for row in rows) == 200
     assert sum("held_out_mlm_loss" in row for row in rows) == 20
     assert rows[-1]["unigram_loss"] == pytest.approx(run.baseline.loss)
 
@@ -72,16 +85,8 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
     overrides = (*TOY, "tokenizer.vocab_size=400") if recipe.startswith("roberta") else TOY
     peace = train("peace", recipe=recipe, set=overrides, checkpoint_minutes=0.0)
     assert peace.epochs > 1  # The order of data is drawn anew in between.
-    save = checkpoint.save
     with monkeypatch.context() as patch:
-
-        def save_then_die(folder: Path, step: int, *rest: Any) -> Path:
-            written = save(folder, step, *rest)
-            if step == killed_after:
-                raise KeyboardInterrupt
-            return written
-
-        patch.setattr(checkpoint, "save", save_then_die)
+        die_after(killed_after, patch)
         with pytest.raises(KeyboardInterrupt):
             train("killed", recipe=recipe, set=overrides, checkpoint_minutes=0.0)
     resumed = train("killed", recipe=recipe, set=overrides, checkpoint_minutes=0.0)
@@ -104,9 +109,7 @@ def test_the_result_does_not_depend_on_micro_batches(
         torch.testing.assert_close(second[name], value, rtol=1e-3, atol=2e-5)
 
 
-def test_a_signal_saves_and_the_same_call_resumes(
-    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_saves_and_the_same_call_resumes(train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
     from maskwright.training import journal
 
     step = journal.Journal.step
@@ -157,11 +160,9 @@ def test_a_changed_corpus_is_noticed_on_resuming(
     train: Callable[..., Run], corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "maskwright.training.session.Session.run", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
-        )
+        die_after(1, patch)
         with pytest.raises(KeyboardInterrupt):
-            train()
+            train(checkpoint_minutes=0.0)
     write_corpus(corpus, seed=1)
     with pytest.raises(RecipeError, match="corpus has changed"):
         train()
@@ -180,23 +181,56 @@ def test_a_checkpoint_cut_short_is_passed_over(train: Callable[..., Run]) -> Non
     assert (run.folder / "metrics.jsonl").read_bytes() == metrics
 
 
+@pytest.mark.parametrize("writes_before", [0, 1, 6, 8])  # The model's file, a checkpoint's two, in turn.
 def test_a_full_disk_is_one_clear_error_and_loses_nothing(
-    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, writes_before: int
 ) -> None:
     calls = list[int]()
-    save_file = checkpoint.save_file
+    save_file = tensor_files.save_file
 
-    def fills_up(tensors: Any, path: Path) -> None:
+    def fills_up(tensors: Any, path: Path, metadata: Any) -> None:
         calls.append(1)
-        if len(calls) > 6:
-            raise OSError(28, "No space left on device")
-        save_file(tensors, path)
+        if len(calls) > writes_before:
+            # As safetensors says it.
+            raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+        save_file(tensors, path, metadata=metadata)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save_file", fills_up)
+        patch.setattr(tensor_files, "save_file", fills_up)
         with pytest.raises(DeviceError, match=r"the disk is full.*run the same command again"):
             train(checkpoint_minutes=0.0)
-    assert train().finished
+    again = train()
+    assert again.finished
+    assert not list(again.folder.rglob(".*.tmp"))
+
+
+def test_a_run_without_a_pair_objective_resumes_although_its_pooler_never_learns(
+    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = (*TOY, "objectives=[mlm]", "format.second=next")
+    peace = train("peace", set=overrides)
+    with monkeypatch.context() as patch:
+        die_after(1, patch)
+        with pytest.raises(KeyboardInterrupt):
+            train("killed", set=overrides, checkpoint_minutes=0.0)
+    resumed = train("killed", set=overrides)
+    assert (peace.folder / "metrics.jsonl").read_bytes() == (resumed.folder / "metrics.jsonl").read_bytes()
+
+
+def test_a_setting_equal_to_the_published_one_is_still_a_setting(train: Callable[..., Run]) -> None:
+    overrides = tuple(override for override in TOY if "learning_rate" not in override)
+    fitted = train("fitted", set=overrides)
+    given = train("given", set=(*overrides, "training={learning_rate: 1e-4}"))
+    chosen = [json.loads((run.folder / "recipe.json").read_text())["training"] for run in (fitted, given)]
+    assert chosen[0]["learning_rate"] != chosen[1]["learning_rate"] == 1e-4
+    assert chosen[0]["warmup_steps"] == chosen[1]["warmup_steps"]  # A mapping fixes what it names, no more.
+    with pytest.raises(CheckpointError, match="holds another run: set was"):
+        train("fitted", set=(*overrides, "training.learning_rate=1e-4"))
+
+
+def test_a_finished_run_may_be_moved(train: Callable[..., Run], tmp_path: Path) -> None:
+    train().folder.rename(tmp_path / "elsewhere")
+    assert train("elsewhere").folder == tmp_path / "elsewhere"
 
 
 @pytest.mark.parametrize(

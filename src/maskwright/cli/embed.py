@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from maskwright.cli import output
-from maskwright.cli.texts import DEVICES, FILE_HELP, MODEL_HELP, counted, gather, warnings_said
+from maskwright.cli.texts import DEVICE_HELP, FILE_HELP, MODEL_HELP, counted, gather, warnings_said
 
 _SHOWN = 20
 _LONG = 200
@@ -24,7 +24,7 @@ def command(
         str, typer.Option(help="mean (over a text's tokens) or first (the classification token).")
     ] = "mean",
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale each vector to length 1.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON; with the vectors if there is no --out.")
     ] = False,
@@ -42,10 +42,11 @@ def command(
     from maskwright.text.progress import no_progress
     from maskwright.training.reporting import OnConsole
 
+    out = out and out.expanduser()
     if out and out.suffix != ".npy":
         raise MaskwrightError(f"cannot write vectors as {out.name!r}", allowed="a name that ends in .npy")
     chosen = output.one_of("pooling", pooling, POOLINGS)
-    loaded = load(model, device=output.one_of("device", device, DEVICES))
+    loaded = load(model, device=device)
     # The file is begun before the work, so that a folder that cannot be written is noticed at once.
     with atomic_path(out) if out else contextlib.nullcontext() as temporary:
         with warnings_said(), OnConsole(output.talk()) as talk:

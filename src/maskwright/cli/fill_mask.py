@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from maskwright.cli import output
-from maskwright.cli.texts import DEVICES, FILE_HELP, MODEL_HELP, counted, gather, heading, warnings_said
+from maskwright.cli.texts import DEVICE_HELP, FILE_HELP, MODEL_HELP, counted, gather, heading, warnings_said
 
 
 def command(
@@ -21,7 +21,7 @@ def command(
         Path | None,
         typer.Option(help="Write the result to this .jsonl file, one line a text.", show_default=False),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Say which tokens may stand at each mask of a text. Several masks are guessed independently."""
@@ -31,7 +31,8 @@ def command(
     from maskwright.inference.model import load
     from maskwright.inference.texts import write_json_lines
 
-    loaded = load(model, device=output.one_of("device", device, DEVICES))
+    out = out and out.expanduser()
+    loaded = load(model, device=device)
     with warnings_said():
         filled = loaded.fill_mask(given, top_k=top_k)
     plain = [

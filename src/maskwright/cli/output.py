@@ -3,6 +3,7 @@
 rich leaves colours out where the output is no terminal or NO_COLOR is set.
 """
 
+import io
 import json
 import os
 import sys
@@ -21,6 +22,9 @@ Cell = str | Text
 
 def console() -> Console:
     """Return the console for results, on standard output."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # What the code page of a pipe lacks (Windows again) is shown as its number: a table is for looking at.
+        sys.stdout.reconfigure(errors="backslashreplace")
     return _console(sys.stdout)
 
 
@@ -97,8 +101,17 @@ def grouped(names: Iterable[str]) -> Iterator[str]:
 
 
 def print_json(value: Any) -> None:
-    """Print a JSON-like value on standard output, indented, for programs to read."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print a JSON-like value on standard output, indented, in UTF-8, for programs to read."""
+    # JSON is UTF-8 wherever it goes, but a pipe on Windows speaks an old code page. The halves of surrogate pairs
+    # that names of files may hold become JSON's own escapes (\udc80), which is how backslashreplace writes them.
+    data = (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+    binary = getattr(sys.stdout, "buffer", None)
+    if binary is None:  # a notebook's output, or one caught in a StringIO
+        sys.stdout.write(data.decode())
+        return
+    sys.stdout.flush()
+    binary.write(data)
+    binary.flush()
 
 
 def note(text: str) -> None:

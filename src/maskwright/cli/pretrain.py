@@ -17,25 +17,15 @@ def command(
             show_default=False,
         ),
     ],
-    out: Annotated[
-        Path, typer.Option(help="The run's folder; the same command again resumes it.", show_default=False)
-    ],
+    out: Annotated[Path, typer.Option(help="The run's folder; the same command again resumes it.", show_default=False)],
     recipe: Annotated[
         str, typer.Option(help="A recipe's name (see `maskwright recipes`) or a JSON file.")
     ] = "bert/mini",
-    minutes: Annotated[
-        float | None, typer.Option(help="Budget: minutes of training.", show_default=False)
-    ] = None,
-    hours: Annotated[
-        float | None, typer.Option(help="Budget: hours of training.", show_default=False)
-    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Budget: minutes of training.", show_default=False)] = None,
+    hours: Annotated[float | None, typer.Option(help="Budget: hours of training.", show_default=False)] = None,
     steps: Annotated[int | None, typer.Option(help="Budget: optimizer steps.", show_default=False)] = None,
-    tokens: Annotated[
-        float | None, typer.Option(help="Budget: tokens read, e.g. 1e8.", show_default=False)
-    ] = None,
-    flops: Annotated[
-        float | None, typer.Option(help="Budget: training FLOPs, e.g. 1e16.", show_default=False)
-    ] = None,
+    tokens: Annotated[float | None, typer.Option(help="Budget: tokens read, e.g. 1e8.", show_default=False)] = None,
+    flops: Annotated[float | None, typer.Option(help="Budget: training FLOPs, e.g. 1e16.", show_default=False)] = None,
     set: Annotated[
         list[str] | None,
         typer.Option(
@@ -61,7 +51,7 @@ def command(
             show_default=False,
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     workers: Annotated[
         int | None,
         typer.Option(help="Processes that prepare text; one a core by default.", show_default=False),
@@ -86,7 +76,7 @@ def command(
         seed=seed,
         tokenizer=tokenizer,
         clean=clean or (),
-        device=output.one_of("device", device, ("auto", "cpu", "cuda")),
+        device=device,
         workers=workers,
         checkpoint_minutes=checkpoint_minutes,
     )
@@ -96,7 +86,5 @@ def command(
         output.note(f"trained: {run.steps:,} steps, {run.tokens / 1e6:.2f} M tokens, {run.epochs:.2f} passes")
         output.note(f'now try: maskwright fill-mask {run.folder} "... [MASK] ..."')
     if not run.finished:
-        output.note(
-            f"stopped by {run.stopped_by} after step {run.steps:,} and saved; the same command again resumes"
-        )
+        output.note(f"stopped by {run.stopped_by} after step {run.steps:,} and saved; the same command again resumes")
         sys.exit(130)

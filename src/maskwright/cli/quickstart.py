@@ -1,5 +1,6 @@
 """`maskwright quickstart`: the whole path on text that is already on this machine."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,18 +11,17 @@ from maskwright.cli import output
 
 def command(
     out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("runs/quickstart"),
-    minutes: Annotated[
-        float, typer.Option(help="Minutes of training; preparation takes about one more, once.")
-    ] = 3.5,
+    minutes: Annotated[float, typer.Option(help="Minutes of training; preparation takes about one more, once.")] = 3.5,
     recipe: Annotated[str, typer.Option(help="What to train.")] = "bert/mini",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a small encoder on the docstrings of this Python installation and let it fill some blanks."""
     from maskwright.inference.quickstart import quickstart
-    from maskwright.training.reporting import OnConsole
 
-    with OnConsole() as talk:
-        done = quickstart(out=out, minutes=minutes, recipe=recipe, reporter=talk)
+    done = quickstart(out=out, minutes=minutes, recipe=recipe)
+    if not done.run.finished:
+        output.note(f"stopped by {done.run.stopped_by} and saved; the same command again resumes")
+        sys.exit(130)
     if json:
         output.print_json(done.to_json())
         return

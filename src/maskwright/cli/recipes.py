@@ -21,7 +21,12 @@ Set = Annotated[
 @command.callback(invoke_without_command=True)
 def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
     """List, show, compare and size the papers' recipes. Alone: list them."""
-    if context.invoked_subcommand is not None:
+    if (verb := context.invoked_subcommand) is not None:
+        if as_json:
+            from maskwright.core.errors import MaskwrightError
+
+            told = f"Write it at the end: `maskwright recipes {verb} ... --json`"
+            raise MaskwrightError(f"--json stands before the verb {verb!r}", todo=told)
         return
     from maskwright.core.amounts import short_count
     from maskwright.recipes.catalog import get, names

@@ -51,6 +51,7 @@ def command(
     for note in showing.notes:
         output.note(f"note: {note}")
     if html is not None:
+        html = html.expanduser()
         write_text(html, page(showing))
         output.note(f"wrote {html}")
     if as_json:

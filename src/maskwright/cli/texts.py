@@ -4,16 +4,14 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, get_args
 
 from rich.text import Text
 
 from maskwright.cli import output
 
-Device = Literal["auto", "cpu", "cuda"]
 MODEL_HELP = "A run's folder, or a Hugging Face model's folder or hub name."
 FILE_HELP = "Read one text a line from a .txt or .jsonl file; `-` reads standard input."
-DEVICES: tuple[Device, ...] = get_args(Device)
+DEVICE_HELP = "auto, cpu, cuda or cuda:N."
 
 
 def gather(texts: Sequence[str] | None, file: Path | None) -> list[str]:

@@ -2,10 +2,12 @@
 
 import difflib
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+
+from maskwright.core.errors import nearest
 
 _LONGEST_VALUE = 80
 
@@ -68,12 +70,6 @@ def _is_sequence(annotation: Any) -> bool:
     return get_origin(annotation) in (list, tuple)
 
 
-def close_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most like `name`, or None if none is near."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return matches[0] if matches else None
-
-
 def suggest_path(name: str, parent: str, known: Sequence[str], model: type[BaseModel]) -> str | None:
     """Return the dotted path that someone who wrote `name` below `parent` may have meant, or None.
 
@@ -85,8 +81,8 @@ def suggest_path(name: str, parent: str, known: Sequence[str], model: type[BaseM
         leaves.setdefault(path.rpartition(".")[2], path)
     if name in leaves:
         return leaves[name]
-    here = close_name(name, known)
-    elsewhere = close_name(name, leaves)
+    here = nearest(name, known)
+    elsewhere = nearest(name, leaves)
     if elsewhere is not None and _likeness(name, elsewhere) > max(0.7, _likeness(name, here or "")):
         return leaves[elsewhere]
     return ".".join(filter(None, [parent, here])) if here else None
@@ -116,13 +112,13 @@ def _sentence(problem: Any, holder: type[BaseModel], annotation: Any) -> str:
     context = problem.get("ctx", {})
     match problem["type"]:
         case "extra_forbidden":
-            guess = close_name(str(problem["loc"][-1]), holder.model_fields)
+            guess = nearest(str(problem["loc"][-1]), holder.model_fields)
             hint = f"did you mean {guess!r}?" if guess else f"known: {', '.join(holder.model_fields)}"
             return f"unknown field; {hint}"
         case "missing":
             return "this is needed"
         case "union_tag_invalid":
-            guess = close_name(str(context.get("tag")), kinds(annotation))
+            guess = nearest(str(context.get("tag")), kinds(annotation))
             hint = f"; did you mean {guess!r}?" if guess else ""
             return f"unknown choice {context.get('tag')!r}; allowed: {', '.join(kinds(annotation))}{hint}"
         case "union_tag_not_found":

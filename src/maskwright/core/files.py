@@ -51,7 +51,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        with open(temporary, "rb") as written:
+        with open(temporary, "rb+") as written:
             os.fsync(written.fileno())
         temporary.chmod(0o644)
         os.replace(temporary, path)
@@ -80,7 +80,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         yield temporary
         for file in temporary.rglob("*"):
             if file.is_file():
-                with open(file, "rb") as written:
+                with open(file, "rb+") as written:
                     os.fsync(written.fileno())
             elif file.is_dir():
                 _flush_folder(file)

@@ -10,12 +10,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
-from maskwright.core.errors import RecipeError
-from maskwright.core.fields import close_name, explain, field_paths, kinds, member_of, suggest_path
+from maskwright.core.errors import RecipeError, nearest
+from maskwright.core.fields import explain, field_paths, kinds, member_of, suggest_path
+from maskwright.core.plain_yaml import read_yaml
 
 __all__ = [
     "ByName",
@@ -90,7 +90,9 @@ def validate(model: type[SpecType], data: Any, source: str = "") -> SpecType:
 
 
 def parse_overrides(overrides: Iterable[str]) -> list[tuple[str, Any]]:
-    """Split `path=value` texts; the value is read as YAML, so `0.3`, `true`, `[mlm, nsp]` and `{...}` work.
+    """Split `field=value` texts; the value is read as YAML, so `0.3`, `true`, `[mlm, nsp]` and `{...}` work.
+
+    Only `true` and `false` are truth values: `language=no` is Norwegian.
 
     Raises:
         RecipeError: If a text has no `=` or its value is not YAML.
@@ -100,34 +102,19 @@ def parse_overrides(overrides: Iterable[str]) -> list[tuple[str, Any]]:
         path, equals, value = text.partition("=")
         if not equals or not path.strip():
             raise RecipeError(
-                f"cannot read the override {text!r}",
-                allowed="field.path=value",
-                todo="For example `--set masking.rate=0.3`",
+                f"cannot read {text!r} as a field and its value",
+                allowed="`field=value`, or `part.field=value` for a field of a part",
             )
         try:
-            parsed = yaml.safe_load(value) if value.strip() else ""
-        except yaml.YAMLError:
+            parsed = read_yaml(value) if value.strip() else ""
+        except ValueError:
             raise RecipeError(
-                f"cannot read the value of the override {text!r}",
+                f"cannot read the value in {text!r}",
                 allowed="a number, true, false, null, a name, [a, b] or {field: value}",
                 todo="Check its brackets and quotes.",
             ) from None
-        pairs.append((path.strip(), _numbers(parsed)))
+        pairs.append((path.strip(), parsed))
     return pairs
-
-
-def _numbers(value: Any) -> Any:
-    # YAML 1.1 reads 1e-4 as a string because it has no dot; people write it all the time.
-    if isinstance(value, dict):
-        return {key: _numbers(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_numbers(item) for item in value]
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
 
 
 def override(spec: SpecType, pairs: Iterable[tuple[str, Any]]) -> SpecType:
@@ -207,11 +194,11 @@ def _unknown_field(step: str, parent: str, known: Sequence[str], steps: list[str
 def _no_fields(value: Any, annotation: Any, parent: str, steps: list[str]) -> RecipeError:
     path = ".".join(steps)
     if options := kinds(annotation):
-        guess = close_name(value, options) if isinstance(value, str) else None
+        guess = nearest(value, options) if isinstance(value, str) else None
         return RecipeError(
             f"cannot set {path!r}: {parent!r} is {value!r}, which is none of its choices",
             allowed=", ".join(options),
-            todo=f"Did you mean {guess!r}?" if guess else f"Choose one first, `--set {parent}={options[0]}`",
+            todo=f"Did you mean {guess!r}?" if guess else f"Choose one first, e.g. `{parent}={options[0]}`",
         )
     return RecipeError(
         f"cannot set {path!r}: {parent!r} is the value {value!r}, which has no fields",

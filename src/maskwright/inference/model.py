@@ -3,13 +3,14 @@
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal, final
+from typing import final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from maskwright.core.errors import ConversionError, DeviceError, MaskwrightError
+from maskwright.core.devices import choose_device
+from maskwright.core.errors import ConversionError, MaskwrightError
 from maskwright.core.tensors import EncoderOutput, HeadShape
 from maskwright.core.types import IntArray
 from maskwright.encoder.encoder import Encoder
@@ -181,12 +182,12 @@ class Model:
             )
 
 
-def load(model: str | Path, *, device: Literal["auto", "cpu", "cuda"] = "auto") -> Model:
+def load(model: str | Path, *, device: str = "auto") -> Model:
     """Load a model for use: weights in fp32, no dropout. No code of the folder is executed.
 
     Args:
         model: A run's folder, any BERT or RoBERTa folder in Hugging Face's format, or such a hub name.
-        device: Where to compute; "auto" takes a GPU if there is one.
+        device: Where to compute: "cpu", "cuda", "cuda:N"; "auto" takes a GPU if there is one.
 
     Raises:
         ConversionError: If there is no such model, or it does not fit together.
@@ -198,7 +199,7 @@ def load(model: str | Path, *, device: Literal["auto", "cpu", "cuda"] = "auto") 
         >>> model.embed(["A first text.", "A second one."]).shape
         (2, 256)
     """
-    place = _device(device)
+    place = choose_device(device)
     loaded = load_model(find_model(model))
     tokenizer = Tokenizer.from_folder(loaded.folder)
     if tokenizer.special_tokens.vocab_size > loaded.vocab_size:
@@ -221,14 +222,6 @@ def load(model: str | Path, *, device: Literal["auto", "cpu", "cuda"] = "auto") 
         mlm_head=mlm_head,
         max_length=loaded.max_length,
     )
-
-
-def _device(name: Literal["auto", "cpu", "cuda"]) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise DeviceError("PyTorch finds no CUDA GPU here", allowed="auto, cpu")
-    return torch.device(name)
 
 
 def _head_shape(loaded: LoadedModel) -> HeadShape:

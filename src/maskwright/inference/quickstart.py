@@ -30,7 +30,7 @@ class Quickstart:
 
     Attributes:
         run: The trained run.
-        prompts: Texts with one mask each.
+        prompts: Texts with one mask each; none if the run was interrupted.
         filled: For each prompt, the best tokens of its mask.
     """
 
@@ -43,9 +43,7 @@ class Quickstart:
         filled = [[dataclasses.asdict(best) for best in tokens] for tokens in self.filled]
         return {
             "run": self.run.to_json(),
-            "filled": [
-                {"text": prompt, "best": best} for prompt, best in zip(self.prompts, filled, strict=True)
-            ],
+            "filled": [{"text": prompt, "best": best} for prompt, best in zip(self.prompts, filled, strict=True)],
         }
 
 
@@ -55,7 +53,7 @@ def quickstart(
     minutes: float = MINUTES,
     recipe: str = RECIPE,
     prompts: Sequence[str] = PROMPTS,
-    reporter: Reporter,
+    reporter: Reporter | None = None,
 ) -> Quickstart:
     """Train on the docstrings of this Python installation and fill some masks.
 
@@ -64,8 +62,10 @@ def quickstart(
         minutes: Training time; preparation takes about a minute more, once.
         recipe: What to train.
         prompts: Texts with one mask each.
-        reporter: Where the run talks.
+        reporter: Where the run talks; None for standard error.
     """
     run = pretrain("docstrings", out=out, recipe=recipe, minutes=minutes, reporter=reporter)
+    if not run.finished:
+        return Quickstart(run, (), [])
     filled = load(run.folder).fill_mask(list(prompts), top_k=3)
     return Quickstart(run, tuple(prompts), [best[0] for best in filled])

@@ -27,7 +27,7 @@ def read_texts(path: Path | str) -> list[str]:
     """
     if str(path) == "-":
         return _texts(sys.stdin.buffer, "standard input", is_json=False)
-    path = Path(path)
+    path = Path(path).expanduser()
     if path.is_dir():
         raise DataError(f"{path} is a folder", allowed="a .txt or .jsonl file with one text a line")
     suffixes = [suffix.lower() for suffix in path.suffixes]

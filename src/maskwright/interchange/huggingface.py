@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from maskwright.core.errors import ConversionError
 from maskwright.core.files import atomic_path, write_json
+from maskwright.core.tensor_files import write_tensors
 from maskwright.core.tensors import HeadShape
 from maskwright.core.types import SpecialTokens
 from maskwright.encoder.config import EncoderConfig
@@ -88,7 +88,7 @@ def save_model(
         )
     weights = {theirs: as_saved(state[name]) for name, theirs in pairs}
     with atomic_path(folder / WEIGHTS) as temporary:
-        save_file(weights, temporary, metadata={"format": "pt"})
+        write_tensors(temporary, weights, shown=folder / WEIGHTS, metadata={"format": "pt"})
     write_json(folder / "config.json", data)
 
 

@@ -74,7 +74,7 @@ class Recipe(Spec):
                     "change one of them or drop it"
                 )
             if objective.needs_pooler and not self.encoder.pooler:
-                raise ValueError(f"objective {objective.kind!r} reads the pooled vector: set encoder.pooler to true")
+                raise ValueError(f"objective {objective.kind!r} reads the pooled vector: set encoder.pooler=true")
         if self.training.max_length > self.encoder.max_positions:
             raise ValueError(
                 f"training.phases reach length {self.training.max_length}, encoder.max_positions is "

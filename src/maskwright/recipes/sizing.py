@@ -107,19 +107,41 @@ def _head_parameters(recipe: Recipe) -> dict[str, int]:
         }
 
 
+def training_flops_per_token(
+    recipe: Recipe,
+    vocab_size: int,
+    *,
+    length: float,
+    targets_per_token: float | None = None,
+    sequences_per_token: float | None = None,
+) -> float:
+    """Return the training FLOPs per real token of a recipe, heads counted, by the formula of `encoder.sizes`.
+
+    Args:
+        recipe: What is trained.
+        vocab_size: Entries of the vocabulary.
+        length: Mean number of tokens attended, in tokens.
+        targets_per_token: Token predictions per real token, added up over the objectives; None takes the rate of
+            the recipe's masking for each objective that predicts tokens.
+        sequences_per_token: Sequences per real token; None means 1 / `length`.
+    """
+    if targets_per_token is None:
+        targets_per_token = recipe.masking.rate * sum(each.predicts == "token" for each in recipe.objectives)
+    return flops_per_token(
+        recipe.encoder,
+        vocab_size,
+        length=length,
+        targets_per_token=targets_per_token,
+        sequences_per_token=sequences_per_token,
+        pair_classes=sum(objective.classes for objective in recipe.objectives),
+    )
+
+
 def _phase_costs(recipe: Recipe) -> tuple[PhaseCost, ...]:
     config, vocab_size, training = recipe.encoder, recipe.tokenizer.vocab_size, recipe.training
-    predicts_tokens = any(objective.predicts == "token" for objective in recipe.objectives)
-    labels_pairs = any(objective.predicts == "sequence" for objective in recipe.objectives)
     costs = []
     for phase in training.phases:
-        learning = flops_per_token(
-            config,
-            vocab_size,
-            length=phase.max_length,
-            targets_per_token=recipe.masking.rate if predicts_tokens else 0.0,
-            pair_classes=2 if labels_pairs else 0,
-        )
+        learning = training_flops_per_token(recipe, vocab_size, length=phase.max_length)
         forward_and_backward = flops_per_token(config, vocab_size, length=phase.max_length, targets_per_token=0.0)
         tokens = phase.share * training.steps * training.batch_sequences * phase.max_length
         costs.append(PhaseCost(phase.max_length, phase.share, learning, forward_and_backward / 3, tokens * learning))

@@ -1,7 +1,5 @@
 """One block of clean text to tokens: the work of one process."""
 
-import multiprocessing
-import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -82,8 +80,5 @@ def encode_block(block: CleanCorpus, tokenizer_folder: Path) -> EncodedBlock:
 @lru_cache(maxsize=1)
 def block_encoder(tokenizer_folder: Path) -> tuple[StreamEncoder, int]:
     """Return the encoder of this process and the vocabulary's size; the next block finds its words known."""
-    if multiprocessing.parent_process() is not None:
-        # Every core has its own process already; threads of the tokenizers library would only get in the way.
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"
     tokenizer = Tokenizer.from_folder(tokenizer_folder)
     return StreamEncoder(tokenizer), tokenizer.special_tokens.vocab_size

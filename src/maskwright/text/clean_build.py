@@ -65,7 +65,7 @@ def build_store(
         if not statistics.documents:
             raise DataError(
                 f"nothing is left of {source.name}: all of it stood earlier in the corpus",
-                todo="Leave it out, or set cleaning.deduplicate=none.",
+                todo="Leave it out, or keep repeats with `--clean deduplicate=none`.",
             )
     card = data_card(
         [
@@ -143,5 +143,6 @@ def _refuse_empty(source: Source, read: Counts, cleaning: Cleaning) -> None:
         f"no document of {source.name} is long enough: {read.documents:,} were read, the longest has "
         f"{read.longest_document:,} bytes",
         allowed=f"documents of {cleaning.min_document_bytes:,} bytes of clean UTF-8 or more",
-        todo="Give longer documents, or lower cleaning.min_document_bytes",
+        todo="Give longer documents, or keep shorter ones, e.g. with "
+        f"`--clean min_document_bytes={max(1, cleaning.min_document_bytes // 3)}`.",
     )

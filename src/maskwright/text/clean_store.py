@@ -1,27 +1,25 @@
 """From CORPUS arguments to a clean corpus on disk, kept by fingerprint; a second call returns at once."""
 
-import contextlib
-import shutil
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from maskwright.core.errors import DataError, DeviceError
-from maskwright.core.files import atomic_folder, cache_folder, read_json
+from maskwright.core.checksums import CHECKSUMS, ChecksumBook
+from maskwright.core.errors import DataError
+from maskwright.core.files import cache_folder, read_json
 from maskwright.core.randomness import bits, keys
 from maskwright.core.spec import fingerprint
 from maskwright.text.clean_build import STORE_FILE, STORE_VERSION, build_store
 from maskwright.text.cleaning import Cleaning
 from maskwright.text.docstrings import docstrings_fingerprint
+from maskwright.text.kept_folder import kept_or_made
 from maskwright.text.progress import Progress, no_progress
 from maskwright.text.sources import Source, resolve_sources
-
-_STALE_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +28,8 @@ class CleanCorpus:
 
     Attributes:
         folder: Where it is.
-        fingerprint: Identifies the text: files, cleaning and format version. Weights are not part of it.
+        fingerprint: Identifies the text: names and content of the files, cleaning and format version. Neither the
+            files' places and times nor weights are part of it.
         num_documents, num_sentences, num_characters, num_bytes: Totals of the clean text (UTF-8; line ends are not
             text).
         source_weights: The weight of each CORPUS argument, None where none was given.
@@ -62,10 +61,7 @@ class CleanCorpus:
         try:
             text = self.blocks[block].read_bytes().decode()
         except (OSError, UnicodeDecodeError) as error:
-            raise DataError(
-                f"the prepared corpus is damaged: cannot read {self.blocks[block]}",
-                todo=f"Delete the folder {self.folder} and run the same command again; it is made anew.",
-            ) from error
+            raise _damaged(self.folder, f"cannot read {self.blocks[block]}") from error
         for document in text.split("\n\n")[:-1]:
             yield document.split("\n")
 
@@ -107,7 +103,8 @@ def clean_corpus(
     """Read, clean, split and de-duplicate a corpus, or return it at once if that has been done before.
 
     The bytes of the result depend on the files and the cleaning alone, not on the number of workers. An
-    interrupted call leaves nothing half-made, and two processes may make the same corpus at once.
+    interrupted call leaves nothing half-made, and two processes may make the same corpus at once. A file's content
+    is looked at (about a second a gigabyte) the first time and whenever its size or time of change is another.
 
     Args:
         corpus: Files, folders, globs, `owner/name` of a hub dataset, or `docstrings`; each may end in `:weight`
@@ -124,66 +121,77 @@ def clean_corpus(
     Example:
         >>> corpus = clean_corpus(["novels.txt", "news/*.jsonl.gz:0.3"])  # doctest: +SKIP
     """
+    cache, told = cache or cache_folder(), progress or no_progress
     sources = resolve_sources(corpus)
-    key = _corpus_fingerprint(sources, cleaning)
-    folder = (cache or cache_folder()) / f"clean-{key}"
-    if not (folder / STORE_FILE).is_file():
-        _remove_stale(folder)
-        try:
-            with atomic_folder(folder) as temporary:
-                build_store(temporary, sources, cleaning, key, workers, progress or no_progress)
-        except DeviceError:
-            # Another process may have finished the same corpus in the meantime; then theirs is as good.
-            if not (folder / STORE_FILE).is_file():
-                raise
-    return _open(folder, sources)
+    key = _corpus_fingerprint(sources, cleaning, cache / CHECKSUMS, told)
+
+    def make(folder: Path) -> None:
+        build_store(folder, sources, cleaning, key, workers, told)
+
+    return kept_or_made(cache / f"clean-{key}", partial(_open, sources=sources), make)
 
 
-def _corpus_fingerprint(sources: tuple[Source, ...], cleaning: Cleaning) -> str:
-    described = []
-    for source in sources:
-        files = []
-        for path in source.files:
-            try:
-                status = path.stat()
-            except OSError as error:
-                raise DataError(f"cannot read {path}: {error.strerror}", todo="Check that you may read it.") from error
-            files.append([str(path.resolve()), status.st_size, status.st_mtime_ns])
-        dataset = asdict(source.dataset) if source.dataset else None
-        packages = docstrings_fingerprint() if source.kind == "docstrings" else None
-        described.append([source.name, source.kind, files, source.column, dataset, packages])
+def _corpus_fingerprint(sources: tuple[Source, ...], cleaning: Cleaning, book: Path, progress: Progress) -> str:
+    checksums = _file_checksums([path for source in sources for path in source.files], book, progress)
+    described = [
+        [
+            source.name,
+            source.kind,
+            [[path.name, checksums[path]] for path in source.files],
+            source.column,
+            asdict(source.dataset) if source.dataset else None,
+            docstrings_fingerprint() if source.kind == "docstrings" else None,
+        ]
+        for source in sources
+    ]
     return fingerprint([STORE_VERSION, described, cleaning])
+
+
+def _file_checksums(paths: Sequence[Path], book: Path, progress: Progress) -> dict[Path, str]:
+    with ChecksumBook(book) as checksums:
+        try:
+            unread = {path: path.stat().st_size for path in paths if checksums.known(path) is None}
+            done = 0
+            for path, size in unread.items():
+                checksums.checksum(path)
+                done += size
+                progress("looking at the files", done, sum(unread.values()))
+            return {path: checksums.checksum(path) for path in paths}
+        except OSError as error:
+            if error.filename is None:
+                raise
+            raise DataError(
+                f"cannot read {error.filename}: {error.strerror}", todo="Check that it exists and that you may read it."
+            ) from error
 
 
 def _open(folder: Path, sources: tuple[Source, ...]) -> CleanCorpus:
     try:
         store = read_json(folder / STORE_FILE)
         card = read_json(folder / "data_card.json")
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"the prepared corpus in {folder} is damaged: {error}",
-            todo=f"Delete the folder {folder} and run the same command again; it is made anew.",
-        ) from error
-    kept = card["total"]["kept"]
-    return CleanCorpus(
-        folder=folder,
-        fingerprint=store["fingerprint"],
-        num_documents=kept["documents"],
-        num_sentences=kept["sentences"],
-        num_characters=kept["characters"],
-        num_bytes=kept["bytes"],
-        source_weights=tuple(source.weight for source in sources),
-        source_names=tuple(source.name for source in sources),
-        blocks=tuple(folder / "blocks" / block["name"] for block in store["blocks"]),
-        block_sources=tuple(block["source"] for block in store["blocks"]),
-        card=card,
+        kept = card["total"]["kept"]
+        corpus = CleanCorpus(
+            folder=folder,
+            fingerprint=store["fingerprint"],
+            num_documents=kept["documents"],
+            num_sentences=kept["sentences"],
+            num_characters=kept["characters"],
+            num_bytes=kept["bytes"],
+            source_weights=tuple(source.weight for source in sources),
+            source_names=tuple(source.name for source in sources),
+            blocks=tuple(folder / "blocks" / block["name"] for block in store["blocks"]),
+            block_sources=tuple(block["source"] for block in store["blocks"]),
+            card=card,
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder, f"its description cannot be read ({error})") from error
+    if missing := next((block for block in corpus.blocks if not block.is_file()), None):
+        raise _damaged(folder, f"{missing.name} is missing")
+    return corpus
+
+
+def _damaged(folder: Path, problem: str) -> DataError:
+    return DataError(
+        f"the prepared corpus in {folder} is damaged: {problem}",
+        todo=f"Delete the folder {folder} and run the same command again; it is made anew.",
     )
-
-
-def _remove_stale(folder: Path) -> None:
-    # A killed process cannot remove its temporary folder; nobody writes to one for a day.
-    for left in folder.parent.glob(f".{folder.name}.*.tmp"):
-        with contextlib.suppress(OSError):
-            newest = max(path.stat().st_mtime for path in (left, left / "work") if path.exists())
-            if time.time() - newest > _STALE_SECONDS:
-                shutil.rmtree(left, ignore_errors=True)

@@ -5,13 +5,13 @@ that read the same folder share its pages.
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.files import checksum
 from maskwright.core.types import BoolArray, Documents, IntArray
 from maskwright.text.corpus_manifest import (
     DATA_CARD,
@@ -25,6 +25,7 @@ from maskwright.text.corpus_manifest import (
     damaged,
     read_manifest,
     tokens_file,
+    verify_files,
     word_starts_file,
 )
 from maskwright.text.tokenizer import Tokenizer
@@ -57,15 +58,19 @@ class Corpus:
         self._word_starts = [_mapped(folder / word_starts_file(shard)) for shard in range(manifest.num_shards)]
 
     @classmethod
-    def open(cls, folder: Path) -> "Corpus":
+    def open(cls, folder: Path, *, checksum_of: Callable[[Path], str] | None = None) -> "Corpus":
         """Open a folder of token shards; the sizes of its files are compared with the manifest.
 
-        For a full check see `verify`.
+        Args:
+            folder: Where they are.
+            checksum_of: If given, the checksums of all files are compared too, before any is mapped.
 
         Raises:
             DataError: If the folder is damaged or of another version.
         """
         manifest = read_manifest(folder)
+        if checksum_of is not None:
+            verify_files(folder, manifest, checksum_of)
         try:
             return cls(folder, manifest)
         except (OSError, ValueError) as error:
@@ -138,20 +143,6 @@ class Corpus:
         for places in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1):
             ids[places], word_starts[places] = self._gather(int(shards[places[0]]), offsets[places])
         return ids, word_starts
-
-    def verify(self) -> None:
-        """Read everything and compare it with its checksums (some seconds a gigabyte).
-
-        Raises:
-            DataError: If a file is not what was written.
-        """
-        for name, (_, written) in self.manifest.files.items():
-            try:
-                found = checksum(self.folder / name)
-            except OSError as error:
-                raise damaged(self.folder, f"{name} cannot be read ({error.strerror})") from error
-            if found != written:
-                raise damaged(self.folder, f"{name} has the checksum {found}, written was {written}")
 
     def _gather(self, shard: int, offsets: NDArray[np.int64]) -> tuple[IntArray, BoolArray]:
         ids = self._tokens[shard][offsets].astype(np.int32)

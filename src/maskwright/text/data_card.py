@@ -106,7 +106,7 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
         notes.append(
             f"Documents are short: {kept.sentences / kept.documents:.1f} sentences on average. Objectives about the "
             "order of sentences need longer ones. If blank lines separate paragraphs in these files, not documents, "
-            "set `cleaning.text_documents` to `files`."
+            "say so with `--clean text_documents=files`."
         )
     if kept.document_lengths.largest and kept.sentence_lengths.largest >= cleaning.max_sentence_characters:
         notes.append(
@@ -121,12 +121,13 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
     if read.documents and read.short_documents > 0.3 * read.documents:
         notes.append(
             f"{100 * read.short_documents / read.documents:.0f} % of the documents are shorter than "
-            f"{cleaning.min_document_bytes} bytes (`cleaning.min_document_bytes`)."
+            f"{cleaning.min_document_bytes} bytes and were dropped (the limit is set with "
+            f"`--clean min_document_bytes={cleaning.min_document_bytes}`)."
         )
     if read.continued_documents:
         notes.append(f"Very long documents were cut at line ends; {read.continued_documents:,} parts continue one.")
     if read.bad_lines:
-        notes.append(f"{read.bad_lines:,} broken lines were skipped (`cleaning.bad_lines`).")
+        notes.append(f"{read.bad_lines:,} broken lines were skipped (`--clean bad_lines=skip`).")
     if source.source.passed_over:
         others = ", ".join(f"{count} {suffix}" for suffix, count in source.source.passed_over[:5])
         notes.append(f"Files that are not read: {others}.")
@@ -158,8 +159,10 @@ def card_page(card: dict[str, Any]) -> str:
     for source in card["sources"]:
         lines += _source_page(source)
     lines += ["", "## How it was cleaned", "", "| Setting | Value |", "| :-- | :-- |"]
-    lines += [f"| `cleaning.{name}` | {value} |" for name, value in card["cleaning"].items()]
+    lines += [f"| `{name}` | `{value}` |" for name, value in card["cleaning"].items()]
     lines += [
+        "",
+        "Each is set with `--clean setting=value`.",
         "",
         "Repeats are exact, after cleaning, and the first appearance is kept. Quantiles are exact to 1 %. Shares of "
         "scripts count letters only.",

@@ -7,7 +7,7 @@ from maskwright.core.errors import DataError
 
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LOOKED_AROUND = 1 << 14
-_SKIP = "or leave such lines out with cleaning.bad_lines=skip"
+_SKIP = "or leave such lines out with `--clean bad_lines=skip`"
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,12 @@ class _Worker:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=-1
+            [sys.executable, "-c", _START],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=-1,
+            # Every core has its own process; threads of the tokenizers library would only get in the way.
+            env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
         )
         _send(self._pipe, sys.path)
 
@@ -141,7 +146,7 @@ class _Worker:
             code = self._process.wait()
             raise DataError(
                 f"a worker process ended before its work was done (exit code {code})",
-                todo="If memory ran out, use fewer workers; workers=1 works without further processes.",
+                todo="If memory ran out, use fewer workers; `--workers 1` does without further processes.",
             ) from failure
         if error is not None:
             raise error

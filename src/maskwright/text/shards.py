@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from maskwright.core.checksums import CHECKSUMS, ChecksumBook
 from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, write_json
 from maskwright.core.spec import fingerprint
@@ -53,6 +54,9 @@ def tokenize_corpus(
 ) -> Corpus:
     """Encode a clean corpus, or open the shards if that has been done before.
 
+    Whole files are read to compare their checksums, once for each state of a file (its size and time of change);
+    shards that are not what was written are made anew, with a warning.
+
     A sentence is encoded as it stands, with the space before it if there is one; special tokens written in it
     are ordinary text. Sentences that encode to nothing, and documents of only such, are left out and counted.
 
@@ -71,7 +75,7 @@ def tokenize_corpus(
     if shard_tokens <= 0 or shard_tokens % 8:
         raise ValueError(f"shard_tokens {shard_tokens} is not a positive multiple of 8")
     key = fingerprint(["shards", VERSION, clean.fingerprint, tokenizer.fingerprint, shard_tokens])
-    folder = (cache or cache_folder()) / f"tokens-{key}"
+    cache = cache or cache_folder()
     make = partial(
         _make,
         clean=clean,
@@ -81,7 +85,12 @@ def tokenize_corpus(
         progress=progress or no_progress,
         shard_tokens=shard_tokens,
     )
-    return kept_or_made(folder, Corpus.open, make)
+    return kept_or_made(cache / f"tokens-{key}", partial(_open, book=cache / CHECKSUMS), make)
+
+
+def _open(folder: Path, book: Path) -> Corpus:
+    with ChecksumBook(book) as checksums:
+        return Corpus.open(folder, checksum_of=checksums.checksum)
 
 
 def _make(

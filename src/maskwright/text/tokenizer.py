@@ -89,7 +89,7 @@ class Tokenizer:
             DataError: If there is none, or it is not a WordPiece or byte-level BPE tokenizer with a mask
                 token.
         """
-        folder = Path(path)
+        folder = Path(path).expanduser()
         files = read_folder(folder)
         return cls(files.backend, files.names, folder)
 

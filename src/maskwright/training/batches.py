@@ -58,6 +58,7 @@ class StepBatch:
         num_sequences: Sequences.
         num_slots: Tokens computed on, filler counted; num_tokens / num_slots is the fill.
         squared_lengths: Sum of squared sequence lengths (the cost of attention).
+        key: Which batch this is, for messages: seed, refresh and number of its first instance.
     """
 
     micro_batches: tuple[MicroBatch, ...]
@@ -66,6 +67,7 @@ class StepBatch:
     num_sequences: int
     num_slots: int
     squared_lengths: int
+    key: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,7 @@ class Collator:
             num_sequences=len(instances),
             num_slots=packing.num_rows * self.row_length,
             squared_lengths=int((instances.lengths.astype(np.int64) ** 2).sum()),
+            key=f"seed {self.seed}, drawing {rows.refresh[0]}, first instance {rows.index[0]}",
         )
 
     def _slots(self, instances: Instances, packing: Packing) -> IntArray:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from maskwright.core.errors import CheckpointError
-from maskwright.core.files import atomic_folder, checksum, disk_problem, read_json
+from maskwright.core.files import atomic_folder, checksum, read_json
+from maskwright.core.tensor_files import write_tensors
 
 _KEPT = 2
 
@@ -58,10 +59,7 @@ def save(
     with atomic_folder(folder) as temporary:
         files = {"weights.safetensors": weights, "optimizer.safetensors": moments}
         for name, tensors in files.items():
-            try:
-                save_file({key: tensor.detach().contiguous() for key, tensor in tensors.items()}, temporary / name)
-            except SafetensorError as error:
-                raise disk_problem(_as_os_error(error), folder / name) from error
+            write_tensors(temporary / name, tensors, shown=folder / name)
         manifest = {
             "step": step,
             "state": dict(state),
@@ -71,15 +69,6 @@ def save(
     for old in sorted(checkpoints.glob("step-*"))[:-_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return folder
-
-
-def _as_os_error(error: SafetensorError) -> OSError:
-    # safetensors reports a failed write as its own error, with the system's words in the text.
-    import errno
-
-    text = str(error)
-    full = "No space left" in text or "os error 28" in text
-    return OSError(errno.ENOSPC if full else errno.EIO, text)
 
 
 def latest(checkpoints: Path) -> tuple[Checkpoint | None, list[str]]:

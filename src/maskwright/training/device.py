@@ -1,16 +1,27 @@
-"""The device at hand: where to train, which matrix-product library is faster, and what its peak is."""
+"""The machine at hand: where to train, which matrix-product library is faster, and what its peak is."""
 
+import contextlib
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
 
+from maskwright.core.devices import choose_device
+from maskwright.core.errors import DeviceError
+from maskwright.core.files import cache_folder, read_json, write_json
+from maskwright.core.spec import fingerprint
+
+MatmulLibrary = Literal["default", "onednn"]
+
 _SIDES = (2048, 512, 1024)
 _REPETITIONS = 15
-_WORTH = 1.15
+_WORTH = 1.25
 _ACCURATE = 1e-5
+_PRECISION = {"default": "none", "onednn": "bf16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +29,7 @@ class Machine:
     """What a run uses.
 
     Attributes:
-        device: "cpu" or "cuda".
+        device: Where it trains.
         name: The processor's or GPU's name as the system gives it.
         threads: Threads that PyTorch computes with (CPU).
         matmul: "default", or "onednn" where that library multiplies fp32 matrices faster and as exactly.
@@ -29,42 +40,100 @@ class Machine:
     device: torch.device
     name: str
     threads: int
-    matmul: Literal["default", "onednn"]
+    matmul: MatmulLibrary
     peak_flops: float
     autocast: torch.dtype | None
 
     @property
     def tokens_per_microbatch(self) -> int:
         """Slots of a forward and backward pass: what keeps the device busy and its caches or memory unstrained."""
-        return 2048 if self.device.type == "cpu" else 65536
+        if self.device.type == "cpu":
+            return 2048
+        # Reckoned, not measured: a large model keeps about 1 MB of activations a token.
+        free, _ = torch.cuda.mem_get_info(self.device)
+        return max(2048, min(65536, free // (4 << 20)))
 
 
-def prepare_machine(device: Literal["auto", "cpu", "cuda"] = "auto") -> Machine:
+def prepare_machine(device: str = "auto", matmul: MatmulLibrary | None = None, cache: Path | None = None) -> Machine:
     """Choose the device and, on a CPU, the faster matrix-product library. Takes under a second.
 
     PyTorch's CPU build multiplies fp32 matrices with its vendor library; on processors of another vendor oneDNN can be
     up to twice as fast. The switch that sends fp32 products there allows reduced precision on some machines, so it is
-    taken only if it is at least 15 % faster and a product's relative error stays below 1e-5.
+    taken only if it is at least 25 % faster and a product's relative error stays below 1e-5. The two round
+    differently, so the choice is made once a machine and kept in the cache: runs must not depend on a stopwatch.
+
+    Args:
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        matmul: The library that a run began with; None chooses.
+        cache: Where the choice is kept; None for the user's cache folder.
+
+    Raises:
+        DeviceError: If there is no such device.
     """
-    use_gpu = torch.cuda.is_available() if device == "auto" else device == "cuda"
-    if use_gpu:
-        chosen = torch.device("cuda")
-        autocast = torch.bfloat16 if torch.cuda.is_bf16_supported() else None
+    chosen = choose_device(device)
+    threads = torch.get_num_threads()
+    if chosen.type == "cuda":
+        # Emulated bfloat16 (older cards) is slower than fp32.
+        autocast = torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else None
         peak = _operations_a_second(chosen, autocast or torch.float32, 4)
-        return Machine(chosen, torch.cuda.get_device_name(), torch.get_num_threads(), "default", peak, autocast)
-    chosen = torch.device("cpu")
+        return Machine(chosen, torch.cuda.get_device_name(chosen), threads, "default", peak, autocast)
+    if chosen.type != "cpu":
+        raise DeviceError(f"training on {chosen.type!r} is not supported", allowed="cpu, cuda")
+    name = processor_name()
+    library = matmul or _kept_choice(name, threads, cache or cache_folder())
+    with matmul_library(library):
+        return Machine(chosen, name, threads, library, _operations_a_second(chosen, torch.float32), None)
+
+
+@contextlib.contextmanager
+def matmul_library(library: MatmulLibrary) -> Iterator[None]:
+    """Let fp32 matrix products on the CPU run in a library while the block runs."""
     settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # set up at run time
     before = settings.fp32_precision
-    plain = _operations_a_second(chosen, torch.float32)
-    matmul: Literal["default", "onednn"] = "default"
-    if torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-        settings.fp32_precision = "bf16"
-        other = _operations_a_second(chosen, torch.float32)
-        if other > _WORTH * plain and _relative_error() < _ACCURATE:
-            matmul, plain = "onednn", other
-        else:
-            settings.fp32_precision = before
-    return Machine(chosen, _processor_name(), torch.get_num_threads(), matmul, plain, None)
+    settings.fp32_precision = _PRECISION[library]
+    try:
+        yield
+    finally:
+        settings.fp32_precision = before
+
+
+def processor_name() -> str:
+    """Return the processor's name as the system gives it."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    import platform
+
+    return platform.processor() or platform.machine()
+
+
+def _kept_choice(name: str, threads: int, cache: Path) -> MatmulLibrary:
+    path = cache / f"machine-{fingerprint([name, threads, torch.__version__])}.json"
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        if (kept := read_json(path)["matmul"]) in _PRECISION:
+            library: MatmulLibrary = kept
+            return library
+    chosen = _faster_library()
+    with contextlib.suppress(DeviceError):  # A cache that cannot be written costs a second next time, no more.
+        write_json(path, {"processor": name, "threads": threads, "torch": torch.__version__, "matmul": chosen})
+    return chosen
+
+
+def _faster_library() -> MatmulLibrary:
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return "default"
+    best: dict[MatmulLibrary, float] = {"default": 0.0, "onednn": 0.0}
+    cpu = torch.device("cpu")
+    for library in (*best, *best):  # Interleaved: a busy machine then slows both.
+        with matmul_library(library):
+            best[library] = max(best[library], _operations_a_second(cpu, torch.float32))
+    with matmul_library("onednn"):
+        accurate = _relative_error() < _ACCURATE
+    return "onednn" if accurate and best["onednn"] > _WORTH * best["default"] else "default"
 
 
 def _operations_a_second(device: torch.device, dtype: torch.dtype, scale: int = 1) -> float:
@@ -87,16 +156,3 @@ def _relative_error() -> float:
     left, right = (torch.randn(256, 256, generator=generator) for _ in range(2))
     exact = left.double() @ right.double()
     return float(((left @ right).double() - exact).abs().max() / exact.abs().max())
-
-
-def _processor_name() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    import platform
-
-    return platform.processor() or platform.machine()

@@ -3,23 +3,21 @@
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine
-from maskwright.training.fit import SMALLEST_BATCH
 from maskwright.training.flops import expected_flops_per_token
 
 EFFICIENCY = 0.55
-"""Share of the measured matrix-product peak that training reaches; measured per machine class in LOG.md."""
+"""Share of the measured matrix-product peak that training reaches on a CPU (measured: see LOG.md)."""
 
 
-def expected_tokens(budget: Budget, recipe: Recipe, vocab_size: int, machine: Machine) -> float:
+def expected_tokens(budget: Budget, recipe: Recipe, machine: Machine) -> float:
     """Return how many tokens the budget buys, roughly (the schedule follows real progress, not this number).
 
     Args:
-        budget: What may be spent.
+        budget: Seconds, tokens or FLOPs; how much a step reads is not known here.
         recipe: What is trained; its first phase's length counts.
-        vocab_size: Entries of the vocabulary.
         machine: Gives the measured peak.
     """
-    each = expected_flops_per_token(recipe, vocab_size)
+    each = expected_flops_per_token(recipe, recipe.tokenizer.vocab_size)
     match budget.unit:
         case "tokens":
             return budget.amount
@@ -28,7 +26,4 @@ def expected_tokens(budget: Budget, recipe: Recipe, vocab_size: int, machine: Ma
         case "seconds":
             return budget.amount * EFFICIENCY * machine.peak_flops / each
         case "steps":
-            # The fitted step reads as many tokens as there are steps (see `fit.batch_tokens`), within bounds.
-            length = recipe.training.phases[0].max_length
-            per_step = max(SMALLEST_BATCH * length, min(budget.amount, recipe.training.batch_sequences * length))
-            return budget.amount * per_step
+            raise ValueError("a budget of steps buys what the steps read")

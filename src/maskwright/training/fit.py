@@ -46,6 +46,11 @@ class Choice:
     chosen: Any
     reason: str
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, as a JSON file would give it back."""
+        published, chosen = (list(value) if isinstance(value, tuple) else value for value in (self.published, self.chosen))
+        return {"field": self.field, "published": published, "chosen": chosen, "reason": self.reason}
+
     def shown(self) -> tuple[str, str]:
         """Return both values as people write them."""
         return _shown(self.published), _shown(self.chosen)
@@ -141,11 +146,11 @@ def fit_schedule(
     wanted: list[tuple[str, Any, str]] = [
         ("training.batch_sequences", batch, f"{short_count(batch * mean_length)} tokens a step, {steps:,} steps"),
         ("training.steps", steps, f"what {short_count(tokens)} tokens are worth at this batch"),
-        ("training.warmup_steps", min(round(WARMUP_SHARE * steps), steps), f"{WARMUP_SHARE:.0%} of the budget"),
     ]
     if steps < published.steps:
         spread = _two_digits(SPREAD_AT_WIDTH_768 * math.sqrt(768 / width))
         wanted += [
+            ("training.warmup_steps", round(WARMUP_SHARE * steps), f"{WARMUP_SHARE:.0%} of the budget"),
             ("training.learning_rate", _two_digits(RATE_AT_WIDTH_128 * min(1.0, 128 / width)), "short runs bear more"),
             ("training.schedule", "linear", "no jump when a warm-up of 10 % ends"),
             ("training.optimizer.betas", (published.optimizer.betas[0], 0.98), "a memory of 50 steps, not 1000"),
@@ -197,6 +202,6 @@ def _is_fixed(path: str, fixed: Collection[str]) -> bool:
 
 
 def _nice(number: float) -> int:
-    """Round down to a power of two, or one and a half times one: small changes of the machine's speed then change nothing."""
+    """Round down to a power of two, or one and a half times one, so that a machine's moods seldom change it."""
     power = 1 << max(0, math.floor(math.log2(max(number, 1.0))))
     return power + power // 2 if number >= 1.5 * power and power > 1 else power

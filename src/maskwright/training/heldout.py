@@ -1,65 +1,13 @@
-"""Set documents aside, and measure a model on them: the same sequences and the same masks every time."""
+"""Measure a model on the held-out text: the same sequences and the same masks every time."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from maskwright.core.randomness import keys
-from maskwright.core.types import Documents, IntArray
+from maskwright.core.types import IntArray
 from maskwright.training.batches import StepBatch, total_counts
 from maskwright.training.model import PretrainingModel
-
-_FEW_DOCUMENTS = 200
-_SENTENCES_A_PIECE = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Documents to train on and documents set aside."""
-
-    train: Documents
-    held_out: Documents
-
-
-def split(documents: Documents, seed: int, share: float = 0.05, most_tokens: int = 60_000) -> Split:
-    """Set aside whole documents, chosen by a keyed draw, until a share of the tokens or a number is reached.
-
-    A corpus of few documents (a single book, say) is first cut into pieces of 50 sentences, so that something can be
-    set aside at all; the layout then treats each piece as a document.
-
-    Args:
-        documents: All documents.
-        seed: The run's seed.
-        share: Largest share of all tokens to set aside.
-        most_tokens: Most tokens to set aside.
-    """
-    pieces = documents if len(documents) >= _FEW_DOCUMENTS else _cut(documents)
-    lengths = pieces.bounds(pieces.last) - pieces.bounds(pieces.first)
-    order = np.argsort(keys(seed, "held-out", 0, np.arange(len(pieces))), kind="stable")
-    limit = min(share * int(lengths.sum()), most_tokens)
-    # Pieces are taken in the drawn order; one that would overrun the limit is passed over, later ones still tried,
-    # but only among the first drawn: a limit must not select the shortest documents of the whole corpus.
-    candidates = order[: max(1, int(np.searchsorted(np.cumsum(lengths[order]), 4 * limit)))]
-    chosen: list[int] = []
-    total = 0
-    for piece, length in zip(candidates.tolist(), lengths[candidates].tolist(), strict=True):
-        if total + length <= limit:
-            chosen.append(piece)
-            total += length
-    aside = np.zeros(len(pieces), dtype=bool)
-    aside[chosen] = True
-    return Split(pieces.pick(~aside), pieces.pick(aside))
-
-
-def _cut(documents: Documents) -> Documents:
-    firsts: list[IntArray] = []
-    lasts: list[IntArray] = []
-    for first, last in zip(documents.first.tolist(), documents.last.tolist(), strict=True):
-        edges = np.append(np.arange(first, last, _SENTENCES_A_PIECE), last)
-        firsts.append(edges[:-1])
-        lasts.append(edges[1:])
-    return Documents(documents.sentence_ends, np.concatenate(firsts), np.concatenate(lasts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +15,7 @@ class Baseline:
     """What guessing by frequency achieves at the held-out targets of masked language modelling.
 
     Attributes:
-        loss: Cross entropy of the targets under the training corpus's unigram distribution, in nats.
+        loss: Cross entropy of the targets under the whole corpus's unigram distribution, in nats.
         accuracy: Share of targets that are the corpus's most frequent token.
     """
 

@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM ask a run to stop after the step at hand; asked twice, it stops at once."""
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ def stop_on_signals() -> Iterator[StopRequest]:
         if request:
             raise KeyboardInterrupt
         request.signal = signal.Signals(number).name
+        # Written to the descriptor: a signal may come in the middle of another write.
+        os.write(2, b"\nstopping after this step and saving; once more to stop at once\n")
 
     previous = {}
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -36,4 +39,5 @@ def stop_on_signals() -> Iterator[StopRequest]:
         yield request
     finally:
         for number, handler in previous.items():
-            signal.signal(number, handler)
+            if handler is not None:  # Set by something other than Python: it cannot be put back.
+                signal.signal(number, handler)

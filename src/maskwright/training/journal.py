@@ -1,18 +1,17 @@
 """A run's written record while it trains: metrics, timing, TensorBoard, and the live line."""
 
+import contextlib
+import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from maskwright.training.budget import Budget, Spent
+from maskwright.training.budget import Budget
 from maskwright.training.heldout import Baseline, Measured
 from maskwright.training.loop import StepReport
 from maskwright.training.metrics import JsonLines, worth_logging
 from maskwright.training.reporting import Reporter
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 
 class Journal:
@@ -31,17 +30,18 @@ class Journal:
     def __init__(self, folder: Path, last_step: int, budget: Budget, peak_flops: float, talk: Reporter) -> None:
         self._metrics = JsonLines(folder / "metrics.jsonl", last_step)
         self._timing = JsonLines(folder / "timing.jsonl", last_step)
-        self._board = _summary_writer(folder / "tensorboard", last_step)
+        self._board = _Board(folder / "tensorboard", last_step, talk)
         self._budget, self._peak, self._talk = budget, peak_flops, talk
         self._smooth_loss: float | None = None
-        self._since = Spent()
         self._window: list[StepReport] = []
+        self._sums = _Sums()
 
     def step(self, report: StepReport) -> None:
         """Record one step."""
         position, result = report.position, report.result
         step = position.spent.steps
         self._window.append(report)
+        self._sums.add(report)
         old = self._smooth_loss
         self._smooth_loss = result.loss if old is None else self._SMOOTHING * old + (1 - self._SMOOTHING) * result.loss
         if worth_logging(step) or report.progress >= 1:
@@ -73,37 +73,50 @@ class Journal:
             numbers["unigram_loss"], numbers["unigram_accuracy"] = baseline.loss, baseline.accuracy
         self._write(step, numbers)
 
+    def speed_line(self) -> str:
+        """Say how fast this sitting was: real tokens a second, fill, waiting for data, utilisation."""
+        sums = self._sums
+        if not sums.seconds:
+            return "no step was taken"
+        return (
+            f"{sums.tokens / sums.seconds:,.0f} tokens a second ({sums.tokens / sums.slots:.1%} of the slots filled), "
+            f"{sums.waited / sums.seconds:.1%} of the time waiting for data, "
+            f"{sums.flops / sums.seconds / self._peak:.0%} of the machine's matrix-product peak"
+        )
+
     def close(self) -> None:
         """Flush and close all files."""
         self._metrics.close()
         self._timing.close()
         self._board.close()
 
+    def sync(self) -> None:
+        """Make what was written safe from a power cut; called before each checkpoint."""
+        self._metrics.sync()
+
     def _write(self, step: int, numbers: Mapping[str, float]) -> None:
         self._metrics.write({"step": step, **numbers})
         for name, value in numbers.items():
-            self._board.add_scalar(name, value, step)
+            self._board.add(name, value, step)
 
     def _clock(self, report: StepReport, seconds: float) -> None:
         """Record speeds over the steps since the last time, and renew the live line."""
         window, self._window = self._window, []
         tokens = sum(seen.batch.num_tokens for seen in window)
         slots = sum(seen.batch.num_slots for seen in window)
-        flops = report.position.spent.flops - self._since.flops if self._since.steps else 0.0
-        self._since = report.position.spent
+        flops = sum(seen.flops for seen in window)
         numbers: dict[str, Any] = {
             "seconds": report.position.spent.seconds,
             "tokens_per_second": tokens / seconds,
             "fill": tokens / slots,
             "data_wait": sum(seen.waited for seen in window) / seconds,
             "steps_per_second": len(window) / seconds,
+            "model_flops_utilisation": flops / seconds / self._peak,
         }
-        if flops:
-            numbers["model_flops_utilisation"] = flops / seconds / self._peak
         step = report.position.spent.steps
         self._timing.write({"step": step, **numbers})
         for name, value in numbers.items():
-            self._board.add_scalar(f"timing/{name}", value, step)
+            self._board.add(f"timing/{name}", value, step)
         self._talk.training(report.progress, self._line(report, numbers))
 
     def _line(self, report: StepReport, numbers: Mapping[str, float]) -> str:
@@ -122,10 +135,47 @@ class Journal:
         return "  ".join(part for part in parts if part)
 
 
-def _summary_writer(folder: Path, last_step: int) -> "SummaryWriter":
-    with warnings.catch_warnings():
-        # TensorBoard's own protobuf and numpy deprecations are not the user's concern.
-        warnings.simplefilter("ignore")
-        from torch.utils.tensorboard import SummaryWriter
+class _Sums:
+    """Totals of a sitting's steps."""
 
-        return SummaryWriter(str(folder), purge_step=last_step + 1 if last_step else None)
+    def __init__(self) -> None:
+        self.tokens = self.slots = 0
+        self.seconds = self.waited = self.flops = 0.0
+
+    def add(self, report: StepReport) -> None:
+        self.tokens += report.batch.num_tokens
+        self.slots += report.batch.num_slots
+        self.seconds += report.seconds
+        self.waited += report.waited
+        self.flops += report.flops
+
+
+class _Board:
+    """TensorBoard's writer. The numbers are in the JSON files too, so its troubles never stop a run."""
+
+    def __init__(self, folder: Path, last_step: int, talk: Reporter) -> None:
+        self._talk = talk
+        if not last_step:
+            shutil.rmtree(folder, ignore_errors=True)  # What a run that never reached a checkpoint left.
+        with warnings.catch_warnings():
+            # TensorBoard's own protobuf and numpy deprecations are not the user's concern.
+            warnings.simplefilter("ignore")
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer: SummaryWriter | None = SummaryWriter(
+                str(folder), purge_step=last_step + 1 if last_step else None
+            )
+
+    def add(self, name: str, value: float, step: int) -> None:
+        if self._writer is None:
+            return
+        try:
+            self._writer.add_scalar(name, value, step)
+        except OSError as error:
+            self._writer = None
+            self._talk.say("warning", f"TensorBoard's log cannot be written ({error}); metrics.jsonl goes on")
+
+    def close(self) -> None:
+        if self._writer is not None:
+            with contextlib.suppress(OSError):
+                self._writer.close()

@@ -79,6 +79,7 @@ class StepReport:
         learning_rate: Used in this step.
         progress: Share of the budget spent after the step.
         batch: Counts of the step (targets, tokens, sequences, slots).
+        flops: Training operations of the step.
         seconds: Wall clock of the step, waiting included.
         waited: Seconds of it spent waiting for data.
     """
@@ -88,6 +89,7 @@ class StepReport:
     learning_rate: float
     progress: float
     batch: StepBatch
+    flops: float
     seconds: float
     waited: float
 
@@ -160,12 +162,13 @@ def train(
                 step=step,
                 autocast=autocast,
             )
+            flops = flops_of(batch)
             now = time.perf_counter()
             spent = Spent(
                 steps=step + 1,
                 tokens=position.spent.tokens + batch.num_tokens,
                 seconds=now - started,
-                flops=position.spent.flops + flops_of(batch),
+                flops=position.spent.flops + flops,
             )
             position = Position(spent, position.phase, cursor, epochs)
             yield StepReport(
@@ -174,6 +177,7 @@ def train(
                 learning_rate=learning_rate,
                 progress=budget.progress(spent),
                 batch=batch,
+                flops=flops,
                 seconds=now - begun,
                 waited=waited,
             )

@@ -4,7 +4,9 @@
 uninterrupted one's, byte for byte. Speeds and times go to `timing.jsonl`. Both go to TensorBoard.
 """
 
+import contextlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -46,9 +48,17 @@ class JsonLines:
         except OSError as error:
             raise disk_problem(error, self.path) from error
 
+    def sync(self) -> None:
+        """Make what was written safe from a power cut."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise disk_problem(error, self.path) from error
+
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file; all lines were handed over already."""
+        with contextlib.suppress(OSError):
+            self._file.close()
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -61,11 +61,13 @@ class Optimizer:
         self._torch.zero_grad(set_to_none=True)
 
     def state(self) -> dict[str, Tensor]:
-        """Return both moments of every parameter, named "exp_avg.NAME" and "exp_avg_sq.NAME"."""
+        """Return both moments of every parameter, named "exp_avg.NAME" and "exp_avg_sq.NAME".
+
+        A parameter that no loss reaches (a pooler without a pair objective) has no moments yet: they are zero.
+        """
         return {
-            f"{moment}.{name}": self._torch.state[parameter][moment]
+            f"{moment}.{name}": self._torch.state[parameter].get(moment, torch.zeros_like(parameter))
             for parameter, name in self.names.items()
-            if parameter in self._torch.state
             for moment in _MOMENTS
         }
 

@@ -14,6 +14,7 @@ from maskwright.text.clean_store import CleanCorpus, clean_corpus
 from maskwright.text.cleaning import Cleaning
 from maskwright.text.corpus import Corpus
 from maskwright.text.shards import tokenize_corpus
+from maskwright.text.sources import resolve_sources
 from maskwright.text.tokenizer import Tokenizer
 from maskwright.text.vocabulary import train_tokenizer
 from maskwright.training.budget import Budget
@@ -57,7 +58,8 @@ class Request:
         return {
             "corpus": list(self.sources),
             "recipe": self.recipe.model_dump(mode="json"),
-            "budget": str(self.budget),
+            "set": sorted(self.fixed),
+            "budget": {self.budget.unit: self.budget.amount},
             "seed": self.seed,
             "as_published": self.as_published,
             "tokenizer": None if self.tokenizer is None else str(self.tokenizer),
@@ -89,30 +91,41 @@ class Prepared:
 
 
 def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
-    """Clean, choose the vocabulary, tokenize, and fit the recipe to the budget."""
-    cleaned = _clean(request, talk)
+    """Clean, choose the vocabulary, tokenize, and fit the recipe to the budget.
+
+    What can be wrong at no cost (weights, the tokenizer folder) is looked at before any work.
+
+    Raises:
+        MaskwrightError: If something the user gave cannot be honoured.
+    """
     recipe, choices = request.recipe, list[Choice]()
-    if request.tokenizer is not None:
-        tokenizer = Tokenizer.from_folder(request.tokenizer)
+    _common_weights([source.weight for source in resolve_sources(request.sources)])
+    given = None if request.tokenizer is None else Tokenizer.from_folder(request.tokenizer)
+    if given is not None:
+        if "tokenizer.vocab_size" in request.fixed:
+            raise RecipeError(
+                "--tokenizer brings its own vocabulary, but tokenizer.vocab_size was set too",
+                todo="Leave one of them out.",
+            )
+        recipe = with_tokenizer(recipe, given)
+    cleaned = _clean(request, talk)
+    if not request.as_published:
+        # The length first: the vocabulary's size and the batch follow from how many tokens the budget buys.
+        recipe, choices = fit_length(recipe, _tokens(request, recipe, machine), request.fixed)
+    if given is not None:
+        tokenizer = given
     else:
         if not request.as_published:
-            affordable = expected_tokens(request.budget, recipe, recipe.tokenizer.vocab_size, machine)
-            recipe, choices = fit_vocabulary(recipe, affordable, request.fixed)
+            recipe, more = fit_vocabulary(recipe, _tokens(request, recipe, machine), request.fixed)
+            choices += more
         tokenizer = train_tokenizer(
             recipe.tokenizer, cleaned, seed=request.seed, cache=request.cache, progress=talk.stage
         )
     recipe = with_tokenizer(recipe, tokenizer)
     text = _tokenize(request, cleaned, tokenizer, talk)
-    budget_tokens = expected_tokens(request.budget, recipe, text.vocab_size, machine)
+    length = mean_length(recipe, text, request.seed)
+    budget_tokens = _tokens(request, recipe, machine, length)
     if not request.as_published:
-        recipe, more = fit_length(recipe, budget_tokens, request.fixed)
-        choices += more
-        length = mean_length(recipe, text, request.seed)
-        if request.budget.unit == "steps":  # The steps are given: the batch follows, and with it the tokens.
-            batch = fit_batch(recipe, budget_tokens, length, request.fixed)
-            budget_tokens = request.budget.amount * batch * length
-        else:
-            budget_tokens = expected_tokens(request.budget, recipe, text.vocab_size, machine)
         recipe, more = fit_schedule(recipe, budget_tokens, text.documents.num_tokens, length, request.fixed)
         choices += more
     return Prepared(
@@ -124,6 +137,17 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
         card=cleaned.folder,
         fingerprint=cleaned.fingerprint,
     )
+
+
+def _tokens(request: Request, recipe: Recipe, machine: Machine, mean_length: float | None = None) -> float:
+    """Return how many tokens the budget buys with a recipe as it stands."""
+    length = mean_length or float(recipe.training.phases[0].max_length)
+    if request.budget.unit == "steps":
+        if request.as_published:
+            return request.budget.amount * recipe.training.batch_sequences * length
+        # The fitted step reads as many tokens as there are steps (see `fit.batch_tokens`), within bounds.
+        return request.budget.amount * length * fit_batch(recipe, request.budget.amount**2, length, request.fixed)
+    return expected_tokens(request.budget, recipe, machine)
 
 
 def prepare_again(request: Request, recipe: Recipe, folder: Path, record: dict[str, Any], talk: Reporter) -> Prepared:
@@ -167,22 +191,27 @@ def with_tokenizer(recipe: Recipe, tokenizer: Tokenizer) -> Recipe:
 
 
 def text_of(corpus: Corpus, tokenizer: Tokenizer, weights: Sequence[float | None]) -> Text:
-    """Wrap a token corpus for training. Weights count only if every source has one."""
+    """Wrap a token corpus for training."""
+    documents: Documents = corpus.documents
+    return Text(
+        documents=documents,
+        sources=corpus.document_sources,
+        weights=_common_weights(weights),
+        document_ends=corpus.document_ends,
+        take=corpus.take,
+        vocabulary=VocabularyFacts(special_tokens=tokenizer.special_tokens, token_counts=corpus.token_counts),
+    )
+
+
+def _common_weights(weights: Sequence[float | None]) -> tuple[float, ...] | None:
+    """Return the weights if they say anything; all sources carry one, or none does."""
     given = [weight for weight in weights if weight is not None]
     if given and len(given) < len(weights):
         raise RecipeError(
             f"{len(given)} of {len(weights)} corpus arguments carry a weight",
             todo="Give all of them a weight (path:0.7) or none.",
         )
-    documents: Documents = corpus.documents
-    return Text(
-        documents=documents,
-        sources=corpus.document_sources,
-        weights=tuple(given) if given and len(given) > 1 else None,
-        document_ends=corpus.document_ends,
-        take=corpus.take,
-        vocabulary=VocabularyFacts(special_tokens=tokenizer.special_tokens, token_counts=corpus.token_counts),
-    )
+    return tuple(given) if len(given) > 1 else None
 
 
 def _clean(request: Request, talk: Reporter) -> CleanCorpus:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.files import read_json, write_json, write_text
@@ -13,7 +13,7 @@ from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.text.cleaning import Cleaning
 from maskwright.training.budget import Budget
-from maskwright.training.device import Machine, prepare_machine
+from maskwright.training.device import Machine, matmul_library, prepare_machine
 from maskwright.training.heldout import Baseline, Measured
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.preparation import Prepared, Request, prepare, prepare_again
@@ -35,6 +35,7 @@ class Run:
         seconds: Seconds inside the training loop.
         held_out: Loss and accuracy of each objective on held-out text, by kind.
         baseline: What guessing by frequency achieves there; None if nothing could be held out.
+        fitted: What was fitted to the budget: field, published and chosen value, reason.
         stopped_by: The signal that interrupted it, or None.
     """
 
@@ -46,6 +47,7 @@ class Run:
     seconds: float
     held_out: dict[str, Measured]
     baseline: Baseline | None
+    fitted: list[dict[str, Any]]
     stopped_by: str | None
 
     def to_json(self) -> dict[str, Any]:
@@ -68,7 +70,7 @@ def pretrain(
     as_published: bool = False,
     tokenizer: str | Path | None = None,
     clean: Sequence[str] = (),
-    device: Literal["auto", "cpu", "cuda"] = "auto",
+    device: str = "auto",
     workers: int | None = None,
     cache: str | Path | None = None,
     checkpoint_minutes: float = 1.0,
@@ -86,7 +88,7 @@ def pretrain(
         as_published: Keep the published schedule, batch, length and vocabulary, whatever the budget.
         tokenizer: A tokenizer folder to use instead of training a vocabulary.
         clean: Overrides of the cleaning, "deduplicate=none".
-        device: Where to train.
+        device: "auto", "cpu", "cuda" or "cuda:N".
         workers: Processes for preparation; None for one a core.
         cache: Where prepared text is kept; None for the user's cache folder.
         checkpoint_minutes: Time between checkpoints (longer where writing one would take over 3 % of it).
@@ -100,7 +102,7 @@ def pretrain(
     request = Request(
         sources=(str(corpus),) if isinstance(corpus, str | Path) else tuple(str(source) for source in corpus),
         recipe=chosen,
-        fixed=frozenset(path for path, _ in pairs),
+        fixed=frozenset(path for name, value in pairs for path in _leaves(name, value)),
         budget=_budget(
             Budget.of(steps=steps, tokens=tokens, minutes=minutes, hours=hours, flops=flops),
             chosen,
@@ -108,21 +110,30 @@ def pretrain(
         ),
         seed=seed,
         as_published=as_published,
-        tokenizer=None if tokenizer is None else Path(tokenizer),
+        tokenizer=None if tokenizer is None else Path(tokenizer).expanduser(),
         cleaning=override(Cleaning(), parse_overrides(clean)),
         workers=workers,
-        cache=None if cache is None else Path(cache),
+        cache=None if cache is None else Path(cache).expanduser(),
     )
-    folder = RunFolder(Path(out))
+    folder = RunFolder(Path(out).expanduser())
     with reporter or OnConsole() as talk:
         try:
             record = folder.open(request.to_json())
             if record.get("result", {}).get("finished"):
                 talk.say("finished", f"{folder.path} is trained already; nothing is left to do")
-                return _run_of(record["result"])
-            return _sit(request, folder, record, prepare_machine(device), checkpoint_minutes, talk)
+                return _run_of(record["result"], folder.path)
+            machine = prepare_machine(device, record.get("machine", {}).get("matmul"), request.cache)
+            with matmul_library(machine.matmul):
+                return _sit(request, folder, record, machine, checkpoint_minutes, talk)
         finally:
             folder.close()
+
+
+def _leaves(path: str, value: Any) -> list[str]:
+    """List the fields that an override sets: a mapping sets what it names and no more."""
+    if isinstance(value, dict) and value:
+        return [leaf for name, item in value.items() for leaf in _leaves(f"{path}.{name}", item)]
+    return [path]
 
 
 def _budget(given: Budget | None, recipe: Recipe, as_published: bool) -> Budget:
@@ -186,6 +197,7 @@ def _sit(
         seconds=end.spent.seconds,
         held_out=end.held_out,
         baseline=end.baseline,
+        fitted=record["fitted"],
         stopped_by=None if end.finished else stop.signal,
     )
     folder.write_record({**record, "result": run.to_json()})
@@ -203,7 +215,7 @@ def _begin(folder: RunFolder, record: Mapping[str, Any], prepared: Prepared, mac
         "prepared": True,
         "clean_fingerprint": prepared.fingerprint,
         "expected_tokens": prepared.expected_tokens,
-        "fitted": [dataclasses.asdict(choice) for choice in prepared.choices],
+        "fitted": [choice.to_json() for choice in prepared.choices],
         "machine": {"name": machine.name, "device": str(machine.device), "matmul": machine.matmul},
         "environment": environment(),
     }
@@ -211,12 +223,12 @@ def _begin(folder: RunFolder, record: Mapping[str, Any], prepared: Prepared, mac
     return begun
 
 
-def _run_of(result: Mapping[str, Any]) -> Run:
+def _run_of(result: Mapping[str, Any], folder: Path) -> Run:
     baseline = result["baseline"]
     return Run(
         **{
             **result,
-            "folder": Path(result["folder"]),
+            "folder": folder,  # It may have been moved since.
             "held_out": {kind: Measured(**value) for kind, value in result["held_out"].items()},
             "baseline": None if baseline is None else Baseline(**baseline),
         }

@@ -114,8 +114,8 @@ class OnConsole(Reporter):
     def _show(self, name: str, share: float | None, text: str) -> None:
         if not self.console.is_terminal:
             now = time.monotonic()
-            if now - self._said >= self._QUIET_SECONDS:
-                self._said = now
+            if name != self._name or now - self._said >= self._QUIET_SECONDS:
+                self._said, self._name = now, name
                 percent = "" if share is None else f" {share:.0%}"
                 self.console.print(f"{name}{percent}  {text}", soft_wrap=True)
             return

@@ -9,8 +9,10 @@ checkpoints/      the newest two, to resume from
 config.json, model.safetensors, tokenizer*       the model itself, in Hugging Face form
 """
 
+import errno
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,47 +54,55 @@ class RunFolder:
         except OSError as error:
             raise disk_problem(error, self.path) from error
         self._take_lock()
+        self._sweep()
         record = self.path / "run.json"
         if not record.exists():
-            strangers = sorted(item.name for item in self.path.iterdir() if item.name != ".lock")
+            # Dot files are this program's own (a lock, remains of a kill) or the system's.
+            strangers = sorted(item.name for item in self.path.iterdir() if not item.name.startswith("."))
             if strangers:
                 raise CheckpointError(
                     f"{self.path} is not empty and holds no run (found {', '.join(strangers[:3])})",
                     todo="Choose an empty or new folder as --out.",
                 )
-            fresh = {"request": dict(request)}
-            self.write_record(fresh)
-            return fresh
+            return {"request": dict(request)}
         try:
             held: dict[str, Any] = read_json(record)
             before: dict[str, Any] = held["request"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{record} cannot be read: {error}", todo="Choose another --out.") from error
-        if not held.get("prepared"):  # It failed or was stopped before anything was trained: nothing to protect.
-            held = {"request": dict(request)}
-            self.write_record(held)
-            return held
-        differing = [
-            f"{name} was {before.get(name)!r}, now {request.get(name)!r}"
-            for name in sorted(before.keys() | request.keys())
-            if before.get(name) != request.get(name)
-        ]
-        if differing:
+        if not any(self.checkpoints.glob("step-*")):
+            return {"request": dict(request)}  # It ended before anything was kept: there is nothing to protect.
+        if differing := _differences(before, dict(request)):
+            shown = "; ".join(differing[:5]) + (f"; and {len(differing) - 5} more" if len(differing) > 5 else "")
             raise CheckpointError(
-                f"{self.path} holds another run: {'; '.join(differing)}",
+                f"{self.path} holds another run: {shown}",
                 todo="Repeat the old command to resume it, or choose another --out.",
             )
         return held
+
+    def _sweep(self) -> None:
+        """Remove what a kill in the middle of writing left; the folder is ours alone by now."""
+        for leftover in [*self.path.glob(".*.tmp"), *self.checkpoints.glob(".*.tmp")]:
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
 
     def _take_lock(self) -> None:
         try:
             import fcntl
         except ImportError:  # Windows has no flock; two runs in one folder are then the user's to avoid.
             return
-        lock = open(self.path / ".lock", "w")  # noqa: SIM115 (held as long as the run)
+        try:
+            lock = open(self.path / ".lock", "w")  # noqa: SIM115 (held as long as the run)
+        except OSError as error:
+            raise disk_problem(error, self.path) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                self._lock = lock  # A file system without locks: two runs in one folder are the user's to avoid.
+                return
             lock.close()
             raise CheckpointError(
                 f"another process is training in {self.path}",
@@ -109,6 +119,14 @@ class RunFolder:
     def write_record(self, record: Mapping[str, Any]) -> None:
         """Write `run.json`."""
         write_json(self.path / "run.json", {"format": FORMAT, **record})
+
+
+def _differences(before: Any, now: Any, path: str = "") -> list[str]:
+    """Name every leaf in which two requests differ."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = sorted(before.keys() | now.keys())
+        return [line for key in keys for line in _differences(before.get(key), now.get(key), f"{path}.{key}")]
+    return [] if before == now else [f"{path.lstrip('.')} was {before!r}, now {now!r}"]
 
 
 def environment() -> dict[str, Any]:

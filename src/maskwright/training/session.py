@@ -91,6 +91,8 @@ class Session:
             held_out_tokens=aside,
             tokens_per_microbatch=machine.tokens_per_microbatch,
         )
+        if not self.workload.held_out:
+            talk.say("warning", "the text is too small to hold any of it out: there will be no held-out loss")
         self.baseline = unigram_baseline(self.workload.held_out, text.vocabulary.token_counts)
         self.model = PretrainingModel(recipe.encoder, text.vocab_size, recipe.objectives)
         self.model.initialise(seed)
@@ -111,7 +113,7 @@ class Session:
         """
         position, kept = self._resume()
         journal = Journal(self.folder.path, position.spent.steps, self.budget, self.machine.peak_flops, self.talk)
-        keeper = Keeper(lambda: self._save(position), position.spent.steps if kept else -1, checkpoint_seconds)
+        keeper = Keeper(lambda: self._save(position, journal), position.spent.steps if kept else -1, checkpoint_seconds)
         held_out: dict[str, Measured] = {}
         try:
             for report in self._reports(position):
@@ -125,6 +127,7 @@ class Session:
                 if stop:
                     break
             keeper.keep(position.spent.steps)
+            self.talk.say("speed", journal.speed_line())
         finally:
             journal.close()
         if not held_out:
@@ -176,14 +179,8 @@ class Session:
         self.talk.say("resume", f"step {found.step:,}, {self._progress_before:.0%} of the budget spent")
         return position, True
 
-    def _save(self, position: Position) -> None:
-        checkpoint.save(
-            self.folder.checkpoints,
-            position.spent.steps,
-            position.to_json(),
-            self.model.state_dict(),
-            self.optimizer.state(),
-        )
+    def _save(self, position: Position, journal: Journal) -> None:
+        # The model first: where a checkpoint says that a step is done, its model is there.
         save_model(
             self.folder.path,
             family=self.recipe.family,
@@ -191,4 +188,12 @@ class Session:
             special_tokens=self.text.vocabulary.special_tokens,
             state=self.model.state_dict(),
             max_length=self.recipe.training.max_length,
+        )
+        journal.sync()
+        checkpoint.save(
+            self.folder.checkpoints,
+            position.spent.steps,
+            position.to_json(),
+            self.model.state_dict(),
+            self.optimizer.state(),
         )

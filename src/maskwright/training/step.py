@@ -50,8 +50,13 @@ def take_step(
         autocast: Compute type of matrix products (bfloat16); None keeps fp32.
 
     Raises:
-        TrainingError: If the loss or the gradient is not finite; weights are then untouched.
+        TrainingError: If nothing is predicted, or the loss or the gradient is not finite; weights are untouched.
     """
+    if not any(batch.counts.values()):
+        raise TrainingError(
+            f"step {step} ({batch.key}): nothing is predicted in it",
+            todo="Raise masking.rate, or training.batch_sequences.",
+        )
     device = next(model.parameters()).device
     totals = {objective.kind: 0.0 for objective in model.objectives}
     correct = {objective.kind: 0 for objective in model.objectives}
@@ -73,10 +78,10 @@ def take_step(
     gradient_norm = float(norm)
     if not math.isfinite(loss) or not math.isfinite(gradient_norm):
         raise TrainingError(
-            f"step {step}: the loss is {loss:g} and the gradient norm {gradient_norm:g}; the run stops before the "
-            "weights are touched",
-            todo="The last checkpoint is sound. Lower the learning rate (`--set training.learning_rate=...`) in a new "
-            "run, or report the recipe and the step number: the batch is a function of the seed and the step.",
+            f"step {step} ({batch.key}): the loss is {loss:g} and the gradient norm {gradient_norm:g}; the run stops "
+            "before the weights are touched",
+            todo="Checkpoints are of earlier steps, and sound. Lower the rate (`--set training.learning_rate=...`) in a new "
+            "run.",
         )
     if clip_norm and gradient_norm > clip_norm:
         torch._foreach_mul_(gradients, clip_norm / (gradient_norm + 1e-6))

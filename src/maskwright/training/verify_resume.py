@@ -5,6 +5,7 @@ steps and started again with the same command, across the end of an epoch. Metri
 """
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -16,10 +17,10 @@ from pathlib import Path
 
 from maskwright.core.errors import TrainingError
 from maskwright.core.files import checksum
-from maskwright.recipes.catalog import get
+from maskwright.recipes.catalog import resolve
 from maskwright.text.docstrings import docstring_documents
 from maskwright.training.metrics import read_rows
-from maskwright.training.reporting import Reporter
+from maskwright.training.reporting import OnConsole, Reporter
 
 SMALL = (
     "encoder.hidden_size=64",
@@ -30,6 +31,7 @@ SMALL = (
     "training.batch_sequences=16",
     "training.steps=60",
     "training.warmup_steps=6",
+    'training.phases=[{"share": 0.5, "max_length": 32}, {"share": 0.5, "max_length": 64}]',
 )
 STEPS = 60
 _CHARACTERS = 60_000
@@ -64,7 +66,14 @@ class Verdict:
         return self.metrics_equal and self.weights_equal
 
 
-def verify_resume(recipe: str, *, kills: int = 2, seed: int = 0, set: Sequence[str] = (), talk: Reporter) -> Verdict:
+def verify_resume(
+    recipe: str = "bert/mini",
+    *,
+    kills: int = 2,
+    seed: int = 0,
+    set: Sequence[str] = (),
+    reporter: Reporter | None = None,
+) -> Verdict:
     """Train in peace, train with kills, compare.
 
     Args:
@@ -72,12 +81,14 @@ def verify_resume(recipe: str, *, kills: int = 2, seed: int = 0, set: Sequence[s
         kills: How often the second run is killed.
         seed: Of the runs; the moments of the kills are drawn anew each time.
         set: Further overrides.
-        talk: Where to report.
+        reporter: Where to report; None for standard error.
 
     Raises:
+        RecipeError: If the recipe or an override is unknown.
         TrainingError: If a run fails for another reason than a kill.
     """
-    get(recipe)  # A misspelt name is answered at once, not by a child process.
+    resolve(recipe, (*SMALL, *set))  # A mistake is answered at once, not by a child process.
+    talk = reporter or OnConsole()
     with tempfile.TemporaryDirectory(prefix="maskwright-verify-") as scratch:
         work = Path(scratch)
         corpus = work / "corpus.txt"
@@ -88,14 +99,15 @@ def verify_resume(recipe: str, *, kills: int = 2, seed: int = 0, set: Sequence[s
             *(part for override in (*SMALL, *set) for part in ("--set", override)),
         ]  # fmt: skip
         talk.say("peace", f"{STEPS} steps of a small {recipe} without interruption")
-        _finish([*command, "--out", str(work / "peace")])
+        _finish([*command, "--out", str(work / "peace")], work / "cache")
         killed_at = []
         moments = sorted(random.SystemRandom().sample(range(2, STEPS - 5), kills))
         for moment in moments:
-            reached = _kill_after([*command, "--out", str(work / "killed")], work / "killed" / "metrics.jsonl", moment)
+            killed = work / "killed"
+            reached = _kill_after([*command, "--out", str(killed)], killed / "metrics.jsonl", moment, work / "cache")
             killed_at.append(reached)
             talk.say("killed", f"after step {reached}; the same command again")
-        _finish([*command, "--out", str(work / "killed")])
+        _finish([*command, "--out", str(work / "killed")], work / "cache")
         return _compare(recipe, work, tuple(killed_at))
 
 
@@ -129,24 +141,42 @@ def _some_text() -> str:
     return "\n\n".join(parts)
 
 
-def _finish(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _finish(command: list[str], cache: Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment(cache))
     if done.returncode:
-        raise TrainingError(f"the command {' '.join(command)} failed: {done.stderr.strip()[-600:]}")
+        raise TrainingError(f"a run of the check failed: {done.stderr.strip()[-600:]}")
 
 
-def _kill_after(command: list[str], metrics: Path, step: int) -> int:
-    """Start the command, kill it once its metrics reach a step, and return the last step written."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    begun = time.monotonic()
-    while process.poll() is None and time.monotonic() - begun < _PATIENCE_SECONDS:
-        rows = read_rows(metrics)
-        if rows and rows[-1]["step"] >= step:
-            break
-        time.sleep(0.005)
-    process.kill()
-    _, complaint = process.communicate()
-    rows = read_rows(metrics)
-    if not rows:
-        raise TrainingError(f"the run to be killed never took a step: {complaint.strip()[-600:]}")
-    return int(rows[-1]["step"])
+def _kill_after(command: list[str], metrics: Path, step: int, cache: Path) -> int:
+    """Start the command, kill it once it has written the metrics of a step, and return the last step written.
+
+    Lines of the sitting before do not count: the file must have been written anew, or have grown, since the start.
+    """
+    before = _stamp(metrics)
+    # Standard error goes to a file: a pipe that nobody reads would stop the run.
+    with tempfile.TemporaryFile("w+") as complaint:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=complaint, env=_environment(cache))
+        begun = time.monotonic()
+        while process.poll() is None and time.monotonic() - begun < _PATIENCE_SECONDS:
+            if _stamp(metrics) != before and (rows := read_rows(metrics)) and rows[-1]["step"] >= step:
+                break
+            time.sleep(0.005)
+        process.kill()
+        if process.wait() >= 0:
+            complaint.seek(0)
+            raise TrainingError(
+                f"the run to be killed ended by itself before step {step}: {complaint.read().strip()[-600:] or 'done'}"
+            )
+    return int(read_rows(metrics)[-1]["step"])
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def _environment(cache: Path) -> dict[str, str]:
+    return {**os.environ, "MASKWRIGHT_CACHE": str(cache)}

@@ -9,12 +9,12 @@ from maskwright.pretext.formats.base import TakeTokens
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import Collator, StepBatch
-from maskwright.training.heldout import Split, split
+from maskwright.training.heldout_split import Split, split
 from maskwright.training.loop import Phase
 from maskwright.training.stream import Rows, Stream
 
 _HELD_OUT_SEED = 0
-_SEQUENCES_MEASURED = 64
+_DOCUMENTS_MEASURED, _SEQUENCES_MEASURED = 2000, 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +50,10 @@ class Workload:
     Attributes:
         phases: For the loop.
         held_out: Fixed step batches of the held-out text, dropout off; empty if nothing could be set aside.
-        train_tokens: Tokens of the training text.
     """
 
     phases: tuple[Phase, ...]
     held_out: list[StepBatch]
-    train_tokens: int
 
 
 def build_workload(
@@ -78,24 +76,37 @@ def build_workload(
         stream = _stream(recipe, parts.train, text, phase.max_length, seed)
         phases.append(Phase(until, stream, _collator(recipe, text, phase.max_length, seed, tokens_per_microbatch)))
     held_out = _held_out_batches(recipe, parts.held_out, text, tokens_per_microbatch)
-    return Workload(tuple(phases), held_out, parts.train.num_tokens)
+    return Workload(tuple(phases), held_out)
 
 
 def split_text(text: Text, seed: int, held_out_tokens: int) -> Split:
-    """Set held-out documents aside (a function of the seed and the documents)."""
-    return split(text.documents, seed, most_tokens=held_out_tokens)
+    """Set held-out text aside, from each source by its weight (a function of the seed and the documents)."""
+    if text.weights is None:
+        return split(text.documents, seed, most_tokens=held_out_tokens)
+    scale = held_out_tokens / sum(text.weights)
+    parts = [
+        split(text.documents.pick(text.sources == number), seed, most_tokens=int(scale * weight))
+        for number, weight in enumerate(text.weights)
+    ]
+    return Split(_joined([part.train for part in parts]), _joined([part.held_out for part in parts]))
+
+
+def _joined(parts: list[Documents]) -> Documents:
+    firsts, lasts = (np.concatenate([getattr(part, name) for part in parts]) for name in ("first", "last"))
+    return Documents(parts[0].sentence_ends, firsts, lasts)
 
 
 def mean_length(recipe: Recipe, text: Text, seed: int) -> float:
-    """Mean tokens of a sequence in the recipe's first phase, measured on the first few documents' plan."""
-    documents = text.documents.pick(np.arange(min(len(text.documents), 2000)))
+    """Mean tokens of a sequence in the recipe's first phase, measured on a plan of some documents."""
+    some = np.linspace(0, len(text.documents) - 1, min(len(text.documents), _DOCUMENTS_MEASURED))
+    documents = text.documents.pick(some.astype(np.int64))
     length = recipe.training.phases[0].max_length
     plan = recipe.format.plan(documents, length, seed, 0)
     if not len(plan):
         return float(length)
     collator = _collator(recipe, text, length, seed, length)
-    some = plan.rows(np.linspace(0, len(plan) - 1, min(len(plan), _SEQUENCES_MEASURED)).astype(np.int64))
-    laid_out = recipe.format.lay_out(some, text.take, text.vocabulary.special_tokens, collator.separator_points)
+    rows = plan.rows(np.linspace(0, len(plan) - 1, min(len(plan), _SEQUENCES_MEASURED)).astype(np.int64))
+    laid_out = recipe.format.lay_out(rows, text.take, text.vocabulary.special_tokens, collator.separator_points)
     return float(laid_out.lengths.mean())
 
 
@@ -105,7 +116,7 @@ def _stream(recipe: Recipe, documents: Documents, text: Text, max_length: int, s
 
     if text.weights is None:
         return Stream([documents], None, plan, recipe.masks.refresh, seed)
-    # A document's source is found by where its tokens end: the held-out split may have cut documents into pieces.
+    # A document's source is found by where its tokens end: the held-out split may have taken its beginning.
     source_of = text.sources[np.searchsorted(text.document_ends, documents.bounds(documents.last))]
     sources = [documents.pick(source_of == number) for number in range(len(text.weights))]
     return Stream(sources, text.weights, plan, recipe.masks.refresh, seed)

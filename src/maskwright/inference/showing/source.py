@@ -22,7 +22,7 @@ def read_source(text: str | None, file: Path | None) -> str:
     assert file is not None
     name = "standard input" if str(file) == "-" else str(file)
     try:
-        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        data = sys.stdin.buffer.read() if str(file) == "-" else file.expanduser().read_bytes()
         return data.decode("utf-8-sig")
     except OSError as error:
         raise DataError(f"cannot read {name}: {error.strerror}", todo="Check the path.") from error

@@ -21,6 +21,7 @@ class Objective(Spec):
             "contiguous_units").
         predicts: What a target position is: a "token" offset or a "sequence" number.
         needs_pooler: Whether the loss reads `EncoderOutput.pooled`.
+        classes: How many labels a sequence can have; 0 where tokens are predicted, whose labels are the vocabulary.
     """
 
     kind: str
@@ -28,6 +29,7 @@ class Objective(Spec):
     needs: ClassVar[frozenset[str]] = frozenset()
     predicts: ClassVar[Literal["token", "sequence"]] = "token"
     needs_pooler: ClassVar[bool] = False
+    classes: ClassVar[int] = 0
 
     @abstractmethod
     def targets(self, examples: Examples) -> Targets:

@@ -38,6 +38,7 @@ class NextSentencePrediction(Objective):
     needs: ClassVar[frozenset[str]] = frozenset({"next_sentence_label"})
     predicts: ClassVar[Literal["token", "sequence"]] = "sequence"
     needs_pooler: ClassVar[bool] = True
+    classes: ClassVar[int] = 2
 
     def targets(self, examples: Examples) -> Targets:
         """Return the labelled sequences and their labels (see `Objective.targets`)."""
@@ -58,7 +59,7 @@ class NextSentencePrediction(Objective):
         if output.pooled is None:
             raise RecipeError(
                 "objective 'nsp' reads the pooled vector, which this encoder does not make",
-                todo="Set encoder.pooler to true",
+                todo="Give it one, `--set encoder.pooler=true`",
             )
         scores = head(output.pooled[targets.positions]).float()
         total = nn.functional.cross_entropy(scores, targets.labels, reduction="sum")

@@ -1,0 +1,58 @@
+"""Values as people write them on a command line: YAML, with the scalars of its 1.2 core schema and no others.
+
+PyYAML reads YAML 1.1, where the language `no` is false, `010` is eight, `1:30` is ninety and `1e-4` is text.
+"""
+
+import re
+from typing import Any
+
+import yaml
+
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_REAL = re.compile(
+    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+)
+_SCALARS = {
+    "bool": re.compile("true|True|TRUE|false|False|FALSE"),
+    "null": re.compile("~|null|Null|NULL|"),
+    "int": _INTEGER,
+    "float": _REAL,
+}
+
+
+def read_yaml(text: str) -> Any:
+    """Read one YAML value; what is quoted stays text, and only `true` and `false` are truth values.
+
+    Example:
+        >>> read_yaml("[1e-4, no, true, '5']")
+        [0.0001, 'no', True, '5']
+
+    Raises:
+        ValueError: If it is not YAML.
+    """
+    try:
+        return yaml.load(text, Loader=_CoreLoader)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+class _CoreLoader(yaml.SafeLoader):
+    """PyYAML's safe loader; what a plain scalar means is decided by the core schema alone."""
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+        """Return the tag of a node that carries none; `implicit[0]` says that it is a plain scalar."""
+        if kind is yaml.ScalarNode and implicit[0]:
+            name = next((name for name, pattern in _SCALARS.items() if pattern.fullmatch(value)), "str")
+            return f"tag:yaml.org,2002:{name}"
+        return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
+
+
+def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | float:
+    written = str(loader.construct_scalar(node))
+    if _INTEGER.fullmatch(written):
+        return int(written, {"0o": 8, "0x": 16}.get(written[:2], 10))
+    return float(written.lower().replace(".inf", "inf").replace(".nan", "nan"))
+
+
+_CoreLoader.add_constructor("tag:yaml.org,2002:int", _number)
+_CoreLoader.add_constructor("tag:yaml.org,2002:float", _number)
