@@ -44,9 +44,7 @@ def test_embed_prints_json_with_or_without_a_file(
     assert set(json.loads(capsys.readouterr().out)) == {"shape", "pooling", "normalized", "out"}
 
 
-def test_embed_writes_below_the_home_folder(
-    bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_embed_writes_below_the_home_folder(bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     assert _run("embed", bert_folder, "the cat", "--out", "~/v.npy") == 0

@@ -151,11 +151,11 @@ def _file_checksums(paths: Sequence[Path], book: Path, progress: Progress) -> di
     with ChecksumBook(book) as checksums:
         try:
             unread = {path: path.stat().st_size for path in paths if checksums.known(path) is None}
-            done = 0
+            done, total = 0, sum(unread.values())
             for path, size in unread.items():
                 checksums.checksum(path)
                 done += size
-                progress("looking at the files", done, sum(unread.values()))
+                progress("looking at the files", done, total)
             return {path: checksums.checksum(path) for path in paths}
         except OSError as error:
             if error.filename is None:

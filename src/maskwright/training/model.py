@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from maskwright.core.errors import ConversionError
 from maskwright.core.tensors import HeadShape, LossTerm
+from maskwright.core.types import IntArray
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.initialisation import initialise
@@ -36,9 +37,16 @@ class PretrainingModel(nn.Module):
         )
         self.heads = nn.ModuleDict({objective.kind: objective.head(shape) for objective in objectives})
 
-    def initialise(self, seed: int) -> None:
-        """Draw all weights, each parameter from a generator keyed by the seed and its name."""
+    def initialise(self, seed: int, token_counts: IntArray | None = None) -> None:
+        """Draw all weights, each parameter from a generator keyed by the seed and its name.
+
+        Args:
+            seed: The run's seed.
+            token_counts: Shape (V,), how often each id stands in the corpus, for heads that begin from it.
+        """
         initialise(self, self.config, seed)
+        for objective in self.objectives:
+            objective.prepare(self.heads[objective.kind], token_counts)
 
     def losses(self, micro_batch: MicroBatch) -> dict[str, LossTerm]:
         """Run the encoder once and every objective's head at its targets.

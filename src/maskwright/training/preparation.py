@@ -145,8 +145,8 @@ def _tokens(request: Request, recipe: Recipe, machine: Machine, mean_length: flo
     if request.budget.unit == "steps":
         if request.as_published:
             return request.budget.amount * recipe.training.batch_sequences * length
-        # The fitted step reads as many tokens as there are steps (see `fit.batch_tokens`), within bounds.
-        return request.budget.amount * length * fit_batch(recipe, request.budget.amount**2, length, request.fixed)
+        # The fitted step reads a quarter as many tokens as there are steps (see `fit.batch_tokens`), within bounds.
+        return request.budget.amount * length * fit_batch(recipe, request.budget.amount**2 / 4, length, request.fixed)
     return expected_tokens(request.budget, recipe, machine)
 
 

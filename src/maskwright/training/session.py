@@ -95,7 +95,7 @@ class Session:
             talk.say("warning", "the text is too small to hold any of it out: there will be no held-out loss")
         self.baseline = unigram_baseline(self.workload.held_out, text.vocabulary.token_counts)
         self.model = PretrainingModel(recipe.encoder, text.vocab_size, recipe.objectives)
-        self.model.initialise(seed)
+        self.model.initialise(seed, text.vocabulary.token_counts)
         self.model.to(machine.device).train()
         self._progress_before = 0.0
         self.optimizer = Optimizer(self.model.named_parameters(), recipe.training.optimizer)

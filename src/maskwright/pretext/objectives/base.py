@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from maskwright.core.spec import Spec
 from maskwright.core.tensors import EncoderOutput, HeadShape, LossTerm, TargetTensors
-from maskwright.core.types import Examples, Targets
+from maskwright.core.types import Examples, IntArray, Targets
 
 
 class Objective(Spec):
@@ -38,6 +38,14 @@ class Objective(Spec):
     @abstractmethod
     def head(self, shape: HeadShape) -> nn.Module:
         """Build the head, uninitialised beyond PyTorch's defaults (the model's initialiser runs over it)."""
+
+    def prepare(self, head: nn.Module, token_counts: IntArray | None) -> None:
+        """Set what the initialiser cannot know in a freshly initialised head; nothing by default.
+
+        Args:
+            head: What `head` built.
+            token_counts: Shape (V,), how often each id stands in the corpus; None where it is not known.
+        """
 
     @abstractmethod
     def loss(self, head: nn.Module, output: EncoderOutput, targets: TargetTensors, word_embeddings: Tensor) -> LossTerm:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.core.tensors import EncoderOutput, HeadShape, LossTerm, TargetTensors, activation
-from maskwright.core.types import Examples, Targets
+from maskwright.core.types import Examples, IntArray, Targets
 from maskwright.pretext.objectives.base import Objective
 from maskwright.pretext.objectives.cross_entropy import summed_cross_entropy
 
@@ -37,9 +37,14 @@ class MaskedLanguageModeling(Objective):
     """Predict the original token at every selected position, kept ones included (Devlin et al. 2019, 3.1).
 
     The loss is summed over the targets of the batch, in fp32.
+
+    Attributes:
+        initial_bias: Where the output bias begins: at "zero" (all papers), or at the logarithm of the tokens'
+            "frequencies" in the corpus, which spares a short run the steps in which it learns nothing else.
     """
 
     kind: Literal["mlm"] = "mlm"
+    initial_bias: Literal["zero", "frequencies"] = "zero"
 
     def targets(self, examples: Examples) -> Targets:
         """Return the selected positions and the ids that stood there (see `Objective.targets`)."""
@@ -49,6 +54,14 @@ class MaskedLanguageModeling(Objective):
     def head(self, shape: HeadShape) -> MaskedLanguageModelingHead:
         """Build the head (see `Objective.head`)."""
         return MaskedLanguageModelingHead(shape)
+
+    def prepare(self, head: nn.Module, token_counts: IntArray | None) -> None:
+        """Set the output bias to the frequencies if asked to (see `Objective.prepare`)."""
+        if self.initial_bias == "frequencies" and token_counts is not None:
+            # One is added to each count: an entry that the corpus lacks is rare, not impossible.
+            shares = np.log(token_counts.astype(np.float64) + 1)
+            with torch.no_grad():
+                cast(Tensor, head.bias).copy_(torch.from_numpy(shares - shares.mean()))
 
     def loss(self, head: nn.Module, output: EncoderOutput, targets: TargetTensors, word_embeddings: Tensor) -> LossTerm:
         """Sum the cross entropy at the targets only (see `Objective.loss`)."""
