@@ -171,3 +171,17 @@ def test_classes_are_those_that_the_head_tells_apart() -> None:
     assert MaskedLanguageModeling.classes == 0
     nsp = NextSentencePrediction()
     assert nsp.head(SHAPE)(torch.zeros(3, 24)).shape == (3, nsp.classes)
+
+
+def test_mlm_bias_can_begin_at_the_frequencies_of_the_corpus() -> None:
+    shape = HeadShape(
+        hidden_size=4, embedding_size=4, vocab_size=3, hidden_activation="gelu", layer_norm_eps=1e-12
+    )
+    objective = MaskedLanguageModeling(initial_bias="frequencies")
+    head = objective.head(shape)
+    objective.prepare(head, np.array([0, 9, 99]))
+    shares = torch.softmax(head.bias, dim=0)
+    torch.testing.assert_close(shares, torch.tensor([1.0, 10.0, 100.0]) / 111)
+    plain = MaskedLanguageModeling().head(shape)
+    MaskedLanguageModeling().prepare(plain, np.array([0, 9, 99]))
+    assert not plain.bias.any()

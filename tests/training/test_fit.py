@@ -60,3 +60,21 @@ def test_fitting_is_stable_against_a_machine_that_is_a_little_slower() -> None:
         for tokens in (3.7e6, 3.8e6, 3.9e6)
     }
     assert len(batches) == 1
+
+
+def test_small_budgets_begin_with_short_sequences_and_large_ones_keep_the_published_lengths() -> None:
+    published = get("bert/mini")
+    lengths = {
+        tokens: [phase.max_length for phase in fit_length(published, tokens, set())[0].training.phases]
+        for tokens in (4e6, 1e8, 1e10)
+    }
+    assert lengths == {4e6: [32, 128], 1e8: [128], 1e10: [128, 512]}
+
+
+def test_the_output_bias_begins_at_the_frequencies_unless_the_user_says_otherwise() -> None:
+    published = get("bert/mini")
+    fitted, choices = fit_schedule(published, 4e6, 20_000_000, 30.0, set())
+    assert "objectives.mlm.initial_bias" in {choice.field for choice in choices}
+    assert fitted.objectives[0].model_dump()["initial_bias"] == "frequencies"
+    kept, _ = fit_schedule(published, 4e6, 20_000_000, 30.0, {"objectives.mlm.initial_bias"})
+    assert kept.objectives[0].model_dump()["initial_bias"] == "zero"

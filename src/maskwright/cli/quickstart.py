@@ -12,7 +12,7 @@ from maskwright.cli import output
 def command(
     out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("runs/quickstart"),
     minutes: Annotated[float, typer.Option(help="Minutes of training; preparation takes about one more, once.")] = 3.5,
-    recipe: Annotated[str, typer.Option(help="What to train.")] = "bert/mini",
+    recipe: Annotated[str, typer.Option(help="What to train.")] = "bert/tiny",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a small encoder on the docstrings of this Python installation and let it fill some blanks."""

@@ -80,8 +80,8 @@ def take_step(
         raise TrainingError(
             f"step {step} ({batch.key}): the loss is {loss:g} and the gradient norm {gradient_norm:g}; the run stops "
             "before the weights are touched",
-            todo="Checkpoints are of earlier steps, and sound. Lower the rate (`--set training.learning_rate=...`) in a new "
-            "run.",
+            todo="Checkpoints are of earlier steps, and sound. Lower it (`--set training.learning_rate=...`) in a "
+            "new run.",
         )
     if clip_norm and gradient_norm > clip_norm:
         torch._foreach_mul_(gradients, clip_norm / (gradient_norm + 1e-6))
