@@ -83,7 +83,7 @@ def command(
     if json:
         output.print_json(run.to_json())
     elif run.finished:
-        output.note(f"trained: {run.steps:,} steps, {run.tokens / 1e6:.2f} M tokens, {run.epochs:.2f} passes")
+        output.note(f"trained: {run.steps:,} steps, {run.tokens / 1e6:.2f} M tokens")
         output.note(f'now try: maskwright fill-mask {run.folder} "... [MASK] ..."')
     if not run.finished:
         output.note(f"stopped by {run.stopped_by} after step {run.steps:,} and saved; the same command again resumes")

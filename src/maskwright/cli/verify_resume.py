@@ -29,7 +29,7 @@ def command(
         output.table(
             ("", ""),
             [
-                ("steps", f"{verdict.steps} ({verdict.epochs:.2f} passes over the data)"),
+                ("steps", str(verdict.steps)),
                 ("killed after steps", ", ".join(map(str, verdict.killed_at))),
                 (
                     "metrics",
