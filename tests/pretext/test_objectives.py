@@ -174,9 +174,7 @@ def test_classes_are_those_that_the_head_tells_apart() -> None:
 
 
 def test_mlm_bias_can_begin_at_the_frequencies_of_the_corpus() -> None:
-    shape = HeadShape(
-        hidden_size=4, embedding_size=4, vocab_size=3, hidden_activation="gelu", layer_norm_eps=1e-12
-    )
+    shape = HeadShape(hidden_size=4, embedding_size=4, vocab_size=3, hidden_activation="gelu", layer_norm_eps=1e-12)
     objective = MaskedLanguageModeling(initial_bias="frequencies")
     head = objective.head(shape)
     objective.prepare(head, np.array([0, 9, 99]))
