@@ -5,7 +5,7 @@ from maskwright.training.budget import Budget
 from maskwright.training.device import Machine
 from maskwright.training.flops import expected_flops_per_token
 
-EFFICIENCY = 0.55
+EFFICIENCY = 0.45
 """Share of the measured matrix-product peak that training reaches on a CPU (measured: see LOG.md)."""
 
 
