@@ -5,7 +5,7 @@ import torch
 from tiny_models import MLM, NSP, Ours, bert_config, build, ragged, roberta_config
 from transformers import BertForMaskedLM, BertForPreTraining, BertModel, RobertaForMaskedLM, RobertaModel
 
-from maskwright.core.tensors import TargetTensors
+from maskwright.core.tensors import LossInputs, TargetTensors, View
 from maskwright.interchange.huggingface import load_model
 
 BERTS = [
@@ -95,7 +95,8 @@ def _our_loss(ours, batch):
     loss = torch.zeros(())
     for kind, head in ours.heads.items():
         objective, places, labels = positions[kind]
-        term = objective.loss(head, output, TargetTensors(positions=places, labels=labels, extra={}), words)
+        view = View(output=output, word_embeddings=words, heads=ours.heads)
+        term = objective.loss(head, LossInputs(view=view, targets=TargetTensors(positions=places, labels=labels)))
         loss = loss + term.total / term.count
     return loss
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from maskwright.core.randomness import Draws
-from maskwright.core.types import Documents, Instances, IntArray, Plan, SpecialTokens
+from maskwright.core.types import Documents, Instances, IntArray, Plan, SpecialTokens, TakenTokens
 from maskwright.pretext.formats import Format, TakeTokens
 from maskwright.pretext.replacement import VocabularyFacts
 
@@ -32,9 +32,9 @@ def reader(stream: IntArray, word_starts: IntArray | None = None) -> TakeTokens:
     """Read ranges of a token stream held in memory; every token begins a word unless told otherwise."""
     begins = np.ones(len(stream), dtype=bool) if word_starts is None else word_starts
 
-    def take(starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
+    def take(starts: IntArray, ends: IntArray) -> TakenTokens:
         picked = [token for start, end in ranges(starts, ends) for token in range(start, end)]
-        return stream[picked], begins[picked]
+        return TakenTokens(stream[picked], begins[picked])
 
     return take
 

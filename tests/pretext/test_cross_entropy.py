@@ -19,7 +19,7 @@ def inputs(m: int, v: int, e: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, 
 @pytest.mark.parametrize("block_elements", [1, 37, 37 * 4, 37 * 11, 1 << 25])
 def test_blocks_equal_the_plain_computation(block_elements: int) -> None:
     features, weight, bias, labels = inputs(11, 37, 8, torch.float64)
-    total, correct = summed_cross_entropy(features, weight, bias, labels, block_elements)
+    total, correct, _ = summed_cross_entropy(features, weight, bias, labels, block_elements)
     logits = linear(features, weight, bias)
     expected = cross_entropy(logits, labels, reduction="sum")
     assert torch.allclose(total, expected, rtol=1e-12)
@@ -39,7 +39,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
 
 def test_no_targets_give_a_zero_loss_that_can_be_trained_on() -> None:
     features, weight, bias, labels = inputs(0, 7, 3, torch.float32)
-    total, correct = summed_cross_entropy(features, weight, bias, labels)
+    total, correct, _ = summed_cross_entropy(features, weight, bias, labels)
     assert total.item() == 0
     assert correct.item() == 0
     total.backward()
@@ -50,7 +50,7 @@ def test_no_targets_give_a_zero_loss_that_can_be_trained_on() -> None:
 def test_without_gradients_the_loss_is_the_same() -> None:
     features, weight, bias, labels = inputs(9, 50, 4, torch.float32)
     with torch.no_grad():
-        total, _ = summed_cross_entropy(features, weight, bias, labels)
+        total, _, _ = summed_cross_entropy(features, weight, bias, labels)
     assert not total.requires_grad
     assert total.item() == summed_cross_entropy(features, weight, bias, labels)[0].item()
 
@@ -59,7 +59,7 @@ def test_autocast_multiplies_in_bfloat16_and_sums_in_float32() -> None:
     features, weight, bias, labels = inputs(64, 100, 16, torch.float32)
     exact = torch.autograd.grad(summed_cross_entropy(features, weight, bias, labels)[0], (features, weight, bias))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        total, _ = summed_cross_entropy(features, weight, bias, labels, block_elements=1000)
+        total, _, _ = summed_cross_entropy(features, weight, bias, labels, block_elements=1000)
         plain = cross_entropy(linear(features, weight, bias).float(), labels, reduction="sum")
     assert total.dtype == torch.float32
     assert torch.allclose(total, plain, rtol=1e-5)
@@ -71,7 +71,7 @@ def test_autocast_multiplies_in_bfloat16_and_sums_in_float32() -> None:
 def test_extreme_logits_stay_finite() -> None:
     features = torch.tensor([[1000.0], [-1000.0]], requires_grad=True)
     weight, bias = torch.tensor([[1.0], [-1.0]], requires_grad=True), torch.zeros(2, requires_grad=True)
-    total, correct = summed_cross_entropy(features, weight, bias, torch.tensor([0, 0]))
+    total, correct, _ = summed_cross_entropy(features, weight, bias, torch.tensor([0, 0]))
     assert total.item() == 2000
     assert correct.item() == 1
     total.backward()

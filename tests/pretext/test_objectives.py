@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy, gelu, layer_norm, linear
 from transformers import BertConfig, BertForPreTraining
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.tensors import EncoderOutput, HeadShape, TargetTensors
+from maskwright.core.tensors import EncoderOutput, HeadShape, LossInputs, TargetTensors, View
 from maskwright.core.types import Examples, Instances, Selection
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import TokenMasking
@@ -17,6 +17,10 @@ from maskwright.pretext.replacement import MaskRandomKeep
 
 SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation="gelu_tanh", layer_norm_eps=1e-12)
 NO_EMBEDDINGS = torch.zeros(0, 0)
+
+
+def inputs_of(output: EncoderOutput, targets: TargetTensors, embeddings: torch.Tensor) -> LossInputs:
+    return LossInputs(view=View(output=output, word_embeddings=embeddings, heads={}), targets=targets)
 
 
 def targets_of(positions: list[int], labels: list[int]) -> TargetTensors:
@@ -42,7 +46,7 @@ def test_mlm_loss_equals_logits_of_all_positions() -> None:
     torch.nn.init.normal_(head.bias)
     embeddings = torch.randn(60, 12, requires_grad=True)
     targets = targets_of([3, 4, 11, 29], [5, 59, 0, 7])
-    term = mlm.loss(head, EncoderOutput(hidden, None), targets, embeddings)
+    term = mlm.loss(head, inputs_of(EncoderOutput(hidden, None), targets, embeddings))
 
     transformed = gelu(linear(hidden, head.dense.weight, head.dense.bias), approximate="tanh")
     transformed = layer_norm(transformed, (12,), head.layer_norm.weight, head.layer_norm.bias, 1e-12)
@@ -64,7 +68,7 @@ def test_mlm_without_targets_is_zero_and_still_differentiable() -> None:
     mlm = MaskedLanguageModeling()
     head, hidden = mlm.head(SHAPE), torch.randn(6, 24, requires_grad=True)
     embeddings = torch.randn(60, 12, requires_grad=True)
-    term = mlm.loss(head, EncoderOutput(hidden, None), targets_of([], []), embeddings)
+    term = mlm.loss(head, inputs_of(EncoderOutput(hidden, None), targets_of([], []), embeddings))
     assert (term.total.item(), term.count, term.correct.item()) == (0.0, 0, 0)
     term.total.backward()
     for parameter in (hidden, embeddings, *head.parameters()):
@@ -107,8 +111,8 @@ def test_heads_and_losses_equal_those_of_transformers(activation: str, theirs: s
         positions = (labels.flatten() >= 0).nonzero().flatten()
         embeddings = model.bert.embeddings.word_embeddings.weight
         mlm_targets = targets_of(positions.tolist(), labels.flatten()[positions].tolist())
-        mlm_term = mlm.loss(mlm_head, output, mlm_targets, embeddings)
-        nsp_term = nsp.loss(nsp_head, output, targets_of([0, 1, 2], pair_labels.tolist()), NO_EMBEDDINGS)
+        mlm_term = mlm.loss(mlm_head, inputs_of(output, mlm_targets, embeddings))
+        nsp_term = nsp.loss(nsp_head, inputs_of(output, targets_of([0, 1, 2], pair_labels.tolist()), NO_EMBEDDINGS))
         logits = mlm.logits(mlm_head, output.hidden, embeddings)
         scores = nsp_head(output.pooled)
     assert (logits - theirs_out.prediction_logits.flatten(0, 1)).abs().max() <= 1e-5
@@ -143,7 +147,7 @@ def test_nsp_loss_is_summed_and_counts_right_answers() -> None:
     torch.nn.init.zeros_(head.classifier.weight)
     head.classifier.bias.data = torch.tensor([2.0, 0.0])
     output = EncoderOutput(torch.zeros(9, 24), torch.randn(3, 24, requires_grad=True))
-    term = nsp.loss(head, output, targets_of([0, 2], [0, 1]), NO_EMBEDDINGS)
+    term = nsp.loss(head, inputs_of(output, targets_of([0, 2], [0, 1]), NO_EMBEDDINGS))
     right, wrong = np.log1p(np.exp(-2)), np.log1p(np.exp(2))
     assert term.total.item() == pytest.approx(right + wrong, rel=1e-6)
     assert (term.count, term.correct.item()) == (2, 1)
@@ -153,7 +157,7 @@ def test_nsp_without_targets_is_zero_and_still_differentiable() -> None:
     nsp = NextSentencePrediction()
     head = nsp.head(SHAPE)
     output = EncoderOutput(torch.zeros(9, 24), torch.randn(3, 24, requires_grad=True))
-    term = nsp.loss(head, output, targets_of([], []), NO_EMBEDDINGS)
+    term = nsp.loss(head, inputs_of(output, targets_of([], []), NO_EMBEDDINGS))
     term.total.backward()
     assert term.total.item() == 0
     assert head.classifier.weight.grad is not None
@@ -164,7 +168,9 @@ def test_nsp_needs_a_pooled_vector() -> None:
     assert nsp.needs == {"next_sentence_label"}
     assert nsp.needs_pooler
     with pytest.raises(RecipeError, match="pooler"):
-        nsp.loss(nsp.head(SHAPE), EncoderOutput(torch.zeros(4, 24), None), targets_of([0], [1]), NO_EMBEDDINGS)
+        nsp.loss(
+            nsp.head(SHAPE), inputs_of(EncoderOutput(torch.zeros(4, 24), None), targets_of([0], [1]), NO_EMBEDDINGS)
+        )
 
 
 def test_classes_are_those_that_the_head_tells_apart() -> None:

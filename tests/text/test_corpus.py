@@ -42,7 +42,7 @@ def test_take_gives_the_ranges_in_order(
     )
     ranges = data.draw(st.lists(st.one_of(near, st.tuples(place, place).map(sorted)), max_size=8))
     starts, ends = np.array([pair[0] for pair in ranges], int), np.array([pair[1] for pair in ranges], int)
-    ids, word_starts = corpus.take(starts, ends)
+    ids, word_starts, _ = corpus.take(starts, ends)
     for found, whole in ((ids, stream[0]), (word_starts, stream[1])):
         expected = [whole[start:end] for start, end in ranges]
         assert found.tolist() == np.concatenate([whole[:0], *expected]).tolist()

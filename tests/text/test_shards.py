@@ -67,7 +67,7 @@ def held_documents(corpus: Corpus) -> Documents:
         bounds = [int(documents.bounds(np.array(sentence))) for sentence in range(first, last + 1)]
         sentences = []
         for start, end in itertools.pairwise(bounds):
-            ids, word_starts = corpus.take(np.array([start]), np.array([end]))
+            ids, word_starts, _ = corpus.take(np.array([start]), np.array([end]))
             sentences.append((ids.tolist(), word_starts.tolist()))
         found.append((int(source), sentences))
     return found
@@ -87,7 +87,7 @@ def test_shards_hold_every_token_and_boundary(clean: CleanCorpus, tokenizer: Tok
 
 
 def test_counts_are_those_of_the_tokens(clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus) -> None:
-    ids, _ = corpus.take(np.array([0]), np.array([corpus.num_tokens]))
+    ids, _, _ = corpus.take(np.array([0]), np.array([corpus.num_tokens]))
     assert corpus.token_counts.tolist() == np.bincount(ids, minlength=corpus.vocab_size).tolist()
     assert corpus.vocab_size == tokenizer.special_tokens.vocab_size
     assert (corpus.num_bytes, corpus.num_characters) == (clean.num_bytes, clean.num_characters)
@@ -109,12 +109,12 @@ def test_sentences_within_a_document_keep_their_leading_space(
     clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus
 ) -> None:
     bounds = corpus.documents.bounds(np.array([0, 1, 2]))
-    ids, _ = corpus.take(bounds[:2], bounds[:2] + 1)
+    ids, _, _ = corpus.take(bounds[:2], bounds[:2] + 1)
     first, second = tokenizer.tokens(ids)
     if tokenizer.kind == "byte_bpe":
         assert not first.startswith("Ġ")
         assert second.startswith("Ġ")
-    whole, _ = corpus.take(bounds[:1], bounds[2:])
+    whole, _, _ = corpus.take(bounds[:1], bounds[2:])
     text = "".join(next(iter(clean.sentences(0)))[:2])
     if tokenizer.kind == "byte_bpe":
         assert tokenizer.decode(whole) == text

@@ -6,7 +6,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from maskwright.core.types import Documents, IntArray, SpecialTokens
+from maskwright.core.types import Documents, IntArray, SpecialTokens, TakenTokens
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
@@ -25,10 +25,10 @@ def toy_text(documents: int = 80) -> Text:
     ends, last = np.cumsum(lengths), np.cumsum(sentences)
     ids = draw.integers(5, VOCABULARY, int(ends[-1])).astype(np.int32)
 
-    def take(starts: IntArray, stops: IntArray) -> tuple[IntArray, IntArray]:
+    def take(starts: IntArray, stops: IntArray) -> TakenTokens:
         pieces = [ids[start:stop] for start, stop in zip(starts, stops, strict=True)]
         joined = np.concatenate(pieces) if pieces else ids[:0]
-        return joined, np.ones(len(joined), dtype=bool)
+        return TakenTokens(joined, np.ones(len(joined), dtype=bool))
 
     docs = Documents(ends, last - sentences, last)
     return Text(

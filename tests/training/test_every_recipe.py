@@ -10,7 +10,7 @@ from maskwright.interchange.huggingface import load_model, save_model
 from maskwright.recipes.catalog import get, names, resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.fit import fit_length, fit_schedule, fit_vocabulary
-from maskwright.training.model import PretrainingModel
+from maskwright.training.model import PretrainingModel, build_model
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.step import take_step
 
@@ -31,7 +31,7 @@ def toy(name: str) -> Recipe:
 
 
 def model_of(recipe: Recipe) -> PretrainingModel:
-    model = PretrainingModel(recipe.encoder, VOCABULARY, recipe.objectives)
+    model = build_model(recipe, VOCABULARY)
     model.initialise(0)
     return model
 

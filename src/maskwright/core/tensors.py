@@ -1,9 +1,10 @@
 """The torch values that flow between the rooms. T tokens, B sequences, H hidden, M targets, R row length."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +57,17 @@ class LossTerm:
         total: Scalar tensor, the summed negative log-likelihood in nats.
         count: Number of predictions summed.
         correct: Scalar integer tensor: how many predictions were right.
+        tallies: Further sums over the predictions, by name, as scalar tensors (e.g. how many tokens are replaced);
+            `Objective.details` turns them into shares.
+        sampled: Shape (M,), int64: a token drawn from the predicted distribution at each target, where the targets
+            carry the random numbers for it (a generator's samples); else None. No gradient.
     """
 
     total: Tensor
     count: int
     correct: Tensor
+    tallies: Mapping[str, Tensor] = field(default_factory=dict)
+    sampled: Tensor | None = None
 
 
 def activation(name: str, values: Tensor) -> Tensor:
@@ -83,12 +90,44 @@ class TargetTensors:
     Attributes:
         positions: Shape (M,), int64.
         labels: Shape (M,), int64.
-        extra: Further aligned tensors an objective needs.
+        extra: Further aligned values an objective needs.
+        anchors: Further aligned token offsets, in the same flat stream as `positions`.
     """
 
     positions: Tensor
     labels: Tensor
-    extra: dict[str, Tensor]
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
+    anchors: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A batch as one encoder sees it, with all that turns its hidden states into scores.
+
+    Attributes:
+        output: Hidden states (T, H) and, with a pooler, vectors (B, H).
+        word_embeddings: The tied output matrix. Shape (V, E).
+        heads: The heads on this encoder, by the kind of their objective.
+    """
+
+    output: EncoderOutput
+    word_embeddings: Tensor
+    heads: Mapping[str, nn.Module]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossInputs:
+    """What an objective computes its loss from.
+
+    Attributes:
+        view: The batch as the encoder that is trained sees it.
+        targets: Positions and labels; may be empty.
+        teacher: The same batch as the teacher sees it, without gradient; None without a teacher.
+    """
+
+    view: View
+    targets: TargetTensors
+    teacher: View | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

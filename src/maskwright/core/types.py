@@ -3,8 +3,9 @@
 T tokens, B sequences (instances), S sentences, D documents, U units, M targets, N planned instances.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +70,21 @@ class Documents:
         return int((self.bounds(self.last) - self.bounds(self.first)).sum())
 
 
+class TakenTokens(NamedTuple):
+    """Ranges of a token stream, concatenated.
+
+    Attributes:
+        ids: Shape (T,), int32.
+        word_starts: Shape (T,), True where a token begins a word.
+        level_starts: For each further level of units that the text carries ("phrase", "entity"), shape (T,), True
+            where a token begins a unit of that level; outside phrases and entities a word is the unit.
+    """
+
+    ids: IntArray
+    word_starts: BoolArray
+    level_starts: Mapping[str, BoolArray] = {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Which tokens each instance of one pass over the data is made of: one row per instance.
@@ -112,6 +128,7 @@ class Instances:
         special: Shape (T,), True at tokens that the layout added (classification, separators).
         cu_seqlens: Shape (B+1,), int64, token offset of each sequence, first 0, last T.
         pair_labels: Shape (B,), int8, as in `Plan`.
+        level_starts: As in `TakenTokens`, for each level of units; specials are units of their own.
     """
 
     ids: IntArray
@@ -120,6 +137,7 @@ class Instances:
     special: BoolArray
     cu_seqlens: IntArray
     pair_labels: IntArray
+    level_starts: Mapping[str, BoolArray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.cu_seqlens) - 1
@@ -184,12 +202,15 @@ class Targets:
     Attributes:
         positions: Shape (M,), int64: token offsets (token objectives) or sequence numbers (pair objectives).
         labels: Shape (M,), int64.
-        extra: Further aligned arrays an objective needs (e.g. boundary positions).
+        extra: Further values an objective needs, aligned with the targets (e.g. a place within a span).
+        anchors: Further token offsets aligned with the targets, each in the same sequence as its target (e.g. the
+            boundaries of a span); they move with the tokens, values in `extra` do not.
     """
 
     positions: IntArray
     labels: IntArray
     extra: dict[str, IntArray] = field(default_factory=dict)
+    anchors: dict[str, IntArray] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -197,5 +218,6 @@ class Targets:
         return len(self.labels)
 
     def moved(self, offset: int) -> "Targets":
-        """Return the same targets with positions shifted by `offset`."""
-        return replace(self, positions=self.positions + offset)
+        """Return the same targets with positions and anchors shifted by `offset`."""
+        anchors = {name: places + offset for name, places in self.anchors.items()}
+        return replace(self, positions=self.positions + offset, anchors=anchors)

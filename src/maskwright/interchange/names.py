@@ -14,7 +14,7 @@ from typing import Literal
 from maskwright.core.errors import ConversionError, unknown_name
 from maskwright.encoder.config import EncoderConfig
 
-FamilyName = Literal["bert", "roberta"]
+FamilyName = Literal["bert", "roberta", "albert", "electra", "distilbert", "ernie"]
 Pair = tuple[str, str]
 
 

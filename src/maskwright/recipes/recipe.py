@@ -11,7 +11,11 @@ from maskwright.pretext.masking import MaskingChoice
 from maskwright.pretext.objectives import ObjectiveChoice
 from maskwright.pretext.replacement import ReplacementChoice
 from maskwright.recipes.optimization import Training
+from maskwright.recipes.towers import Generator, Teacher
 from maskwright.text.tokenizer_spec import TokenizerSpec
+from maskwright.text.words_spec import Words
+
+FamilyName = Literal["bert", "roberta", "albert", "electra", "distilbert", "ernie"]
 
 
 class MaskRefresh(Spec):
@@ -38,26 +42,32 @@ class Recipe(Spec):
         paper: Where the constants come from.
         family: Which Hugging Face classes the weights load into.
         tokenizer: How text becomes tokens.
+        words: What counts as a word, a phrase and an entity.
         format: How running text becomes sequences.
         masking: Which tokens are selected.
         replacement: What stands in their place.
         masks: When masks are drawn anew.
         objectives: What is asked back; the losses are added with their weights.
         encoder: The shape of the encoder.
+        generator: A second encoder, trained with it, that fills in what was selected (ELECTRA); None for none.
+        teacher: A trained model to learn from (DistilBERT); None for none.
         training: The published schedule.
     """
 
     name: str
     summary: str = ""
     paper: str = ""
-    family: Literal["bert", "roberta"] = "bert"
+    family: FamilyName = "bert"
     tokenizer: TokenizerSpec
+    words: Words = Words()
     format: FormatChoice
     masking: MaskingChoice
     replacement: ReplacementChoice
     masks: MaskRefresh = MaskRefresh()
     objectives: Annotated[tuple[ObjectiveChoice, ...], Field(min_length=1)]
     encoder: EncoderConfig
+    generator: Generator | None = None
+    teacher: Teacher | None = None
     training: Training
 
     @model_validator(mode="after")
@@ -65,19 +75,53 @@ class Recipe(Spec):
         kinds = [objective.kind for objective in self.objectives]
         if len(set(kinds)) < len(kinds):
             raise ValueError(f"objectives {kinds} name one twice; keep one and set its weight")
-        provided = self.format.provides | self.masking.provides
         for objective in self.objectives:
-            if missing := objective.needs - provided:
-                raise ValueError(
-                    f"objective {objective.kind!r} needs {', '.join(sorted(missing))}, which neither "
-                    f"format {self.format.kind!r} nor masking {self.masking.kind!r} provides; "
-                    "change one of them or drop it"
-                )
+            if missing := objective.needs - self.provides:
+                raise ValueError(f"objective {objective.kind!r} needs {_remedies(missing, self)}; or drop it")
             if objective.needs_pooler and not self.encoder.pooler:
                 raise ValueError(f"objective {objective.kind!r} reads the pooled vector: set encoder.pooler=true")
+        if missing_levels := self.masking.levels - set(self.words.levels):
+            fields = " and ".join(f"words.{_LEVEL_FIELDS[level]}" for level in sorted(missing_levels))
+            raise ValueError(
+                f"masking {self.masking.kind!r} masks units of the level {', '.join(sorted(missing_levels))}, which "
+                f"nobody finds: say where they come from in {fields}"
+            )
+        for tower, user in (("generator", "rtd"), ("teacher", "soft_targets")):
+            users = [objective.kind for objective in self.objectives if tower in objective.needs]
+            if getattr(self, tower) is not None and not users:
+                raise ValueError(f"a {tower} is given, but no objective uses it: add {user!r} or set {tower}=null")
+        if self.generator is not None and "mlm" not in kinds:
+            raise ValueError("a generator is given, but objective 'mlm', which trains it, is not; add it")
         if self.training.max_length > self.encoder.max_positions:
             raise ValueError(
                 f"training.phases reach length {self.training.max_length}, encoder.max_positions is "
                 f"{self.encoder.max_positions}; shorten the one or raise the other"
             )
         return self
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """All facts that objectives can ask for in their `needs`."""
+        towers = {name for name in ("generator", "teacher") if getattr(self, name) is not None}
+        # A masked-token head on the encoder itself; a generator has it instead.
+        heads = {"mlm"} & {objective.kind for objective in self.objectives} if self.generator is None else set()
+        return self.format.provides | self.masking.provides | towers | heads
+
+
+_LEVEL_FIELDS = {"phrase": "phrases", "entity": "entities"}
+
+
+def _remedies(missing: frozenset[str], recipe: Recipe) -> str:
+    """Say in words what is missing and which choice would bring it."""
+    told = {
+        "next_sentence_label": f"pairs labelled next or random, which format {recipe.format.kind!r} as set does not "
+        "make: set format={kind: segment_pair, second: next_or_random}",
+        "order_label": f"pairs labelled in order or swapped, which format {recipe.format.kind!r} as set does not make: "
+        "set format={kind: segment_pair, second: next_or_swapped}",
+        "contiguous_units": f"units of neighbouring tokens with boundaries, which masking {recipe.masking.kind!r} does "
+        "not select: set masking=span or masking=whole_word",
+        "generator": "a generator that replaces tokens: set generator={}",
+        "teacher": "a teacher to learn from: set teacher.model to a run or model folder",
+        "mlm": "a masked-token head on the encoder: add objective 'mlm' and set generator=null",
+    }
+    return "; and ".join(told.get(fact, fact) for fact in sorted(missing))

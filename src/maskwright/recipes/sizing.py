@@ -1,12 +1,17 @@
 """What a recipe costs before anything is trained: parameters by part, operations, memory."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
 from maskwright.core.tensors import HeadShape
+from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.sizes import count_parameters, flops_per_token, memory, mlm_head_parameters
+from maskwright.pretext.objectives import Objective
 from maskwright.recipes.recipe import Recipe
+
+_SHARED = ("word embeddings", "position embeddings", "segment embeddings", "embedding norm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,9 @@ class Sizes:
         parts: Parameters of the encoder by part, shared blocks counted once; the pooler is left out.
         pooler: Parameters of the pooler, 0 without one.
         heads: Parameters of each objective's head by its kind; output matrices are the word embeddings.
-        masked_lm: Encoder without pooler and a masked-language-model head: what fills blanks.
+        generator: Parameters of a generator by part, without what it shares with the encoder; empty without one.
+        masked_lm: What fills blanks: encoder without pooler and a masked-language-model head; the whole generator with
+            its head, where there is one.
         phases: Operations at each length of the published schedule.
         memory: Bytes in training by kind, fp32 with AdamW; activations come on top.
     """
@@ -44,6 +51,7 @@ class Sizes:
     parts: dict[str, int]
     pooler: int
     heads: dict[str, int]
+    generator: dict[str, int]
     masked_lm: int
     phases: tuple[PhaseCost, ...]
     memory: dict[str, int]
@@ -60,8 +68,8 @@ class Sizes:
 
     @property
     def pretraining(self) -> int:
-        """Parameters in pre-training: encoder, pooler and the heads of all objectives."""
-        return self.encoder_and_pooler + sum(self.heads.values())
+        """Parameters in pre-training: encoder, pooler, generator and the heads of all objectives."""
+        return self.encoder_and_pooler + sum(self.generator.values()) + sum(self.heads.values())
 
     @property
     def training_flops(self) -> float:
@@ -80,29 +88,34 @@ def sizes(recipe: Recipe) -> Sizes:
     parts = count_parameters(config, vocab_size)
     pooler = parts.pop("pooler")
     heads = _head_parameters(recipe)
+    filling, filler = sum(parts.values()), config
+    generator: dict[str, int] = {}
+    if recipe.generator is not None:
+        filler = recipe.generator.config(config)
+        generator = count_parameters(filler, vocab_size)
+        filling = sum(generator.values())
+        if recipe.generator.shared == "embeddings":
+            generator = {name: count for name, count in generator.items() if name not in _SHARED}
     return Sizes(
         parts={name: count for name, count in parts.items() if count},
         pooler=pooler,
         heads=heads,
-        masked_lm=sum(parts.values()) + mlm_head_parameters(config, vocab_size),
+        generator={name: count for name, count in generator.items() if count},
+        masked_lm=filling + mlm_head_parameters(filler, vocab_size),
         phases=_phase_costs(recipe),
-        memory=memory(config, vocab_size, sum(heads.values())),
+        memory=memory(config, vocab_size, sum(heads.values()) + sum(generator.values())),
     )
 
 
 def _head_parameters(recipe: Recipe) -> dict[str, int]:
-    config = recipe.encoder
-    shape = HeadShape(
-        hidden_size=config.hidden_size,
-        embedding_size=config.embedding_width,
-        vocab_size=recipe.tokenizer.vocab_size,
-        hidden_activation=config.hidden_activation,
-        layer_norm_eps=config.layer_norm_eps,
-    )
+    vocab_size = recipe.tokenizer.vocab_size
     # On the meta device a module has shapes and no memory, so this works for any objective at any size.
     with torch.device("meta"):
         return {
-            objective.kind: sum(parameter.numel() for parameter in objective.head(shape).parameters())
+            objective.kind: sum(
+                parameter.numel()
+                for parameter in objective.head(_shape_under(recipe, objective, vocab_size)).parameters()
+            )
             for objective in recipe.objectives
         }
 
@@ -112,7 +125,7 @@ def training_flops_per_token(
     vocab_size: int,
     *,
     length: float,
-    targets_per_token: float | None = None,
+    predictions_per_token: Mapping[str, float] | None = None,
     sequences_per_token: float | None = None,
 ) -> float:
     """Return the training FLOPs per real token of a recipe, heads counted, by the formula of `encoder.sizes`.
@@ -121,19 +134,41 @@ def training_flops_per_token(
         recipe: What is trained.
         vocab_size: Entries of the vocabulary.
         length: Mean number of tokens attended, in tokens.
-        targets_per_token: Token predictions per real token, added up over the objectives; None takes the rate of
-            the recipe's masking for each objective that predicts tokens.
+        predictions_per_token: Predictions of each objective per real token, by kind; None takes what full sequences
+            give (`Objective.predictions_per_token`).
         sequences_per_token: Sequences per real token; None means 1 / `length`.
     """
-    if targets_per_token is None:
-        targets_per_token = recipe.masking.rate * sum(each.predicts == "token" for each in recipe.objectives)
-    return flops_per_token(
-        recipe.encoder,
-        vocab_size,
-        length=length,
-        targets_per_token=targets_per_token,
-        sequences_per_token=sequences_per_token,
-        pair_classes=sum(objective.classes for objective in recipe.objectives),
+    bodies, heads = 0.0, 0.0
+    for config in _trained(recipe):
+        bodies += flops_per_token(
+            config, vocab_size, length=length, targets_per_token=0.0, sequences_per_token=sequences_per_token
+        )
+    for objective in recipe.objectives:
+        if predictions_per_token is None:
+            share = objective.predictions_per_token(recipe.masking.rate, length)
+        else:
+            share = predictions_per_token.get(objective.kind, 0.0)
+        heads += share * objective.flops(_shape_under(recipe, objective, vocab_size))
+    return bodies + 3 * heads
+
+
+def _trained(recipe: Recipe) -> list[EncoderConfig]:
+    """The encoders that run forward and backward."""
+    generator = recipe.generator
+    return [recipe.encoder] if generator is None else [recipe.encoder, generator.config(recipe.encoder)]
+
+
+def _shape_under(recipe: Recipe, objective: Objective, vocab_size: int) -> HeadShape:
+    """What the head of an objective sits on."""
+    config = recipe.encoder
+    if recipe.generator is not None and objective.on_generator:
+        config = recipe.generator.config(config)
+    return HeadShape(
+        hidden_size=config.hidden_size,
+        embedding_size=config.embedding_width,
+        vocab_size=vocab_size,
+        hidden_activation=config.hidden_activation,
+        layer_norm_eps=config.layer_norm_eps,
     )
 
 

@@ -10,6 +10,7 @@ from maskwright.recipes.optimization import LengthPhase
 AXES: Mapping[str, str] = MappingProxyType(
     {
         "tokenizer": "tokenizer",
+        "words": "tokenizer",
         "format": "input format",
         "masking": "masking",
         "replacement": "replacement",
@@ -17,6 +18,8 @@ AXES: Mapping[str, str] = MappingProxyType(
         "objectives": "objectives",
         "family": "encoder",
         "encoder": "encoder",
+        "generator": "encoder",
+        "teacher": "encoder",
         "training": "training",
     }
 )

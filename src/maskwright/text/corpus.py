@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.types import BoolArray, Documents, IntArray
+from maskwright.core.types import BoolArray, Documents, IntArray, TakenTokens
 from maskwright.text.corpus_manifest import (
     DATA_CARD,
     DOCUMENT_ENDS,
@@ -114,7 +114,7 @@ class Corpus:
         """Read the tokenizer that made these tokens; it is kept beside them."""
         return Tokenizer.from_folder(self.folder / TOKENIZER)
 
-    def take(self, starts: IntArray, ends: IntArray) -> tuple[IntArray, BoolArray]:
+    def take(self, starts: IntArray, ends: IntArray) -> TakenTokens:
         """Return the tokens of ranges of the stream, concatenated in the order given.
 
         Args:
@@ -131,18 +131,18 @@ class Corpus:
         offsets = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
         offsets += np.arange(len(offsets))
         if not len(offsets):
-            return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.bool_)
+            return TakenTokens(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.bool_))
         if len(self._tokens) == 1:
-            return self._gather(0, offsets)
+            return TakenTokens(*self._gather(0, offsets))
         shards = offsets // self.manifest.shard_tokens
         offsets -= shards * self.manifest.shard_tokens
         if shards[0] == shards[-1] and (shards == shards[0]).all():
-            return self._gather(int(shards[0]), offsets)
+            return TakenTokens(*self._gather(int(shards[0]), offsets))
         ids, word_starts = np.empty(len(offsets), dtype=np.int32), np.empty(len(offsets), dtype=np.bool_)
         order = np.argsort(shards, kind="stable")
         for places in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1):
             ids[places], word_starts[places] = self._gather(int(shards[places[0]]), offsets[places])
-        return ids, word_starts
+        return TakenTokens(ids, word_starts)
 
     def _gather(self, shard: int, offsets: NDArray[np.int64]) -> tuple[IntArray, BoolArray]:
         ids = self._tokens[shard][offsets].astype(np.int32)

@@ -41,6 +41,7 @@ class MicroBatch:
                 positions=wanted.positions.to(device, non_blocking=True),
                 labels=wanted.labels.to(device, non_blocking=True),
                 extra={name: values.to(device, non_blocking=True) for name, values in wanted.extra.items()},
+                anchors={name: places.to(device, non_blocking=True) for name, places in wanted.anchors.items()},
             )
             for kind, wanted in self.targets.items()
         }
@@ -83,6 +84,7 @@ class Collator:
         row_length: Slots in a row; no sequence is longer.
         tokens_per_microbatch: Slots of a forward and backward pass (rounded down to whole rows, at least one).
         dropout: Whether to give dropout keys.
+        samples: Whether a generator draws tokens: its targets then carry one uniform number each ("sampling").
     """
 
     format: Format
@@ -96,6 +98,7 @@ class Collator:
     row_length: int
     tokens_per_microbatch: int
     dropout: bool = True
+    samples: bool = False
 
     def collate(self, rows: Rows, step: int) -> StepBatch:
         """Lay out, corrupt, pack and cut.
@@ -111,6 +114,10 @@ class Collator:
         draws = Draws(self.seed, rows.refresh[packing.order], rows.index[packing.order])
         examples = corrupt(instances, self.masking, self.replacement, draws, self.vocabulary)
         targets = {objective.kind: objective.targets(examples) for objective in self.objectives}
+        if self.samples:
+            for objective in self.objectives:
+                if objective.on_generator:
+                    targets[objective.kind] = with_sampling(targets[objective.kind], instances, draws)
         slots = self._slots(instances, packing)
         return StepBatch(
             micro_batches=tuple(self._cut(instances, examples.corrupted, targets, packing, slots, step)),
@@ -165,7 +172,7 @@ class Collator:
             )
             cut = {
                 kind: _slice_targets(wanted, slots, low, high)
-                if predicts[kind] == "token"
+                if predicts[kind] != "sequence"
                 else _slice_targets(wanted, None, int(first), int(last))
                 for kind, wanted in targets.items()
             }
@@ -189,7 +196,15 @@ def reorder(instances: Instances, order: IntArray) -> Instances:
         special=instances.special[tokens],
         cu_seqlens=cu_seqlens,
         pair_labels=instances.pair_labels[order],
+        level_starts={level: starts[tokens] for level, starts in instances.level_starts.items()},
     )
+
+
+def with_sampling(targets: Targets, instances: Instances, draws: Draws) -> Targets:
+    """Give each token target the uniform number that a generator's sample is drawn with, keyed like its mask."""
+    sequences = instances.sequence_ids[targets.positions]
+    uniform = draws.uniform_at("generator sample", sequences, targets.positions - instances.cu_seqlens[sequences])
+    return replace(targets, extra={**targets.extra, "sampling": uniform.astype(np.float32)})
 
 
 def _spread(num_slots: int, slots: IntArray, values: IntArray, filler: int) -> IntArray:
@@ -205,7 +220,14 @@ def _slice_targets(targets: Targets, slots: IntArray | None, low: int, high: int
         positions=torch.from_numpy((positions[chosen] - low).astype(np.int64)),
         labels=torch.from_numpy(targets.labels[chosen].astype(np.int64)),
         extra={name: torch.from_numpy(values[chosen]) for name, values in targets.extra.items()},
+        anchors={name: _slice_anchors(places[chosen], slots, low) for name, places in targets.anchors.items()},
     )
+
+
+def _slice_anchors(places: IntArray, slots: IntArray | None, low: int) -> torch.Tensor:
+    # An anchor is in its target's sequence, and a sequence is never cut, so it is in the same micro-batch.
+    moved = places if slots is None else slots[places]
+    return torch.from_numpy((moved - low).astype(np.int64))
 
 
 def total_counts(batches: Sequence[StepBatch]) -> dict[str, int]:

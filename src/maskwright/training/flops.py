@@ -23,11 +23,10 @@ def step_flops(recipe: Recipe, vocab_size: int, batch: StepBatch) -> float:
         vocab_size: Entries of the vocabulary.
         batch: The step.
     """
-    predicted = sum(batch.counts[each.kind] for each in recipe.objectives if each.predicts == "token")
     return batch.num_tokens * training_flops_per_token(
         recipe,
         vocab_size,
         length=batch.squared_lengths / batch.num_tokens,
-        targets_per_token=predicted / batch.num_tokens,
+        predictions_per_token={kind: count / batch.num_tokens for kind, count in batch.counts.items()},
         sequences_per_token=batch.num_sequences / batch.num_tokens,
     )

@@ -1,6 +1,6 @@
 """Measure a model on the held-out text: the same sequences and the same masks every time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -8,6 +8,7 @@ import torch
 from maskwright.core.types import IntArray
 from maskwright.training.batches import StepBatch, total_counts
 from maskwright.training.model import PretrainingModel
+from maskwright.training.tallies import Tallies
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,13 @@ class Measured:
         loss: Mean loss in nats over `count` predictions.
         accuracy: Share predicted right.
         count: Predictions.
+        details: Further shares, by name (`Objective.details`).
     """
 
     loss: float
     accuracy: float
     count: int
+    details: dict[str, float] = field(default_factory=dict)
 
 
 def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Measured]:
@@ -62,6 +65,7 @@ def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Meas
     counts = total_counts(batches)
     losses = dict.fromkeys(counts, 0.0)
     correct = dict.fromkeys(counts, 0)
+    tallies = Tallies()
     was_training = model.training
     model.eval()
     device = next(model.parameters()).device
@@ -71,7 +75,11 @@ def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Meas
                 for kind, term in model.losses(micro.to(device)).items():
                     losses[kind] += float(term.total)
                     correct[kind] += int(term.correct)
+                    tallies.add(kind, term)
     model.train(was_training)
+    details = tallies.details(model.objectives, counts)
     return {
-        kind: Measured(losses[kind] / count, correct[kind] / count, count) for kind, count in counts.items() if count
+        kind: Measured(losses[kind] / count, correct[kind] / count, count, details.get(kind, {}))
+        for kind, count in counts.items()
+        if count
     }

@@ -144,7 +144,10 @@ def train(
             begun = time.perf_counter()
             while progress >= phases[position.phase].until:
                 number = position.phase + 1
-                position = replace(position, phase=number, cursor=phases[number].stream.next_pass(position.cursor))
+                before, after = phases[position.phase].stream, phases[number].stream
+                # Other masks over the same sequences go on where they are; another length begins a pass.
+                cursor = position.cursor if after is before else after.next_pass(position.cursor)
+                position = replace(position, phase=number, cursor=cursor)
                 ahead = None
             phase, step = phases[position.phase], position.spent.steps
             if ahead is None:

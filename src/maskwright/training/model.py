@@ -1,41 +1,72 @@
-"""The model put together: an encoder and one head for each objective of a recipe."""
+"""The model put together: an encoder and one head for each objective of a recipe; perhaps a generator, a teacher."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+import torch
 from torch import Tensor, nn
 
 from maskwright.core.errors import ConversionError
-from maskwright.core.tensors import HeadShape, LossTerm
+from maskwright.core.tensors import FlatBatch, HeadShape, LossInputs, LossTerm, TargetTensors, View
 from maskwright.core.types import IntArray
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.initialisation import initialise
 from maskwright.pretext.objectives.base import Objective
+from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import MicroBatch
+from maskwright.training.teacher import TeacherModel
+
+SHARED = ("word_embeddings", "position_embeddings", "segment_embeddings", "embedding_norm")
+"""Parts of a generator that are the encoder's own where embeddings are shared (electra: one variable scope)."""
+_GENERATOR_KEY = 0x5BD1E995
 
 
 class PretrainingModel(nn.Module):
-    """An encoder with the heads of its objectives. Parameter names are "encoder.*" and "heads.KIND.*".
+    """An encoder with the heads of its objectives. Parameter names are "encoder.*", "generator.*", "heads.KIND.*".
+
+    With a generator, objectives that are `on_generator` sit on it, and the encoder sees the tokens it draws in place
+    of the selected ones, without gradient (Clark et al. 2020, section 3.1).
 
     Args:
         config: The encoder's shape.
         vocab_size: Rows of the word embeddings.
         objectives: What is asked back; each builds its head.
+        generator: The generator's shape; None for none.
+        shares_embeddings: Whether the generator uses the encoder's embeddings and their LayerNorm.
+        teacher: A trained model that sees every batch too; it is no part of the weights. None for none.
     """
 
-    def __init__(self, config: EncoderConfig, vocab_size: int, objectives: tuple[Objective, ...]) -> None:
+    def __init__(
+        self,
+        config: EncoderConfig,
+        vocab_size: int,
+        objectives: tuple[Objective, ...],
+        *,
+        generator: EncoderConfig | None = None,
+        shares_embeddings: bool = True,
+        teacher: TeacherModel | None = None,
+    ) -> None:
         super().__init__()
         self.config = config
         self.objectives = objectives
+        self.teacher = teacher
         self.encoder = Encoder(config, vocab_size)
-        shape = HeadShape(
-            hidden_size=config.hidden_size,
-            embedding_size=config.embedding_width,
-            vocab_size=vocab_size,
-            hidden_activation=config.hidden_activation,
-            layer_norm_eps=config.layer_norm_eps,
+        self.generator = None if generator is None else Encoder(generator, vocab_size)
+        self._shares_embeddings = shares_embeddings and generator is not None
+        if self.generator is not None and self._shares_embeddings:
+            for part in SHARED:
+                setattr(self.generator, part, getattr(self.encoder, part))
+        self.heads = nn.ModuleDict(
+            {
+                objective.kind: objective.head(head_shape(self._under(objective).config, vocab_size))
+                for objective in objectives
+            }
         )
-        self.heads = nn.ModuleDict({objective.kind: objective.head(shape) for objective in objectives})
+
+    def _under(self, objective: Objective) -> Encoder:
+        """The encoder that an objective's head sits on."""
+        return self.generator if self.generator is not None and objective.on_generator else self.encoder
 
     def initialise(self, seed: int, token_counts: IntArray | None = None) -> None:
         """Draw all weights, each parameter from a generator keyed by the seed and its name.
@@ -49,19 +80,58 @@ class PretrainingModel(nn.Module):
             objective.prepare(self.heads[objective.kind], token_counts)
 
     def losses(self, micro_batch: MicroBatch) -> dict[str, LossTerm]:
-        """Run the encoder once and every objective's head at its targets.
+        """Run each encoder once and every objective's head at its targets.
 
         Returns:
             For each objective, by kind, the summed loss and its count.
         """
-        output = self.encoder(micro_batch.batch)
-        embeddings: Tensor = self.encoder.word_embeddings.weight
+        batch, targets = micro_batch.batch, micro_batch.targets
+        terms: dict[str, LossTerm] = {}
+        if self.generator is not None:
+            terms = self._losses_on(self.generator, _with_own_dropout(batch), targets)
+            batch, targets = _filled(batch, targets, terms, self.objectives)
+        terms |= self._losses_on(self.encoder, batch, targets)
+        return {objective.kind: terms[objective.kind] for objective in self.objectives}
+
+    def _losses_on(
+        self, encoder: Encoder, batch: FlatBatch, targets: Mapping[str, TargetTensors]
+    ) -> dict[str, LossTerm]:
+        asked = [objective for objective in self.objectives if self._under(objective) is encoder]
+        if not asked:
+            return {}
+        heads = {objective.kind: self.heads[objective.kind] for objective in asked}
+        view = View(output=encoder(batch), word_embeddings=encoder.word_embeddings.weight, heads=heads)
+        teacher = None
+        if self.teacher is not None and any("teacher" in objective.needs for objective in asked):
+            teacher = self.teacher.look(batch)
         return {
             objective.kind: objective.loss(
-                self.heads[objective.kind], output, micro_batch.targets[objective.kind], embeddings
+                heads[objective.kind], LossInputs(view=view, targets=targets[objective.kind], teacher=teacher)
             )
-            for objective in self.objectives
+            for objective in asked
         }
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return all weights by name, those that encoder and generator share once, as the encoder's."""
+        state = self.state_dict()
+        if self._shares_embeddings:
+            shared = tuple(f"generator.{part}." for part in SHARED)
+            state = {name: tensor for name, tensor in state.items() if not name.startswith(shared)}
+        return dict(state)
+
+    def generator_weights(self) -> dict[str, Tensor]:
+        """Return the generator's weights and its heads', whole, named as those of a model: "encoder.*", "heads.*"."""
+        on_generator = tuple(f"heads.{each.kind}." for each in self.objectives if self._under(each) is self.generator)
+        return {
+            name.replace("generator.", "encoder.", 1): tensor
+            for name, tensor in self.state_dict().items()
+            if name.startswith(("generator.", *on_generator))
+        }
+
+    def encoder_weights(self) -> dict[str, Tensor]:
+        """Return the weights of the encoder and of the heads on it."""
+        theirs = tuple(f"heads.{each.kind}." for each in self.objectives if self._under(each) is self.encoder)
+        return {name: tensor for name, tensor in self.state_dict().items() if name.startswith(("encoder.", *theirs))}
 
     def load(self, state: Mapping[str, Tensor], source: str) -> None:
         """Take all weights from a state dict of exactly this model.
@@ -69,7 +139,7 @@ class PretrainingModel(nn.Module):
         Raises:
             ConversionError: If a name is missing or too many, or a shape differs.
         """
-        own = self.state_dict()
+        own = self.weights()
         wrong = [
             f"{name}: found {tuple(state[name].shape)}, expected {tuple(own[name].shape)}"
             for name in own
@@ -87,4 +157,63 @@ class PretrainingModel(nn.Module):
                 if text
             )
             raise ConversionError(f"the weights in {source} do not fit the recipe: {found}")
-        self.load_state_dict(dict(state))
+        # Every name was compared above; what is not in `own` is shared and comes with its first name.
+        self.load_state_dict(dict(state), strict=False)
+
+
+def head_shape(config: EncoderConfig, vocab_size: int) -> HeadShape:
+    """Return what heads must know of an encoder."""
+    return HeadShape(
+        hidden_size=config.hidden_size,
+        embedding_size=config.embedding_width,
+        vocab_size=vocab_size,
+        hidden_activation=config.hidden_activation,
+        layer_norm_eps=config.layer_norm_eps,
+    )
+
+
+def build_model(recipe: Recipe, vocab_size: int, teacher: TeacherModel | None = None) -> PretrainingModel:
+    """Build the model of a recipe, uninitialised.
+
+    Args:
+        recipe: What is trained.
+        vocab_size: Rows of the word embeddings.
+        teacher: The recipe's teacher, loaded.
+    """
+    generator = recipe.generator
+    return PretrainingModel(
+        recipe.encoder,
+        vocab_size,
+        recipe.objectives,
+        generator=None if generator is None else generator.config(recipe.encoder),
+        shares_embeddings=generator is not None and generator.shared == "embeddings",
+        teacher=teacher,
+    )
+
+
+def _with_own_dropout(batch: FlatBatch) -> FlatBatch:
+    """The generator drops other places than the encoder."""
+    key = batch.dropout_key
+    return batch if key is None else replace(batch, dropout_key=key ^ _GENERATOR_KEY)
+
+
+def _filled(
+    batch: FlatBatch,
+    targets: Mapping[str, TargetTensors],
+    terms: Mapping[str, LossTerm],
+    objectives: tuple[Objective, ...],
+) -> tuple[FlatBatch, dict[str, TargetTensors]]:
+    """Put the drawn tokens in, and tell detection objectives which tokens differ from the original now.
+
+    Every selected position gets a drawn token, also those that were left as they were for the generator (electra:
+    pretrain_helpers.py). A token drawn right counts as original.
+    """
+    positions, labels, drawn = targets["mlm"].positions, targets["mlm"].labels, terms["mlm"].sampled
+    assert drawn is not None, "the batch carries no numbers to sample with"
+    is_replaced = torch.zeros_like(batch.ids).index_copy_(0, positions, (drawn != labels).to(batch.ids.dtype))
+    changed = {
+        objective.kind: replace(targets[objective.kind], labels=is_replaced[targets[objective.kind].positions])
+        for objective in objectives
+        if "generator" in objective.needs
+    }
+    return replace(batch, ids=batch.ids.index_copy(0, positions, drawn)), {**targets, **changed}

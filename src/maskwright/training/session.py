@@ -18,10 +18,11 @@ from maskwright.training.interrupt import StopRequest
 from maskwright.training.journal import Journal
 from maskwright.training.keeper import Keeper
 from maskwright.training.loop import Position, Schedule, StepReport, train
-from maskwright.training.model import PretrainingModel
+from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.reporting import Reporter
 from maskwright.training.run_folder import RunFolder
+from maskwright.training.teacher import TeacherModel
 from maskwright.training.workload import Text, Workload, build_workload
 
 EVALUATIONS = 20
@@ -61,6 +62,7 @@ class Session:
         machine: Device and precision.
         expected_tokens: Tokens the whole run will read, roughly; sizes the held-out text.
         talk: Where to report.
+        teacher: The recipe's teacher, loaded.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Session:
         machine: Machine,
         expected_tokens: float,
         talk: Reporter,
+        teacher: TeacherModel | None = None,
     ) -> None:
         self.folder, self.recipe, self.text, self.talk = folder, recipe, text, talk
         self.budget, self.machine = budget, machine
@@ -94,7 +97,7 @@ class Session:
         if not self.workload.held_out:
             talk.say("warning", "the text is too small to hold any of it out: there will be no held-out loss")
         self.baseline = unigram_baseline(self.workload.held_out, text.vocabulary.token_counts)
-        self.model = PretrainingModel(recipe.encoder, text.vocab_size, recipe.objectives)
+        self.model = build_model(recipe, text.vocab_size, teacher)
         self.model.initialise(seed, text.vocabulary.token_counts)
         self.model.to(machine.device).train()
         self._progress_before = 0.0
@@ -186,7 +189,7 @@ class Session:
             family=self.recipe.family,
             config=self.recipe.encoder,
             special_tokens=self.text.vocabulary.special_tokens,
-            state=self.model.state_dict(),
+            state=self.model.encoder_weights(),
             max_length=self.recipe.training.max_length,
         )
         journal.sync()
@@ -194,6 +197,6 @@ class Session:
             self.folder.checkpoints,
             position.spent.steps,
             position.to_json(),
-            self.model.state_dict(),
+            self.model.weights(),
             self.optimizer.state(),
         )

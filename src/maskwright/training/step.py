@@ -1,7 +1,7 @@
 """One optimizer step: losses are summed over micro-batches and divided once, by the counts of the whole step."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -9,6 +9,7 @@ from maskwright.core.errors import TrainingError
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer
+from maskwright.training.tallies import Tallies
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +21,14 @@ class StepResult:
         losses: Mean loss of each objective, by kind.
         accuracies: Share of right predictions of each objective, by kind.
         gradient_norm: Global norm before clipping.
+        details: Further shares of each objective that has any, by kind and name (`Objective.details`).
     """
 
     loss: float
     losses: dict[str, float]
     accuracies: dict[str, float]
     gradient_norm: float
+    details: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 def take_step(
@@ -60,6 +63,7 @@ def take_step(
     device = next(model.parameters()).device
     totals = {objective.kind: 0.0 for objective in model.objectives}
     correct = {objective.kind: 0 for objective in model.objectives}
+    tallies = Tallies()
     for micro in batch.micro_batches:
         with torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None):
             terms = model.losses(micro.to(device))
@@ -71,6 +75,7 @@ def take_step(
         for kind, term in terms.items():
             totals[kind] += float(term.total.detach())
             correct[kind] += int(term.correct)
+            tallies.add(kind, term)
     losses = {kind: totals[kind] / count for kind, count in batch.counts.items() if count}
     loss = sum(objective.weight * losses.get(objective.kind, 0.0) for objective in model.objectives)
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
@@ -91,4 +96,5 @@ def take_step(
         losses=losses,
         accuracies={kind: correct[kind] / count for kind, count in batch.counts.items() if count},
         gradient_norm=gradient_norm,
+        details=tallies.details(model.objectives, batch.counts),
     )

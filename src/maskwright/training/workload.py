@@ -1,6 +1,8 @@
 """From prepared text and a recipe to the phases that the loop reads: held-out split, streams, collators."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -69,14 +71,37 @@ def build_workload(
         tokens_per_microbatch: Slots of a forward and backward pass.
     """
     parts = split_text(text, seed, held_out_tokens)
-    phases = []
-    until = 0.0
-    for number, phase in enumerate(recipe.training.phases):
-        until = 1.0 if number == len(recipe.training.phases) - 1 else until + phase.share
-        stream = _stream(recipe, parts.train, text, phase.max_length, seed)
-        phases.append(Phase(until, stream, _collator(recipe, text, phase.max_length, seed, tokens_per_microbatch)))
+    streams = {
+        length: _stream(recipe, parts.train, text, length, seed)
+        for length in {phase.max_length for phase in recipe.training.phases}
+    }
+    phases = [
+        Phase(until, streams[length], _collator(masked, text, length, seed, tokens_per_microbatch))
+        for until, length, masked in _stretches(recipe)
+    ]
     held_out = _held_out_batches(recipe, parts.held_out, text, tokens_per_microbatch)
     return Workload(tuple(phases), held_out)
+
+
+def _stretches(recipe: Recipe) -> list[tuple[float, int, Recipe]]:
+    """Cut the budget wherever the length or the masking changes: (where it ends, length, recipe with its masking)."""
+    lengths = _ends([(phase.share, phase.max_length) for phase in recipe.training.phases])
+    stages = _ends(list(recipe.masking.stages))
+    cuts = sorted({end for end, _ in (*lengths, *stages)})
+    return [
+        (
+            cut,
+            next(length for end, length in lengths if cut <= end),
+            recipe.replace(masking=next(masking for end, masking in stages if cut <= end)),
+        )
+        for cut in cuts
+    ]
+
+
+def _ends(stretches: Sequence[tuple[float, Any]]) -> list[tuple[float, Any]]:
+    """Turn shares into where each stretch ends; the last ends at 1 whatever rounding says."""
+    ends = [round(sum(share for share, _ in stretches[: number + 1]), 9) for number in range(len(stretches))]
+    return [(end, each) for end, (_, each) in zip([*ends[:-1], 1.0], stretches, strict=True)]
 
 
 def split_text(text: Text, seed: int, held_out_tokens: int) -> Split:
@@ -137,6 +162,7 @@ def _collator(
         row_length=max_length,
         tokens_per_microbatch=tokens_per_microbatch,
         dropout=dropout and bool(recipe.encoder.hidden_dropout or recipe.encoder.attention_dropout),
+        samples=recipe.generator is not None,
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from maskwright.core.errors import DataError
 from maskwright.core.randomness import Draws
-from maskwright.core.types import Documents, IntArray
+from maskwright.core.types import Documents, IntArray, TakenTokens
 from maskwright.inference.showing.sequences import ShownSequence, shown_sequences
 from maskwright.inference.showing.tokenizer import small_tokenizer
 from maskwright.pretext.corrupt import corrupt
@@ -165,11 +165,11 @@ def _sequences(
 ) -> tuple[tuple[ShownSequence, ...], int]:
     documents, ids, word_starts = _encoded(texts, tokenizer)
 
-    def take(starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
+    def take(starts: IntArray, ends: IntArray) -> TakenTokens:
         lengths = ends - starts
         offsets = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         places = np.repeat(starts, lengths) + offsets
-        return ids[places], word_starts[places]
+        return TakenTokens(ids[places], word_starts[places])
 
     special = tokenizer.special_tokens
     plan = recipe.format.plan(documents, recipe.training.phases[0].max_length, seed, refresh)

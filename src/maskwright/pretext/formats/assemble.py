@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from maskwright.core.types import Instances, IntArray, Plan, SpecialTokens
+from maskwright.core.types import BoolArray, Instances, IntArray, Plan, SpecialTokens, TakenTokens
 
-TakeTokens = Callable[[IntArray, IntArray], tuple[IntArray, IntArray]]
-"""(starts (K,), ends (K,)) -> (ids, word_starts) of those ranges of the token stream, concatenated."""
+TakeTokens = Callable[[IntArray, IntArray], TakenTokens]
+"""(starts (K,), ends (K,)) -> those ranges of the token stream, concatenated."""
 
 
 def assemble(
@@ -62,15 +62,18 @@ def assemble(
     np.add.at(specials_before, text_offsets[point_texts] + point_offsets, 1)
     places = np.arange(num_taken) + np.cumsum(specials_before)[:-1]
 
-    taken_ids, taken_word_starts = take(starts, ends)
+    taken = take(starts, ends)
     ids = np.full(total, special_tokens.sep, dtype=np.int32)
     ids[cu_seqlens[:-1]] = special_tokens.cls
-    ids[places] = taken_ids
+    ids[places] = taken.ids
     special = np.ones(total, dtype=bool)
     special[places] = False
-    word_starts = np.ones(total, dtype=bool)
-    word_starts[places] = taken_word_starts
-    word_starts[1:] |= special[:-1]
+
+    def with_specials(unit_starts: BoolArray) -> BoolArray:
+        starts = np.ones(total, dtype=bool)
+        starts[places] = unit_starts
+        starts[1:] |= special[:-1]
+        return starts
 
     second_begins = cu_seqlens[:-1] + 1 + first_width + num_separators_between
     second_begins = np.where(is_pair, second_begins, cu_seqlens[1:])
@@ -78,10 +81,11 @@ def assemble(
     return Instances(
         ids=ids,
         segment_ids=segment_ids.astype(np.int8),
-        word_starts=word_starts,
+        word_starts=with_specials(taken.word_starts),
         special=special,
         cu_seqlens=cu_seqlens,
         pair_labels=plan.pair_labels,
+        level_starts={level: with_specials(starts) for level, starts in taken.level_starts.items()},
     )
 
 

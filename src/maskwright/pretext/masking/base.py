@@ -40,6 +40,16 @@ class Masking(Spec):
         """Facts about units that objectives ask for in `needs` ("contiguous_units")."""
         return frozenset()
 
+    @property
+    def levels(self) -> frozenset[str]:
+        """Levels of units that the text must carry ("phrase", "entity"): what `choose` reads of `level_starts`."""
+        return frozenset()
+
+    @property
+    def stages(self) -> tuple[tuple[float, "Masking"], ...]:
+        """Stretches of training, as shares of the budget that add up to 1, and the masking in each; one by default."""
+        return ((1.0, self),)
+
     def select(self, instances: Instances, draws: Draws) -> Selection:
         """Select the units to predict in each sequence; the same draws give the same units.
 

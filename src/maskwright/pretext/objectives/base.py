@@ -1,13 +1,14 @@
 """The door of the objectives room: targets (numpy), head (a small module) and loss in one file each."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from maskwright.core.spec import Spec
-from maskwright.core.tensors import EncoderOutput, HeadShape, LossTerm, TargetTensors
+from maskwright.core.tensors import HeadShape, LossInputs, LossTerm
 from maskwright.core.types import Examples, IntArray, Targets
 
 
@@ -17,9 +18,11 @@ class Objective(Spec):
     Attributes:
         kind: The member's name in recipes, metrics and weight tables.
         weight: Factor of this loss in the total.
-        needs: Facts that the format or the masking must provide ("next_sentence_label", "order_label",
-            "contiguous_units").
-        predicts: What a target position is: a "token" offset or a "sequence" number.
+        needs: Facts that other choices of the recipe must provide: "next_sentence_label", "order_label" (format),
+            "contiguous_units" (masking), "generator", "teacher" (a second encoder), "mlm" (that objective's head).
+        predicts: What a target position is: the offset of a selected "token" or of "every_token", or the number of
+            a "sequence".
+        on_generator: Whether this objective trains the generator, where a recipe has one, instead of the encoder.
         needs_pooler: Whether the loss reads `EncoderOutput.pooled`.
         classes: How many labels a sequence can have; 0 where tokens are predicted, whose labels are the vocabulary.
     """
@@ -27,7 +30,8 @@ class Objective(Spec):
     kind: str
     weight: Annotated[float, Field(gt=0)] = 1.0
     needs: ClassVar[frozenset[str]] = frozenset()
-    predicts: ClassVar[Literal["token", "sequence"]] = "token"
+    predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "token"
+    on_generator: ClassVar[bool] = False
     needs_pooler: ClassVar[bool] = False
     classes: ClassVar[int] = 0
 
@@ -37,7 +41,10 @@ class Objective(Spec):
 
     @abstractmethod
     def head(self, shape: HeadShape) -> nn.Module:
-        """Build the head, uninitialised beyond PyTorch's defaults (the model's initialiser runs over it)."""
+        """Build the head, uninitialised beyond PyTorch's defaults (the model's initialiser runs over it).
+
+        An objective without weights of its own returns `nn.Identity()`.
+        """
 
     def prepare(self, head: nn.Module, token_counts: IntArray | None) -> None:
         """Set what the initialiser cannot know in a freshly initialised head; nothing by default.
@@ -48,12 +55,27 @@ class Objective(Spec):
         """
 
     @abstractmethod
-    def loss(self, head: nn.Module, output: EncoderOutput, targets: TargetTensors, word_embeddings: Tensor) -> LossTerm:
+    def loss(self, head: nn.Module, inputs: LossInputs) -> LossTerm:
         """Compute the summed loss at the targets only.
 
         Args:
             head: What `head` built.
-            output: Hidden states (T, H) and pooled vectors (B, H).
-            targets: Positions and labels; may be empty.
-            word_embeddings: The tied output matrix. Shape (V, E).
+            inputs: What the encoder (and a teacher) made of the batch, and the targets, which may be none.
         """
+
+    @abstractmethod
+    def flops(self, shape: HeadShape) -> float:
+        """Return the forward operations of one prediction (a multiply and an add are two); a pooler is not counted."""
+
+    def predictions_per_token(self, rate: float, length: float) -> float:
+        """Return how many predictions are made per real token of full sequences.
+
+        Args:
+            rate: Share of tokens that the masking selects.
+            length: Tokens of a sequence.
+        """
+        return {"token": rate, "every_token": 1.0, "sequence": 1 / length}[self.predicts]
+
+    def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
+        """Turn the `LossTerm.tallies` of `count` predictions into shares for the metrics; none by default."""
+        return {}

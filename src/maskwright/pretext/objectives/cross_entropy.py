@@ -1,6 +1,6 @@
 """Cross entropy over a tied vocabulary that never holds more than one block of logits."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,10 +10,29 @@ BLOCK_ELEMENTS = 1 << 25
 """Most logits held at a time: 128 MiB in fp32, 1099 targets at 30522 entries."""
 
 
+class Scores(NamedTuple):
+    """What one pass over the vocabulary gives.
+
+    Attributes:
+        total: Summed cross entropy in nats (scalar, fp32 or finer; differentiable once).
+        correct: How many predictions are right (scalar, int64).
+        sampled: Shape (M,), int64, a token drawn from each predicted distribution; None if not asked for.
+    """
+
+    total: Tensor
+    correct: Tensor
+    sampled: Tensor | None
+
+
 def summed_cross_entropy(
-    features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, block_elements: int = BLOCK_ELEMENTS
-) -> tuple[Tensor, Tensor]:
-    """Return the summed cross entropy of `features @ weight.T + bias`, and how many predictions are right.
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    labels: Tensor,
+    block_elements: int = BLOCK_ELEMENTS,
+    sampling: Tensor | None = None,
+) -> Scores:
+    """Score `features @ weight.T + bias` against labels: the summed cross entropy, and how many are right.
 
     Equals `cross_entropy(linear(features, weight, bias).float(), labels, reduction="sum")`. Logits are made
     in blocks of targets and turned into their own gradient in place, so that one block is the most that is
@@ -25,19 +44,19 @@ def summed_cross_entropy(
         bias: Shape (V,).
         labels: Shape (M,), int64, in [0, V).
         block_elements: Most logits held at a time.
-
-    Returns:
-        The sum (scalar, fp32 or finer, in nats; differentiable once) and the number right (scalar, int64).
+        sampling: Shape (M,), uniform numbers in [0, 1): draws the token at which the summed probabilities, taken in
+            the order of ids in fp32, pass that number. One number a token gives the same distribution as one Gumbel
+            noise a logit, at a thousandth of the random numbers.
     """
     device = features.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     with torch.autocast(device, enabled=False):
         features, weight, bias = features.to(dtype), weight.to(dtype), bias.to(dtype)
         rows = max(1, block_elements // len(weight))
-        result: tuple[Tensor, Tensor] = _SummedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-            features, weight, bias, labels, rows, torch.is_grad_enabled()
+        total, correct, sampled = _SummedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+            features, weight, bias, labels, rows, torch.is_grad_enabled(), sampling
         )
-    return result
+    return Scores(total, correct, sampled if sampling is not None else None)
 
 
 class _SummedCrossEntropy(torch.autograd.Function):
@@ -50,7 +69,8 @@ class _SummedCrossEntropy(torch.autograd.Function):
         labels: Tensor,
         rows: int,
         with_gradients: bool,
-    ) -> tuple[Tensor, Tensor]:
+        sampling: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         # Sums are kept in fp32 (or fp64) whatever the precision of the products.
         exact = torch.promote_types(weight.dtype, torch.float32)
         total = weight.new_zeros((), dtype=exact)
@@ -58,6 +78,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
         features_grad = torch.empty_like(features)
         weight_grad = weight.new_zeros(weight.shape if with_gradients else 0, dtype=exact)
         bias_grad = bias.new_zeros(bias.shape if with_gradients else 0, dtype=exact)
+        sampled = labels.new_zeros(len(labels) if sampling is not None else 0)
         for begin in range(0, len(labels), rows):
             block, answers = features[begin : begin + rows], labels[begin : begin + rows, None]
             logits = torch.nn.functional.linear(block, weight, bias).to(exact)
@@ -67,6 +88,11 @@ class _SummedCrossEntropy(torch.autograd.Function):
             exponentials = logits.sub_(highest).exp_()
             sums = exponentials.sum(dim=1, keepdim=True)
             total += (sums.log() - of_answers).sum()
+            if sampling is not None:
+                running = exponentials.cumsum(dim=1)
+                wanted = running[:, -1:] * sampling[begin : begin + rows, None].to(exact)
+                drawn = torch.searchsorted(running, wanted, right=True).squeeze(1)
+                sampled[begin : begin + rows] = drawn.clamp_(max=len(weight) - 1)
             if with_gradients:
                 # d loss / d logits = softmax - one hot, written over the logits.
                 slopes = exponentials.div_(sums).scatter_add_(1, answers, torch.full_like(sums, -1.0))
@@ -75,11 +101,11 @@ class _SummedCrossEntropy(torch.autograd.Function):
                 features_grad[begin : begin + rows] = slopes @ weight
                 weight_grad += slopes.T @ block
         ctx.save_for_backward(features_grad, weight_grad.to(weight.dtype), bias_grad.to(bias.dtype))
-        ctx.mark_non_differentiable(correct)
-        return total, correct
+        ctx.mark_non_differentiable(correct, sampled)
+        return total, correct, sampled
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, slope: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, slope: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         features_grad, weight_grad, bias_grad = ctx.saved_tensors
-        return features_grad * slope, weight_grad * slope, bias_grad * slope, None, None, None
+        return features_grad * slope, weight_grad * slope, bias_grad * slope, None, None, None, None

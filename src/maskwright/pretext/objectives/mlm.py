@@ -1,12 +1,12 @@
 """Masked language modeling: say which token stood at each selected position."""
 
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from maskwright.core.tensors import EncoderOutput, HeadShape, LossTerm, TargetTensors, activation
+from maskwright.core.tensors import HeadShape, LossInputs, LossTerm, activation
 from maskwright.core.types import Examples, IntArray, Targets
 from maskwright.pretext.objectives.base import Objective
 from maskwright.pretext.objectives.cross_entropy import summed_cross_entropy
@@ -44,6 +44,7 @@ class MaskedLanguageModeling(Objective):
     """
 
     kind: Literal["mlm"] = "mlm"
+    on_generator: ClassVar[bool] = True
     initial_bias: Literal["zero", "frequencies"] = "zero"
 
     def targets(self, examples: Examples) -> Targets:
@@ -63,12 +64,25 @@ class MaskedLanguageModeling(Objective):
             with torch.no_grad():
                 cast(Tensor, head.bias).copy_(torch.from_numpy(shares - shares.mean()))
 
-    def loss(self, head: nn.Module, output: EncoderOutput, targets: TargetTensors, word_embeddings: Tensor) -> LossTerm:
-        """Sum the cross entropy at the targets only (see `Objective.loss`)."""
-        features = head(output.hidden[targets.positions])
-        bias = cast(Tensor, head.bias)
-        total, correct = summed_cross_entropy(features, word_embeddings, bias, targets.labels)
-        return LossTerm(total=total, count=len(targets.labels), correct=correct)
+    def loss(self, head: nn.Module, inputs: LossInputs) -> LossTerm:
+        """Sum the cross entropy at the targets only (see `Objective.loss`).
+
+        Where the targets carry uniform numbers ("sampling", shape (M,)), a token is drawn at each target too.
+        """
+        targets = inputs.targets
+        features = head(inputs.view.output.hidden[targets.positions])
+        scores = summed_cross_entropy(
+            features,
+            inputs.view.word_embeddings,
+            cast(Tensor, head.bias),
+            targets.labels,
+            sampling=targets.extra.get("sampling"),
+        )
+        return LossTerm(total=scores.total, count=len(targets.labels), correct=scores.correct, sampled=scores.sampled)
+
+    def flops(self, shape: HeadShape) -> float:
+        """Dense H x E, output E x V (see `Objective.flops`)."""
+        return 2.0 * (shape.hidden_size * shape.embedding_size + shape.embedding_size * shape.vocab_size)
 
     def logits(self, head: nn.Module, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
         """Return the scores of all vocabulary entries at some positions, for inference.

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.tensors import EncoderOutput, HeadShape, LossTerm, TargetTensors
+from maskwright.core.tensors import HeadShape, LossInputs, LossTerm
 from maskwright.core.types import Examples, Targets
 from maskwright.pretext.objectives.base import Objective
 
@@ -50,18 +50,23 @@ class NextSentencePrediction(Objective):
         """Build the head (see `Objective.head`)."""
         return NextSentencePredictionHead(shape)
 
-    def loss(self, head: nn.Module, output: EncoderOutput, targets: TargetTensors, word_embeddings: Tensor) -> LossTerm:
+    def loss(self, head: nn.Module, inputs: LossInputs) -> LossTerm:
         """Sum the cross entropy over the labelled sequences (see `Objective.loss`).
 
         Raises:
             RecipeError: If the encoder has no pooler.
         """
-        if output.pooled is None:
+        targets, pooled = inputs.targets, inputs.view.output.pooled
+        if pooled is None:
             raise RecipeError(
                 "objective 'nsp' reads the pooled vector, which this encoder does not make",
                 todo="Give it one, `--set encoder.pooler=true`",
             )
-        scores = head(output.pooled[targets.positions]).float()
+        scores = head(pooled[targets.positions]).float()
         total = nn.functional.cross_entropy(scores, targets.labels, reduction="sum")
         correct = (scores.detach().argmax(dim=1) == targets.labels).sum()
         return LossTerm(total=total, count=len(targets.labels), correct=correct)
+
+    def flops(self, shape: HeadShape) -> float:
+        """A dense layer of two classes (see `Objective.flops`)."""
+        return 2.0 * shape.hidden_size * self.classes

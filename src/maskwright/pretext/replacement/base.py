@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from maskwright.core.randomness import Draws
 from maskwright.core.spec import Spec
@@ -22,9 +23,15 @@ class VocabularyFacts:
 
 
 class Replacement(Spec):
-    """By what. Members are frozen values; `replace_tokens` is the one method they write."""
+    """By what. Members are frozen values; `replace_tokens` is the one method they write.
+
+    Attributes:
+        kind: The member's name in recipes.
+        needs: What `VocabularyFacts` must hold besides the special tokens ("token_counts", "similar_words").
+    """
 
     kind: str
+    needs: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def replace_tokens(
