@@ -101,9 +101,9 @@ def test_training_flops_follow_what_a_batch_holds():
     recipe = catalog.get("bert/base")
     full = training_flops_per_token(recipe, 30522, length=128)
     assert full == sizes(recipe).phases[0].training
-    rate = training_flops_per_token(recipe, 30522, length=128, targets_per_token=0.15, sequences_per_token=1 / 128)
-    assert rate == full
-    more = training_flops_per_token(recipe, 30522, length=128, targets_per_token=0.25)
+    share = {"mlm": 0.15, "nsp": 1 / 128}
+    assert training_flops_per_token(recipe, 30522, length=128, predictions_per_token=share) == full
+    more = training_flops_per_token(recipe, 30522, length=128, predictions_per_token={**share, "mlm": 0.25})
     assert more - full == pytest.approx(3 * 0.1 * 2 * (768 * 768 + 768 * 30522), rel=1e-6)
     # The pair head: two classes, once a sequence.
     alone = training_flops_per_token(catalog.resolve("bert/base", ["objectives=[mlm]"]), 30522, length=128)

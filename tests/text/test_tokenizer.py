@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import regex
 import tokenizers
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from token_samples import AWKWARD, CHINESE, awkward_text, chinese_documents, clean_corpus_of, english_documents
 
@@ -165,6 +165,8 @@ def reference_bpe(text: str, ranks: dict[tuple[str, str], int]) -> list[tuple[st
 
 @given(text=awkward_text)
 def test_byte_bpe_agrees_with_gpt2s_rules_step_by_step(text: str, trained: dict[str, Tokenizer]) -> None:
+    # Which unassigned code points are letters depends on the year of a library's Unicode tables.
+    assume(all(unicodedata.category(character) != "Cn" for character in text))
     tokenizer = trained["byte_bpe"]
     merges = json.loads(tokenizer.backend.model.__getstate__())["merges"]
     ranks = {(first, second): rank for rank, (first, second) in enumerate(merges)}

@@ -64,7 +64,7 @@ def value_words(value: Any) -> str:
         case str():
             return name_words(value)
         case list() | tuple():
-            return ", ".join(value_words(item) for item in value)
+            return ", ".join(value_words(item) for item in value) or "none"
         case _:
             return str(value)
 
