@@ -31,4 +31,22 @@ class ByteBPE(Spec):
     vocab_size: Annotated[int, Field(ge=261)] = 50265
 
 
-TokenizerSpec = Annotated[WordPiece | ByteBPE, Field(discriminator="kind"), ByName]
+class Unigram(Spec):
+    """SentencePiece's unigram language model, as ALBERT uses it: the best of all ways to cut a text into pieces.
+
+    Text is normalised as ALBERT's code does it (albert: tokenization.py:182-240): white space collapsed, NFKD, combining
+    marks dropped, lower-cased if asked; a space is written "▁" and belongs to the piece that follows it.
+
+    Attributes:
+        vocab_size: Entries, special tokens counted (30000 in ALBERT).
+        lowercase: Lower-case and strip accents.
+        character_coverage: Share of the text's characters that get an entry of their own; rarer ones are unknown.
+    """
+
+    kind: Literal["unigram"] = "unigram"
+    vocab_size: Annotated[int, Field(ge=100)] = 30000
+    lowercase: bool = True
+    character_coverage: Annotated[float, Field(gt=0.9, le=1)] = 0.99995
+
+
+TokenizerSpec = Annotated[WordPiece | ByteBPE | Unigram, Field(discriminator="kind"), ByName]
