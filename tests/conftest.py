@@ -82,3 +82,24 @@ def roberta_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="session")
+def electra_folder(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random ElectraForPreTraining with the words of `bert_folder`, its generator beside it as runs keep it."""
+    import shutil
+
+    import torch
+    from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+
+    folder = tmp_path_factory.mktemp("models") / "tiny-electra"
+    shape = {**_SHAPE, "vocab_size": len(_WORDPIECES), "max_position_embeddings": MAX_LENGTH, "embedding_size": 16}
+    torch.manual_seed(0)
+    for place, model_class, hidden in (
+        (folder, ElectraForPreTraining, 32),
+        (folder / "generator", ElectraForMaskedLM, 16),
+    ):
+        model_class(ElectraConfig(**{**shape, "hidden_size": hidden})).save_pretrained(place)
+        for name in ("vocab.txt", "tokenizer_config.json"):
+            shutil.copy(bert_folder / name, place)
+    return folder

@@ -22,9 +22,8 @@ def _bert(layers, hidden, **more):
     )
 
 
-def _albert(layers, hidden, width=128, shared=("attention", "ffn")):
-    plans = {f"{part}_plan": (0,) * layers for part in shared}
-    return _bert(layers, hidden, embedding_size=width, **plans)
+def _albert(layers, hidden, width=128, sharing="all", **more):
+    return _bert(layers, hidden, embedding_size=width, sharing=sharing, **more)
 
 
 def _roberta(layers, hidden):
@@ -55,12 +54,22 @@ PUBLISHED = [
     ("ALBERT E 64", _albert(12, 768, 64), 30000, 9_681_408),
     ("ALBERT E 256", _albert(12, 768, 256), 30000, 15_687_936),
     ("ALBERT E 768", _albert(12, 768, 768), 30000, 31_114_752),
-    ("ALBERT unshared", _albert(12, 768, shared=()), 30000, 89_650_176),
-    ("ALBERT attention shared", _albert(12, 768, shared=("attention",)), 30000, 63_647_232),
-    ("ALBERT ffn shared", _albert(12, 768, shared=("ffn",)), 30000, 37_686_528),
-    ("ALBERT E 768 unshared", _albert(12, 768, 768, ()), 30000, 109_081_344),
-    ("ALBERT E 768 attention shared", _albert(12, 768, 768, ("attention",)), 30000, 83_078_400),
-    ("ALBERT E 768 ffn shared", _albert(12, 768, 768, ("ffn",)), 30000, 57_117_696),
+    ("ALBERT E 768, mapped", _albert(12, 768, 768, embedding_projection="always"), 30000, 31_705_344),
+    ("ALBERT base Chinese", _albert(12, 768), 21128, 10_547_968),
+    ("ALBERT E 64 unshared", _albert(12, 768, 64, "none"), 30000, 87_648_000),
+    ("ALBERT unshared", _albert(12, 768, 128, "none"), 30000, 89_650_176),
+    ("ALBERT E 256 unshared", _albert(12, 768, 256, "none"), 30000, 93_654_528),
+    ("ALBERT attention shared", _albert(12, 768, 128, "attention"), 30000, 63_647_232),
+    ("ALBERT ffn shared", _albert(12, 768, 128, "ffn"), 30000, 37_686_528),
+    ("ALBERT E 768 unshared", _albert(12, 768, 768, "none"), 30000, 109_081_344),
+    (
+        "ALBERT E 768 unshared, mapped",
+        _albert(12, 768, 768, "none", embedding_projection="always"),
+        30000,
+        109_671_936,
+    ),
+    ("ALBERT E 768 attention shared", _albert(12, 768, 768, "attention"), 30000, 83_078_400),
+    ("ALBERT E 768 ffn shared", _albert(12, 768, 768, "ffn"), 30000, 57_117_696),
 ]
 
 

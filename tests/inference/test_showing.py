@@ -17,7 +17,8 @@ from maskwright.inference.showing.source import read_source
 from maskwright.inference.showing.terminal import render
 from maskwright.recipes import catalog
 from maskwright.text.byte_bpe_training import train_byte_bpe
-from maskwright.text.tokenizer_spec import ByteBPE, WordPiece
+from maskwright.text.tokenizer_spec import ByteBPE, Unigram, WordPiece
+from maskwright.text.unigram_training import train_unigram
 from maskwright.text.wordpiece_training import train_wordpiece
 
 ENGLISH = (
@@ -36,6 +37,7 @@ def tokenizers(tmp_path_factory):
     for kind, tokenizer in {
         "wordpiece": train_wordpiece(WordPiece(vocab_size=400), texts, texts),
         "byte_bpe": train_byte_bpe(ByteBPE(vocab_size=400), texts),
+        "unigram": train_unigram(Unigram(vocab_size=400), texts, texts),
     }.items():
         folders[kind] = tmp_path_factory.mktemp(kind)
         tokenizer.save(folders[kind])
@@ -113,6 +115,15 @@ def test_pairs_are_labelled_in_words(tokenizers):
     assert showing.pair_words(0) == "second text: really the next (label 0)"
     assert showing.pair_words(-1) == ""
     assert shown("roberta/tiny", tokenizers).sequences[0].pair_label == -1
+
+
+def test_pairs_in_order_and_swapped_are_put_in_words(tokenizers):
+    showing = shown("albert/tiny", tokenizers, text="\n\n".join([ENGLISH] * 4))
+    assert {0, 1} <= {sequence.pair_label for sequence in showing.sequences} <= {-1, 0, 1}
+    assert showing.pair_words(0) == "the two texts in order (label 0)"
+    assert showing.pair_words(1) == "the two texts swapped (label 1)"
+    as_released = shown("albert/tiny", tokenizers, set=("format.second=next_swapped_or_random",))
+    assert as_released.pair_words(1) == "the two texts swapped, or the second a random one (label 1)"
 
 
 def test_a_single_document_is_remarked_on(tokenizers):

@@ -7,8 +7,30 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import save_file
-from tiny_models import BERT_TOKENS, ROBERTA_TOKENS, bert_config, build, roberta_config, tensors_of
-from transformers import BertForPreTraining, BertForSequenceClassification, RobertaForMaskedLM
+from tiny_models import (
+    BERT_TOKENS,
+    ROBERTA_TOKENS,
+    albert_config,
+    bert_config,
+    build,
+    distilbert_config,
+    electra_config,
+    ernie_config,
+    roberta_config,
+    tensors_of,
+)
+from transformers import (
+    AlbertForMaskedLM,
+    AlbertForPreTraining,
+    BertForPreTraining,
+    BertForSequenceClassification,
+    DistilBertForMaskedLM,
+    DistilBertModel,
+    ElectraForMaskedLM,
+    ElectraForPreTraining,
+    ErnieForMaskedLM,
+    RobertaForMaskedLM,
+)
 
 from maskwright.core.errors import ConversionError
 from maskwright.interchange.huggingface import load_model, save_model
@@ -65,6 +87,77 @@ def test_old_names_and_buffers_are_understood(folder):
 
     _rewrite(folder, age)
     assert _same_state(folder, expected).unexpected == ()
+
+
+@pytest.mark.parametrize(
+    ("model_class", "config", "tied"),
+    [
+        (
+            AlbertForPreTraining,
+            albert_config(),
+            {
+                "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+                "predictions.decoder.bias": "predictions.bias",
+            },
+        ),
+        (ElectraForPreTraining, electra_config(), {}),
+        (
+            ElectraForMaskedLM,
+            electra_config(),
+            {"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
+        ),
+        (
+            DistilBertForMaskedLM,
+            distilbert_config(),
+            {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
+        ),
+        (
+            ErnieForMaskedLM,
+            ernie_config(),
+            {
+                "cls.predictions.decoder.weight": "ernie.embeddings.word_embeddings.weight",
+                "cls.predictions.decoder.bias": "cls.predictions.bias",
+            },
+        ),
+    ],
+    ids=["albert", "electra", "electra generator", "distilbert", "ernie"],
+)
+def test_old_files_of_every_family_are_understood(tmp_path, model_class, config, tied):
+    build(model_class, config).save_pretrained(tmp_path)
+    expected = {name: value.half().float() for name, value in load_model(tmp_path).state.items()}
+    prefix = model_class.base_model_prefix
+
+    def age(tensors):
+        old = {**tensors, **{second: tensors[first].clone() for second, first in tied.items()}}
+        old = {
+            name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+                "LayerNorm.bias", "LayerNorm.beta"
+            ): value.half()
+            for name, value in old.items()
+        }
+        old[f"{prefix}.embeddings.position_ids"] = torch.arange(24)[None]
+        return old
+
+    _rewrite(tmp_path, age)
+    assert _same_state(tmp_path, expected).unexpected == ()
+
+    # The body alone, unprefixed.
+    _rewrite(
+        tmp_path,
+        lambda tensors: {
+            name.removeprefix(f"{prefix}."): value for name, value in tensors.items() if name.startswith(prefix)
+        },
+    )
+    _same_state(tmp_path, {name: value for name, value in expected.items() if name.startswith("encoder.")})
+
+
+def test_sinusoidal_positions_are_read_from_the_file(tmp_path):
+    model = build(DistilBertModel, distilbert_config(sinusoidal_pos_embds=True))
+    model.save_pretrained(tmp_path)
+    loaded = load_model(tmp_path)
+    assert torch.equal(
+        loaded.state["encoder.position_embeddings.weight"], model.embeddings.position_embeddings.weight.detach()
+    )
 
 
 def test_tied_second_names_are_dropped_and_can_stand_for_the_first(folder):
@@ -130,7 +223,8 @@ def test_missing_and_extra_heads_are_told(tmp_path):
     assert loaded.config.pooler
     build(RobertaForMaskedLM, roberta_config()).save_pretrained(tmp_path)
     loaded = load_model(tmp_path)
-    assert loaded.missing_heads == ("nsp",)
+    assert loaded.heads == ("mlm",)
+    assert loaded.missing_heads == ()
     assert not loaded.config.pooler
     assert loaded.config.position_offset == 2
     assert loaded.config.max_positions == 24
@@ -149,6 +243,39 @@ def test_layers_that_the_configuration_does_not_know_are_named(folder):
 def test_a_roberta_head_with_another_activation_than_transformers_has_is_refused(tmp_path):
     build(RobertaForMaskedLM, roberta_config(hidden_act="relu")).save_pretrained(tmp_path)
     _fails(tmp_path, "config.json", "hidden_activation relu", "their masked-token head has no other")
+
+
+def test_a_generator_of_an_electra_with_another_activation_than_transformers_has_is_refused(tmp_path):
+    build(ElectraForMaskedLM, electra_config(hidden_act="relu")).save_pretrained(tmp_path)
+    _fails(tmp_path, "config.json", "hidden_activation relu", "their masked-token head has no other")
+
+
+def test_ernies_with_task_embeddings_are_refused(tmp_path):
+    build(ErnieForMaskedLM, ernie_config(use_task_id=True)).save_pretrained(tmp_path)
+    _fails(tmp_path, "config.json", "use_task_id is True", "Allowed: use_task_id False")
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"num_hidden_groups": 4}, ("4 num_hidden_groups", "in 3 num_hidden_layers")),
+        ({"inner_group_num": 0}, ("0 inner_group_num",)),
+        ({"num_hidden_groups": "two"}, ("num_hidden_groups is 'two'",)),
+        ({"num_hidden_groups": 2}, ("lack", "albert_layer_groups.1.albert_layers.0")),
+        ({"embedding_size": 24}, ("word_embeddings.weight is [73, 16], expected [73, 24]",)),
+        ({"attention_plan": [0, 1]}, ("attention_plan names 2 layers", "num_layers is 3")),
+    ],
+)
+def test_alberts_that_do_not_fit_together_are_refused(tmp_path, changes, parts):
+    build(AlbertForMaskedLM, albert_config()).save_pretrained(tmp_path)
+    _configure(tmp_path, **changes)
+    _fails(tmp_path, *parts)
+
+
+def test_more_groups_than_the_configuration_says_are_named(tmp_path):
+    build(AlbertForMaskedLM, albert_config(num_hidden_groups=3)).save_pretrained(tmp_path)
+    _configure(tmp_path, num_hidden_groups=1)
+    _fails(tmp_path, "more layers than", "albert.encoder.albert_layer_groups.1.albert_layers.0")
 
 
 def test_half_a_head_is_refused(folder):
@@ -243,7 +370,7 @@ def test_shapes_that_a_family_cannot_hold_are_refused(folder, tmp_path, family, 
 def test_weights_that_do_not_fit_the_configuration_are_not_saved(folder, tmp_path):
     loaded = load_model(folder)
     for state, part in (
-        ({**loaded.state, "heads.sbo.bias": torch.zeros(1)}, "have no names for the head sbo"),
+        ({**loaded.state, "heads.rtd.dense.bias": torch.zeros(1)}, "have no names for the head rtd"),
         ({**loaded.state, "encoder.more": torch.zeros(1)}, "unknown encoder.more"),
         ({}, "missing encoder.attention_blocks.0.key.bias"),
     ):

@@ -2,114 +2,119 @@
 
 import pytest
 import torch
-from tiny_models import MLM, NSP, Ours, bert_config, build, ragged, roberta_config
-from transformers import BertForMaskedLM, BertForPreTraining, BertModel, RobertaForMaskedLM, RobertaModel
+import transformers
+from tiny_models import CASES, IDS, MLM, Ours, build, ragged, segments_of
 
 from maskwright.core.tensors import LossInputs, TargetTensors, View
 from maskwright.interchange.huggingface import load_model
 
-BERTS = [
-    bert_config(),
-    bert_config(hidden_act="gelu_new"),
-    bert_config(hidden_act="gelu_pytorch_tanh", layer_norm_eps=1e-5),
-    bert_config(hidden_act="relu", type_vocab_size=1),
-]
-ROBERTAS = [roberta_config(), roberta_config(layer_norm_eps=1e-12, pad_token_id=0, type_vocab_size=2)]
-BERT_IDS = ["gelu", "tanh gelu", "tanh gelu, large eps", "relu, one segment"]
-ROBERTA_IDS = ["gelu", "small eps, pad 0, two segments"]
+# What transformers' outputs call the scores of each of our heads.
+SCORES = {
+    "mlm": ("prediction_logits", "logits"),
+    "nsp": ("seq_relationship_logits", "logits"),
+    "sop": ("sop_logits",),
+    "rtd": ("logits",),
+}
+PAIR_LABELS = {
+    "BertForPreTraining": "next_sentence_label",
+    "ErnieForPreTraining": "next_sentence_label",
+    "BertForNextSentencePrediction": "labels",
+    "AlbertForPreTraining": "sentence_order_label",
+}
+HEADED = [(case, label) for case, label in zip(CASES, IDS, strict=True) if not case[0].endswith("Model")]
 
 
 def _close(found, expected):
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
 
-def _saved(tmp_path, model_class, config):
-    model = build(model_class, config)
+def _saved(tmp_path, class_name, config):
+    model = build(getattr(transformers, class_name), config)
     model.save_pretrained(tmp_path)
-    loaded = load_model(tmp_path)
-    return model, Ours(loaded), ragged(config.pad_token_id, config.type_vocab_size)
+    return model, Ours(load_model(tmp_path)), ragged(config.pad_token_id, segments_of(config))
 
 
-@pytest.mark.parametrize("config", BERTS, ids=BERT_IDS)
-def test_bert_for_pretraining_gives_the_same_hidden_states_and_logits(tmp_path, config):
-    theirs, ours, batch = _saved(tmp_path, BertForPreTraining, config)
+def _our_scores(ours, kind, output, real):
+    head = ours.heads[kind]
+    if kind == "mlm":
+        return MLM.logits(head, output.hidden[real], ours.encoder.word_embeddings.weight)
+    return head(output.hidden[real]) if kind == "rtd" else head(output.pooled)
+
+
+@pytest.mark.parametrize(("class_name", "special", "config"), CASES, ids=IDS)
+def test_hidden_states_pooled_vectors_and_the_scores_of_every_head_are_the_same(tmp_path, class_name, special, config):
+    theirs, ours, batch = _saved(tmp_path, class_name, config)
+    real = batch.real.flatten()
     with torch.no_grad():
-        output = ours.encoder(batch.flat)
-        words = ours.encoder.word_embeddings.weight
-        expected = theirs(**batch.padded, output_hidden_states=True)
-        body = theirs.bert(**batch.padded)
-        real = batch.real.flatten()
-        _close(output.hidden[real], expected.hidden_states[-1][batch.real])
-        _close(output.pooled, body.pooler_output)
-        _close(MLM.logits(ours.heads["mlm"], output.hidden[real], words), expected.prediction_logits[batch.real])
-        _close(ours.heads["nsp"](output.pooled), expected.seq_relationship_logits)
-
-
-@pytest.mark.parametrize("config", ROBERTAS, ids=ROBERTA_IDS)
-def test_roberta_for_masked_lm_gives_the_same_hidden_states_and_logits(tmp_path, config):
-    theirs, ours, batch = _saved(tmp_path, RobertaForMaskedLM, config)
-    with torch.no_grad():
-        output = ours.encoder(batch.flat)
-        expected = theirs(**batch.padded, output_hidden_states=True)
-        real = batch.real.flatten()
-        _close(output.hidden[real], expected.hidden_states[-1][batch.real])
-        logits = MLM.logits(ours.heads["mlm"], output.hidden[real], ours.encoder.word_embeddings.weight)
-        _close(logits, expected.logits[batch.real])
-    assert output.pooled is None
+        output, body = ours.encoder(batch.flat), theirs.base_model(**batch.padded)
+        _close(output.hidden[real], body.last_hidden_state[batch.real])
+        assert (output.pooled is None) == (getattr(body, "pooler_output", None) is None)
+        if output.pooled is not None:
+            _close(output.pooled, body.pooler_output)
+        scores = theirs(**batch.padded)
+        assert bool(ours.heads) != class_name.endswith("Model")
+        for kind in ours.heads:
+            expected = next(scores[name] for name in SCORES[kind] if name in scores)
+            if kind in ("mlm", "rtd"):
+                expected = expected[batch.real]
+            _close(_our_scores(ours, kind, output, real), expected)
 
 
 @pytest.mark.parametrize(
-    ("model_class", "config"),
-    [(BertModel, bert_config()), (RobertaModel, roberta_config())],
-    ids=["bert", "roberta"],
+    ("class_name", "config"),
+    [
+        pytest.param(name, config, id=label)
+        for (name, _, config), label in zip(CASES, IDS, strict=True)
+        if label
+        in ("BertForMaskedLM tanh gelu", "AlbertForPreTraining", "ElectraForPreTraining", "ErnieForPreTraining")
+    ],
 )
-def test_bare_models_give_the_same_hidden_states_and_pooled_vectors(tmp_path, model_class, config):
-    theirs, ours, batch = _saved(tmp_path, model_class, config)
-    with torch.no_grad():
-        output, expected = ours.encoder(batch.flat), theirs(**batch.padded)
-    _close(output.hidden[batch.real.flatten()], expected.last_hidden_state[batch.real])
-    _close(output.pooled, expected.pooler_output)
-
-
-def test_bert_without_segments_given_is_all_first_segment(tmp_path):
-    theirs, ours, batch = _saved(tmp_path, BertForMaskedLM, bert_config())
-    batch = ragged(0, segments=1)
-    padded = {name: value for name, value in batch.padded.items() if name != "token_type_ids"}
+def test_without_segments_given_all_is_the_first_segment(tmp_path, class_name, config):
+    theirs, ours, _ = _saved(tmp_path, class_name, config)
+    batch = ragged(0, segments=0)
     with torch.no_grad():
         hidden = ours.encoder(batch.flat).hidden
-        expected = theirs(**padded, output_hidden_states=True).hidden_states[-1]
+        expected = theirs.base_model(**batch.padded).last_hidden_state
     _close(hidden[batch.real.flatten()], expected[batch.real])
 
 
-def _their_labels(batch):
-    labels = torch.full(batch.real.shape, -100)
-    labels.view(-1)[batch.targets] = batch.labels
-    return labels
+def _their_loss(theirs, class_name, kinds, batch):
+    labels = {}
+    if "mlm" in kinds:
+        labels["labels"] = torch.full(batch.real.shape, -100)
+        labels["labels"].view(-1)[batch.targets] = batch.labels
+    if "rtd" in kinds:
+        labels["labels"] = batch.replaced
+    if class_name in PAIR_LABELS:
+        labels[PAIR_LABELS[class_name]] = batch.pair_labels
+    return theirs(**batch.padded, **labels).loss
 
 
 def _our_loss(ours, batch):
     output = ours.encoder(batch.flat)
     words = ours.encoder.word_embeddings.weight
-    positions = {"mlm": (MLM, batch.targets, batch.labels)}
-    positions["nsp"] = (NSP, torch.arange(len(batch.pair_labels)), batch.pair_labels)
+    pairs = (torch.arange(len(batch.pair_labels)), batch.pair_labels)
+    every = batch.real.flatten().nonzero().squeeze(1)
+    asked = {
+        "mlm": (batch.targets, batch.labels),
+        "nsp": pairs,
+        "sop": pairs,
+        "rtd": (every, batch.replaced.flatten()[every]),
+    }
     loss = torch.zeros(())
-    for kind, head in ours.heads.items():
-        objective, places, labels = positions[kind]
+    for objective in ours.objectives:
+        places, labels = asked[objective.kind]
         view = View(output=output, word_embeddings=words, heads=ours.heads)
-        term = objective.loss(head, LossInputs(view=view, targets=TargetTensors(positions=places, labels=labels)))
+        inputs = LossInputs(view=view, targets=TargetTensors(positions=places, labels=labels))
+        term = objective.loss(ours.heads[objective.kind], inputs)
         loss = loss + term.total / term.count
     return loss
 
 
-@pytest.mark.parametrize(
-    ("model_class", "config"),
-    [(BertForPreTraining, config) for config in BERTS] + [(RobertaForMaskedLM, config) for config in ROBERTAS],
-    ids=[f"bert {name}" for name in BERT_IDS] + [f"roberta {name}" for name in ROBERTA_IDS],
-)
-def test_pretraining_loss_has_the_same_value_and_gradients(tmp_path, model_class, config):
-    theirs, ours, batch = _saved(tmp_path, model_class, config)
-    extra = {"next_sentence_label": batch.pair_labels} if model_class is BertForPreTraining else {}
-    expected = theirs(**batch.padded, labels=_their_labels(batch), **extra).loss
+@pytest.mark.parametrize(("class_name", "config"), [pytest.param(case[0], case[2], id=label) for case, label in HEADED])
+def test_pretraining_loss_has_the_same_value_and_gradients(tmp_path, class_name, config):
+    theirs, ours, batch = _saved(tmp_path, class_name, config)
+    expected = _their_loss(theirs, class_name, ours.heads.keys(), batch)
     loss = _our_loss(ours, batch)
     _close(loss, expected)
     expected.backward()

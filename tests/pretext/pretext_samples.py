@@ -1,11 +1,12 @@
 """Small corpora and batches for the tests of the pretext room."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from maskwright.core.randomness import Draws
-from maskwright.core.types import Documents, Instances, IntArray, Plan, SpecialTokens, TakenTokens
+from maskwright.core.types import BoolArray, Documents, Instances, IntArray, Plan, SpecialTokens, TakenTokens
 from maskwright.pretext.formats import Format, TakeTokens
 from maskwright.pretext.replacement import VocabularyFacts
 
@@ -82,7 +83,20 @@ def one_of(instances: Instances, number: int) -> Instances:
         special=instances.special[low:high],
         cu_seqlens=np.array([0, high - low]),
         pair_labels=instances.pair_labels[number : number + 1],
+        level_starts={level: starts[low:high] for level, starts in instances.level_starts.items()},
     )
+
+
+def with_levels(instances: Instances, seed: int = 0, share_joined: float = 0.3) -> Instances:
+    """Join some neighbouring words to phrases, and some phrases to entities; special tokens stay by themselves."""
+    rng = np.random.default_rng(seed)
+    after_special = np.append(True, instances.special[:-1])[: len(instances.ids)]
+    levels: dict[str, BoolArray] = {}
+    below = instances.word_starts
+    for level in ("phrase", "entity"):
+        below = below & ((rng.random(len(below)) >= share_joined) | instances.special | after_special)
+        levels[level] = below
+    return replace(instances, level_starts=levels)
 
 
 def ranges(starts: IntArray, ends: IntArray) -> list[tuple[int, int]]:

@@ -7,9 +7,34 @@ from pydantic import Field
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.spec import Spec, validate
-from maskwright.pretext.formats import DocSentences, FormatChoice, FullSentences, SegmentPair, SentencePair
-from maskwright.pretext.masking import MaskingChoice, TokenMasking, WholeWordMasking
-from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction, ObjectiveChoice
+from maskwright.pretext.formats import (
+    Dialogue,
+    DocSentences,
+    Format,
+    FormatChoice,
+    FullSentences,
+    SegmentPair,
+    SentencePair,
+)
+from maskwright.pretext.masking import (
+    LevelMasking,
+    Masking,
+    MaskingChoice,
+    NgramMasking,
+    PMIMasking,
+    SpanMasking,
+    TokenMasking,
+    WholeWordMasking,
+)
+from maskwright.pretext.objectives import (
+    DialogueJudgement,
+    MaskedLanguageModeling,
+    NextSentencePrediction,
+    Objective,
+    ObjectiveChoice,
+    SentenceOrderPrediction,
+    SpanBoundaryObjective,
+)
 from maskwright.pretext.replacement import MaskRandomKeep, ReplacementChoice
 
 
@@ -24,6 +49,33 @@ class Choices(Spec):
 def test_every_format_is_chosen_by_its_bare_name(member: type[Spec]) -> None:
     kind = member.model_fields["kind"].default
     assert isinstance(validate(Choices, {"format": kind}).format, member)
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        NgramMasking,
+        SpanMasking,
+        LevelMasking,
+        PMIMasking,
+        SentenceOrderPrediction,
+        SpanBoundaryObjective,
+        DialogueJudgement,
+        Dialogue,
+    ],
+)
+def test_every_member_is_chosen_by_its_bare_name(member: type[Spec]) -> None:
+    kind = member.model_fields["kind"].default
+    chosen = validate(Choices, {room: kind} if (room := _room(member)) != "objectives" else {room: [kind]})
+    assert getattr(chosen, room) == ((member(),) if room == "objectives" else member())
+    assert Choices.model_validate_json(chosen.model_dump_json()) == chosen
+
+
+def _room(member: type[Spec]) -> str:
+    return next(name for base, name in _ROOMS.items() if issubclass(member, base))
+
+
+_ROOMS: dict[type[Spec], str] = {Format: "format", Masking: "masking", Objective: "objectives"}
 
 
 def test_rooms_of_one_and_of_several_members_take_names_and_fields() -> None:

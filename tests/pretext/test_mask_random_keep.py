@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from pretext_samples import SPECIAL, VOCABULARY, batch_of, draws_for, looks_uniform, one_of
+from pretext_samples import SPECIAL, VOCABULARY, batch_of, draws_for, looks_uniform, one_of, within
 from pydantic import ValidationError
 
+from maskwright.core.errors import RecipeError
 from maskwright.core.types import Instances, IntArray, Selection
-from maskwright.pretext.masking import TokenMasking
-from maskwright.pretext.replacement import MaskRandomKeep
+from maskwright.pretext.masking import SpanMasking, TokenMasking
+from maskwright.pretext.replacement import MaskRandomKeep, VocabularyFacts
 
 NEVER = {SPECIAL.pad, SPECIAL.unk, SPECIAL.cls, SPECIAL.sep}
 
@@ -67,6 +68,43 @@ def test_roberta_draws_random_tokens_from_all_but_four_specials() -> None:
     assert len(counts) == SPECIAL.vocab_size
     assert not counts[sorted(NEVER)].any()
     assert looks_uniform(np.delete(counts, sorted(NEVER)))
+
+
+def test_spanbert_draws_random_tokens_as_often_as_they_stand_in_the_corpus() -> None:
+    counts = np.zeros(SPECIAL.vocab_size, dtype=np.int64)
+    counts[[7, 8, 900, 999]] = [1, 2000, 5000, 2999]
+    instances, selection = pairs_of_tokens(100_000)
+    corrupted = MaskRandomKeep(mask=0, random=1, keep=0, random_from="corpus").replace_tokens(
+        instances, selection, draws_for(instances), VocabularyFacts(special_tokens=SPECIAL, token_counts=counts)
+    )
+    drawn = np.bincount(corrupted[selection.positions], minlength=SPECIAL.vocab_size)
+    assert drawn.sum() == 200_000
+    assert not drawn[counts == 0].any()  # Special tokens among them.
+    for token in (7, 8, 900, 999):
+        assert within(drawn[token] / 200_000, counts[token] / 10_000, 200_000)
+
+
+@pytest.mark.parametrize("counts", [None, np.zeros(1000, dtype=np.int64)])
+def test_drawing_from_a_corpus_that_nobody_counted_is_an_error(counts: IntArray | None) -> None:
+    instances, selection = pairs_of_tokens(50)
+    with pytest.raises(RecipeError, match=r"random_from is 'corpus'.*not known.*random_from=vocabulary"):
+        MaskRandomKeep(mask=0, random=1, keep=0, random_from="corpus").replace_tokens(
+            instances, selection, draws_for(instances), VocabularyFacts(special_tokens=SPECIAL, token_counts=counts)
+        )
+
+
+def test_one_decision_is_made_for_a_whole_span() -> None:
+    instances = batch_of([130] * 200, share_of_word_starts=0.7)
+    counts = np.bincount(instances.ids, minlength=SPECIAL.vocab_size)
+    counts[: SPECIAL.mask + 1] = 0
+    selection = SpanMasking().select(instances, draws_for(instances))
+    corrupted = MaskRandomKeep(per="unit", random_from="corpus").replace_tokens(
+        instances, selection, draws_for(instances), VocabularyFacts(special_tokens=SPECIAL, token_counts=counts)
+    )
+    masked = corrupted[selection.positions] == SPECIAL.mask
+    of_unit = np.bincount(selection.units, weights=masked)
+    assert set((of_unit / (selection.ends - selection.starts)).tolist()) == {0.0, 1.0}
+    assert within(float((of_unit > 0).mean()), 0.8, len(of_unit))
 
 
 def test_only_selected_tokens_may_differ() -> None:

@@ -1,18 +1,18 @@
-"""Masked language modeling and next-sentence prediction: targets, heads, losses."""
+"""Masked language modeling, next-sentence and sentence-order prediction: targets, heads, losses."""
 
 import numpy as np
 import pytest
 import torch
 from pretext_samples import VOCABULARY, batch_of, draws_for
 from torch.nn.functional import cross_entropy, gelu, layer_norm, linear
-from transformers import BertConfig, BertForPreTraining
+from transformers import AlbertConfig, AlbertForPreTraining, BertConfig, BertForPreTraining
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.tensors import EncoderOutput, HeadShape, LossInputs, TargetTensors, View
 from maskwright.core.types import Examples, Instances, Selection
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import TokenMasking
-from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction
+from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction, SentenceOrderPrediction
 from maskwright.pretext.replacement import MaskRandomKeep
 
 SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation="gelu_tanh", layer_norm_eps=1e-12)
@@ -121,6 +121,44 @@ def test_heads_and_losses_equal_those_of_transformers(activation: str, theirs: s
     assert ours.item() == pytest.approx(theirs_out.loss.item(), abs=1e-5)
 
 
+def test_albert_s_heads_and_losses_equal_those_of_transformers() -> None:
+    torch.manual_seed(2)
+    config = AlbertConfig(
+        vocab_size=60,
+        embedding_size=12,
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        initializer_range=0.5,
+    )
+    model = AlbertForPreTraining(config).eval()
+    torch.nn.init.normal_(model.predictions.bias)
+    mlm, sop = MaskedLanguageModeling(), SentenceOrderPrediction()
+    mlm_head, sop_head = mlm.head(SHAPE), sop.head(SHAPE)
+    mlm_head.dense.load_state_dict(model.predictions.dense.state_dict())
+    mlm_head.layer_norm.load_state_dict(model.predictions.LayerNorm.state_dict())
+    mlm_head.bias.data.copy_(model.predictions.bias.data)
+    sop_head.classifier.load_state_dict(model.sop_classifier.classifier.state_dict())
+
+    ids = torch.randint(60, (3, 10))
+    labels = torch.where(torch.rand(3, 10) < 0.4, torch.randint(60, (3, 10)), -100)
+    order_labels = torch.tensor([1, 0, 1])
+    with torch.no_grad():
+        encoded = model.albert(ids)
+        theirs = model(ids, labels=labels, sentence_order_label=order_labels)
+        output = EncoderOutput(encoded.last_hidden_state.flatten(0, 1), encoded.pooler_output)
+        positions = (labels.flatten() >= 0).nonzero().flatten()
+        mlm_targets = targets_of(positions.tolist(), labels.flatten()[positions].tolist())
+        embeddings = model.albert.embeddings.word_embeddings.weight
+        mlm_term = mlm.loss(mlm_head, inputs_of(output, mlm_targets, embeddings))
+        sop_term = sop.loss(sop_head, inputs_of(output, targets_of([0, 1, 2], order_labels.tolist()), NO_EMBEDDINGS))
+        assert output.pooled is not None
+        assert (sop_head(output.pooled) - theirs.sop_logits).abs().max() <= 1e-5
+    ours = mlm_term.total / mlm_term.count + sop_term.total / sop_term.count
+    assert ours.item() == pytest.approx(theirs.loss.item(), abs=1e-5)
+
+
 def labelled(labels: list[int]) -> Examples:
     instances = batch_of([5] * len(labels))
     instances = Instances(
@@ -135,8 +173,11 @@ def labelled(labels: list[int]) -> Examples:
     return Examples(instances=instances, selection=Selection(nothing, nothing), corrupted=instances.ids)
 
 
-def test_nsp_asks_labelled_sequences_only() -> None:
-    targets = NextSentencePrediction().targets(labelled([1, -1, 0, -1, 1]))
+@pytest.mark.parametrize("objective", [NextSentencePrediction(), SentenceOrderPrediction()], ids=lambda each: each.kind)
+def test_pair_objectives_ask_labelled_sequences_only(
+    objective: NextSentencePrediction | SentenceOrderPrediction,
+) -> None:
+    targets = objective.targets(labelled([1, -1, 0, -1, 1]))
     assert targets.positions.tolist() == [0, 2, 4]
     assert targets.labels.tolist() == [1, 0, 1]
 
@@ -170,6 +211,16 @@ def test_nsp_needs_a_pooled_vector() -> None:
     with pytest.raises(RecipeError, match="pooler"):
         nsp.loss(
             nsp.head(SHAPE), inputs_of(EncoderOutput(torch.zeros(4, 24), None), targets_of([0], [1]), NO_EMBEDDINGS)
+        )
+
+
+def test_sop_needs_an_order_and_a_pooled_vector() -> None:
+    sop = SentenceOrderPrediction()
+    assert sop.needs == {"order_label"}
+    assert sop.needs_pooler
+    with pytest.raises(RecipeError, match="objective 'sop' reads the pooled vector"):
+        sop.loss(
+            sop.head(SHAPE), inputs_of(EncoderOutput(torch.zeros(4, 24), None), targets_of([0], [1]), NO_EMBEDDINGS)
         )
 
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from pretext_samples import batch_of, draws_for, looks_uniform
+from pretext_samples import batch_of, draws_for, looks_uniform, one_of, within
 
+from maskwright.core.errors import RecipeError
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.masking.units import random_order
 
@@ -47,3 +48,71 @@ def test_random_order_shuffles_each_sequence_in_batches_of_any_size(number: int)
     assert np.array_equal(np.sort(order), starts)
     assert np.array_equal(order // 4, starts // 4)
     assert number == 3 or looks_uniform(np.bincount(order[-4 * 4000 :: 4] % 4, minlength=4))
+
+
+def test_rare_tokens_are_favoured_by_their_weights() -> None:
+    # One of two tokens is selected, one seen 1000 times, one seen 10 times: weights .00794 and .1995.
+    instances = batch_of([4] * 40_000)
+    instances.ids[1::4], instances.ids[2::4] = 10, 11
+    counts = np.ones(1000, dtype=np.int64)
+    counts[10], counts[11] = 1000, 10
+    masking = TokenMasking(rate=0.25, favour="rare")
+    chosen = masking.select(instances, draws_for(instances, seed=8), counts).positions % 4
+    assert len(chosen) == 40_000
+    frequent, rare = 1000**-0.7, 10**-0.7
+    assert (round(rare, 4), round(frequent, 5)) == (0.1995, 0.00794)
+    assert within(float((chosen == 2).mean()), rare / (rare + frequent), 40_000)
+
+
+def test_rare_tokens_are_drawn_like_one_by_one_without_replacement() -> None:
+    # All sets of two of four tokens, against the plain sequential draw: p(a) p(b | a gone) + p(b) p(a | b gone).
+    counts = np.array([1, 3, 20, 400], dtype=np.int64)
+    weights = counts**-0.7
+    shares = weights / weights.sum()
+    instances = batch_of([6] * 60_000)
+    for place in range(4):
+        instances.ids[place + 1 :: 6] = place
+    masking = TokenMasking(rate=0.33, favour="rare")
+    positions = masking.select(instances, draws_for(instances, seed=9), counts).positions % 6 - 1
+    pairs = np.bincount(positions[::2] * 4 + positions[1::2], minlength=16)
+    assert pairs.sum() == 60_000
+    for first in range(4):
+        for second in range(first + 1, 4):
+            expected = shares[first] * shares[second] * (1 / (1 - shares[first]) + 1 / (1 - shares[second]))
+            assert within(pairs[first * 4 + second] / 60_000, expected, 60_000)
+
+
+def test_smoothing_of_zero_and_equal_counts_favour_nobody() -> None:
+    instances = batch_of([12] * 20_000)
+    counts = np.random.default_rng(0).integers(0, 9999, 1000)
+    for masking, known in (
+        (TokenMasking(favour="rare", smoothing=0), counts),
+        (TokenMasking(favour="rare"), counts * 0),
+    ):
+        positions = masking.select(instances, draws_for(instances, seed=3), known).positions
+        assert looks_uniform(np.bincount(positions % 12, minlength=12)[1:11])
+
+
+def test_favoured_draws_of_a_batch_are_those_of_its_sequences() -> None:
+    instances = batch_of([9, 40, 3, 120, 25], seed=2)
+    counts = np.random.default_rng(1).integers(0, 5000, 1000)
+    masking = TokenMasking(favour="rare", rounding="up")
+    whole = masking.select(instances, draws_for(instances), counts).positions
+    alone = [
+        masking.select(one_of(instances, number), draws_for(one_of(instances, number), first_index=number), counts)
+        for number in range(5)
+    ]
+    assert whole.tolist() == [
+        position + start
+        for selection, start in zip(alone, instances.cu_seqlens[:-1].tolist(), strict=True)
+        for position in selection.positions.tolist()
+    ]
+    assert np.array_equal(
+        np.bincount(instances.sequence_ids[whole]), np.minimum(np.ceil(0.15 * instances.lengths), instances.lengths - 2)
+    )
+
+
+def test_favouring_rare_tokens_needs_their_counts() -> None:
+    instances = batch_of([9])
+    with pytest.raises(RecipeError, match=r"masking\.favour is 'rare'.*favour=uniform"):
+        TokenMasking(favour="rare").select(instances, draws_for(instances))

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import batch_of, draws_for, looks_uniform
+from pretext_samples import batch_of, draws_for, looks_uniform, with_levels
 from pydantic import ValidationError
 
 from maskwright.core.types import Instances
-from maskwright.pretext.masking import WholeWordMasking
+from maskwright.pretext.masking import LevelMasking, Masking, PMIMasking, SpanMasking, WholeWordMasking
 from maskwright.pretext.masking.units import fill_budgets, random_order, words
 
 
@@ -25,6 +25,23 @@ def test_words_stay_whole(lengths: list[int], share: float, seed: int, budget: s
     selection = masking.select(instances, draws_for(instances, seed))
     starts, ends = words(instances, ~instances.special)
     assert set(zip(selection.starts, selection.ends, strict=True)) <= set(zip(starts, ends, strict=True))
+
+
+@pytest.mark.parametrize(
+    "masking",
+    [WholeWordMasking(), SpanMasking(cut_last_word=False), LevelMasking(), PMIMasking()],
+    ids=lambda masking: masking.kind,
+)
+def test_no_mask_splits_a_word_and_the_rate_holds(masking: Masking) -> None:
+    # Words of 1 to 9 tokens, 2.5 on average: none is selected in part, whatever larger units it is in.
+    instances = with_levels(batch_of([512] * 300, share_of_word_starts=0.4))
+    selection = masking.select(instances, draws_for(instances))
+    hidden = np.zeros(len(instances.ids), dtype=bool)
+    hidden[selection.positions] = True
+    word_of = np.cumsum(instances.word_starts) - 1
+    of_word = np.bincount(word_of, weights=hidden) / np.bincount(word_of)
+    assert set(of_word.tolist()) == {0.0, 1.0}
+    assert hidden.sum() / (~instances.special).sum() == pytest.approx(0.15, abs=0.005)
 
 
 @settings(deadline=None, max_examples=300)

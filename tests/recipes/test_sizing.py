@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from maskwright.core.tensors import HeadShape
-from maskwright.encoder.encoder import Encoder
 from maskwright.recipes import catalog
 from maskwright.recipes.sizing import sizes, training_flops_per_token
+from maskwright.training.model import build_model
 
 
 @pytest.mark.parametrize(
@@ -44,6 +43,45 @@ def test_bert_of_other_languages_has_the_published_number_of_parameters(name, pa
 
 
 @pytest.mark.parametrize(
+    ("name", "with_pooler", "encoder", "pretraining", "masked_lm"),
+    [
+        ("albert/base", 11_683_584, 11_092_992, 11_813_810, 11_221_680),
+        ("albert/large", 17_683_968, 16_634_368, 17_847_474, 16_795_824),
+        ("albert/xlarge", 58_724_864, 54_528_512, 59_021_490, 54_821_040),
+        ("albert/xxlarge", 222_595_584, 205_814_272, 223_158_450, 206_368_944),
+    ],
+)
+def test_albert_has_the_published_number_of_parameters(name, with_pooler, encoder, pretraining, masked_lm):
+    for version in (name, f"{name}-v2"):
+        counted = sizes(catalog.get(version))
+        assert counted.encoder_and_pooler == with_pooler
+        assert counted.encoder == encoder
+        assert counted.pretraining == pretraining
+        assert counted.masked_lm == masked_lm
+
+
+@pytest.mark.parametrize(
+    ("overrides", "parameters"),
+    [
+        (["encoder.embedding_size=64"], 9_681_408),
+        (["encoder.embedding_size=256"], 15_687_936),
+        (["encoder.embedding_size=768"], 31_114_752),
+        (["encoder.embedding_size=768", "encoder.embedding_projection=always"], 31_705_344),
+        (["encoder.sharing=none"], 89_650_176),
+        (["encoder.sharing=attention"], 63_647_232),
+        (["encoder.sharing=ffn"], 37_686_528),
+        (["encoder.sharing=none", "encoder.embedding_size=768"], 109_081_344),
+        (["encoder.sharing=attention", "encoder.embedding_size=768"], 83_078_400),
+        (["encoder.sharing=ffn", "encoder.embedding_size=768"], 57_117_696),
+        (["encoder.num_groups=4"], 11_683_584 + 3 * 7_087_872),
+        (["tokenizer={kind: wordpiece, vocab_size: 21128}"], 10_547_968),
+    ],
+)
+def test_albert_s_ablations_are_one_setting_away(overrides, parameters):
+    assert sizes(catalog.resolve("albert/base", overrides)).encoder_and_pooler == parameters
+
+
+@pytest.mark.parametrize(
     ("name", "encoder", "masked_lm"),
     [("roberta/base", 124_055_040, 124_697_433), ("roberta/large", 354_310_144, 355_412_057)],
 )
@@ -56,20 +94,12 @@ def test_roberta_has_the_published_number_of_parameters(name, encoder, masked_lm
 @pytest.mark.parametrize("name", catalog.names())
 def test_every_recipe_s_counts_are_those_of_its_modules(name):
     recipe = catalog.get(name)
-    config, vocab_size = recipe.encoder, recipe.tokenizer.vocab_size
-    shape = HeadShape(
-        hidden_size=config.hidden_size,
-        embedding_size=config.embedding_width,
-        vocab_size=vocab_size,
-        hidden_activation=config.hidden_activation,
-        layer_norm_eps=config.layer_norm_eps,
-    )
     with torch.device("meta"):
-        encoder = Encoder(config, vocab_size)
-        heads = [objective.head(shape) for objective in recipe.objectives]
+        model = build_model(recipe, recipe.tokenizer.vocab_size)
     counted = sizes(recipe)
-    assert _parameters(encoder) == counted.encoder_and_pooler
-    assert _parameters(encoder) + sum(map(_parameters, heads)) == counted.pretraining
+    assert _parameters(model.encoder) == counted.encoder_and_pooler
+    assert {kind: _parameters(head) for kind, head in model.heads.items()} == counted.heads
+    assert _parameters(model) == counted.pretraining  # What two towers share counts once.
 
 
 def _parameters(module):

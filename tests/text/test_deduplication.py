@@ -81,7 +81,7 @@ def test_what_is_cut_out_leaves_whole_documents(
     documents: list[int], paragraphs: list[int], minimum: int, kept: str
 ) -> None:
     data, index = index_of(DOCUMENTS)
-    left, counts = without_repeats(
+    left, counts, _ = without_repeats(
         data, index, np.isin(np.arange(3), documents), np.isin(np.arange(6), paragraphs), minimum
     )
     assert left.decode() == kept

@@ -9,7 +9,7 @@ from tokenizers import AddedToken, normalizers, pre_tokenizers
 from maskwright.text import stream_encoder
 from maskwright.text.stream_encoder import StreamEncoder
 from maskwright.text.tokenizer import Tokenizer
-from maskwright.text.tokenizer_spec import ByteBPE, WordPiece
+from maskwright.text.tokenizer_spec import ByteBPE, Unigram, WordPiece
 from maskwright.text.vocabulary import train_tokenizer
 
 
@@ -24,6 +24,8 @@ def assembled_otherwise(tokenizer: Tokenizer, change: str) -> Tokenizer:
         backend.normalizer = normalizers.NFKC()
     elif change == "token with a space":
         backend.add_tokens([AddedToken("the word", normalized=False)])
+    elif change == "words that run on":
+        backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     elif change == "ideographs in words":
         backend.normalizer = normalizers.BertNormalizer(handle_chinese_chars=False)
     return Tokenizer(backend, tokenizer.special_tokens.names)
@@ -37,6 +39,8 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]:
         "uncased": train_tokenizer(WordPiece(vocab_size=1200), clean, seed=0, cache=folder),
         "cased": train_tokenizer(WordPiece(vocab_size=1200, lowercase=False), clean, seed=0, cache=folder),
         "byte_bpe": train_tokenizer(ByteBPE(vocab_size=800), clean, seed=0, cache=folder),
+        "unigram": train_tokenizer(Unigram(vocab_size=1000), clean, seed=0, cache=folder),
+        "unigram, cased": train_tokenizer(Unigram(vocab_size=1000, lowercase=False), clean, seed=0, cache=folder),
     }
     changed = {
         f"{name}, {change}": assembled_otherwise(plain[name], change)
@@ -47,6 +51,9 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]:
             ("byte_bpe", "no pattern"),
             ("byte_bpe", "normalizer"),
             ("byte_bpe", "token with a space"),
+            ("unigram", "token with a space"),
+            ("unigram", "normalizer"),
+            ("unigram", "words that run on"),
         )
     }
     return plain | changed
@@ -62,6 +69,11 @@ NAMES = [
     "byte_bpe, no pattern",
     "byte_bpe, normalizer",
     "byte_bpe, token with a space",
+    "unigram",
+    "unigram, cased",
+    "unigram, token with a space",
+    "unigram, normalizer",
+    "unigram, words that run on",
 ]
 
 
@@ -87,7 +99,7 @@ def test_stream_is_the_tokenizers_own_result(
         assert_same_as_one_by_one(encoder, encoders[name], [f"{text} the word" for text in texts])
 
 
-@pytest.mark.parametrize("name", ["uncased", "byte_bpe"])
+@pytest.mark.parametrize("name", ["uncased", "byte_bpe", "unigram"])
 def test_characters_of_every_sort_between_words_cut_as_the_tokenizer_does(
     name: str, encoders: dict[str, Tokenizer]
 ) -> None:
@@ -101,7 +113,7 @@ def test_full_memory_is_emptied_without_a_trace(
     encoders: dict[str, Tokenizer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream_encoder, "_CACHED_CHUNKS", 5)
-    for name in ("uncased", "byte_bpe"):
+    for name in ("uncased", "byte_bpe", "unigram"):
         encoder = StreamEncoder(encoders[name])
         for text in AWKWARD:
             assert_same_as_one_by_one(encoder, encoders[name], [text, f"{text} {text}"])

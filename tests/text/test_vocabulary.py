@@ -8,7 +8,7 @@ from maskwright.core.errors import DataError
 from maskwright.text import vocabulary_sample
 from maskwright.text.clean_store import CleanCorpus
 from maskwright.text.tokenizer import Tokenizer
-from maskwright.text.tokenizer_spec import ByteBPE, WordPiece
+from maskwright.text.tokenizer_spec import ByteBPE, TokenizerSpec, Unigram, WordPiece
 from maskwright.text.vocabulary import sample_memory, train_tokenizer
 
 
@@ -31,9 +31,9 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-@pytest.mark.parametrize("spec", [WordPiece(vocab_size=1500), ByteBPE(vocab_size=1500)])
+@pytest.mark.parametrize("spec", [WordPiece(vocab_size=1500), ByteBPE(vocab_size=1500), Unigram(vocab_size=1500)])
 def test_training_gives_the_same_bytes_every_time(
-    spec: WordPiece | ByteBPE, english: CleanCorpus, chinese: CleanCorpus, tmp_path: Path
+    spec: TokenizerSpec, english: CleanCorpus, chinese: CleanCorpus, tmp_path: Path
 ) -> None:
     for corpus in (english, chinese):
         made = [
@@ -116,7 +116,7 @@ def test_byte_bpe_tokens_are_not_longer_than_48_bytes(tmp_path: Path) -> None:
 
 def test_vocabulary_of_a_tiny_corpus_is_smaller_than_asked_for(tmp_path: Path) -> None:
     corpus = clean_corpus_of(tmp_path / "text", [[["One sentence only."]]])
-    for spec in (WordPiece(vocab_size=5000), ByteBPE(vocab_size=5000)):
+    for spec in (WordPiece(vocab_size=5000), ByteBPE(vocab_size=5000), Unigram(vocab_size=5000)):
         tokenizer = train_tokenizer(spec, corpus, seed=0, cache=tmp_path)
         vocab_size = tokenizer.special_tokens.vocab_size
         assert vocab_size < 500
@@ -165,7 +165,7 @@ def test_corpus_without_text_is_refused(tmp_path: Path) -> None:
 
 def test_sample_that_repeats_little_is_drawn_smaller(chinese: CleanCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vocabulary_sample, "MAX_DISTINCT_SYMBOLS", 10_000)
-    for kind, share in (("wordpiece", 1.0), ("byte_bpe", 0.9)):
+    for kind, share in (("wordpiece", 1.0), ("byte_bpe", 0.9), ("unigram", 0.9)):
         sample = vocabulary_sample.draw_sample(chinese, kind, 1000, 1 << 20, 0)
         assert sample.num_bytes <= share * chinese.num_bytes
         assert sample.num_bytes > 5_000

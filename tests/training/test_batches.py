@@ -24,11 +24,17 @@ def toy_text(documents: int = 80) -> Text:
     lengths = draw.integers(3, 12, int(sentences.sum()))
     ends, last = np.cumsum(lengths), np.cumsum(sentences)
     ids = draw.integers(5, VOCABULARY, int(ends[-1])).astype(np.int32)
+    # Every token is a word; some neighbouring words of a sentence are a phrase, some phrases an entity.
+    phrases = np.random.default_rng(1).random(len(ids)) < 0.7
+    phrases[np.append(0, ends[:-1])] = True
+    entities = phrases & (np.random.default_rng(2).random(len(ids)) < 0.8)
+    entities[np.append(0, ends[:-1])] = True
 
     def take(starts: IntArray, stops: IntArray) -> TakenTokens:
-        pieces = [ids[start:stop] for start, stop in zip(starts, stops, strict=True)]
-        joined = np.concatenate(pieces) if pieces else ids[:0]
-        return TakenTokens(joined, np.ones(len(joined), dtype=bool))
+        ranges = [np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)]
+        places = np.concatenate(ranges) if ranges else np.zeros(0, dtype=np.int64)
+        levels = {"phrase": phrases[places], "entity": entities[places]}
+        return TakenTokens(ids[places], np.ones(len(places), dtype=bool), levels)
 
     docs = Documents(ends, last - sentences, last)
     return Text(
@@ -123,8 +129,10 @@ def masks_by_epoch(which: Recipe) -> dict[int, dict[int, tuple[int, ...]]]:
     return seen
 
 
-def test_static_masks_agree_between_epochs_and_dynamic_ones_differ() -> None:
-    same_layout = ("format=full_sentences", "objectives=[mlm]")
+@pytest.mark.parametrize("masking", ["token", "whole_word", "span", "levels", "pmi"])
+def test_static_masks_agree_between_epochs_and_dynamic_ones_differ(masking: str) -> None:
+    words = "words={segmenter: rjieba, phrases: [segmenter], entities: [tags]}"
+    same_layout = ("format=full_sentences", "objectives=[mlm]", f"masking={masking}", words)
     static = masks_by_epoch(recipe(*same_layout, "masks.copies=1"))
     dynamic = masks_by_epoch(recipe(*same_layout, "masks.copies=null"))
     assert static[0] == static[1]

@@ -2,10 +2,10 @@ import math
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from maskwright.core.errors import CheckpointError
-from maskwright.recipes.optimization import AdamW
+from maskwright.recipes.optimization import AdamW, Lamb, OptimizerSpec
 from maskwright.training.optimizer import Optimizer
 
 
@@ -75,14 +75,15 @@ def test_a_zero_learning_rate_changes_nothing() -> None:
     assert all(torch.equal(old, new.detach()) for old, new in zip(before, net.parameters(), strict=True))
 
 
-def test_loaded_state_continues_bit_for_bit() -> None:
+@pytest.mark.parametrize("constants", [AdamW(), Lamb()], ids=lambda constants: constants.kind)
+def test_loaded_state_continues_bit_for_bit(constants: OptimizerSpec) -> None:
     net, other = model(), model()
-    optimizer = Optimizer(net.named_parameters(), AdamW())
+    optimizer = Optimizer(net.named_parameters(), constants)
     for seed in range(3):
         backward(net, seed)
         optimizer.step(0.01)
     other.load_state_dict(net.state_dict())
-    resumed = Optimizer(other.named_parameters(), AdamW())
+    resumed = Optimizer(other.named_parameters(), constants)
     resumed.load_state({name: value.clone() for name, value in optimizer.state().items()}, 3)
     for part, trained in ((net, optimizer), (other, resumed)):
         backward(part, 9)
@@ -90,17 +91,92 @@ def test_loaded_state_continues_bit_for_bit() -> None:
     assert all(torch.equal(a, b) for a, b in zip(net.parameters(), other.parameters(), strict=True))
 
 
-def test_state_of_another_model_is_refused() -> None:
+@pytest.mark.parametrize("constants", [AdamW(), Lamb()], ids=lambda constants: constants.kind)
+def test_state_of_another_model_is_refused(constants: OptimizerSpec) -> None:
     net = model()
-    optimizer = Optimizer(net.named_parameters(), AdamW())
+    optimizer = Optimizer(net.named_parameters(), constants)
     with pytest.raises(CheckpointError, match=r"exp_avg of 0\.weight: found nothing"):
         optimizer.load_state({}, 1)
 
 
-def test_every_parameter_is_in_exactly_one_group_and_tied_ones_count_once() -> None:
-    net = model()
+@pytest.mark.parametrize("constants", [AdamW(), Lamb()], ids=lambda constants: constants.kind)
+def test_every_parameter_is_updated_once_a_step_and_tied_ones_count_once(constants: OptimizerSpec) -> None:
+    net, other = model(), model()
     names = list(net.named_parameters())
-    optimizer = Optimizer([*names, ("tied", names[0][1])], AdamW())
-    grouped = [p for group in optimizer._torch.param_groups for p in group["params"]]
-    assert len(grouped) == len(names)
-    assert {id(p) for p in grouped} == {id(p) for _, p in names}
+    tied, plain = Optimizer([*names, ("tied", names[0][1])], constants), Optimizer(other.named_parameters(), constants)
+    for part, optimizer in ((net, tied), (other, plain)):
+        backward(part, 1)
+        optimizer.step(0.01)
+    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), other.parameters(), strict=True))
+    assert tied.state().keys() == {f"{moment}.{name}" for moment in ("exp_avg", "exp_avg_sq") for name, _ in names}
+
+
+def lamb_told_plainly(values: Tensor, gradients: list[Tensor], rates: list[float], c: Lamb) -> Tensor:
+    """One parameter's values after some steps, by the written formula (lamb_optimizer.py:40-122)."""
+    first, second = torch.zeros_like(values), torch.zeros_like(values)
+    for gradient, rate in zip(gradients, rates, strict=True):
+        first = c.betas[0] * first + (1 - c.betas[0]) * gradient
+        second = c.betas[1] * second + (1 - c.betas[1]) * gradient**2
+        update = first / (second.sqrt() + c.eps)
+        ratio = 1.0
+        if values.ndim > 1:
+            update = update + c.weight_decay * values
+            size, step = float(values.norm()), float(update.norm())
+            ratio = size / step if size > 0 and step > 0 else 1.0
+        values = values - rate * ratio * update
+    return values
+
+
+def test_lamb_equals_the_written_formula() -> None:
+    constants = Lamb(weight_decay=0.1)
+    net = model().double()
+    optimizer = Optimizer(net.named_parameters(), constants)
+    begun = {name: value.detach().clone() for name, value in net.named_parameters()}
+    gradients: dict[str, list[Tensor]] = {name: [] for name in begun}
+    rates = [0.01 * step for step in range(1, 8)]
+    for step, rate in enumerate(rates):
+        torch.manual_seed(step)
+        net(torch.randn(5, 3, dtype=torch.float64)).square().sum().backward()
+        for name, parameter in net.named_parameters():
+            assert parameter.grad is not None
+            gradients[name].append(parameter.grad.clone())
+        optimizer.step(rate)
+    for name, parameter in net.named_parameters():
+        expected = lamb_told_plainly(begun[name], gradients[name], rates, constants)
+        torch.testing.assert_close(parameter.detach(), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_lamb_moves_each_matrix_by_the_same_share_of_itself() -> None:
+    small, large, bias = (nn.Parameter(values) for values in (torch.full((2, 3), 0.1), torch.ones(4, 5), torch.ones(3)))
+    begun = [parameter.detach().clone() for parameter in (small, large, bias)]
+    optimizer = Optimizer([("small", small), ("large", large), ("bias", bias)], Lamb())
+    for parameter in (small, large, bias):
+        parameter.grad = torch.full_like(parameter, 7.0)
+    optimizer.step(0.125)
+    moved = [(new.detach() - old).norm() / old.norm() for new, old in zip((small, large, bias), begun, strict=True)]
+    torch.testing.assert_close(torch.stack(moved[:2]), torch.full((2,), 0.125))
+    # A bias takes Adam's own step: .1 / sqrt(.001) of the learning rate in the first one, no decay.
+    assert float(moved[2]) == pytest.approx(0.125 * 0.1 / math.sqrt(0.001), rel=1e-5)
+
+
+@pytest.mark.parametrize(("value", "gradient"), [(0.0, 2.0), (0.0, 0.0), (3.0, 0.0)])
+def test_lamb_s_ratio_is_one_where_weights_or_update_are_zero(value: float, gradient: float) -> None:
+    weight = nn.Parameter(torch.full((2, 2), value, dtype=torch.float64))
+    weight.grad = torch.full_like(weight, gradient)
+    constants = Lamb(weight_decay=0.0)
+    optimizer = Optimizer([("w", weight)], constants)
+    optimizer.step(0.5)
+    update = 0.1 * gradient / (math.sqrt(0.001) * gradient + constants.eps)
+    torch.testing.assert_close(weight.detach(), torch.full((2, 2), value - 0.5 * update, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("constants", [AdamW(), Lamb()], ids=lambda constants: constants.kind)
+def test_parameters_without_a_gradient_stay_and_are_saved_with_zero_moments(constants: OptimizerSpec) -> None:
+    reached, unreached = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(3, 3))
+    optimizer = Optimizer([("reached", reached), ("unreached", unreached)], constants)
+    reached.grad = torch.ones(2, 2)
+    optimizer.step(0.1)
+    assert torch.equal(unreached.detach(), torch.ones(3, 3))
+    assert not torch.equal(reached.detach(), torch.ones(2, 2))
+    assert reached.grad is None
+    assert torch.equal(optimizer.state()["exp_avg.unreached"], torch.zeros(3, 3))

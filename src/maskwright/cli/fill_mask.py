@@ -33,6 +33,8 @@ def command(
 
     out = out and out.expanduser()
     loaded = load(model, device=device)
+    if loaded.mlm_head is None and loaded.generator is not None:
+        output.note(f"filled by the generator in {loaded.generator.name}")
     with warnings_said():
         filled = loaded.fill_mask(given, top_k=top_k)
     plain = [

@@ -49,6 +49,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "pretrain": Verb("pretrain", "Train an encoder on a corpus; run again to resume.", _TRAIN),
         "verify-resume": Verb("verify_resume", "Prove that a resumed run equals an uninterrupted one.", _TRAIN),
         "fill-mask": Verb("fill_mask", "Let a trained model fill the blanks of a text.", _USE),
+        "detect": Verb("detect", "Mark the tokens of a text that look replaced (ELECTRA).", _USE),
         "embed": Verb("embed", "Turn texts into vectors with a trained model.", _USE),
         "recipes": Verb("recipes", "List, show, compare and size the papers' recipes.", _SEE),
         "show": Verb("show", "Show what a recipe does to a text, in colour.", _SEE),

@@ -43,6 +43,30 @@ def command(
         Path | None,
         typer.Option(help="Use this tokenizer folder instead of training a vocabulary.", show_default=False),
     ] = None,
+    init: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR_OR_NAME",
+            help="Go on from this model (a run, a Hugging Face folder or hub name) instead of random weights.",
+            show_default=False,
+        ),
+    ] = None,
+    extend_vocabulary: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N_OR_FILE",
+            help="With --init: add N words of the corpus to the vocabulary, or those of a file, one a line.",
+            show_default=False,
+        ),
+    ] = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR_OR_NAME",
+            help="The model that a distilbert recipe learns from; short for `--set teacher.model=...`.",
+            show_default=False,
+        ),
+    ] = None,
     clean: Annotated[
         list[str] | None,
         typer.Option(
@@ -75,6 +99,9 @@ def command(
         as_published=as_published,
         seed=seed,
         tokenizer=tokenizer,
+        init=init,
+        extend_vocabulary=extend_vocabulary,
+        teacher=teacher,
         clean=clean or (),
         device=device,
         workers=workers,

@@ -156,9 +156,14 @@ def size_recipe(name: Name, changes: Set = None, as_json: AsJson = False) -> Non
     if counted.pooler:
         parameters.append(("pooler", f"{counted.pooler:,}", ""))
         parameters.append(_total("encoder + pooler", counted.encoder_and_pooler))
+    if counted.generator:
+        shared = recipe.generator is not None and recipe.generator.shared == "embeddings"
+        remark = "without the embeddings it shares" if shared else ""
+        parameters.append(_total("generator", sum(counted.generator.values()), remark))
     parameters.extend((f"{name_words(kind)} head", f"{count:,}", "") for kind, count in counted.heads.items())
     parameters.append(_total("in pre-training", counted.pretraining))
-    parameters.append(_total("as masked language model only", counted.masked_lm, "no pooler, no other head"))
+    whose = "the generator alone, embeddings too" if counted.generator else "no pooler, no other head"
+    parameters.append(_total("as masked language model only", counted.masked_lm, whose))
     output.table(("parameters", "", ""), parameters, right=(1,))
     output.table(
         ("sequence length", "share of steps", "FLOPs per token, training", "inference", "all steps"),

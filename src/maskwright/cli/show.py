@@ -21,6 +21,12 @@ def command(
         Path | None,
         typer.Option(help="A folder with a tokenizer, e.g. a run's. Without: a small one is learnt."),
     ] = None,
+    corpus: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A corpus as `pretrain` takes it: vocabulary, phrases, similar words come from it. Repeatable."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The run's seed.")] = 0,
     epoch: Annotated[int, typer.Option(min=0, help="Which epoch's masks.")] = 0,
     limit: Annotated[int, typer.Option(min=1, help="Most sequences shown.")] = 10,
@@ -42,6 +48,7 @@ def command(
         recipe,
         read_source(text, text_file),
         tokenizer=tokenizer,
+        corpus=corpus or None,
         seed=seed,
         epoch=epoch,
         set=changes or (),

@@ -17,7 +17,9 @@ class EncoderConfig(Spec):
         num_layers: L, layers applied (not distinct ones: see the layer plans).
         num_heads: Attention heads; must divide `hidden_size`.
         intermediate_size: F, width inside the feed-forward part; 4 H in all published models.
-        embedding_size: E, width of the embeddings; None means H. If E differs from H a dense E -> H follows.
+        embedding_size: E, width of the embeddings; None means H.
+        embedding_projection: Whether a dense E -> H follows the embeddings: "if_needed", where E differs from H, or
+            "always" (Hugging Face's ALBERT).
         max_positions: Learned positions that sequences can use (a family offset adds rows on top).
         position_offset: Rows skipped at the front of the position table: 0, or 2 for RoBERTa.
         type_vocab_size: Segment kinds: 2, 1 (RoBERTa's constant row) or 0 (DistilBERT: no such table).
@@ -25,7 +27,11 @@ class EncoderConfig(Spec):
         layer_norm_eps: 1e-12 (BERT) or 1e-5 (RoBERTa, ERNIE).
         hidden_dropout: Share of hidden values dropped after embeddings, attention and feed-forward.
         attention_dropout: Share of attention probabilities dropped.
-        attention_plan: Which distinct attention block each layer uses, (0, 0, 0) for shared; None: one each.
+        sharing: Which blocks serve several layers: "none", "attention", "ffn" or "all" (Lan et al. 2019, section 3.1).
+        num_groups: Runs of layers, as equal as can be; only layers of one run share (Hugging Face: num_hidden_groups).
+        blocks_per_group: Distinct blocks of a run, used in turn (Hugging Face: inner_group_num, where a layer is one
+            round of them: `num_layers` is their number of layers times this).
+        attention_plan: Which distinct attention block each layer uses, (0, 1, 0); None: as `sharing` says.
         ffn_plan: The same for feed-forward blocks.
         pooler: Whether a dense + tanh over the first token is part of the encoder.
         initializer: "truncated_normal" (cut at two standard deviations: Google) or "normal" (fairseq).
@@ -37,6 +43,7 @@ class EncoderConfig(Spec):
     num_heads: PositiveInt = 12
     intermediate_size: PositiveInt = 3072
     embedding_size: PositiveInt | None = None
+    embedding_projection: Literal["if_needed", "always"] = "if_needed"
     max_positions: PositiveInt = 512
     position_offset: Annotated[int, Field(ge=0)] = 0
     type_vocab_size: Annotated[int, Field(ge=0)] = 2
@@ -44,6 +51,9 @@ class EncoderConfig(Spec):
     layer_norm_eps: Annotated[float, Field(gt=0)] = 1e-12
     hidden_dropout: Rate = 0.1
     attention_dropout: Rate = 0.1
+    sharing: Literal["none", "attention", "ffn", "all"] = "none"
+    num_groups: PositiveInt = 1
+    blocks_per_group: PositiveInt = 1
     attention_plan: tuple[int, ...] | None = None
     ffn_plan: tuple[int, ...] | None = None
     pooler: bool = True
@@ -56,6 +66,16 @@ class EncoderConfig(Spec):
             raise ValueError(
                 f"num_heads {self.num_heads} does not divide hidden_size {self.hidden_size}; "
                 "choose a divisor, usually hidden_size / 64"
+            )
+        if self.sharing == "none" and (self.num_groups > 1 or self.blocks_per_group > 1):
+            raise ValueError(
+                f"num_groups {self.num_groups} and blocks_per_group {self.blocks_per_group} say how layers share, but "
+                "sharing is 'none'; set it to 'all', 'attention' or 'ffn', or both numbers to 1"
+            )
+        if self.num_layers % self.blocks_per_group or self.num_layers // self.blocks_per_group < self.num_groups:
+            raise ValueError(
+                f"num_layers {self.num_layers} cannot be {self.num_groups} groups of {self.blocks_per_group} blocks "
+                "each; it must be a multiple of blocks_per_group, and at least num_groups times that"
             )
         for name, plan in (("attention_plan", self.attention_plan), ("ffn_plan", self.ffn_plan)):
             if plan is None:
@@ -71,7 +91,25 @@ class EncoderConfig(Spec):
         """E, with None resolved to H."""
         return self.embedding_size or self.hidden_size
 
+    @property
+    def projects_embeddings(self) -> bool:
+        """Whether a dense E -> H follows the embeddings."""
+        return self.embedding_projection == "always" or self.embedding_width != self.hidden_size
+
     def layer_plan(self, part: Literal["attention", "ffn"]) -> tuple[int, ...]:
-        """Which distinct block each layer uses, with None resolved to one block a layer."""
+        """Which distinct block each layer uses: the plan that is given, or the one that `sharing` makes.
+
+        Example:
+            >>> EncoderConfig(num_layers=6, sharing="ffn", num_groups=2).layer_plan("ffn")
+            (0, 0, 0, 1, 1, 1)
+        """
         plan = self.attention_plan if part == "attention" else self.ffn_plan
-        return tuple(range(self.num_layers)) if plan is None else plan
+        if plan is not None:
+            return plan
+        if self.sharing not in ("all", part):
+            return tuple(range(self.num_layers))
+        # Group of layer i: floor(i / L x groups) (albert: modeling.py, transformer_model). Their layer is a round here.
+        blocks, rounds = self.blocks_per_group, self.num_layers // self.blocks_per_group
+        return tuple(
+            layer // blocks * self.num_groups // rounds * blocks + layer % blocks for layer in range(self.num_layers)
+        )

@@ -33,7 +33,7 @@ class Encoder(nn.Module):
         self.position_embeddings = nn.Embedding(config.position_offset + config.max_positions, width)
         self.segment_embeddings = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
         self.embedding_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        self.embedding_projection = nn.Linear(width, hidden) if width != hidden else None
+        self.embedding_projection = nn.Linear(width, hidden) if config.projects_embeddings else None
         self._attention_plan = config.layer_plan("attention")
         self._ffn_plan = config.layer_plan("ffn")
         self.attention_blocks = nn.ModuleList(AttentionBlock(config) for _ in set(self._attention_plan))

@@ -2,9 +2,9 @@
 
 **The FLOP formula.** A multiply and an add are two operations. Forward, per real token:
 
-    2 (E H if E != H) + L (8 H^2 + 4 n H + 4 H F)    dense layers, attention over n tokens
-  + p 2 (H E + E V)                                  masked-token head at the share p of positions
-  + s (2 H^2 + 2 H C)                                pooler and a pair head of C classes, once a sequence
+    2 (E H if projected) + L (8 H^2 + 4 n H + 4 H F)  dense layers, attention over n tokens
+  + p 2 (H E + E V)                                   masked-token head at the share p of positions
+  + s (2 H^2 + 2 H C)                                 pooler and a pair head of C classes, once a sequence
 
 and three times that for training: the backward pass makes two products for each of the forward pass. Not
 counted are embedding look-ups, softmax, LayerNorm, activations and the optimizer (each below a few per cent),
@@ -34,7 +34,7 @@ def count_parameters(config: EncoderConfig, vocab_size: int) -> dict[str, int]:
         "position embeddings": (config.position_offset + config.max_positions) * width,
         "segment embeddings": config.type_vocab_size * width,
         "embedding norm": 2 * width,
-        "embedding projection": _dense(width, hidden) if width != hidden else 0,
+        "embedding projection": _dense(width, hidden) if config.projects_embeddings else 0,
         "attention": len(set(config.layer_plan("attention"))) * attention,
         "ffn": len(set(config.layer_plan("ffn"))) * ffn,
         "pooler": _dense(hidden, hidden) if config.pooler else 0,
@@ -78,7 +78,7 @@ def flops_per_token(
     """
     width, hidden = config.embedding_width, config.hidden_size
     layer = 8 * hidden * hidden + 4 * length * hidden + 4 * hidden * config.intermediate_size
-    body = config.num_layers * layer + (2 * width * hidden if width != hidden else 0)
+    body = config.num_layers * layer + (2 * width * hidden if config.projects_embeddings else 0)
     per_target = 2 * (hidden * width + width * vocab_size)
     per_sequence = (2 * hidden * hidden if config.pooler else 0) + 2 * hidden * pair_classes
     sequences = 1 / length if sequences_per_token is None else sequences_per_token

@@ -1,4 +1,4 @@
-"""`maskwright.load`: a trained model, ready to fill masks and to turn texts into vectors."""
+"""`maskwright.load`: a trained model, ready to fill masks, to find replaced tokens and to turn texts into vectors."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,16 @@ from maskwright.core.tensors import EncoderOutput, HeadShape
 from maskwright.core.types import IntArray
 from maskwright.encoder.encoder import Encoder
 from maskwright.inference.batching import TextBatch, batches
+from maskwright.inference.detect import THRESHOLD, Detection, Judged
 from maskwright.inference.embed import Pooling, check_pooling, pool
 from maskwright.inference.fill_mask import Filled, best_tokens, fill, read_masks
 from maskwright.inference.finding import find_model
 from maskwright.interchange.huggingface import LoadedModel, load_model
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling, MaskedLanguageModelingHead
+from maskwright.pretext.objectives.rtd import ReplacedTokenDetectionHead
 from maskwright.text.progress import Progress, no_progress
-from maskwright.text.tokenizer import Tokenizer
+from maskwright.text.tokenizer import Encoded, Tokenizer
+from maskwright.training.run_folder import GENERATOR
 
 BATCH_TOKENS = 8192
 """Tokens of a forward pass: enough to keep all cores busy, a few hundred MB for a model of base size."""
@@ -35,7 +38,7 @@ class TextCut(UserWarning):
 
 @final
 class Model:
-    """A trained encoder with its tokenizer and, if it has one, its head for masked tokens.
+    """A trained encoder with its tokenizer and, if it has them, its heads for masked and for replaced tokens.
 
     Nothing here is random: the same call gives the same numbers. In other company a text's numbers are the
     same to within rounding (about 1e-6).
@@ -46,9 +49,11 @@ class Model:
         encoder: The encoder, in evaluation mode.
         mlm_head: The head that scores the vocabulary at a mask; None if the folder holds none.
         max_length: Tokens read at once, special ones counted.
+        rtd_head: The head that says which tokens were replaced (ELECTRA's discriminator); None if there is none.
+        generator: A model that was trained beside it and fills masks in its stead (ELECTRA's generator).
 
     Attributes:
-        name, tokenizer, encoder, mlm_head, max_length: As given.
+        name, tokenizer, encoder, mlm_head, max_length, rtd_head, generator: As given.
     """
 
     def __init__(
@@ -59,17 +64,23 @@ class Model:
         encoder: Encoder,
         mlm_head: MaskedLanguageModelingHead | None,
         max_length: int,
+        rtd_head: ReplacedTokenDetectionHead | None = None,
+        generator: "Model | None" = None,
     ) -> None:
         self.name = name
         self.tokenizer = tokenizer
         self.encoder = encoder
         self.mlm_head = mlm_head
         self.max_length = max_length
+        self.rtd_head = rtd_head
+        self.generator = generator
 
     def fill_mask(
         self, texts: str | Sequence[str], *, top_k: int = 5, batch_tokens: int = BATCH_TOKENS
     ) -> list[list[list[Filled]]]:
         """Say which tokens may stand at each mask. Several masks in one text are guessed independently.
+
+        Where the model itself has no head for masked tokens, its generator does it.
 
         Args:
             texts: Texts with `[MASK]` or `<mask>` (either form fits any model); a single text is a list.
@@ -90,8 +101,11 @@ class Model:
             ...     print(f"{best.score:.0%} {best.sequence}")
         """
         if self.mlm_head is None:
+            if self.generator is not None:
+                return self.generator.fill_mask(texts, top_k=top_k, batch_tokens=batch_tokens)
+            can = "give vectors" if self.rtd_head is None else "find replaced tokens (`detect`) and give vectors"
             raise ConversionError(
-                f"the model {self.name} has no head for masked tokens, it can only give vectors",
+                f"the model {self.name} has no head for masked tokens, it can only {can}",
                 todo="Use `embed`, or choose a model that was saved with its masked-language-model head.",
             )
         vocab_size = self.tokenizer.special_tokens.vocab_size
@@ -121,6 +135,54 @@ class Model:
                         done = filled[owner]
                         done.append(fill(masked[owner], len(done), its_scores, its_ids, self.tokenizer))
         return filled
+
+    def detect(
+        self, texts: str | Sequence[str], *, threshold: float = THRESHOLD, batch_tokens: int = BATCH_TOKENS
+    ) -> list[Detection]:
+        """Say which tokens of a text look as if another had stood there (Clark et al. 2020).
+
+        Args:
+            texts: Any texts; a single text is a list of one. Of a text that is too long the beginning is read, with
+                the warning `TextCut`. Written special tokens are ordinary text.
+            threshold: Probability from which a token counts as replaced, in [0, 1].
+            batch_tokens: Tokens of a forward pass.
+
+        Returns:
+            For each text its tokens, each with the probability that it was replaced.
+
+        Raises:
+            ConversionError: If the model has no head for replaced tokens.
+            MaskwrightError: If the threshold is no probability.
+
+        Example:
+            >>> model = maskwright.load("runs/electra")
+            >>> [token.token for token in model.detect("The chef ate the meal.")[0].replaced]
+            ['ate']
+        """
+        if self.rtd_head is None:
+            raise ConversionError(
+                f"the model {self.name} has no head for replaced tokens",
+                todo="Choose a model that was trained to detect them: a run of an electra recipe, or an ELECTRA "
+                "discriminator (ElectraForPreTraining)",
+            )
+        if not 0 <= threshold <= 1:
+            raise MaskwrightError(f"the threshold is {threshold:g}", allowed="a probability, from 0 to 1")
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        special, room = self.tokenizer.special_tokens, self.max_length - 2
+        encoded = [self.tokenizer.encode(text) for text in texts]
+        self._warn_of_cuts([len(tokens.ids) > room for tokens in encoded], "the rest was left out")
+        sequences = [np.concatenate([[special.cls], tokens.ids[:room], [special.sep]]) for tokens in encoded]
+        probabilities: list[list[float]] = [[] for _ in texts]
+        with torch.inference_mode():
+            for laid, output in self._encode(sequences, batch_tokens):
+                scores = torch.sigmoid(self.rtd_head(output.hidden).double()).cpu().numpy()
+                for text, start in zip(laid.texts, laid.starts, strict=True):
+                    # The special tokens at both ends are scored too, but they are not the text's.
+                    probabilities[text] = scores[start + 1 : start + len(sequences[text]) - 1].tolist()
+        return [
+            Detection(text, _judged(tokens, its, threshold, self.tokenizer))
+            for text, tokens, its in zip(texts, encoded, probabilities, strict=True)
+        ]
 
     def embed(
         self,
@@ -186,7 +248,8 @@ def load(model: str | Path, *, device: str = "auto") -> Model:
     """Load a model for use: weights in fp32, no dropout. No code of the folder is executed.
 
     Args:
-        model: A run's folder, any BERT or RoBERTa folder in Hugging Face's format, or such a hub name.
+        model: A run's folder, any folder of a BERT, RoBERTa, ALBERT, ELECTRA, DistilBERT or ERNIE 1.0 in Hugging
+            Face's format, or such a hub name. A generator in the folder's sub-folder "generator" comes with it.
         device: Where to compute: "cpu", "cuda", "cuda:N"; "auto" takes a GPU if there is one.
 
     Raises:
@@ -210,17 +273,39 @@ def load(model: str | Path, *, device: str = "auto") -> Model:
         )
     with torch.device("meta"):  # The weights are put in as they are; drawing random ones first would cost seconds.
         encoder = Encoder(loaded.config, loaded.vocab_size)
-        mlm_head = None if "mlm" in loaded.missing_heads else MaskedLanguageModelingHead(_head_shape(loaded))
+        mlm_head = MaskedLanguageModelingHead(_head_shape(loaded)) if "mlm" in loaded.heads else None
+        rtd_head = ReplacedTokenDetectionHead(_head_shape(loaded)) if "rtd" in loaded.heads else None
     _fill_in(encoder, "encoder.", loaded)
     if mlm_head is not None:
         _fill_in(mlm_head, "heads.mlm.", loaded)
         mlm_head.to(place).eval()
+    if rtd_head is not None:
+        _fill_in(rtd_head, "heads.rtd.", loaded)
+        rtd_head.to(place).eval()
+    beside = loaded.folder / GENERATOR
     return Model(
         name=str(model),
         tokenizer=tokenizer,
         encoder=encoder.to(place).eval(),
         mlm_head=mlm_head,
         max_length=loaded.max_length,
+        rtd_head=rtd_head,
+        generator=load(beside, device=device) if (beside / "config.json").is_file() else None,
+    )
+
+
+def _judged(encoded: Encoded, probabilities: list[float], threshold: float, tokenizer: Tokenizer) -> tuple[Judged, ...]:
+    return tuple(
+        Judged(
+            token=tokenizer.token_text(int(id)),
+            token_id=int(id),
+            start=int(start),
+            end=int(end),
+            probability=probability,
+            replaced=probability >= threshold,
+        )
+        # A text that was cut has more tokens than were scored.
+        for id, (start, end), probability in zip(encoded.ids, encoded.offsets, probabilities, strict=False)
     )
 
 

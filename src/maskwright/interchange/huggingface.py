@@ -1,8 +1,8 @@
 """Model folders of Hugging Face's layout, written and read: what we write, transformers loads."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,17 +10,20 @@ from torch import Tensor
 from maskwright.core.errors import ConversionError
 from maskwright.core.files import atomic_path, write_json
 from maskwright.core.tensor_files import write_tensors
-from maskwright.core.tensors import HeadShape
 from maskwright.core.types import SpecialTokens
 from maskwright.encoder.config import EncoderConfig
-from maskwright.encoder.encoder import Encoder
-from maskwright.interchange.config_json import from_json, refuse_inexpressible, to_json
-from maskwright.interchange.names import Family, FamilyName, family_named
+from maskwright.interchange.config_json import from_json, to_json
+from maskwright.interchange.families import Family, FamilyName, family_named
+from maskwright.interchange.identity import identity_projection, without_identity
+from maskwright.interchange.refusals import refuse_inexpressible
+from maskwright.interchange.shapes import check_shapes
 from maskwright.interchange.weight_files import WEIGHTS, as_saved, locate, read_config, read_weights
-from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction, Objective
 
-_OBJECTIVES: tuple[Objective, ...] = (MaskedLanguageModeling(), NextSentencePrediction())
+_OWN_HEADS = "maskwright.heads."
+"""Under which heads stand that no family has names for: Hugging Face's classes pass over them."""
 _OLD_ENDS = ((".gamma", ".weight"), (".beta", ".bias"))
+# Counters that old files carry and nothing needs.
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 _NAMES_SHOWN = 6
 
 
@@ -34,7 +37,8 @@ class LoadedModel:
         vocab_size: V.
         max_length: Longest sequence the model was trained on, as far as the folder tells, in tokens.
         state: Weights in fp32 as "encoder.*" and "heads.KIND.*".
-        missing_heads: Heads of the family that the folder does not have, e.g. ("nsp",).
+        heads: Kinds of the heads in `state`, e.g. ("mlm",).
+        missing_heads: Heads that the family's classes have and the folder does not, e.g. ("nsp",).
         unexpected: Names in the file that nothing here uses, e.g. a classifier's.
         folder: Where it was read.
     """
@@ -44,6 +48,7 @@ class LoadedModel:
     vocab_size: int
     max_length: int
     state: dict[str, Tensor]
+    heads: tuple[str, ...]
     missing_heads: tuple[str, ...]
     unexpected: tuple[str, ...]
     folder: Path
@@ -61,8 +66,9 @@ def save_model(
     """Write config.json and model.safetensors under the family's Hugging Face names.
 
     Each file is written whole or not at all. The tied output matrix is left out, as Hugging Face does. Blocks
-    that layers share are written once a layer, with the sharing said in config.json, so that the classes of
-    other families' layouts compute the same.
+    that layers share are written once a layer, with the sharing said in config.json, so that Hugging Face's
+    classes compute the same; ALBERT's groups are written once a group, as its classes do. Heads that the family
+    has no names for are kept under names that its classes pass over.
 
     Args:
         folder: Where to write; other files in it are left alone.
@@ -77,16 +83,21 @@ def save_model(
         DeviceError: If the folder cannot be written.
     """
     table = family_named(family)
-    heads = frozenset(name.split(".")[1] for name in state if name.startswith("heads."))
+    heads = _kinds(state)
     data = to_json(table, config, special_tokens, heads, max_length)
-    pairs = table.pairs(config, heads, table.prefix if heads else "")
+    prefix = table.prefix if heads else ""
+    own = tuple(f"heads.{kind}." for kind in heads - table.heads.keys())
+    pairs = (
+        *table.pairs(config, heads, prefix),
+        *((name, _OWN_HEADS + name.removeprefix("heads.")) for name in state if name.startswith(own)),
+    )
     ours = {name for name, _ in pairs}
     if ours != state.keys():
         raise ConversionError(
             f"cannot save to {folder}: the weights do not fit the encoder's configuration; "
             f"missing {_listed(ours - state.keys())}; unknown {_listed(state.keys() - ours)}"
         )
-    weights = {theirs: as_saved(state[name]) for name, theirs in pairs}
+    weights = {theirs: as_saved(state[name]) for name, theirs in pairs} | identity_projection(table, config, prefix)
     with atomic_path(folder / WEIGHTS) as temporary:
         write_tensors(temporary, weights, shown=folder / WEIGHTS, metadata={"format": "pt"})
     write_json(folder / "config.json", data)
@@ -110,20 +121,25 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
     source = str(folder / "config.json")
     family = family_named(data["model_type"], source)
     described = from_json(family, data, source)
-    tensors = _modern_names(read_weights(folder), family)
+    tensors = _modern_names(read_weights(folder))
     prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
     _drop_tied(tensors, family, prefix, folder)
-    config = described.config.replace(pooler=any(prefix + theirs in tensors for _, theirs in family.pooler))
-    heads = frozenset(kind for kind, pairs in family.heads.items() if any(theirs in tensors for _, theirs in pairs))
+    tensors, config = without_identity(tensors, family, described.config, prefix)
+    names = frozenset(tensors)
+    config = config.replace(pooler=any(prefix + theirs in names for _, theirs in family.pooler))
+    heads = family.heads_among(names, described.pair_head)
     refuse_inexpressible(family, config, described.pad_token_id, heads, source)
-    pairs = family.pairs(config, heads, prefix)
+    pairs = (
+        *family.pairs(config, heads, prefix, described.places),
+        *(("heads." + name.removeprefix(_OWN_HEADS), name) for name in sorted(names) if name.startswith(_OWN_HEADS)),
+    )
     if missing := {theirs for _, theirs in pairs} - tensors.keys():
         raise ConversionError(
             f"the weights in {folder} lack {_listed(missing)}, which {source} calls for",
             todo="Check num_hidden_layers and model_type there, or fetch the weights again",
         )
     state = _renamed(tensors, pairs, folder)
-    _check_shapes(state, dict(pairs), config, described.vocab_size, folder)
+    check_shapes(state, dict(pairs), config, described.vocab_size, folder)
     unexpected = tensors.keys() - {theirs for _, theirs in pairs}
     if layers := {name for name in unexpected if name.startswith(family.layer_starts(prefix))}:
         raise ConversionError(
@@ -136,16 +152,21 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
         vocab_size=described.vocab_size,
         max_length=described.trained_length,
         state=state,
-        missing_heads=tuple(sorted(family.heads.keys() - heads)),
+        heads=tuple(sorted(_kinds(state))),
+        missing_heads=tuple(sorted(family.lacking(heads))),
         unexpected=tuple(sorted(unexpected)),
         folder=folder,
     )
 
 
-def _modern_names(tensors: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
+def _kinds(state: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.split(".")[1] for name in state if name.startswith("heads."))
+
+
+def _modern_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     renamed = {}
     for name, tensor in tensors.items():
-        if name.endswith(family.ignored):
+        if name.endswith(_BUFFERS):
             continue
         for old, new in _OLD_ENDS:
             if name.endswith(old):
@@ -181,41 +202,6 @@ def _renamed(tensors: dict[str, Tensor], pairs: tuple[tuple[str, str], ...], fol
             )
         state[ours] = tensors[theirs]
     return state
-
-
-def _check_shapes(
-    state: dict[str, Tensor], theirs: dict[str, str], config: EncoderConfig, vocab_size: int, folder: Path
-) -> None:
-    expected = _expected_shapes(config, vocab_size)
-    wrong = [name for name, tensor in state.items() if tensor.shape != expected[name]]
-    if wrong:
-        shown = "; ".join(
-            f"{theirs[name]} is {list(state[name].shape)}, expected {list(expected[name])}"
-            for name in wrong[:_NAMES_SHOWN]
-        )
-        raise ConversionError(
-            f"{len(wrong)} weights in {folder} do not have the shape that config.json says: {shown}",
-            todo="Correct config.json (vocab_size, hidden_size, intermediate_size, max_position_embeddings, "
-            "type_vocab_size) or fetch both files again",
-        )
-
-
-def _expected_shapes(config: EncoderConfig, vocab_size: int) -> dict[str, torch.Size]:
-    shape = HeadShape(
-        hidden_size=config.hidden_size,
-        embedding_size=config.embedding_width,
-        vocab_size=vocab_size,
-        hidden_activation=config.hidden_activation,
-        layer_norm_eps=config.layer_norm_eps,
-    )
-    with torch.device("meta"):
-        modules: dict[str, Any] = {"encoder": Encoder(config, vocab_size)}
-        modules |= {f"heads.{objective.kind}": objective.head(shape) for objective in _OBJECTIVES}
-    return {
-        f"{start}.{name}": tensor.shape
-        for start, module in modules.items()
-        for name, tensor in module.state_dict().items()
-    }
 
 
 def _listed(names: set[str]) -> str:

@@ -20,8 +20,8 @@ def corrupt(
         masking: Which tokens.
         replacement: By what.
         draws: Keyed random numbers, one key for each of the B sequences.
-        vocabulary: What the replacement may ask about the vocabulary.
+        vocabulary: What masking and replacement may ask about the vocabulary.
     """
-    selection = masking.select(instances, draws)
+    selection = masking.select(instances, draws, vocabulary.token_counts)
     corrupted = replacement.replace_tokens(instances, selection, draws, vocabulary)
     return Examples(instances=instances, selection=selection, corrupted=corrupted)

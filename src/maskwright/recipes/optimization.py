@@ -28,7 +28,26 @@ class AdamW(Spec):
     bias_correction: bool = True
 
 
-OptimizerSpec = Annotated[AdamW, ByName]
+class Lamb(Spec):
+    """LAMB (You et al. 2020) as ALBERT's code has it (lamb_optimizer.py:40-122): Adam whose step keeps to the weights.
+
+    Adam's update, without bias correction, plus the decay, is scaled to the norm of the matrix that it changes, so
+    that each matrix moves by the same share of itself, the learning rate. Biases and LayerNorm are neither decayed nor
+    scaled. The ratio of the norms is not clipped; it is 1 where either is zero.
+
+    Attributes:
+        betas: Decay rates of the first and second moment.
+        eps: Added to the root of the second moment.
+        weight_decay: Share of the weights added to the update, before its norm is taken.
+    """
+
+    kind: Literal["lamb"] = "lamb"
+    betas: tuple[Rate, Rate] = (0.9, 0.999)
+    eps: Annotated[float, Field(gt=0)] = 1e-6
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+
+
+OptimizerSpec = Annotated[AdamW | Lamb, Field(discriminator="kind"), ByName]
 
 
 class LengthPhase(Spec):

@@ -127,8 +127,11 @@ def training_flops_per_token(
     length: float,
     predictions_per_token: Mapping[str, float] | None = None,
     sequences_per_token: float | None = None,
+    teacher: EncoderConfig | None = None,
 ) -> float:
     """Return the training FLOPs per real token of a recipe, heads counted, by the formula of `encoder.sizes`.
+
+    A teacher and its head run forward only, so they count once where what is trained counts three times.
 
     Args:
         recipe: What is trained.
@@ -137,8 +140,12 @@ def training_flops_per_token(
         predictions_per_token: Predictions of each objective per real token, by kind; None takes what full sequences
             give (`Objective.predictions_per_token`).
         sequences_per_token: Sequences per real token; None means 1 / `length`.
+        teacher: The shape of the teacher, where the recipe has one; None takes `Teacher.config`.
     """
-    bodies, heads = 0.0, 0.0
+    bodies, heads, watched = 0.0, 0.0, 0.0
+    if recipe.teacher is not None:
+        teacher = (teacher or recipe.teacher.config(recipe.encoder)).replace(pooler=False)
+        watched = flops_per_token(teacher, vocab_size, length=length, targets_per_token=0.0) / 3
     for config in _trained(recipe):
         bodies += flops_per_token(
             config, vocab_size, length=length, targets_per_token=0.0, sequences_per_token=sequences_per_token
@@ -149,7 +156,9 @@ def training_flops_per_token(
         else:
             share = predictions_per_token.get(objective.kind, 0.0)
         heads += share * objective.flops(_shape_under(recipe, objective, vocab_size))
-    return bodies + 3 * heads
+        if teacher is not None and {"teacher", "mlm"} <= objective.needs:
+            watched += share * objective.flops(_shape_of(teacher, vocab_size))
+    return bodies + 3 * heads + watched
 
 
 def _trained(recipe: Recipe) -> list[EncoderConfig]:
@@ -163,6 +172,10 @@ def _shape_under(recipe: Recipe, objective: Objective, vocab_size: int) -> HeadS
     config = recipe.encoder
     if recipe.generator is not None and objective.on_generator:
         config = recipe.generator.config(config)
+    return _shape_of(config, vocab_size)
+
+
+def _shape_of(config: EncoderConfig, vocab_size: int) -> HeadShape:
     return HeadShape(
         hidden_size=config.hidden_size,
         embedding_size=config.embedding_width,

@@ -14,7 +14,8 @@ class Generator(Spec):
     """A small masked language model whose samples stand where tokens were selected (Clark et al. 2020, section 3).
 
     Its sizes follow the encoder's (electra: run_pretraining.py:338-350): hidden size round(H x size), layers
-    round(L x depth), heads max(1, hidden size // 64), feed-forward 4 x hidden size.
+    round(L x depth), heads max(1, hidden size // 64), feed-forward 4 x hidden size. Where that number of heads does not
+    divide the hidden size, which no published one does, the next lower number that does is taken.
 
     Attributes:
         size: Hidden size as a fraction of the encoder's.
@@ -33,9 +34,12 @@ class Generator(Spec):
         return encoder.replace(
             hidden_size=hidden,
             num_layers=max(1, round(encoder.num_layers * self.depth)),
-            num_heads=max(1, hidden // 64),
+            num_heads=next(heads for heads in range(max(1, hidden // 64), 0, -1) if hidden % heads == 0),
             intermediate_size=4 * hidden,
             embedding_size=encoder.embedding_width,
+            sharing="none",
+            num_groups=1,
+            blocks_per_group=1,
             attention_plan=None,
             ffn_plan=None,
             pooler=False,
@@ -47,9 +51,14 @@ class Teacher(Spec):
 
     Attributes:
         model: A run's folder, a Hugging Face folder or a hub name.
-        initialise: "layers": the student begins with some of the teacher's layers, evenly spread (distillation:
-            scripts/extract_distilbert.py takes 0, 2, 4, 7, 9 and 11 of 12); "none": it begins at random.
+        initialise: "layers": the student begins with the teacher's embeddings, its masked-token head and some of its
+            layers, evenly spread (distillation: scripts/extract_distilbert.py takes 0, 2, 4, 7, 9 and 11 of 12);
+            "none": it begins at random.
     """
 
     model: str = ""
     initialise: Literal["layers", "none"] = "layers"
+
+    def config(self, encoder: EncoderConfig) -> EncoderConfig:
+        """Return the teacher's shape as published: the student's, twice as deep. The real one is said by its folder."""
+        return encoder.replace(num_layers=2 * encoder.num_layers, attention_plan=None, ffn_plan=None)

@@ -52,7 +52,7 @@ def choose_alphabet(
         normalizer: The tokenizer's cleaning.
         splitter: The tokenizer's splitting into words.
     """
-    counts = _normalized(_count_code_points(texts), normalizer)
+    counts = count_characters(texts, normalizer)
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
     total, covered = sum(counts.values()), 0
     wanted = []
@@ -75,6 +75,16 @@ def choose_alphabet(
     return Alphabet(tuple(sorted(initial)), tuple(sorted(continuing)))
 
 
+def count_characters(texts: Iterable[str], normalizer: normalizers.Normalizer) -> dict[str, int]:
+    """Return how often each character occurs in texts that a tokenizer has cleaned; white space is not counted.
+
+    Args:
+        texts: The texts, as they stand in the corpus.
+        normalizer: The cleaning, one that works character by character.
+    """
+    return _normalized(_count_code_points(texts), normalizer)
+
+
 def _count_code_points(texts: Iterable[str]) -> dict[str, int]:
     counts = np.zeros(_CODE_POINTS, dtype=np.int64)
     batch: list[str] = []
@@ -95,7 +105,7 @@ def _bincount(batch: list[str]) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
 
 
 def _normalized(counts: dict[str, int], normalizer: normalizers.Normalizer) -> dict[str, int]:
-    # BERT's cleaning works character by character, so cleaning each distinct one once is the same and fast.
+    # Cleaning each distinct character once is the same as cleaning the text, and fast.
     result: dict[str, int] = {}
     for character, count in counts.items():
         for cleaned in normalizer.normalize_str(character):

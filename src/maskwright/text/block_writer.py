@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,13 +42,27 @@ class Repeats:
         self.remnant_characters += other.remnant_characters
 
 
+class Remaining(NamedTuple):
+    """What is left of a block.
+
+    Attributes:
+        data: Its stored text.
+        repeats: What was cut out.
+        kept: Shape (P,), which paragraphs are left.
+    """
+
+    data: bytes
+    repeats: Repeats
+    kept: NDArray[np.bool_]
+
+
 def without_repeats(
     data: bytes,
     index: BlockIndex,
     repeated_documents: NDArray[np.bool_],
     repeated_paragraphs: NDArray[np.bool_],
     min_document_bytes: int,
-) -> tuple[bytes, Repeats]:
+) -> Remaining:
     """Cut repeated documents and paragraphs out of a block's stored text.
 
     Args:
@@ -67,12 +82,14 @@ def without_repeats(
     counts = Repeats(
         documents=int(repeated_documents.sum()), document_characters=int(characters[repeated_documents].sum())
     )
+    left = np.ones(len(index.characters), dtype=np.bool_)
     parts: list[bytes] = []
     copied = 0
     for document in np.flatnonzero(repeated_documents | touched):
         first, last = int(firsts[document]), int(lasts[document])
         parts.append(data[copied : starts[first]])
         copied = int(ends[last - 1]) + 1
+        left[first:last] = False
         if repeated_documents[document]:
             continue
         kept = first + np.flatnonzero(~repeated_paragraphs[first:last])
@@ -80,6 +97,7 @@ def without_repeats(
             counts.remnants += 1
             counts.remnant_characters += int(characters[document])
             continue
+        left[kept] = True
         counts.paragraphs += last - first - len(kept)
         counts.paragraph_characters += int(characters[document] - index.characters[kept].sum()) - len(kept) + 1
         text = b"".join(data[starts[paragraph] : ends[paragraph]] for paragraph in kept)
@@ -87,7 +105,30 @@ def without_repeats(
         parts.append(text.removeprefix(b" "))
         parts.append(b"\n")
     parts.append(data[copied:])
-    return b"".join(parts), counts
+    return Remaining(b"".join(parts), counts, left)
+
+
+def stored_spans(index: BlockIndex, kept: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int]:
+    """Return the given spans of the paragraphs that are left, and how many characters these are.
+
+    Args:
+        index: The block's index; P paragraphs.
+        kept: Shape (P,), which are left.
+
+    Returns:
+        Shape (N, 3): start, end (characters of all sentences of the block, joined) and number of the level.
+    """
+    documents = np.repeat(np.arange(len(index.paragraphs)), index.paragraphs)
+    left = np.flatnonzero(kept)
+    # Every paragraph of a document but the first has the white space before it.
+    spaced = np.diff(documents[left], prepend=-1) == 0
+    lengths = index.characters[left] + spaced
+    starts = np.zeros(len(kept), dtype=np.int64)
+    starts[left] = np.cumsum(lengths) - lengths + spaced
+    spans = index.spans[kept[index.spans[:, 0]]]
+    return np.stack([*(starts[spans[:, 0]] + spans[:, column] for column in (1, 2)), spans[:, 3]], axis=1), int(
+        lengths.sum()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +141,24 @@ class StoredBlock:
     sentences: int
 
 
+_NO_SPANS = np.zeros((0, 3), dtype=np.int64)
+
+
+def spans_file(block: Path) -> Path:
+    """Return where the given spans of a block's file are."""
+    return block.with_suffix(".spans.npy")
+
+
 class BlockWriter:
     """Writes stored text to files of about 4 MB, each of one source, and counts what it writes.
 
     Args:
         folder: Where to.
         num_sources: How many sources there are.
+        with_spans: Whether to write each file's given spans beside it.
     """
 
-    def __init__(self, folder: Path, num_sources: int) -> None:
+    def __init__(self, folder: Path, num_sources: int, *, with_spans: bool = False) -> None:
         self.blocks: list[StoredBlock] = []
         self.statistics = [TextStatistics() for _ in range(num_sources)]
         self.examples: list[list[str]] = [[] for _ in range(num_sources)]
@@ -116,15 +166,27 @@ class BlockWriter:
         self._parts: list[bytes] = []
         self._size = 0
         self._source = 0
+        self._with_spans = with_spans
+        self._spans: list[NDArray[np.int64]] = []
+        self._characters = 0
 
-    def add(self, source: int, data: bytes) -> None:
-        """Append whole documents of a source; sources come one after the other."""
+    def add(self, source: int, data: bytes, spans: NDArray[np.int64] = _NO_SPANS, characters: int = 0) -> None:
+        """Append whole documents of a source, with their spans; sources come one after the other.
+
+        Args:
+            source: Number of the source.
+            data: Stored text.
+            spans: Shape (N, 3), as `stored_spans` gives them.
+            characters: How many the documents have, as `stored_spans` counts them.
+        """
         if source != self._source:
             self.flush()
             self._source = source
         if data:
             self._parts.append(data)
             self._size += len(data)
+            self._spans.append(spans + np.array([self._characters, self._characters, 0]))
+            self._characters += characters
         if self._size >= STORED_BLOCK_BYTES:
             self.flush()
 
@@ -137,6 +199,9 @@ class BlockWriter:
         name = f"{len(self.blocks):05d}.txt"
         self._folder.mkdir(exist_ok=True)
         (self._folder / name).write_bytes(data)
+        if self._with_spans:
+            np.save(spans_file(self._folder / name), np.concatenate(self._spans))
+            self._spans, self._characters = [], 0
         counted = TextStatistics()
         counted.add(data)
         self.statistics[self._source].merge(counted)

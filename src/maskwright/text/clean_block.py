@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from maskwright.text.cleaning import Cleaning, clean_document
 from maskwright.text.encodings import BadLine
-from maskwright.text.parsing import OnBadLine, documents_of
+from maskwright.text.parsing import MarkedDocument, OnBadLine, Piece, documents_of, marked_documents_of
 from maskwright.text.readers import MAX_DOCUMENT_BYTES, RawBlock
 from maskwright.text.sentences import split_paragraph
+from maskwright.text.words.given_spans import GivenSpan, locate_spans
 
 _PLACES_KEPT = 5
 
@@ -33,6 +34,8 @@ class Counts:
         longest_document: Bytes of clean text of the longest document.
         bad_lines: Lines (or rows) skipped.
         bad_places: Where the first few of them are, and what is wrong there.
+        spans: Phrases and entities that came with the documents.
+        located_spans: How many of them have a place in the clean text.
     """
 
     documents: int = 0
@@ -45,6 +48,8 @@ class Counts:
     longest_document: int = 0
     bad_lines: int = 0
     bad_places: list[str] = field(default_factory=list)
+    spans: int = 0
+    located_spans: int = 0
 
     def add(self, other: "Counts") -> None:
         """Add another block's counts to these."""
@@ -71,6 +76,8 @@ class BlockIndex:
         text_bytes: Shape (P,), bytes of each paragraph's text.
         paragraph_hashes: Shape (P,), uint64; 0 for paragraphs that are never duplicates.
         document_hashes: Shape (D,), uint64; 0 where documents are not compared.
+        spans: Shape (N, 4), int64: phrases and entities that came with the documents, as paragraph of the block, start
+            and end (characters of the paragraph), number of the level; ascending.
     """
 
     paragraphs: NDArray[np.int64]
@@ -79,6 +86,7 @@ class BlockIndex:
     text_bytes: NDArray[np.int64]
     paragraph_hashes: NDArray[np.uint64]
     document_hashes: NDArray[np.uint64]
+    spans: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 4), dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +100,16 @@ class CleanedBlock:
     counts: Counts
 
 
-def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: Path) -> CleanedBlock:
+def clean_block(
+    numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: Path, with_spans: bool = False
+) -> CleanedBlock:
     """Parse, clean and split one block; write its sentences and index to `folder`.
 
     Args:
         numbered: The block's number, which names its files, and the block.
         cleaning: How.
         folder: Where to.
+        with_spans: Whether to read the phrases and entities that come with the documents.
 
     Raises:
         DataError: At the first broken line, if `cleaning.bad_lines` is "refuse".
@@ -109,13 +120,18 @@ def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: P
     index: list[tuple[int, int, int, int]] = []
     lengths: list[int] = []
     hashes: list[int] = []
+    spans: list[NDArray[np.int64]] = [np.zeros((0, 4), dtype=np.int64)]
     text_path, index_path = block_files(folder, number)
     with open(text_path, "wb") as file:
-        for text in _bounded_documents(block, counts, on_bad_line(counts, cleaning)):
+        for text, given in _bounded_documents(block, counts, on_bad_line(counts, cleaning), with_spans):
             paragraphs = clean_document(text, cleaning)
             encoded = [paragraph.encode() for paragraph in paragraphs]
             if not _keep(text, paragraphs, encoded, counts, cleaning):
                 continue
+            if given:
+                located = locate_spans(text, given, cleaning, paragraphs)
+                counts.located_spans += len(located)
+                spans.append(located + np.array([len(index), 0, 0, 0]))
             for position, (paragraph, utf8) in enumerate(zip(paragraphs, encoded, strict=True)):
                 lines = _sentence_lines(paragraph, cleaning, first=position == 0)
                 compared = compare_paragraphs and len(utf8) >= cleaning.min_duplicate_bytes
@@ -135,6 +151,7 @@ def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: P
         text_bytes=table[:, 2],
         paragraph_hashes=paragraph_hashes,
         document_hashes=document_hashes,
+        spans=np.concatenate(spans),
     )
     return CleanedBlock(block.source, paragraph_hashes, document_hashes, block.bytes_read, counts)
 
@@ -159,24 +176,40 @@ def on_bad_line(counts: Counts, cleaning: Cleaning) -> OnBadLine:
     return refuse if cleaning.bad_lines == "refuse" else counts.skip
 
 
-def _bounded_documents(block: RawBlock, counts: Counts, on_bad_line: OnBadLine) -> Iterator[str]:
+def _bounded_documents(
+    block: RawBlock, counts: Counts, on_bad_line: OnBadLine, with_spans: bool
+) -> Iterator[MarkedDocument]:
     for piece in block.pieces:
         continues = piece.continues
-        for text in documents_of(piece, on_bad_line):
-            for part in _cut_long(text):
+        read = marked_documents_of if with_spans else _without_spans
+        for document in read(piece, on_bad_line):
+            counts.spans += len(document.spans)
+            for part in _cut_long(document):
                 counts.continued_documents += continues
                 continues = True
                 yield part
             continues = False
 
 
-def _cut_long(text: str) -> Iterator[str]:
+def _without_spans(piece: Piece, on_bad_line: OnBadLine) -> Iterator[MarkedDocument]:
+    return map(MarkedDocument, documents_of(piece, on_bad_line))
+
+
+def _cut_long(document: MarkedDocument) -> Iterator[MarkedDocument]:
+    text, spans, done = document.text, document.spans, 0
     while len(text) > MAX_DOCUMENT_BYTES:
         middle = MAX_DOCUMENT_BYTES // 2
         end = text.rfind("\n", middle, MAX_DOCUMENT_BYTES) + 1 or text.rfind(" ", middle, MAX_DOCUMENT_BYTES) + 1
-        yield text[: end or MAX_DOCUMENT_BYTES]
-        text = text[end or MAX_DOCUMENT_BYTES :]
-    yield text
+        end = end or MAX_DOCUMENT_BYTES
+        yield MarkedDocument(text[:end], _within(spans, done, done + end))
+        text, done = text[end:], done + end
+    yield MarkedDocument(text, _within(spans, done, done + len(text)))
+
+
+def _within(spans: tuple[GivenSpan, ...], start: int, end: int) -> tuple[GivenSpan, ...]:
+    """Return the spans within a part of a document, counted from where the part begins."""
+    inside = [span for span in spans if start <= span.start and span.end <= end]
+    return tuple(GivenSpan(span.start - start, span.end - start, span.level) for span in inside)
 
 
 def _keep(text: str, paragraphs: list[str], encoded: list[bytes], counts: Counts, cleaning: Cleaning) -> bool:

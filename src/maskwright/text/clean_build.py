@@ -13,7 +13,7 @@ from pathlib import Path
 
 from maskwright.core.errors import DataError
 from maskwright.core.files import write_json, write_text
-from maskwright.text.block_writer import BlockWriter, Repeats, without_repeats
+from maskwright.text.block_writer import BlockWriter, Repeats, stored_spans, without_repeats
 from maskwright.text.clean_block import CleanedBlock, Counts, block_files, clean_block, on_bad_line, read_index
 from maskwright.text.cleaning import Cleaning
 from maskwright.text.data_card import SourceCount, card_page, data_card
@@ -29,7 +29,14 @@ STORE_FILE = "store.json"
 
 
 def build_store(
-    folder: Path, sources: tuple[Source, ...], cleaning: Cleaning, key: str, workers: int | None, progress: Progress
+    folder: Path,
+    sources: tuple[Source, ...],
+    cleaning: Cleaning,
+    key: str,
+    workers: int | None,
+    progress: Progress,
+    *,
+    with_spans: bool = False,
 ) -> None:
     """Make the store of a clean corpus in an empty folder.
 
@@ -40,9 +47,10 @@ def build_store(
         key: The corpus's fingerprint.
         workers: Processes; None chooses.
         progress: Called now and then.
+        with_spans: Whether to keep the phrases and entities that come with the documents.
 
     Raises:
-        DataError: If something cannot be read or nothing is left of a source.
+        DataError: If something cannot be read, nothing is left of a source, or spans are wanted and there are none.
     """
     work = folder / "work"
     work.mkdir()
@@ -51,7 +59,7 @@ def build_store(
     paragraphs = DuplicateFinder(work / "paragraphs")
     sizes = [sum(path.stat().st_size for path in source.files) for source in sources]
     block_sources: list[int] = []
-    for block in _first_pass(sources, cleaning, work, counts, workers):
+    for block in _first_pass(sources, cleaning, work, counts, workers, with_spans):
         counts[block.source].add(block.counts)
         documents.add(block.document_hashes)
         paragraphs.add(block.paragraph_hashes)
@@ -59,7 +67,13 @@ def build_store(
         progress("reading and cleaning", block.bytes_read, sum(sizes) or None)
     for source, read in zip(sources, counts, strict=True):
         _refuse_empty(source, read, cleaning)
-    writer = BlockWriter(folder / "blocks", len(sources))
+    if with_spans and not any(read.spans for read in counts):
+        raise DataError(
+            "phrases or entities are to come from the corpus, but no document brings any",
+            allowed='.jsonl records with a field "spans": [[start, end, "entity" or "phrase"], ...]',
+            todo="Add them, or take 'corpus' out of words.phrases and words.entities.",
+        )
+    writer = BlockWriter(folder / "blocks", len(sources), with_spans=with_spans)
     repeats = _second_pass(work, block_sources, documents, paragraphs, writer, cleaning, progress)
     for source, statistics in zip(sources, writer.statistics, strict=True):
         if not statistics.documents:
@@ -85,12 +99,18 @@ def build_store(
 
 
 def _first_pass(
-    sources: tuple[Source, ...], cleaning: Cleaning, work: Path, counts: list[Counts], workers: int | None
+    sources: tuple[Source, ...],
+    cleaning: Cleaning,
+    work: Path,
+    counts: list[Counts],
+    workers: int | None,
+    with_spans: bool,
 ) -> Iterator[CleanedBlock]:
     # Rows of tables are checked while reading, here; lines of text where they are parsed, in the workers.
     reading = [on_bad_line(count, cleaning) for count in counts]
     blocks = raw_blocks(sources, cleaning, reading, workers=workers)
-    return ordered_map(partial(clean_block, cleaning=cleaning, folder=work), enumerate(blocks), workers=workers)
+    clean = partial(clean_block, cleaning=cleaning, folder=work, with_spans=with_spans)
+    return ordered_map(clean, enumerate(blocks), workers=workers)
 
 
 def _second_pass(
@@ -108,7 +128,7 @@ def _second_pass(
     for number, source in enumerate(block_sources):
         text, index_path = block_files(work, number)
         index = read_index(index_path)
-        data, dropped = without_repeats(
+        data, dropped, kept = without_repeats(
             text.read_bytes(),
             index,
             repeated_documents[document : document + len(index.paragraphs)],
@@ -118,7 +138,7 @@ def _second_pass(
         document += len(index.paragraphs)
         paragraph += len(index.characters)
         repeats[source].add(dropped)
-        writer.add(source, data)
+        writer.add(source, data, *stored_spans(index, kept))
         text.unlink()
         index_path.unlink()
         progress("taking out repeats", number + 1, len(block_sources))

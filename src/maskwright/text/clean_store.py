@@ -14,12 +14,15 @@ from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, read_json
 from maskwright.core.randomness import bits, keys
 from maskwright.core.spec import fingerprint
+from maskwright.text.block_writer import spans_file
 from maskwright.text.clean_build import STORE_FILE, STORE_VERSION, build_store
 from maskwright.text.cleaning import Cleaning
 from maskwright.text.docstrings import docstrings_fingerprint
 from maskwright.text.kept_folder import kept_or_made
 from maskwright.text.progress import Progress, no_progress
 from maskwright.text.sources import Source, resolve_sources
+from maskwright.text.words.given_spans import LEVELS
+from maskwright.text.words.lexicon import Spans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,20 @@ class CleanCorpus:
         for document in text.split("\n\n")[:-1]:
             yield document.split("\n")
 
+    def given_spans(self, block: int) -> dict[str, Spans]:
+        """Return the phrases and entities that came with a block's documents, as characters of its sentences joined.
+
+        Raises:
+            DataError: If they are gone, or were not kept (`clean_corpus(with_spans=True)`).
+        """
+        path = spans_file(self.blocks[block])
+        try:
+            table = np.load(path)
+        except (OSError, ValueError) as error:
+            raise _damaged(self.folder, f"cannot read {path}") from error
+        rows = [table[table[:, 2] == number] for number in range(len(LEVELS))]
+        return {level: Spans(row[:, 0], row[:, 1]) for level, row in zip(LEVELS, rows, strict=True)}
+
     def sample(self, max_bytes: int, seed: int) -> Iterator[str]:
         """Yield a sample of sentences, spread evenly over the corpus, of at most `max_bytes` bytes of UTF-8.
 
@@ -99,6 +116,7 @@ def clean_corpus(
     cache: Path | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
+    with_spans: bool = False,
 ) -> CleanCorpus:
     """Read, clean, split and de-duplicate a corpus, or return it at once if that has been done before.
 
@@ -113,6 +131,7 @@ def clean_corpus(
         cache: Folder for prepared data; None for `core.files.cache_folder()`.
         workers: Processes; 1 works in this process, None uses the cores there are.
         progress: Called now and then.
+        with_spans: Whether to keep the phrases and entities that .jsonl documents bring in their field `spans`.
 
     Raises:
         DataError: If an argument cannot be read, a line is broken, or no text is left of a source.
@@ -123,15 +142,17 @@ def clean_corpus(
     """
     cache, told = cache or cache_folder(), progress or no_progress
     sources = resolve_sources(corpus)
-    key = _corpus_fingerprint(sources, cleaning, cache / CHECKSUMS, told)
+    key = _corpus_fingerprint(sources, cleaning, cache / CHECKSUMS, told, with_spans)
 
     def make(folder: Path) -> None:
-        build_store(folder, sources, cleaning, key, workers, told)
+        build_store(folder, sources, cleaning, key, workers, told, with_spans=with_spans)
 
     return kept_or_made(cache / f"clean-{key}", partial(_open, sources=sources), make)
 
 
-def _corpus_fingerprint(sources: tuple[Source, ...], cleaning: Cleaning, book: Path, progress: Progress) -> str:
+def _corpus_fingerprint(
+    sources: tuple[Source, ...], cleaning: Cleaning, book: Path, progress: Progress, with_spans: bool
+) -> str:
     checksums = _file_checksums([path for source in sources for path in source.files], book, progress)
     described = [
         [
@@ -144,7 +165,7 @@ def _corpus_fingerprint(sources: tuple[Source, ...], cleaning: Cleaning, book: P
         ]
         for source in sources
     ]
-    return fingerprint([STORE_VERSION, described, cleaning])
+    return fingerprint([STORE_VERSION, described, cleaning, *(["spans"] if with_spans else [])])
 
 
 def _file_checksums(paths: Sequence[Path], book: Path, progress: Progress) -> dict[Path, str]:

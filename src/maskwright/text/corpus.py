@@ -5,7 +5,7 @@ that read the same folder share its pages.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from maskwright.core.types import BoolArray, Documents, IntArray, TakenTokens
 from maskwright.text.corpus_manifest import (
+    COLLOCATIONS,
     DATA_CARD,
     DOCUMENT_ENDS,
     DOCUMENT_SENTENCES,
@@ -23,6 +24,7 @@ from maskwright.text.corpus_manifest import (
     TOKENIZER,
     Manifest,
     damaged,
+    level_starts_file,
     read_manifest,
     tokens_file,
     verify_files,
@@ -56,6 +58,10 @@ class Corpus:
         self.clean_card: dict[str, Any] = json.loads((folder / DATA_CARD).read_text(encoding="utf-8"))
         self._tokens = [_mapped(folder / tokens_file(shard)) for shard in range(manifest.num_shards)]
         self._word_starts = [_mapped(folder / word_starts_file(shard)) for shard in range(manifest.num_shards)]
+        self._level_starts = {
+            level: [_mapped(folder / level_starts_file(level, shard)) for shard in range(manifest.num_shards)]
+            for level in manifest.levels
+        }
 
     @classmethod
     def open(cls, folder: Path, *, checksum_of: Callable[[Path], str] | None = None) -> "Corpus":
@@ -110,6 +116,17 @@ class Corpus:
         """A short name of each source."""
         return tuple(self.manifest.source_names)
 
+    @property
+    def levels(self) -> Mapping[str, Mapping[str, Any]]:
+        """For each level of units stored beside words, what was found (see `words.level_facts`)."""
+        return self.manifest.levels
+
+    @property
+    def collocations(self) -> Path | None:
+        """The phrases found in the corpus itself, one a line, if they were looked for."""
+        path = self.folder / COLLOCATIONS
+        return path if path.is_file() else None
+
     def tokenizer(self) -> Tokenizer:
         """Read the tokenizer that made these tokens; it is kept beside them."""
         return Tokenizer.from_folder(self.folder / TOKENIZER)
@@ -124,6 +141,7 @@ class Corpus:
         Returns:
             ids: Shape (sum of lengths,), int32.
             word_starts: Shape (sum of lengths,), True where a token begins a word.
+            level_starts: For each level that is stored, shape (sum of lengths,).
         """
         starts, ends = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
         lengths = ends - starts
@@ -131,23 +149,38 @@ class Corpus:
         offsets = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
         offsets += np.arange(len(offsets))
         if not len(offsets):
-            return TakenTokens(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.bool_))
+            nothing = np.empty(0, dtype=np.bool_)
+            return TakenTokens(np.empty(0, dtype=np.int32), nothing, dict.fromkeys(self._level_starts, nothing))
         if len(self._tokens) == 1:
-            return TakenTokens(*self._gather(0, offsets))
+            return self._gather(0, offsets)
         shards = offsets // self.manifest.shard_tokens
         offsets -= shards * self.manifest.shard_tokens
         if shards[0] == shards[-1] and (shards == shards[0]).all():
-            return TakenTokens(*self._gather(int(shards[0]), offsets))
-        ids, word_starts = np.empty(len(offsets), dtype=np.int32), np.empty(len(offsets), dtype=np.bool_)
+            return self._gather(int(shards[0]), offsets)
         order = np.argsort(shards, kind="stable")
-        for places in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1):
-            ids[places], word_starts[places] = self._gather(int(shards[places[0]]), offsets[places])
-        return TakenTokens(ids, word_starts)
+        parts = [
+            self._gather(int(shards[places[0]]), offsets[places])
+            for places in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1)
+        ]
+        back = np.empty(len(order), dtype=np.int64)
+        back[order] = np.arange(len(order))
+        return TakenTokens(
+            np.concatenate([part.ids for part in parts])[back],
+            np.concatenate([part.word_starts for part in parts])[back],
+            {level: np.concatenate([part.level_starts[level] for part in parts])[back] for level in self._level_starts},
+        )
 
-    def _gather(self, shard: int, offsets: NDArray[np.int64]) -> tuple[IntArray, BoolArray]:
-        ids = self._tokens[shard][offsets].astype(np.int32)
-        bits = self._word_starts[shard][offsets >> 3] >> (offsets & 7).astype(np.uint8)
-        return ids, (bits & 1).astype(np.bool_)
+    def _gather(self, shard: int, offsets: NDArray[np.int64]) -> TakenTokens:
+        bytes_, bits = offsets >> 3, (offsets & 7).astype(np.uint8)
+        return TakenTokens(
+            self._tokens[shard][offsets].astype(np.int32),
+            _bits(self._word_starts[shard], bytes_, bits),
+            {level: _bits(starts[shard], bytes_, bits) for level, starts in self._level_starts.items()},
+        )
+
+
+def _bits(packed: NDArray[Any], bytes_: NDArray[np.int64], bits: NDArray[np.uint8]) -> BoolArray:
+    return ((packed[bytes_] >> bits) & 1).astype(np.bool_)
 
 
 def _mapped(path: Path) -> NDArray[Any]:

@@ -4,12 +4,13 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from maskwright.core.errors import DataError
 from maskwright.core.files import checksum, write_json
 
 FORMAT = "maskwright token shards"
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
 DATA_CARD = "data_card.json"
 TOKENIZER = "tokenizer"
@@ -19,6 +20,7 @@ DOCUMENT_SENTENCES = "document_sentences.npy"
 DOCUMENT_ENDS = "document_ends.npy"
 DOCUMENT_SOURCES = "document_sources.npy"
 TOKEN_COUNTS = "token_counts.npy"
+COLLOCATIONS = "collocations.txt"
 
 
 def tokens_file(shard: int) -> str:
@@ -31,13 +33,20 @@ def word_starts_file(shard: int) -> str:
     return f"word_starts-{shard:05d}.npy"
 
 
+def level_starts_file(level: str, shard: int) -> str:
+    """Return the name of a shard's starts of units of a level, stored as word starts are."""
+    return f"{level}_starts-{shard:05d}.npy"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What a folder of token shards says of itself.
 
     Attributes:
         fingerprint: Identifies the shards: text, tokenizer and format.
-        clean_fingerprint, tokenizer_fingerprint: What they were made from.
+        clean_fingerprint, tokenizer_fingerprint, words_fingerprint: What they were made from.
+        words: What counts as a word, a phrase and an entity (`words_spec.Words` as plain data).
+        levels: For each level of units stored beside words, what was found (`words.level_facts`).
         num_tokens, num_sentences, num_documents: What they hold.
         num_characters, num_bytes: Of the clean text.
         dropped_sentences, dropped_documents: How many held no token at all.
@@ -50,6 +59,9 @@ class Manifest:
     fingerprint: str
     clean_fingerprint: str
     tokenizer_fingerprint: str
+    words_fingerprint: str
+    words: dict[str, Any]
+    levels: dict[str, dict[str, Any]]
     num_tokens: int
     num_sentences: int
     num_documents: int

@@ -9,10 +9,11 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 from maskwright.text.encodings import BadLine, undecodable
 from maskwright.text.markdown import strip_markdown
+from maskwright.text.words.given_spans import GivenSpan, read_spans
 
 PieceFormat = Literal["blank_lines", "files", "wiki_titles", "markdown", "jsonl", "records"]
 OnBadLine = Callable[[BadLine], None]
@@ -50,6 +51,35 @@ class Piece:
         return len(self.payload) if isinstance(self.payload, bytes) else sum(map(len, self.payload))
 
 
+class MarkedDocument(NamedTuple):
+    """A document and the phrases and entities that came with it.
+
+    Attributes:
+        text: As it was read.
+        spans: Runs of its characters.
+    """
+
+    text: str
+    spans: tuple[GivenSpan, ...] = ()
+
+
+def marked_documents_of(piece: Piece, on_bad_line: OnBadLine) -> Iterator[MarkedDocument]:
+    """Read the documents of a piece with the spans that .jsonl records carry in their field `spans`.
+
+    Args:
+        piece: What to read.
+        on_bad_line: As in `documents_of`; also called for lines with wrong spans.
+    """
+    if piece.format != "jsonl" or isinstance(piece.payload, tuple):
+        yield from map(MarkedDocument, documents_of(piece, on_bad_line))
+        return
+    for number, text, record in _json_records(piece, piece.payload, on_bad_line):
+        try:
+            yield MarkedDocument(text, tuple(read_spans(record.get("spans"), text)))
+        except ValueError as error:
+            on_bad_line(BadLine(f"{piece.file}, line {number}", str(error)))
+
+
 def documents_of(piece: Piece, on_bad_line: OnBadLine) -> Iterator[str]:
     """Read the documents of a piece, in order.
 
@@ -60,7 +90,7 @@ def documents_of(piece: Piece, on_bad_line: OnBadLine) -> Iterator[str]:
     if isinstance(piece.payload, tuple):
         yield from piece.payload
     elif piece.format == "jsonl":
-        yield from _json_lines(piece, piece.payload, on_bad_line)
+        yield from (text for _, text, _ in _json_records(piece, piece.payload, on_bad_line))
     else:
         text = decode_lines(piece.payload, piece.file, piece.first_line, on_bad_line)
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -101,7 +131,8 @@ def _lines(data: bytes) -> Iterator[bytes]:
         start = end
 
 
-def _json_lines(piece: Piece, data: bytes, on_bad_line: OnBadLine) -> Iterator[str]:
+def _json_records(piece: Piece, data: bytes, on_bad_line: OnBadLine) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yield line number, text and record of each line that holds a text."""
     for number, line in enumerate(_lines(data), piece.first_line):
         if not line.strip():
             continue
@@ -118,9 +149,9 @@ def _json_lines(piece: Piece, data: bytes, on_bad_line: OnBadLine) -> Iterator[s
         if isinstance(text, list) and all(isinstance(part, str) for part in text):
             text = "\n\n".join(text)
         if isinstance(text, str):
-            yield text
+            yield number, text, record
         elif isinstance(record, dict) and piece.column in record and text is None:
-            yield ""  # a null is an empty document, not a broken line
+            yield number, "", record  # a null is an empty document, not a broken line
         else:
             on_bad_line(BadLine(f"{piece.file}, line {number}", _without_text(record, piece.column)))
 

@@ -1,4 +1,4 @@
-"""From clean text to token shards, once: ids, word starts, and where sentences and documents end.
+"""From clean text to token shards, once: ids, starts of words and levels, and where sentences and documents end.
 
 Blocks are encoded by a pool of processes and written here in their order as they arrive, so memory stays the
 same for any size of corpus and the bytes for any number of workers.
@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shutil import copyfile
 
 import numpy as np
 
@@ -17,10 +18,11 @@ from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, write_json
 from maskwright.core.spec import fingerprint
 from maskwright.text.array_writer import ArrayWriter
-from maskwright.text.block_encoding import EncodedBlock, block_encoder, encode_block, id_type
+from maskwright.text.block_encoding import EncodedBlock, Encoding, block_tools, encode_block, id_type
 from maskwright.text.clean_store import CleanCorpus
 from maskwright.text.corpus import Corpus
 from maskwright.text.corpus_manifest import (
+    COLLOCATIONS,
     DATA_CARD,
     DOCUMENT_ENDS,
     DOCUMENT_SENTENCES,
@@ -38,6 +40,10 @@ from maskwright.text.ordered_pool import ordered_map
 from maskwright.text.progress import Progress, no_progress
 from maskwright.text.token_writer import TokenWriter
 from maskwright.text.tokenizer import Tokenizer
+from maskwright.text.words.collocations import find_collocations
+from maskwright.text.words.level_facts import LevelFacts
+from maskwright.text.words.resources import check_words, segmenter_fingerprint, segmenter_of, words_fingerprint
+from maskwright.text.words_spec import Words
 
 SHARD_TOKENS = 1 << 28
 """Tokens in a shard: 512 MB of two-byte ids."""
@@ -47,6 +53,7 @@ def tokenize_corpus(
     clean: CleanCorpus,
     tokenizer: Tokenizer,
     *,
+    words: Words = Words(),
     cache: Path | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -63,24 +70,29 @@ def tokenize_corpus(
     Args:
         clean: The corpus.
         tokenizer: The tokenizer.
+        words: What counts as a word, a phrase and an entity.
         cache: Folder for prepared data; None for `core.files.cache_folder()`.
         workers: Processes; 1 works in this process, None uses the cores there are. The bytes are the same.
         progress: Called now and then with bytes of text.
         shard_tokens: Tokens in a shard; a multiple of 8.
 
     Raises:
-        DataError: If no token comes out, or the clean corpus is damaged.
+        DataError: If no token comes out, the clean corpus is damaged, or what finds words is missing.
         DeviceError: If the cache cannot be written.
     """
     if shard_tokens <= 0 or shard_tokens % 8:
         raise ValueError(f"shard_tokens {shard_tokens} is not a positive multiple of 8")
-    key = fingerprint(["shards", VERSION, clean.fingerprint, tokenizer.fingerprint, shard_tokens])
+    check_words(words)
+    words_key = words_fingerprint(words)
+    key = fingerprint(["shards", VERSION, clean.fingerprint, tokenizer.fingerprint, words_key, shard_tokens])
     cache = cache or cache_folder()
     make = partial(
         _make,
         clean=clean,
         tokenizer=tokenizer,
+        words=words,
         key=key,
+        cache=cache,
         workers=workers,
         progress=progress or no_progress,
         shard_tokens=shard_tokens,
@@ -98,30 +110,36 @@ def _make(
     *,
     clean: CleanCorpus,
     tokenizer: Tokenizer,
+    words: Words,
     key: str,
+    cache: Path,
     workers: int | None,
     progress: Progress,
     shard_tokens: int,
 ) -> None:
     tokenizer.save(folder / TOKENIZER)
+    encoding = Encoding(folder / TOKENIZER, words, _collocations(folder, clean, words, cache, progress))
+    facts: dict[str, LevelFacts] = {level: LevelFacts() for level in words.levels}
     vocab_size = tokenizer.special_tokens.vocab_size
     token_counts = np.zeros(vocab_size, dtype=np.int64)
     done, total = 0, sum(path.stat().st_size for path in clean.blocks)
     with ExitStack() as files:
-        tokens = files.enter_context(TokenWriter(folder, id_type(vocab_size), shard_tokens))
+        tokens = files.enter_context(TokenWriter(folder, id_type(vocab_size), shard_tokens, words.levels))
         sentence_ends = files.enter_context(ArrayWriter(folder / SENTENCE_ENDS, "<i8"))
         document_sentences = files.enter_context(ArrayWriter(folder / DOCUMENT_SENTENCES, "<i8"))
         document_ends = files.enter_context(ArrayWriter(folder / DOCUMENT_ENDS, "<i8"))
         document_sources = files.enter_context(ArrayWriter(folder / DOCUMENT_SOURCES, "<i4"))
         document_sentences.append(np.zeros(1, dtype=np.int64))
-        for source, block in zip(clean.block_sources, _encoded(clean, folder / TOKENIZER, workers), strict=True):
+        for source, block in zip(clean.block_sources, _encoded(clean, encoding, workers), strict=True):
             ends = tokens.count + np.cumsum(block.sentence_lengths)
             last = np.cumsum(block.document_lengths)
             document_sentences.append(sentence_ends.count + last)
             document_ends.append(ends[last - 1])
             document_sources.append(np.full(len(last), source))
             sentence_ends.append(ends)
-            tokens.append(block.ids, block.word_starts)
+            tokens.append(block.ids, block.word_starts, block.level_starts)
+            for level, found in block.facts.items():
+                facts[level].add(found)
             token_counts += block.token_counts
             done += block.num_bytes
             progress("tokenizing", done, total)
@@ -133,6 +151,9 @@ def _make(
         fingerprint=key,
         clean_fingerprint=clean.fingerprint,
         tokenizer_fingerprint=tokenizer.fingerprint,
+        words_fingerprint=words_fingerprint(words),
+        words=words.model_dump(mode="json"),
+        levels={level: found.to_json(tokens.count) for level, found in facts.items()},
         num_tokens=tokens.count,
         num_sentences=sentence_ends.count,
         num_documents=document_ends.count,
@@ -148,13 +169,22 @@ def _make(
     write_manifest(folder, manifest)
 
 
-def _encoded(clean: CleanCorpus, tokenizer_folder: Path, workers: int | None) -> Iterator[EncodedBlock]:
+def _collocations(folder: Path, clean: CleanCorpus, words: Words, cache: Path, progress: Progress) -> Path | None:
+    """Find the corpus's own phrases, if they are wanted, and keep a copy with the tokens they were found in."""
+    if "collocations" not in words.phrases:
+        return None
+    segmenter, key = segmenter_of(words), segmenter_fingerprint(words)
+    copyfile(find_collocations(clean, segmenter, key, cache=cache, progress=progress), folder / COLLOCATIONS)
+    return folder / COLLOCATIONS
+
+
+def _encoded(clean: CleanCorpus, encoding: Encoding, workers: int | None) -> Iterator[EncodedBlock]:
     # What goes to a process is one block's place, not the list of all blocks.
     blocks = (
         replace(clean, blocks=(path,), block_sources=(source,), card={})
         for path, source in zip(clean.blocks, clean.block_sources, strict=True)
     )
     try:
-        yield from ordered_map(partial(encode_block, tokenizer_folder=tokenizer_folder), blocks, workers=workers)
+        yield from ordered_map(partial(encode_block, encoding=encoding), blocks, workers=workers)
     finally:
-        block_encoder.cache_clear()
+        block_tools.cache_clear()

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 import tokenizers
@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 from maskwright.core.errors import DataError
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import BoolArray, IntArray, SpecialTokens
-from maskwright.text.tokenizer_backends import SpecialNames
+from maskwright.text.combining_marks import without_starts_at_marks
+from maskwright.text.tokenizer_backends import SPACE, SpecialNames, running_text, state_of
 from maskwright.text.tokenizer_files import read_folder, write_folder
+from maskwright.text.tokenizer_spec import TokenizerKind
+from maskwright.text.word_starts import PieceWords, starts_of_numbered
 
 _LOWERCASING = ("Lowercase", "BertNormalizer")
 
@@ -37,7 +40,7 @@ class Encoded:
 
 @final
 class Tokenizer:
-    """A WordPiece or byte-level BPE tokenizer with the facts that training needs.
+    """A WordPiece, byte-level BPE or unigram tokenizer with the facts that training needs.
 
     Args:
         backend: The tokenizer of the tokenizers library, truncation and padding switched off.
@@ -47,7 +50,7 @@ class Tokenizer:
     Attributes:
         folder: Where it was read from, if it was.
         backend: The wrapped tokenizer. Treat it as read-only.
-        kind: "wordpiece" or "byte_bpe".
+        kind: "wordpiece", "byte_bpe" or "unigram".
         special_tokens: Ids and names of the special tokens, and the vocabulary's size.
         lowercase: Whether text is lower-cased.
 
@@ -57,7 +60,7 @@ class Tokenizer:
         ['una', '##ffa', '##ble']
 
     Raises:
-        DataError: If the tokenizer is of neither kind.
+        DataError: If the tokenizer is of another kind.
     """
 
     def __init__(self, backend: tokenizers.Tokenizer, names: SpecialNames, folder: Path | None = None) -> None:
@@ -65,7 +68,7 @@ class Tokenizer:
         self.backend = backend
         # Text of a corpus may contain "[SEP]"; there it is five characters, not an instruction.
         self.backend.encode_special_tokens = True
-        self.kind: Literal["wordpiece", "byte_bpe"] = _kind(backend, folder)
+        self.kind: TokenizerKind = _kind(backend, folder)
         vocabulary = backend.get_vocab()
         pad, unk, cls, sep, mask = (vocabulary[name] for name in names)
         self.special_tokens = SpecialTokens(
@@ -83,11 +86,11 @@ class Tokenizer:
 
     @classmethod
     def from_folder(cls, path: Path | str) -> "Tokenizer":
-        """Read a tokenizer folder (tokenizer.json, or vocab.txt, or vocab.json with merges.txt).
+        """Read a tokenizer folder (tokenizer.json, vocab.txt, vocab.json with merges.txt, or spiece.model).
 
         Raises:
-            DataError: If there is none, or it is not a WordPiece or byte-level BPE tokenizer with a mask
-                token.
+            DataError: If there is none, or it is not a WordPiece, byte-level BPE or unigram tokenizer with a
+                mask token.
         """
         folder = Path(path).expanduser()
         files = read_folder(folder)
@@ -120,6 +123,20 @@ class Tokenizer:
         copy.encode_special_tokens = False
         return copy
 
+    @cached_property
+    def _with_running_text(self) -> tokenizers.Tokenizer:
+        copy = tokenizers.Tokenizer.from_str(self._with_special_tokens.to_str())
+        return running_text(copy) if self.kind == "unigram" else copy
+
+    @cached_property
+    def piece_words(self) -> PieceWords | None:
+        """How ids tell where words begin; None if the tokenizer's own splitting does."""
+        if self.kind != "unigram":
+            return None
+        special = self.special_tokens
+        alone = (special.pad, special.cls, special.sep, special.mask)
+        return PieceWords(self.tokens(range(special.vocab_size)), alone, special.unk)
+
     def encode(self, text: str, *, special_tokens_in_text: bool = False) -> Encoded:
         """Encode one text with the characters each token covers.
 
@@ -127,13 +144,32 @@ class Tokenizer:
             text: Any text. Byte-level BPE: a leading space counts, as in running text.
             special_tokens_in_text: Whether a written special token ("[MASK]") is that token or ordinary text.
         """
-        backend = self._with_special_tokens if special_tokens_in_text else self.backend
+        return self._encoded(self._with_special_tokens if special_tokens_in_text else self.backend, text)
+
+    def encode_around_masks(self, text: str) -> Encoded:
+        """Encode a text in which written special tokens stand for pieces that are not known, e.g. "so [MASK]."
+
+        The full stop is then the token that it is in "so good.", as in training. A unigram tokenizer would else
+        write a space before it ("▁."), as transformers does; for other kinds this is `encode` with
+        special tokens in the text.
+        """
+        return self._encoded(self._with_running_text, text)
+
+    def _encoded(self, backend: tokenizers.Tokenizer, text: str) -> Encoded:
         encoding = backend.encode(text, add_special_tokens=False)
-        return Encoded(
-            ids=np.array(encoding.ids, dtype=np.int32),
-            word_starts=word_starts_of(encoding.word_ids),
-            offsets=np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2),
-        )
+        ids, word_starts = self._ids_and_starts(encoding, text)
+        offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
+        return Encoded(ids=ids, word_starts=word_starts, offsets=offsets)
+
+    def _ids_and_starts(self, encoding: tokenizers.Encoding, text: str) -> tuple[IntArray, BoolArray]:
+        ids = np.array(encoding.ids, dtype=np.int32)
+        if self.piece_words is not None:
+            return ids, self.piece_words.starts(ids)
+        starts = starts_of_numbered(encoding.word_ids)
+        if self.kind == "byte_bpe":
+            first = np.array([start for start, _ in encoding.offsets], dtype=np.int64)
+            starts = without_starts_at_marks(starts, first, text)
+        return ids, starts
 
     def encode_batch(self, texts: Sequence[str]) -> list[tuple[IntArray, BoolArray]]:
         """Encode texts to (ids, word starts) each; special tokens written in them are ordinary text.
@@ -141,12 +177,14 @@ class Tokenizer:
         For a whole corpus use `StreamEncoder`, which is many times faster.
         """
         return [
-            (np.array(encoding.ids, dtype=np.int32), word_starts_of(encoding.word_ids))
-            for encoding in self.backend.encode_batch(list(texts), add_special_tokens=False)
+            self._ids_and_starts(encoding, text)
+            for encoding, text in zip(
+                self.backend.encode_batch(list(texts), add_special_tokens=False), texts, strict=True
+            )
         ]
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
-        """Return the text of some ids (byte-level BPE: exactly; WordPiece: spaces by rule)."""
+        """Return the text of some ids (byte-level BPE: exactly; unigram: as cleaned; WordPiece: spaces by rule)."""
         text: str = self.backend.decode([int(id) for id in ids], skip_special_tokens=skip_special_tokens)
         return text
 
@@ -155,10 +193,12 @@ class Tokenizer:
         return [self._entry(int(id)) for id in ids]
 
     def token_text(self, id: int) -> str:
-        """Return one token readably: "##ing" as it is, "Ġthe" as " the", part of a character as "�"."""
+        """Return one token readably: "##ing" as it is, "Ġthe" and "▁the" as " the", part of a character as "�"."""
         entry = self._entry(id)
         if self.kind == "wordpiece" or entry in self.special_tokens.names:
             return entry
+        if self.kind == "unigram":
+            return entry.replace(SPACE, " ")
         text: str = self.backend.decoder.decode([entry])
         return text
 
@@ -171,33 +211,24 @@ def _restored(serialised: str, names: SpecialNames, folder: Path | None) -> Toke
     return Tokenizer(tokenizers.Tokenizer.from_str(serialised), names, folder)
 
 
-def word_starts_of(word_numbers: Sequence[int | None]) -> BoolArray:
-    """Return where the word number changes: the tokenizer's own pre-tokenization. Shape (T,)."""
-    numbers = np.array(word_numbers, dtype=np.float64)
-    starts = np.ones(len(numbers), dtype=np.bool_)
-    starts[1:] = numbers[1:] != numbers[:-1]
-    return starts
-
-
-def _kind(backend: tokenizers.Tokenizer, folder: Path | None) -> Literal["wordpiece", "byte_bpe"]:
+def _kind(backend: tokenizers.Tokenizer, folder: Path | None) -> TokenizerKind:
     model = backend.model
+    splitting = {part["type"] for part in _parts(backend.pre_tokenizer)}
     if isinstance(model, tokenizers.models.WordPiece):
         return "wordpiece"
-    if isinstance(model, tokenizers.models.BPE) and any(
-        part["type"] == "ByteLevel" for part in _parts(backend.pre_tokenizer)
-    ):
+    if isinstance(model, tokenizers.models.BPE) and "ByteLevel" in splitting:
         return "byte_bpe"
+    if isinstance(model, tokenizers.models.Unigram) and "Metaspace" in splitting:
+        return "unigram"
     where = f"the tokenizer in {str(folder)!r}" if folder else "the tokenizer"
     raise DataError(
         f"{where} is of the kind {type(model).__name__}",
-        allowed="WordPiece, byte-level BPE",
+        allowed='WordPiece, byte-level BPE, unigram that writes spaces as "▁"',
         todo="Choose another tokenizer or leave it out to train one.",
     )
 
 
 def _parts(component: Any) -> list[dict[str, Any]]:
-    # Components of the tokenizers library tell their settings only in serialised form; sequences nest.
-    if component is None:
-        return []
-    state = json.loads(component.__getstate__())
-    return list(state.get("normalizers") or state.get("pretokenizers") or [state])
+    # Sequences nest.
+    state = state_of(component)
+    return [] if state is None else list(state.get("normalizers") or state.get("pretokenizers") or [state])

@@ -1,26 +1,40 @@
-"""BERT's and RoBERTa's tokenizers as assemblies of the tokenizers library's parts.
+"""BERT's, RoBERTa's and ALBERT's tokenizers as assemblies of the tokenizers library's parts.
 
 WordPiece is Devlin et al. 2019 (google-research/bert, tokenization.py): clean, space out CJK ideographs,
 lower-case and strip accents, split at white space and punctuation, then longest piece first. Byte-level
 byte-pair encoding is Radford et al. 2019 (openai/gpt-2, encoder.py) with RoBERTa's special tokens (Liu et al.
-2019).
+2019). The unigram language model of pieces is Kudo 2018 with ALBERT's cleaning (google-research/albert,
+tokenization.py:33-110), in the assembly that transformers' AlbertTokenizer builds whatever `tokenizer.json` says.
+
+DEVIATION: two backticks and two apostrophes become a quotation mark (so in transformers, not in ALBERT's own code),
+and all combining marks are dropped, also the vowel signs of Indian scripts (ALBERT: those of a combining class other
+than 0), because AlbertTokenizer does so and ids must be the same everywhere.
 
 DEVIATION: a word of more than 100 characters is unknown (Google: 200), because that is the limit of every
 BERT tokenizer in use today, and ids must be the same everywhere.
 """
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 SpecialNames = tuple[str, str, str, str, str]
 """Written forms of (pad, unk, cls, sep, mask)."""
 
 WORDPIECE_NAMES: SpecialNames = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 BYTE_BPE_NAMES: SpecialNames = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+UNIGRAM_NAMES: SpecialNames = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 
 CONTINUATION = "##"
+SPACE = "\u2581"
+"""How a piece of a unigram tokenizer writes the space before it: "▁"."""
+
+NEVER = -1000.0
+"""Score of a piece that no text is cut into: far below that of any word spelt character by character."""
+
 MAX_WORD_CHARACTERS = 100
 
 
@@ -49,7 +63,7 @@ def wordpiece_backend(
         names: Written forms of (pad, unk, cls, sep, mask).
         normalizer: The cleaning, e.g. `bert_normalizer(lowercase=True)`.
     """
-    _, unk, cls, sep, _ = names
+    unk = names[1]
     backend = tokenizers.Tokenizer(
         models.WordPiece(
             vocab=dict(vocabulary),
@@ -61,11 +75,7 @@ def wordpiece_backend(
     backend.normalizer = normalizer
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix=CONTINUATION)
-    backend.post_processor = processors.TemplateProcessing(
-        single=f"{cls}:0 $A:0 {sep}:0",
-        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
-        special_tokens=[(cls, vocabulary[cls]), (sep, vocabulary[sep])],
-    )
+    backend.post_processor = _segment_pair(backend, names)
     _mark_special(backend, (AddedToken(name, special=True, normalized=False) for name in names))
     return backend
 
@@ -95,6 +105,115 @@ def byte_bpe_backend(
     )
     _mark_special(backend, (AddedToken(name, special=True, normalized=False, lstrip=name == mask) for name in names))
     return backend
+
+
+def albert_normalizer(
+    *, lowercase: bool, keep_accents: bool = False, charsmap: bytes = b""
+) -> normalizers.Normalizer:
+    """Return ALBERT's cleaning: compatibility forms taken apart, combining marks dropped, lower case if so.
+
+    Args:
+        lowercase: Whether to lower-case.
+        keep_accents: Whether to leave characters whole.
+        charsmap: A sentencepiece model's own table of replacements, applied last; empty for none.
+    """
+    parts: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    if not keep_accents:
+        parts += [normalizers.NFKD(), normalizers.StripAccents()]
+    if lowercase:
+        parts.append(normalizers.Lowercase())
+    if charsmap:
+        parts.append(normalizers.Precompiled(charsmap))
+    return normalizers.Sequence(parts)
+
+
+def spaced_words() -> pre_tokenizers.PreTokenizer:
+    """Return sentencepiece's splitting at white space; every word is written with a "▁" before it."""
+    return pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="always")]
+    )
+
+
+def unigram_backend(
+    pieces: Sequence[tuple[str, float]],
+    *,
+    names: SpecialNames = UNIGRAM_NAMES,
+    normalizer: normalizers.Normalizer,
+) -> tokenizers.Tokenizer:
+    """Assemble a unigram tokenizer with the layout `[CLS] A [SEP] B [SEP]`, segments 0 and 1.
+
+    Args:
+        pieces: Piece and score (natural logarithm of its probability), in order of id; `reserved`, and with all
+            `names`.
+        names: Written forms of (pad, unk, cls, sep, mask).
+        normalizer: The cleaning, e.g. `albert_normalizer(lowercase=True)`.
+    """
+    unk_id = [piece for piece, _ in pieces].index(names[1])
+    backend = tokenizers.Tokenizer(models.Unigram(list(pieces), unk_id=unk_id, byte_fallback=False))
+    backend.normalizer = normalizer
+    backend.pre_tokenizer = spaced_words()
+    backend.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme="always")
+    backend.post_processor = _segment_pair(backend, names)
+    _mark_special(backend, (AddedToken(name, special=True, normalized=False) for name in names))
+    return backend
+
+
+def is_albert_splitting(backend: tokenizers.Tokenizer, *, with_charsmap: bool = False) -> bool:
+    """Return whether text is cleaned and split at white space just as `unigram_backend` does.
+
+    Args:
+        backend: The tokenizer.
+        with_charsmap: Whether the cleaning may end in a sentencepiece model's own table of replacements.
+    """
+    cleaning, splitting = state_of(backend.normalizer), state_of(backend.pre_tokenizer)
+    if cleaning is None or splitting != state_of(spaced_words()):
+        return False
+    parts = cleaning.get("normalizers", [])
+    if with_charsmap and parts and parts[-1]["type"] == "Precompiled":
+        parts = parts[:-1]
+    return any(
+        parts == state_of(albert_normalizer(lowercase=lowercase, keep_accents=keep_accents))["normalizers"]
+        for lowercase in (True, False)
+        for keep_accents in (True, False)
+    )
+
+
+def running_text(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """Turn a unigram tokenizer into one that writes "▁" for a space of the text only, and at its very beginning.
+
+    Between special tokens a text then goes on as if they were words of it.
+
+    Args:
+        backend: As `unigram_backend` assembles it; it is changed.
+    """
+    cleaning = [backend.normalizer] if backend.normalizer is not None else []
+    one_space, none_at_end = normalizers.Replace(Regex(r"\s+"), " "), normalizers.Replace(Regex(" $"), "")
+    backend.normalizer = normalizers.Sequence([*cleaning, one_space, none_at_end])
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="first")
+    return backend
+
+
+def reserved(pieces: Iterable[tuple[str, float]], names: Iterable[str]) -> list[tuple[str, float]]:
+    """Give special tokens a score that no text is cut into them: one who writes "<pad>" writes five characters.
+
+    The tokenizers library looks every entry up in the text, unlike sentencepiece, and 0 is the best score of all.
+    """
+    special = frozenset(names)
+    return [(piece, min(score, NEVER) if piece in special else score) for piece, score in pieces]
+
+
+def state_of(component: Any) -> Any:
+    """Return the settings of a part of a tokenizer; the library tells them only in serialised form."""
+    return None if component is None else json.loads(component.__getstate__())
+
+
+def _segment_pair(backend: tokenizers.Tokenizer, names: SpecialNames) -> processors.PostProcessor:
+    _, _, cls, sep, _ = names
+    return processors.TemplateProcessing(
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+        special_tokens=[(name, backend.token_to_id(name)) for name in (cls, sep)],
+    )
 
 
 def _mark_special(backend: tokenizers.Tokenizer, tokens: Iterable[AddedToken]) -> None:

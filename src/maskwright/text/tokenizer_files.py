@@ -1,7 +1,7 @@
 """Tokenizer folders as Hugging Face libraries read and write them.
 
 A folder holds `tokenizer.json` (everything), or the older `vocab.txt` (WordPiece), or `vocab.json` with
-`merges.txt` (byte-level BPE); `tokenizer_config.json` and `special_tokens_map.json` name the special tokens
+`merges.txt` (byte-level BPE), or `spiece.model` (unigram); `tokenizer_config.json` and `special_tokens_map.json` name the special tokens
 and the casing.
 """
 
@@ -11,22 +11,31 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import normalizers, pre_tokenizers, processors
+from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from maskwright.core.errors import DataError
 from maskwright.core.files import read_json, write_json, write_text
+from maskwright.text.spiece_model import read_spiece_model
 from maskwright.text.tokenizer_backends import (
     BYTE_BPE_NAMES,
     CONTINUATION,
     MAX_WORD_CHARACTERS,
+    UNIGRAM_NAMES,
     WORDPIECE_NAMES,
     SpecialNames,
+    albert_normalizer,
     byte_bpe_backend,
+    is_albert_splitting,
+    reserved,
+    state_of,
+    unigram_backend,
     wordpiece_backend,
 )
 
 ROLES = ("pad", "unk", "cls", "sep", "mask")
-_LAYOUTS = "tokenizer.json, or vocab.txt (WordPiece), or vocab.json with merges.txt (byte-level BPE)"
+_LAYOUTS = (
+    "tokenizer.json, or vocab.txt (WordPiece), or vocab.json with merges.txt (byte-level BPE), or spiece.model (unigram)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,8 @@ def read_folder(folder: Path) -> TokenizerFiles:
     if (folder / "tokenizer.json").is_file():
         backend = _whole(folder / "tokenizer.json")
         names = _names(folder, config, backend.get_vocab())
+        if isinstance(backend.model, models.Unigram):
+            _reserve(backend, names)
     elif (folder / "vocab.txt").is_file():
         # Lines end with "\n" only: a vocabulary may hold other characters that Python counts as line ends.
         lines = _text(folder / "vocab.txt").removesuffix("\n").split("\n")
@@ -75,6 +86,15 @@ def read_folder(folder: Path) -> TokenizerFiles:
         vocabulary = _read(folder / "vocab.json") | _read(folder / "added_tokens.json")
         names = _names(folder, config, vocabulary)
         backend = _byte_bpe(folder, vocabulary, names)
+    elif (folder / "spiece.model").is_file():
+        spiece = read_spiece_model(folder / "spiece.model")
+        names = _names(folder, config, {piece: number for number, (piece, _) in enumerate(spiece.pieces)})
+        cleaning = albert_normalizer(
+            lowercase=bool(config.get("do_lower_case", True)),
+            keep_accents=bool(config.get("keep_accents", False)),
+            charsmap=spiece.charsmap,
+        )
+        backend = unigram_backend(reserved(spiece.pieces, names), names=names, normalizer=cleaning)
     else:
         held = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
         raise DataError(
@@ -113,6 +133,16 @@ def write_folder(
                 "strip_accents": cleaning.strip_accents,
                 "tokenize_chinese_chars": cleaning.handle_chinese_chars,
             }
+    elif isinstance(backend.model, models.Unigram):
+        if _is_albert(backend, names):
+            cleaned = {part["type"] for part in state_of(backend.normalizer)["normalizers"]}
+            settings = {
+                "tokenizer_class": "AlbertTokenizer",
+                "do_lower_case": lowercase,
+                "keep_accents": "StripAccents" not in cleaned,
+                "add_prefix_space": True,
+            }
+            special |= {"bos_token": names[2], "eos_token": names[3]}
     else:
         merges = json.loads(backend.model.__getstate__())["merges"]
         write_text(folder / "vocab.json", json.dumps(dict(vocabulary), ensure_ascii=False))
@@ -154,6 +184,24 @@ def _is_roberta(backend: tokenizers.Tokenizer) -> bool:
     )
 
 
+def _is_albert(backend: tokenizers.Tokenizer, names: SpecialNames) -> bool:
+    # transformers builds an AlbertTokenizer anew from pieces and casing.
+    return (
+        names == UNIGRAM_NAMES
+        and backend.token_to_id(names[1]) == 1
+        and is_albert_splitting(backend, with_charsmap=True)
+        and {token.content for token in backend.get_added_tokens_decoder().values()} == set(names)
+    )
+
+
+def _reserve(backend: tokenizers.Tokenizer, names: SpecialNames) -> None:
+    state = state_of(backend.model)
+    pieces = [(piece, score) for piece, score in state["vocab"]]
+    lowered = reserved(pieces, names)
+    if lowered != pieces:
+        backend.model = models.Unigram(lowered, state["unk_id"], state.get("byte_fallback", False))
+
+
 def _whole(path: Path) -> tokenizers.Tokenizer:
     try:
         return tokenizers.Tokenizer.from_file(str(path))
@@ -172,7 +220,7 @@ def _byte_bpe(folder: Path, vocabulary: dict[str, int], names: SpecialNames) -> 
 
 def _names(folder: Path, config: dict[str, Any], vocabulary: dict[str, int]) -> SpecialNames:
     found = []
-    for role, candidates in zip(ROLES, zip(WORDPIECE_NAMES, BYTE_BPE_NAMES, strict=True), strict=True):
+    for role, candidates in zip(ROLES, zip(WORDPIECE_NAMES, BYTE_BPE_NAMES, UNIGRAM_NAMES, strict=True), strict=True):
         stated = config.get(f"{role}_token")
         stated = stated.get("content") if isinstance(stated, dict) else stated
         name = stated or next((name for name in candidates if name in vocabulary), None)

@@ -1,10 +1,13 @@
 """Which tokenizer a recipe wants, as a frozen value (training and loading are in `vocabulary`)."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from maskwright.core.spec import ByName, Spec
+
+
+TokenizerKind = Literal["wordpiece", "byte_bpe", "unigram"]
 
 
 class WordPiece(Spec):
@@ -38,15 +41,21 @@ class Unigram(Spec):
     marks dropped, lower-cased if asked; a space is written "▁" and belongs to the piece that follows it.
 
     Attributes:
-        vocab_size: Entries, special tokens counted (30000 in ALBERT).
-        lowercase: Lower-case and strip accents.
+        vocab_size: Entries, special tokens counted (30000 in ALBERT); at least 5 specials, "▁" and printable ASCII.
+        lowercase: Lower-case. Accents are dropped in any case.
         character_coverage: Share of the text's characters that get an entry of their own; rarer ones are unknown.
     """
 
     kind: Literal["unigram"] = "unigram"
-    vocab_size: Annotated[int, Field(ge=100)] = 30000
+    vocab_size: Annotated[int, Field(ge=74)] = 30000
     lowercase: bool = True
     character_coverage: Annotated[float, Field(gt=0.9, le=1)] = 0.99995
+
+    @model_validator(mode="after")
+    def _holds_ascii(self) -> Self:
+        if not self.lowercase and self.vocab_size < 100:
+            raise ValueError(f"vocab_size={self.vocab_size} is too small for cased text: 100 at least")
+        return self
 
 
 TokenizerSpec = Annotated[WordPiece | ByteBPE | Unigram, Field(discriminator="kind"), ByName]

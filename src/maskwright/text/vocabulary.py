@@ -12,7 +12,8 @@ from maskwright.text.clean_store import CleanCorpus
 from maskwright.text.kept_folder import kept_or_made
 from maskwright.text.progress import Progress, no_progress
 from maskwright.text.tokenizer import Tokenizer
-from maskwright.text.tokenizer_spec import ByteBPE, WordPiece
+from maskwright.text.tokenizer_spec import TokenizerSpec, Unigram, WordPiece
+from maskwright.text.unigram_training import train_unigram
 from maskwright.text.vocabulary_sample import DEFAULT_SAMPLE_BYTES, draw_sample, worst_memory
 from maskwright.text.wordpiece_training import train_wordpiece
 
@@ -22,7 +23,7 @@ _TEXTS_BETWEEN_REPORTS = 4096
 
 
 def train_tokenizer(
-    spec: WordPiece | ByteBPE,
+    spec: TokenizerSpec,
     clean: CleanCorpus,
     *,
     seed: int,
@@ -61,7 +62,7 @@ def train_tokenizer(
     return kept_or_made(folder, _open, make)
 
 
-def sample_memory(spec: WordPiece | ByteBPE, sample_bytes: int = DEFAULT_SAMPLE_BYTES) -> int:
+def sample_memory(spec: TokenizerSpec, sample_bytes: int = DEFAULT_SAMPLE_BYTES) -> int:
     """Return how many bytes of memory `train_tokenizer` takes at most for a sample of this size.
 
     This is for the worst text (see `vocabulary_sample`); English prose takes a quarter of it or less.
@@ -72,7 +73,7 @@ def sample_memory(spec: WordPiece | ByteBPE, sample_bytes: int = DEFAULT_SAMPLE_
 def _train(
     folder: Path,
     *,
-    spec: WordPiece | ByteBPE,
+    spec: TokenizerSpec,
     clean: CleanCorpus,
     seed: int,
     max_bytes: int,
@@ -83,6 +84,8 @@ def _train(
     reading = _told(sample.texts, stage, progress)
     if isinstance(spec, WordPiece):
         tokenizer = train_wordpiece(spec, sample.texts, reading)
+    elif isinstance(spec, Unigram):
+        tokenizer = train_unigram(spec, sample.texts, reading)
     else:
         tokenizer = train_byte_bpe(spec, reading)
     tokenizer.save(folder)

@@ -9,13 +9,13 @@ Chinese under byte-level BPE (where a clause is one word) 115; English prose rep
 
 import re
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from maskwright.core.errors import DataError
 from maskwright.core.randomness import keys, uniform
 from maskwright.text.clean_store import CleanCorpus
+from maskwright.text.tokenizer_spec import TokenizerKind
 
 DEFAULT_SAMPLE_BYTES = 32 << 20
 """About 5 million English words or 10 million Chinese characters: more changes a vocabulary little."""
@@ -36,6 +36,7 @@ _WORDS = {
     # Ideographs stand alone in WordPiece, so they never make long words.
     "wordpiece": re.compile("[^\\W\u3400-\u4dbf\u4e00-\u9fff]+"),
     "byte_bpe": re.compile(r"[^\W\d_]+|\d+|[^\w\s]+"),
+    "unigram": re.compile(r"\S+"),
 }
 
 
@@ -61,7 +62,7 @@ def worst_memory(vocab_size: int, sample_bytes: int) -> int:
 
 
 def draw_sample(
-    clean: CleanCorpus, kind: Literal["wordpiece", "byte_bpe"], vocab_size: int, max_bytes: int, seed: int
+    clean: CleanCorpus, kind: TokenizerKind, vocab_size: int, max_bytes: int, seed: int
 ) -> VocabularySample:
     """Draw a sample whose training fits the memory bound, the same for the same seed.
 
@@ -93,7 +94,7 @@ def _memory(vocab_size: int, sample_bytes: int, distinct_symbols: int) -> int:
     return _FIXED_BYTES + _BYTES_PER_ENTRY * vocab_size + text + _BYTES_PER_SYMBOL * distinct_symbols
 
 
-def _distinct_symbols(texts: list[str], kind: str) -> int:
+def _distinct_symbols(texts: list[str], kind: TokenizerKind) -> int:
     # Text repeats itself more the longer it is: what a part suggests for the whole is an upper bound.
     num_bytes = _num_bytes(texts)
     if num_bytes <= _PROBE_SHARE * MAX_DISTINCT_SYMBOLS:
@@ -102,7 +103,7 @@ def _distinct_symbols(texts: list[str], kind: str) -> int:
     drawn = uniform(keys(0, "vocabulary probe", 0, np.arange(len(texts))), 0) < _PROBE_SHARE
     probe = [texts[place] for place in np.flatnonzero(drawn)]
     distinct = {word for text in probe for word in _WORDS[kind].findall(text)}
-    size = sum(len(word) if kind == "wordpiece" else len(word.encode()) for word in distinct)
+    size = sum(len(word.encode()) if kind == "byte_bpe" else len(word) for word in distinct)
     return min(num_bytes, int(size * num_bytes / max(_num_bytes(probe), 1)))
 
 

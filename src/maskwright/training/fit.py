@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskwright.core.amounts import exact_or_short, plain_float, short_count
-from maskwright.recipes.optimization import LengthPhase
+from maskwright.recipes.optimization import AdamW, Lamb, LengthPhase
 from maskwright.recipes.recipe import Recipe
 
 SEEN_ENOUGH = 100
@@ -19,6 +19,9 @@ SEEN_ENOUGH = 100
 SMALLEST_VOCABULARY = 4096
 RATE_AT_WIDTH_128 = 2e-3
 """Peak learning rate at hidden size 128; it falls as 1/hidden_size above (measured at 128 and 256: see LOG.md)."""
+LAMB_RATE = 5e-3
+"""Peak learning rate of LAMB: the share by which each matrix may move in a step, whatever its width (measured at hidden
+sizes 128 and 256: see LOG.md; four times as much learns nothing but frequencies)."""
 SPREAD_AT_WIDTH_768 = 0.02
 """The published standard deviation of initial weights, chosen at width 768. Narrower models need a wider one for the
 same spread of activations, in proportion to 1/sqrt(hidden_size) (measured at 128 and 256: see LOG.md)."""
@@ -154,7 +157,7 @@ def fit_schedule(
         spread = _two_digits(SPREAD_AT_WIDTH_768 * math.sqrt(768 / width))
         wanted += [
             ("training.warmup_steps", round(WARMUP_SHARE * steps), f"{WARMUP_SHARE:.0%} of the budget"),
-            ("training.learning_rate", _two_digits(RATE_AT_WIDTH_128 * min(1.0, 128 / width)), "short runs bear more"),
+            ("training.learning_rate", _short_run_rate(recipe), "short runs bear more"),
             ("training.schedule", "linear", "no jump when a warm-up of 10 % ends"),
             ("training.optimizer.betas", (published.optimizer.betas[0], 0.98), "a memory of 50 steps, not 1000"),
             ("training.clip_norm", published.clip_norm or 1.0, "a high rate needs the guard"),
@@ -216,6 +219,15 @@ def _apply(recipe: Recipe, wanted: list[tuple[str, Any, str]], fixed: Collection
     training = data["training"]  # What the user fixed may leave no room for the warm-up.
     training["warmup_steps"] = min(training["warmup_steps"], training["steps"])
     return Recipe.model_validate(data), choices
+
+
+def _short_run_rate(recipe: Recipe) -> float:
+    """The peak learning rate that a short run bears with the recipe's optimizer."""
+    match recipe.training.optimizer:
+        case Lamb():
+            return LAMB_RATE
+        case AdamW():
+            return _two_digits(RATE_AT_WIDTH_128 * min(1.0, 128 / recipe.encoder.hidden_size))
 
 
 def _two_digits(number: float) -> float:

@@ -1,27 +1,31 @@
 """Training operations of a recipe, expected and spent, by the one formula of `recipes.sizing`."""
 
+from maskwright.encoder.config import EncoderConfig
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.training.batches import StepBatch
 
 
-def expected_flops_per_token(recipe: Recipe, vocab_size: int) -> float:
+def expected_flops_per_token(recipe: Recipe, vocab_size: int, teacher: EncoderConfig | None = None) -> float:
     """Return the training FLOPs per real token of full sequences at the recipe's first length.
 
     Args:
         recipe: What is trained.
         vocab_size: Entries of the vocabulary.
+        teacher: The teacher's shape, where there is one.
     """
-    return training_flops_per_token(recipe, vocab_size, length=recipe.training.phases[0].max_length)
+    length = recipe.training.phases[0].max_length
+    return training_flops_per_token(recipe, vocab_size, length=length, teacher=teacher)
 
 
-def step_flops(recipe: Recipe, vocab_size: int, batch: StepBatch) -> float:
+def step_flops(recipe: Recipe, vocab_size: int, batch: StepBatch, teacher: EncoderConfig | None = None) -> float:
     """Return the training FLOPs of a step: real tokens, real lengths, real targets; filler is not counted.
 
     Args:
         recipe: What is trained.
         vocab_size: Entries of the vocabulary.
         batch: The step.
+        teacher: The teacher's shape, where there is one.
     """
     return batch.num_tokens * training_flops_per_token(
         recipe,
@@ -29,4 +33,5 @@ def step_flops(recipe: Recipe, vocab_size: int, batch: StepBatch) -> float:
         length=batch.squared_lengths / batch.num_tokens,
         predictions_per_token={kind: count / batch.num_tokens for kind, count in batch.counts.items()},
         sequences_per_token=batch.num_sequences / batch.num_tokens,
+        teacher=teacher,
     )

@@ -28,3 +28,39 @@ def health_line(measured: Measured, baseline: Baseline, vocab_size: int) -> str:
         f"held-out loss {loss:.2f} nats against {unigram:.2f} for guessing by frequency; "
         f"{measured.accuracy:.1%} of hidden tokens right against {baseline.accuracy:.1%}: {verdict}"
     )
+
+
+def detection_line(measured: Measured) -> str:
+    """Say in a line how a detector of replaced tokens stands on held-out text.
+
+    What it must beat is knowing only how many tokens are replaced: calling each one original is right for all the
+    others, and costs the entropy of that share.
+
+    Args:
+        measured: Its loss, its accuracy and its details (`ReplacedTokenDetection.details`).
+    """
+    replaced = measured.details["replaced"]
+    precision, recall = measured.details.get("precision"), measured.details.get("recall", 0.0)
+    blind = _entropy(replaced)
+    if not replaced:
+        verdict = "nothing to detect: the generator guesses every token right"
+    elif not math.isfinite(measured.loss):
+        verdict = "the loss is not finite: lower the learning rate"
+    elif recall < 0.01:
+        verdict = "detects nothing yet: it calls every token original"
+    elif measured.loss > 0.97 * blind:
+        verdict = "no better yet than knowing how many are replaced"
+    elif measured.loss > 0.8 * blind:
+        verdict = "has begun to detect"
+    else:
+        verdict = "detects well"
+    named = "it names none" if precision is None else f"{precision:.1%} of what it names is right"
+    return (
+        f"the generator replaced {replaced:.1%} of the tokens, {recall:.1%} of these are found, {named}; held-out loss "
+        f"{measured.loss:.3f} nats against {blind:.3f} for knowing only how many there are: {verdict}"
+    )
+
+
+def _entropy(share: float) -> float:
+    """Entropy of a yes that has this share, in nats."""
+    return -sum(part * math.log(part) for part in (share, 1 - share) if part > 0)

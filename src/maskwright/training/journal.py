@@ -51,6 +51,7 @@ class Journal:
                     "loss": result.loss,
                     **{f"{kind}_loss": loss for kind, loss in result.losses.items()},
                     **{f"{kind}_accuracy": accuracy for kind, accuracy in result.accuracies.items()},
+                    **{f"{kind}_{name}": part for kind, more in result.details.items() for name, part in more.items()},
                     "learning_rate": report.learning_rate,
                     "gradient_norm": result.gradient_norm,
                     "tokens": position.spent.tokens,
@@ -69,6 +70,7 @@ class Journal:
         for kind, value in measured.items():
             numbers[f"held_out_{kind}_loss"] = value.loss
             numbers[f"held_out_{kind}_accuracy"] = value.accuracy
+            numbers |= {f"held_out_{kind}_{name}": share for name, share in value.details.items()}
         if baseline is not None:
             numbers["unigram_loss"], numbers["unigram_accuracy"] = baseline.loss, baseline.accuracy
         self._write(step, numbers)
@@ -125,10 +127,12 @@ class Journal:
         if self._budget.unit == "seconds":
             left = self._budget.amount - spent.seconds
         accuracy = report.result.accuracies.get("mlm")
+        found = report.result.details.get("rtd", {}).get("recall")
         parts = [
             f"step {spent.steps:,}",
             f"loss {self._smooth_loss:.3f}",
             "" if accuracy is None else f"right {accuracy:.0%}",
+            "" if found is None else f"found {found:.0%}",
             f"{numbers['tokens_per_second']:,.0f} tokens/s",
             f"{int(max(left, 0) // 60)}:{int(max(left, 0) % 60):02d} left",
         ]

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,17 @@ from maskwright.text.shards import tokenize_corpus
 from maskwright.text.sources import resolve_sources
 from maskwright.text.tokenizer import Tokenizer
 from maskwright.text.vocabulary import train_tokenizer
+from maskwright.text.words.level_facts import told
+from maskwright.text.words.resources import check_words, words_fingerprint
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine
+from maskwright.training.existing import ExistingModel
 from maskwright.training.expectation import expected_tokens
 from maskwright.training.fit import Choice, fit_batch, fit_length, fit_schedule, fit_vocabulary
+from maskwright.training.origins import open_origins, same_teacher
 from maskwright.training.reporting import Reporter
+from maskwright.training.similar_words import check_similar_words, with_similar_words
+from maskwright.training.starting import Start
 from maskwright.training.workload import Text, mean_length
 
 
@@ -37,6 +43,8 @@ class Request:
         seed: Keys every random choice.
         as_published: Fit nothing to the budget.
         tokenizer: A tokenizer folder to use instead of training one.
+        init: A model to go on from; None to begin at random.
+        extend_vocabulary: How many words of the corpus to add to that model's vocabulary, or a file of words.
         cleaning: How text is cleaned.
         workers: Processes for preparation; None for one a core.
         cache: Where prepared text is kept; None for the user's cache folder.
@@ -49,6 +57,8 @@ class Request:
     seed: int
     as_published: bool
     tokenizer: Path | None
+    init: str | None
+    extend_vocabulary: int | str | None
     cleaning: Cleaning
     workers: int | None
     cache: Path | None
@@ -63,6 +73,8 @@ class Request:
             "seed": self.seed,
             "as_published": self.as_published,
             "tokenizer": None if self.tokenizer is None else str(self.tokenizer),
+            "init": self.init,
+            "extend_vocabulary": self.extend_vocabulary,
             "cleaning": self.cleaning.model_dump(mode="json"),
         }
 
@@ -79,6 +91,8 @@ class Prepared:
         choices: What was fitted and why.
         card: The folder that holds data_card.json and data_card.md.
         fingerprint: Identifies the cleaned corpus.
+        teacher: The recipe's teacher; None without one.
+        start: The weights to begin with; None where all are drawn, or a checkpoint holds them.
     """
 
     recipe: Recipe
@@ -88,6 +102,8 @@ class Prepared:
     choices: list[Choice] = field(default_factory=list)
     card: Path
     fingerprint: str
+    teacher: ExistingModel | None = None
+    start: Start | None = None
 
 
 def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
@@ -99,19 +115,30 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
         MaskwrightError: If something the user gave cannot be honoured.
     """
     recipe, choices = request.recipe, list[Choice]()
+    check_similar_words(recipe)
+    check_words(recipe.words)
     _common_weights([source.weight for source in resolve_sources(request.sources)])
     given = None if request.tokenizer is None else Tokenizer.from_folder(request.tokenizer)
-    if given is not None:
+    origins = open_origins(recipe, request.init, given)
+    if (tokenizer_given := origins.tokenizer or given) is not None:
         if "tokenizer.vocab_size" in request.fixed:
             raise RecipeError(
-                "--tokenizer brings its own vocabulary, but tokenizer.vocab_size was set too",
+                f"{origins.bringer} brings its own vocabulary, but tokenizer.vocab_size was set too",
                 todo="Leave one of them out.",
             )
-        recipe = with_tokenizer(recipe, given)
+        recipe = with_tokenizer(recipe, tokenizer_given, adopt=origins.tokenizer is not None)
+    given = tokenizer_given
+    recipe = origins.fit(recipe, request.fixed)
+    request = replace(request, fixed=request.fixed | origins.kept)
     cleaned = _clean(request, talk)
+    if request.extend_vocabulary is not None:
+        origins = origins.extended(request.extend_vocabulary, cleaned, request.seed, talk)
+        given = origins.tokenizer
+        assert given is not None
+        recipe = with_tokenizer(recipe, given)
     if not request.as_published:
         # The length first: the vocabulary's size and the batch follow from how many tokens the budget buys.
-        recipe, choices = fit_length(recipe, _tokens(request, recipe, machine), request.fixed)
+        recipe, choices = fit_length(recipe, _tokens(request, recipe, machine, teacher=origins.teacher), request.fixed)
     if given is not None:
         tokenizer = given
     else:
@@ -122,9 +149,9 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
             recipe.tokenizer, cleaned, seed=request.seed, cache=request.cache, progress=talk.stage
         )
     recipe = with_tokenizer(recipe, tokenizer)
-    text = _tokenize(request, cleaned, tokenizer, talk)
+    text = _tokenize(request, recipe, cleaned, tokenizer, talk)
     length = mean_length(recipe, text, request.seed)
-    budget_tokens = _tokens(request, recipe, machine, length)
+    budget_tokens = _tokens(request, recipe, machine, length, teacher=origins.teacher)
     if not request.as_published:
         recipe, more = fit_schedule(recipe, budget_tokens, text.documents.num_tokens, length, request.fixed)
         choices += more
@@ -136,10 +163,18 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
         choices=choices,
         card=cleaned.folder,
         fingerprint=cleaned.fingerprint,
+        teacher=origins.teacher,
+        start=origins.start(recipe),
     )
 
 
-def _tokens(request: Request, recipe: Recipe, machine: Machine, mean_length: float | None = None) -> float:
+def _tokens(
+    request: Request,
+    recipe: Recipe,
+    machine: Machine,
+    mean_length: float | None = None,
+    teacher: ExistingModel | None = None,
+) -> float:
     """Return how many tokens the budget buys with a recipe as it stands."""
     length = mean_length or float(recipe.training.phases[0].max_length)
     if request.budget.unit == "steps":
@@ -147,15 +182,23 @@ def _tokens(request: Request, recipe: Recipe, machine: Machine, mean_length: flo
             return request.budget.amount * recipe.training.batch_sequences * length
         # The fitted step reads a quarter as many tokens as there are steps (see `fit.batch_tokens`), within bounds.
         return request.budget.amount * length * fit_batch(recipe, request.budget.amount**2 / 4, length, request.fixed)
-    return expected_tokens(request.budget, recipe, machine)
+    return expected_tokens(request.budget, recipe, machine, None if teacher is None else teacher.config)
 
 
 def prepare_again(request: Request, recipe: Recipe, folder: Path, record: dict[str, Any], talk: Reporter) -> Prepared:
     """Prepare the text of a run that is resumed: its recipe and tokenizer are those in its folder.
 
     Raises:
-        RecipeError: If the corpus is no longer the same.
+        RecipeError: If the corpus or the teacher is no longer the same.
     """
+    teacher = None if recipe.teacher is None else same_teacher(recipe, record["teacher"], folder)
+    check_words(recipe.words)
+    if record["words_fingerprint"] != words_fingerprint(recipe.words):
+        raise RecipeError(
+            f"words, phrases or entities would not be the same as when the run in {folder} began: a word list has "
+            "changed, or the segmenter is of another version",
+            todo="Restore the old list or version to resume it, or choose another --out.",
+        )
     cleaned = _clean(request, talk)
     if record["clean_fingerprint"] != cleaned.fingerprint:
         raise RecipeError(
@@ -166,19 +209,27 @@ def prepare_again(request: Request, recipe: Recipe, folder: Path, record: dict[s
     return Prepared(
         recipe=recipe,
         tokenizer=tokenizer,
-        text=_tokenize(request, cleaned, tokenizer, talk),
+        text=_tokenize(request, recipe, cleaned, tokenizer, talk),
         expected_tokens=record["expected_tokens"],
         card=cleaned.folder,
         fingerprint=cleaned.fingerprint,
+        teacher=teacher,
     )
 
 
-def with_tokenizer(recipe: Recipe, tokenizer: Tokenizer) -> Recipe:
+def with_tokenizer(recipe: Recipe, tokenizer: Tokenizer, *, adopt: bool = False) -> Recipe:
     """Return the recipe with the vocabulary it will really have (a small corpus may give fewer entries).
+
+    Args:
+        recipe: What is trained.
+        tokenizer: What it will read with.
+        adopt: Whether the tokenizer may be of another kind, since it comes with a model.
 
     Raises:
         RecipeError: If the tokenizer is of another kind than the recipe's.
     """
+    if adopt and tokenizer.kind != recipe.tokenizer.kind:
+        recipe = recipe.replace(tokenizer=tokenizer.kind)
     if tokenizer.kind != recipe.tokenizer.kind:
         raise RecipeError(
             f"the tokenizer is a {tokenizer.kind}, recipe {recipe.name!r} wants a {recipe.tokenizer.kind}",
@@ -222,6 +273,7 @@ def _clean(request: Request, talk: Reporter) -> CleanCorpus:
         cache=request.cache,
         workers=request.workers,
         progress=talk.stage,
+        with_spans=request.recipe.words.needs_given_spans,
     )
     talk.say(
         "corpus",
@@ -231,9 +283,18 @@ def _clean(request: Request, talk: Reporter) -> CleanCorpus:
     return cleaned
 
 
-def _tokenize(request: Request, cleaned: CleanCorpus, tokenizer: Tokenizer, talk: Reporter) -> Text:
+def _tokenize(
+    request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer: Tokenizer, talk: Reporter
+) -> Text:
     begun = time.perf_counter()
-    corpus = tokenize_corpus(cleaned, tokenizer, cache=request.cache, workers=request.workers, progress=talk.stage)
+    corpus = tokenize_corpus(
+        cleaned,
+        tokenizer,
+        words=recipe.words,
+        cache=request.cache,
+        workers=request.workers,
+        progress=talk.stage,
+    )
     size = tokenizer.special_tokens.vocab_size
     unknown = int(corpus.token_counts[tokenizer.special_tokens.unk]) / max(1, corpus.num_tokens)
     talk.say(
@@ -242,7 +303,10 @@ def _tokenize(request: Request, cleaned: CleanCorpus, tokenizer: Tokenizer, talk
         f"{cleaned.num_characters / max(1, corpus.num_tokens):.2f} characters a token, "
         f"{unknown:.2%} unknown{_took(begun)}",
     )
-    return text_of(corpus, tokenizer, cleaned.source_weights)
+    for level, facts in corpus.levels.items():
+        talk.say("words", told(level, facts))
+    text = text_of(corpus, tokenizer, cleaned.source_weights)
+    return with_similar_words(text, recipe, corpus, tokenizer, seed=request.seed, cache=request.cache, talk=talk)
 
 
 def _took(begun: float) -> str:

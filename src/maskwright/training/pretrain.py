@@ -12,6 +12,7 @@ from maskwright.core.spec import override, parse_overrides, validate
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.text.cleaning import Cleaning
+from maskwright.text.words.resources import words_fingerprint
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, matmul_library, prepare_machine
 from maskwright.training.heldout import Baseline, Measured
@@ -20,6 +21,7 @@ from maskwright.training.preparation import Prepared, Request, prepare, prepare_
 from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.run_folder import RunFolder, environment
 from maskwright.training.session import Session
+from maskwright.training.teacher import build_teacher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,9 @@ def pretrain(
     set: Sequence[str] = (),
     as_published: bool = False,
     tokenizer: str | Path | None = None,
+    init: str | Path | None = None,
+    extend_vocabulary: int | str | Path | None = None,
+    teacher: str | Path | None = None,
     clean: Sequence[str] = (),
     device: str = "auto",
     workers: int | None = None,
@@ -87,6 +92,11 @@ def pretrain(
         set: Overrides of recipe fields, "masking.rate=0.3".
         as_published: Keep the published schedule, batch, length and vocabulary, whatever the budget.
         tokenizer: A tokenizer folder to use instead of training a vocabulary.
+        init: A model of the same shape to go on from: a run's folder, a Hugging Face folder or a hub name. Its
+            tokenizer comes with it.
+        extend_vocabulary: How many words of the corpus to add to that model's vocabulary, or a file of words, one a
+            line.
+        teacher: The model that a recipe with a teacher learns from; the same as `set=["teacher.model=..."]`.
         clean: Overrides of the cleaning, "deduplicate=none".
         device: "auto", "cpu", "cuda" or "cuda:N".
         workers: Processes for preparation; None for one a core.
@@ -98,7 +108,9 @@ def pretrain(
         MaskwrightError: If anything the user gave cannot be honoured; nothing is lost.
     """
     pairs = parse_overrides(set)
-    chosen = override(recipe, pairs) if isinstance(recipe, Recipe) else resolve(str(recipe), set)
+    if teacher is not None:
+        pairs.append(("teacher.model", str(teacher)))
+    chosen = override(recipe if isinstance(recipe, Recipe) else resolve(str(recipe)), pairs)
     request = Request(
         sources=(str(corpus),) if isinstance(corpus, str | Path) else tuple(str(source) for source in corpus),
         recipe=chosen,
@@ -111,6 +123,8 @@ def pretrain(
         seed=seed,
         as_published=as_published,
         tokenizer=None if tokenizer is None else Path(tokenizer).expanduser(),
+        init=None if init is None else str(init),
+        extend_vocabulary=_words_to_add(extend_vocabulary, init),
         cleaning=override(Cleaning(), parse_overrides(clean)),
         workers=workers,
         cache=None if cache is None else Path(cache).expanduser(),
@@ -127,6 +141,22 @@ def pretrain(
                 return _sit(request, folder, record, machine, checkpoint_minutes, talk)
         finally:
             folder.close()
+
+
+def _words_to_add(words: int | str | Path | None, init: str | Path | None) -> int | str | None:
+    if words is None:
+        return None
+    if init is None:
+        raise RecipeError(
+            "--extend-vocabulary adds words to the vocabulary of an existing model, and none is given",
+            todo="Say which, `--init DIR_OR_HUB_NAME`; without one, the vocabulary is learnt from the corpus anyway.",
+        )
+    text = str(words)
+    if not text.removeprefix("-").isdecimal():
+        return text
+    if int(text) < 1:
+        raise RecipeError(f"--extend-vocabulary is {words}", allowed="a number of words from 1 on, or a file")
+    return int(text)
 
 
 def _leaves(path: str, value: Any) -> list[str]:
@@ -176,6 +206,8 @@ def _sit(
         f"{prepared.recipe.training.batch_sequences} sequences a step, peak learning rate "
         f"{prepared.recipe.training.learning_rate:g}, into {folder.path}",
     )
+    if prepared.start is not None:
+        talk.say("begins", prepared.start.told())
     session = Session(
         folder=folder,
         recipe=prepared.recipe,
@@ -185,6 +217,8 @@ def _sit(
         machine=machine,
         expected_tokens=prepared.expected_tokens,
         talk=talk,
+        teacher=None if prepared.teacher is None else build_teacher(prepared.teacher, prepared.recipe),
+        start=prepared.start,
     )
     with stop_on_signals() as stop:
         end = session.run(stop, checkpoint_minutes * 60)
@@ -209,12 +243,16 @@ def _begin(folder: RunFolder, record: Mapping[str, Any], prepared: Prepared, mac
     write_json(folder.path / "recipe.json", prepared.recipe.model_dump(mode="json"))
     for name in ("data_card.json", "data_card.md"):
         write_text(folder.path / name, (prepared.card / name).read_text(encoding="utf-8"))
-    prepared.tokenizer.save(folder.path, max_length=prepared.recipe.training.max_length)
+    for place in (folder.path, folder.generator) if prepared.recipe.generator else (folder.path,):
+        prepared.tokenizer.save(place, max_length=prepared.recipe.training.max_length)
     begun = {
         **record,
         "prepared": True,
         "clean_fingerprint": prepared.fingerprint,
+        "words_fingerprint": words_fingerprint(prepared.recipe.words),
         "expected_tokens": prepared.expected_tokens,
+        "begun_with": None if prepared.start is None else prepared.start.to_json(),
+        "teacher": None if prepared.teacher is None else prepared.teacher.to_json(),
         "fitted": [choice.to_json() for choice in prepared.choices],
         "machine": {"name": machine.name, "device": str(machine.device), "matmul": machine.matmul},
         "environment": environment(),

@@ -7,6 +7,7 @@ metrics.jsonl     what training computed (a function of the seed)        timing.
 tensorboard/      the same for TensorBoard
 checkpoints/      the newest two, to resume from
 config.json, model.safetensors, tokenizer*       the model itself, in Hugging Face form
+generator/        where there is one: the same of the generator, a model folder of its own
 """
 
 import errno
@@ -24,6 +25,8 @@ from maskwright.core.errors import CheckpointError
 from maskwright.core.files import disk_problem, read_json, write_json
 
 FORMAT = 1
+GENERATOR = "generator"
+"""Sub-folder of a run's folder in which its generator lies."""
 
 
 class RunFolder:
@@ -36,6 +39,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
+        self.generator = path / GENERATOR
         self._lock: IO[str] | None = None
 
     def open(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,7 +86,8 @@ class RunFolder:
 
     def _sweep(self) -> None:
         """Remove what a kill in the middle of writing left; the folder is ours alone by now."""
-        for leftover in [*self.path.glob(".*.tmp"), *self.checkpoints.glob(".*.tmp")]:
+        places = (self.path, self.checkpoints, self.generator)
+        for leftover in [leftover for place in places for leftover in place.glob(".*.tmp")]:
             if leftover.is_dir():
                 shutil.rmtree(leftover, ignore_errors=True)
             else:

@@ -4,15 +4,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from maskwright.core.errors import CheckpointError
-from maskwright.interchange.config_json import refuse_inexpressible
+from maskwright.encoder.config import EncoderConfig
+from maskwright.interchange.families import family_named
 from maskwright.interchange.huggingface import save_model
-from maskwright.interchange.names import family_named
+from maskwright.interchange.refusals import refuse_inexpressible
 from maskwright.recipes.recipe import Recipe
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
 from maskwright.training.device import Machine
 from maskwright.training.flops import step_flops
-from maskwright.training.health import health_line
+from maskwright.training.health import detection_line, health_line
 from maskwright.training.heldout import Baseline, Measured, measure, unigram_baseline
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.journal import Journal
@@ -22,6 +23,7 @@ from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.reporting import Reporter
 from maskwright.training.run_folder import RunFolder
+from maskwright.training.starting import Start
 from maskwright.training.teacher import TeacherModel
 from maskwright.training.workload import Text, Workload, build_workload
 
@@ -63,6 +65,7 @@ class Session:
         expected_tokens: Tokens the whole run will read, roughly; sizes the held-out text.
         talk: Where to report.
         teacher: The recipe's teacher, loaded.
+        start: Weights to begin with instead of random ones; a checkpoint's come before them.
     """
 
     def __init__(
@@ -77,15 +80,14 @@ class Session:
         expected_tokens: float,
         talk: Reporter,
         teacher: TeacherModel | None = None,
+        start: Start | None = None,
     ) -> None:
         self.folder, self.recipe, self.text, self.talk = folder, recipe, text, talk
         self.budget, self.machine = budget, machine
-        refuse_inexpressible(
-            family_named(recipe.family),
-            recipe.encoder,
-            text.vocabulary.special_tokens.pad,
-            frozenset(objective.kind for objective in recipe.objectives),
-        )
+        for encoder, heads in _towers(recipe):
+            refuse_inexpressible(
+                family_named(recipe.family), encoder, text.vocabulary.special_tokens.pad, frozenset(heads)
+            )
         aside = int(min(max(_HELD_OUT_SHARE * expected_tokens, _HELD_OUT_LEAST), _HELD_OUT_MOST))
         self.workload: Workload = build_workload(
             recipe,
@@ -97,8 +99,11 @@ class Session:
         if not self.workload.held_out:
             talk.say("warning", "the text is too small to hold any of it out: there will be no held-out loss")
         self.baseline = unigram_baseline(self.workload.held_out, text.vocabulary.token_counts)
-        self.model = build_model(recipe, text.vocab_size, teacher)
+        self.teacher = None if teacher is None else teacher.to(machine.device)
+        self.model = build_model(recipe, text.vocab_size, self.teacher)
         self.model.initialise(seed, text.vocabulary.token_counts)
+        if start is not None:
+            start.put_into(self.model)
         self.model.to(machine.device).train()
         self._progress_before = 0.0
         self.optimizer = Optimizer(self.model.named_parameters(), recipe.training.optimizer)
@@ -136,7 +141,10 @@ class Session:
         if not held_out:
             held_out = measure(self.model, self.workload.held_out)
         if "mlm" in held_out and self.baseline is not None:
-            self.talk.say("health", health_line(held_out["mlm"], self.baseline, self.text.vocab_size))
+            whose = "" if self.recipe.generator is None else "generator: "
+            self.talk.say("health", whose + health_line(held_out["mlm"], self.baseline, self.text.vocab_size))
+        if "rtd" in held_out:
+            self.talk.say("health", "detection: " + detection_line(held_out["rtd"]))
         finished = self.budget.progress(position.spent) >= 1
         return SessionEnd(position.spent, position.epochs, finished, held_out, self.baseline)
 
@@ -155,7 +163,9 @@ class Session:
                 batch_sequences=training.batch_sequences,
                 clip_norm=training.clip_norm,
             ),
-            flops_of=lambda batch: step_flops(self.recipe, self.text.vocab_size, batch),
+            flops_of=lambda batch: step_flops(
+                self.recipe, self.text.vocab_size, batch, None if self.teacher is None else self.teacher.config
+            ),
             autocast=self.machine.autocast,
         )
 
@@ -183,15 +193,19 @@ class Session:
         return position, True
 
     def _save(self, position: Position, journal: Journal) -> None:
-        # The model first: where a checkpoint says that a step is done, its model is there.
-        save_model(
-            self.folder.path,
-            family=self.recipe.family,
-            config=self.recipe.encoder,
-            special_tokens=self.text.vocabulary.special_tokens,
-            state=self.model.encoder_weights(),
-            max_length=self.recipe.training.max_length,
-        )
+        # The models first: where a checkpoint says that a step is done, its models are there.
+        models = [(self.folder.path, self.recipe.encoder, self.model.encoder_weights())]
+        if self.model.generator is not None:
+            models.append((self.folder.generator, self.model.generator.config, self.model.generator_weights()))
+        for place, config, state in models:
+            save_model(
+                place,
+                family=self.recipe.family,
+                config=config,
+                special_tokens=self.text.vocabulary.special_tokens,
+                state=state,
+                max_length=self.recipe.training.max_length,
+            )
         journal.sync()
         checkpoint.save(
             self.folder.checkpoints,
@@ -200,3 +214,12 @@ class Session:
             self.model.weights(),
             self.optimizer.state(),
         )
+
+
+def _towers(recipe: Recipe) -> list[tuple[EncoderConfig, set[str]]]:
+    """List the encoders that will be saved, and the kinds of the heads on each."""
+    kinds: set[str] = {objective.kind for objective in recipe.objectives}
+    if recipe.generator is None:
+        return [(recipe.encoder, kinds)]
+    on_generator: set[str] = {objective.kind for objective in recipe.objectives if objective.on_generator}
+    return [(recipe.encoder, kinds - on_generator), (recipe.generator.config(recipe.encoder), on_generator)]

@@ -1,10 +1,17 @@
 """A teacher: a trained model that sees the same batches, without gradient and without dropout."""
 
+from dataclasses import replace
+
 import torch
 from torch import nn
 
-from maskwright.core.tensors import FlatBatch, View
+from maskwright.core.errors import RecipeError
+from maskwright.core.tensors import FlatBatch, HeadShape, View
+from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
+from maskwright.pretext.objectives.mlm import MaskedLanguageModelingHead
+from maskwright.recipes.recipe import Recipe
+from maskwright.training.existing import ExistingModel
 
 
 class TeacherModel:
@@ -13,11 +20,18 @@ class TeacherModel:
     Args:
         encoder: The teacher's encoder.
         heads: Its heads, by kind ("mlm").
+        sees_segments: Whether it is told which segment a token is in; else it takes all for segment 0.
     """
 
-    def __init__(self, encoder: Encoder, heads: dict[str, nn.Module]) -> None:
+    def __init__(self, encoder: Encoder, heads: dict[str, nn.Module], sees_segments: bool = True) -> None:
         self.encoder = encoder.eval().requires_grad_(False)
         self.heads = {kind: head.eval().requires_grad_(False) for kind, head in heads.items()}
+        self.sees_segments = sees_segments
+
+    @property
+    def config(self) -> EncoderConfig:
+        """The shape of its encoder."""
+        return self.encoder.config
 
     def to(self, device: torch.device) -> "TeacherModel":
         """Move it to a device, in place."""
@@ -28,6 +42,66 @@ class TeacherModel:
 
     def look(self, batch: FlatBatch) -> View:
         """Read a batch."""
+        if not self.sees_segments:
+            batch = replace(batch, segment_ids=torch.zeros_like(batch.segment_ids))
         with torch.no_grad():
             output = self.encoder(batch)
         return View(output=output, word_embeddings=self.encoder.word_embeddings.weight, heads=self.heads)
+
+
+def build_teacher(model: ExistingModel, recipe: Recipe) -> TeacherModel:
+    """Build the teacher of a recipe from a model: its encoder without pooler and, if it has one, its masked-token head.
+
+    A student without segments gets a teacher that takes every token for segment 0 (distillation: distiller.py gives
+    it none).
+    """
+    config = model.config.replace(pooler=False)
+    vocab_size = model.tokenizer.special_tokens.vocab_size
+    shape = HeadShape(
+        hidden_size=config.hidden_size,
+        embedding_size=config.embedding_width,
+        vocab_size=vocab_size,
+        hidden_activation=config.hidden_activation,
+        layer_norm_eps=config.layer_norm_eps,
+    )
+    with torch.device("meta"):  # The weights are put in as they are; none need be drawn first.
+        parts: dict[str, nn.Module] = {"encoder": Encoder(config, vocab_size)}
+        if any(name.startswith("heads.mlm.") for name in model.state):
+            parts["heads.mlm"] = MaskedLanguageModelingHead(shape)
+    for prefix, module in parts.items():
+        module.load_state_dict(
+            {name: model.state[f"{prefix}.{name}"] for name in module.state_dict()}, assign=True, strict=True
+        )
+    encoder = parts.pop("encoder")
+    assert isinstance(encoder, Encoder)
+    heads = {prefix.removeprefix("heads."): module for prefix, module in parts.items()}
+    return TeacherModel(encoder, heads, sees_segments=recipe.encoder.type_vocab_size > 1)
+
+
+def check_teacher(recipe: Recipe, model: ExistingModel) -> None:
+    """Refuse a teacher from which the recipe cannot learn; the vocabularies are one, since the tokenizer is.
+
+    Raises:
+        RecipeError: With the reason, both values, and what would mend it.
+    """
+    mine, theirs = recipe.encoder, model.config
+    for objective in recipe.objectives:
+        if {"teacher", "mlm"} <= objective.needs and not any(name.startswith("heads.mlm.") for name in model.state):
+            raise RecipeError(
+                f"objective {objective.kind!r} reads the scores of the teacher's masked-token head, and {model.name} "
+                "has none",
+                todo=f"Choose a teacher saved with that head, or leave {objective.kind!r} out of the objectives.",
+            )
+        if objective.needs_teacher_width and mine.hidden_size != theirs.hidden_size:
+            raise RecipeError(
+                f"objective {objective.kind!r} compares hidden states, but those of the teacher {model.name} are "
+                f"{theirs.hidden_size} wide and encoder.hidden_size is {mine.hidden_size}",
+                todo=f"Give `--set encoder.hidden_size={theirs.hidden_size}` or another size of the recipe, or leave "
+                f"{objective.kind!r} out of the objectives.",
+            )
+    if recipe.training.max_length > theirs.max_positions:
+        raise RecipeError(
+            f"training.phases reach length {recipe.training.max_length}, but the teacher {model.name} reads "
+            f"{theirs.max_positions} tokens",
+            todo=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {theirs.max_positions}}}]'`.",
+        )

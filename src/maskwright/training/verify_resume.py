@@ -21,6 +21,7 @@ from maskwright.recipes.catalog import resolve
 from maskwright.text.docstrings import docstring_documents
 from maskwright.training.metrics import read_rows
 from maskwright.training.reporting import OnConsole, Reporter
+from maskwright.training.run_folder import GENERATOR
 
 SMALL = (
     "encoder.hidden_size=64",
@@ -48,7 +49,7 @@ class Verdict:
         epochs: Passes over the data in them.
         killed_at: Steps after which the second run was killed.
         metrics_equal: Whether the metrics files are equal, byte for byte.
-        weights_equal: Whether the saved models are equal, byte for byte.
+        weights_equal: Whether the saved models (a generator too) are equal, byte for byte.
         first_difference: The first differing line of the metrics, or "".
     """
 
@@ -118,7 +119,10 @@ def _compare(recipe: str, work: Path, killed_at: tuple[int, ...]) -> Verdict:
     if not difference and len(peace) != len(killed):
         difference = f"{len(peace)} lines / {len(killed)} lines"
     record = json.loads((work / "peace" / "run.json").read_text(encoding="utf-8"))["result"]
-    weights = [checksum(work / name / "model.safetensors") for name in ("peace", "killed")]
+    weights = [
+        {str(file.relative_to(work / name)): checksum(file) for file in _models(work / name)}
+        for name in ("peace", "killed")
+    ]
     return Verdict(
         recipe=recipe,
         steps=record["steps"],
@@ -128,6 +132,11 @@ def _compare(recipe: str, work: Path, killed_at: tuple[int, ...]) -> Verdict:
         weights_equal=weights[0] == weights[1],
         first_difference=difference,
     )
+
+
+def _models(folder: Path) -> list[Path]:
+    """The weights that a run ships: the model's and, where there is one, its generator's."""
+    return [folder / "model.safetensors", *folder.glob(f"{GENERATOR}/model.safetensors")]
 
 
 def _some_text() -> str:

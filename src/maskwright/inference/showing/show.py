@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +10,23 @@ import numpy as np
 
 from maskwright.core.errors import DataError
 from maskwright.core.randomness import Draws
-from maskwright.core.types import Documents, IntArray, TakenTokens
+from maskwright.core.types import Documents, Examples, IntArray, TakenTokens
+from maskwright.inference.showing.corpus import prepared_corpus, similar_words_for
 from maskwright.inference.showing.sequences import ShownSequence, shown_sequences
 from maskwright.inference.showing.tokenizer import small_tokenizer
 from maskwright.pretext.corrupt import corrupt
+from maskwright.pretext.formats import SegmentPair
 from maskwright.pretext.replacement import VocabularyFacts
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.text.cleaning import Cleaning, clean_document
+from maskwright.text.corpus import Corpus
 from maskwright.text.progress import Progress
 from maskwright.text.sentences import split_paragraph
+from maskwright.text.similar_words import TokenSample, check_source
+from maskwright.text.stream_encoder import StreamEncoder
 from maskwright.text.tokenizer import Tokenizer
+from maskwright.text.words.resources import open_annotator
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 
@@ -60,6 +66,8 @@ class Showing:
             if "order_label" in self.recipe.format.provides
             else ("second text: really the next", "second text: a random one")
         )
+        if isinstance(self.recipe.format, SegmentPair) and self.recipe.format.second == "next_swapped_or_random":
+            otherwise = "the two texts swapped, or the second a random one"
         return f"{otherwise if label else in_order} (label {label})"
 
     def to_json(self) -> dict[str, Any]:
@@ -82,6 +90,7 @@ def show(
     text: str,
     *,
     tokenizer: Path | str | None = None,
+    corpus: str | Path | Sequence[str | Path] | None = None,
     seed: int = 0,
     epoch: int = 0,
     set: Sequence[str] = (),
@@ -96,6 +105,8 @@ def show(
         text: Running text; blank lines separate documents.
         tokenizer: A folder with a tokenizer (a run's folder has one). None learns a small one from the
             docstrings of the Python installation and from the text, so that all its characters are known.
+        corpus: Corpus arguments, as `pretrain` takes them: the vocabulary (unless a tokenizer is given) and similar
+            words are learnt from it, as for training.
         seed: The run's seed.
         epoch: Which epoch, from 0.
         set: Overrides of the recipe, "field.path=value", if it is given by name.
@@ -116,7 +127,15 @@ def show(
     if not documents:
         raise DataError("the text to show is empty", todo="Give a sentence or more.")
     notes = []
-    if tokenizer is None:
+    tokens: Corpus | None = None
+    if (spec := chosen.replacement.similar_words) is not None:
+        check_source(spec)
+    if corpus is not None:
+        named = [str(source) for source in ([corpus] if isinstance(corpus, str | Path) else corpus)]
+        tokens = prepared_corpus(chosen, named, tokenizer, seed=seed, cache=cache, progress=progress)
+        used = tokens.tokenizer()
+        words = f"{tokenizer or ', '.join(named)}, {used.special_tokens.vocab_size:,} entries"
+    elif tokenizer is None:
         used = small_tokenizer(chosen.tokenizer, text, cache=cache, progress=progress)
         words = f"a small one of {used.special_tokens.vocab_size:,} entries, learnt from docstrings and this text"
     else:
@@ -126,8 +145,24 @@ def show(
             notes.append(f"the tokenizer is of kind {used.kind}, the recipe's of {chosen.tokenizer.kind}")
     if "next_sentence_label" in chosen.format.provides and len(documents) == 1:
         notes.append('of a single document even "random" second texts come from it; blank lines separate documents')
+    if chosen.generator is not None:
+        notes.append(
+            "this is what the generator sees; what it draws then stands at every predicted place, and the encoder says "
+            "of each token whether it is the original"
+        )
+    if unseen := _unseen(chosen, tokens):
+        notes.append(unseen)
     refresh = chosen.masks.refresh(epoch)
-    sequences, total = _sequences(chosen, documents, used, seed, refresh, max_sequences)
+    stream, encoded = _encoded(chosen, documents, used, tokens)
+    special = used.special_tokens
+    counts = np.bincount(encoded.ids, minlength=special.vocab_size)
+    vocabulary = VocabularyFacts(special_tokens=special, token_counts=counts)
+    if spec is not None:
+        sample = TokenSample(encoded.ids, encoded.word_starts, stream.sentence_ends)
+        made, note = similar_words_for(spec, sample, used, tokens, cache=cache, progress=progress)
+        vocabulary = replace(vocabulary, similar_words=made.table)
+        notes.append(note)
+    examples, total = _examples(chosen, stream, encoded, vocabulary, seed, refresh, max_sequences)
     return Showing(
         recipe=chosen,
         tokenizer=words,
@@ -135,7 +170,7 @@ def show(
         epoch=epoch,
         refresh=refresh,
         max_length=chosen.training.phases[0].max_length,
-        sequences=sequences,
+        sequences=tuple(shown_sequences(examples, used)),
         num_sequences=total,
         notes=tuple(notes),
     )
@@ -160,42 +195,59 @@ def sentences_of_documents(text: str) -> list[list[str]]:
     return documents
 
 
-def _sequences(
-    recipe: Recipe, texts: list[list[str]], tokenizer: Tokenizer, seed: int, refresh: int, most: int
-) -> tuple[tuple[ShownSequence, ...], int]:
-    documents, ids, word_starts = _encoded(texts, tokenizer)
+def _examples(
+    recipe: Recipe,
+    documents: Documents,
+    encoded: TakenTokens,
+    vocabulary: VocabularyFacts,
+    seed: int,
+    refresh: int,
+    most: int,
+) -> tuple[Examples, int]:
+    """Return the first sequences that the text makes, corrupted, and how many it makes in all."""
 
     def take(starts: IntArray, ends: IntArray) -> TakenTokens:
         lengths = ends - starts
         offsets = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         places = np.repeat(starts, lengths) + offsets
-        return TakenTokens(ids[places], word_starts[places])
+        levels = {level: begins[places] for level, begins in encoded.level_starts.items()}
+        return TakenTokens(encoded.ids[places], encoded.word_starts[places], levels)
 
-    special = tokenizer.special_tokens
+    special = vocabulary.special_tokens
     plan = recipe.format.plan(documents, recipe.training.phases[0].max_length, seed, refresh)
     number = np.arange(min(most, len(plan)))
     instances = recipe.format.lay_out(plan.rows(number), take, special, recipe.format.separator_points(documents))
-    vocabulary = VocabularyFacts(special_tokens=special, token_counts=np.bincount(ids, minlength=special.vocab_size))
     draws = Draws(seed, np.full(len(number), refresh), number)
-    examples = corrupt(instances, recipe.masking, recipe.replacement, draws, vocabulary)
-    return tuple(shown_sequences(examples, tokenizer)), len(plan)
+    return corrupt(instances, recipe.masking, recipe.replacement, draws, vocabulary), len(plan)
 
 
-def _encoded(texts: list[list[str]], tokenizer: Tokenizer) -> tuple[Documents, IntArray, IntArray]:
+def _encoded(
+    recipe: Recipe, texts: list[list[str]], tokenizer: Tokenizer, corpus: Corpus | None
+) -> tuple[Documents, TakenTokens]:
     """Encode sentences to one stream; sentences and documents without tokens are left out."""
-    encoded = [[pair for pair in tokenizer.encode_batch(sentences) if len(pair[0])] for sentences in texts]
-    kept = [document for document in encoded if document]
-    if not kept:
+    annotator = open_annotator(recipe.words, None if corpus is None else corpus.collocations)
+    sentences = [sentence for document in texts for sentence in document]
+    stream = StreamEncoder(tokenizer, with_places=annotator is not None).encode(sentences)
+    if not len(stream.ids):
         raise DataError("the text to show holds nothing that the tokenizer knows", todo="Give other text.")
-    pairs = [pair for document in kept for pair in document]
-    last = np.cumsum([len(document) for document in kept])
+    document_of = np.repeat(np.arange(len(texts)), [len(document) for document in texts])
+    held = np.bincount(document_of[stream.lengths > 0], minlength=len(texts))
+    last = np.cumsum(held[held > 0])
     documents = Documents(
-        sentence_ends=np.cumsum([len(ids) for ids, _ in pairs]),
+        sentence_ends=np.cumsum(stream.lengths[stream.lengths > 0]),
         first=np.concatenate([[0], last[:-1]]),
         last=last,
     )
-    return (
-        documents,
-        np.concatenate([ids for ids, _ in pairs]),
-        np.concatenate([starts for _, starts in pairs]),
-    )
+    if annotator is None:
+        return documents, TakenTokens(stream.ids, stream.word_starts)
+    found = annotator.annotate(sentences, stream)
+    return documents, TakenTokens(stream.ids, found.word_starts, found.level_starts)
+
+
+def _unseen(recipe: Recipe, corpus: Corpus | None) -> str:
+    """Say which phrases and entities cannot be shown, since they belong to a corpus; "" if all are."""
+    belong = {"collocations", "corpus"} if corpus is None else {"corpus"}
+    unseen = [source for source in (*recipe.words.phrases, *recipe.words.entities) if source in belong]
+    if not unseen:
+        return ""
+    return f"phrases and entities from {' and '.join(dict.fromkeys(unseen))} belong to a corpus and are not shown"

@@ -12,7 +12,8 @@ from maskwright.text.docstrings import docstring_documents, docstrings_fingerpri
 from maskwright.text.kept_folder import kept_or_made
 from maskwright.text.progress import Progress, no_progress
 from maskwright.text.tokenizer import Tokenizer
-from maskwright.text.tokenizer_spec import ByteBPE, WordPiece
+from maskwright.text.tokenizer_spec import TokenizerSpec, Unigram, WordPiece
+from maskwright.text.unigram_training import train_unigram
 from maskwright.text.wordpiece_training import train_wordpiece
 
 _VERSION = 1
@@ -22,7 +23,7 @@ _SAMPLE_FILE = "documents.json"
 
 
 def small_tokenizer(
-    spec: WordPiece | ByteBPE, text: str, *, cache: Path | None = None, progress: Progress | None = None
+    spec: TokenizerSpec, text: str, *, cache: Path | None = None, progress: Progress | None = None
 ) -> Tokenizer:
     """Return a tokenizer of the recipe's kind and at most 8,000 entries that knows every character of a text.
 
@@ -44,7 +45,7 @@ def small_tokenizer(
 
 
 def _make(
-    folder: Path, *, spec: WordPiece | ByteBPE, text: str, cache: Path, sample_key: str, progress: Progress
+    folder: Path, *, spec: TokenizerSpec, text: str, cache: Path, sample_key: str, progress: Progress
 ) -> None:
     # Reading docstrings takes several times as long as learning from them, so another text finds them kept.
     sample = kept_or_made(
@@ -52,10 +53,12 @@ def _make(
     )
     progress("learning a small vocabulary", 0, None)
     reading = [text, *sample]
+    # Characters that are rare in the sample would be left out; those of the text are made frequent.
+    characters = "".join(sorted(set(text))) * FREQUENT
     if isinstance(spec, WordPiece):
-        # Characters that are rare in the sample would be left out; those of the text are made frequent.
-        characters = "".join(sorted(set(text))) * FREQUENT
         tokenizer = train_wordpiece(spec, [characters, *reading], reading)
+    elif isinstance(spec, Unigram):
+        tokenizer = train_unigram(spec, [characters, *reading], reading)
     else:
         tokenizer = train_byte_bpe(spec, reading)
     tokenizer.save(folder)

@@ -1,4 +1,4 @@
-"""BERT's layout: two stretches of sentences, the second the real continuation or one from elsewhere."""
+"""BERT's layout, and ALBERT's: two stretches of sentences, in order, swapped, or the second from elsewhere."""
 
 from bisect import bisect_left
 from typing import Annotated, Literal
@@ -11,6 +11,8 @@ from maskwright.core.types import Documents, Plan
 from maskwright.pretext.formats.base import PairFormat
 from maskwright.pretext.formats.pairing import RandomTexts, cut_pair, draw_integer
 from maskwright.pretext.formats.rows import PlanRows, sentence_bounds, walk, without_empty
+
+Second = Literal["next_or_random", "next", "next_or_swapped", "next_swapped_or_random"]
 
 
 class SegmentPair(PairFormat):
@@ -28,19 +30,29 @@ class SegmentPair(PairFormat):
     Attributes:
         second: What the second text is. "next_or_random": as above. "next": always the real continuation, for
             training without next-sentence prediction on the same chunks; a one-sentence chunk stays a single
-            text, and no label is given.
+            text, and no label is given. "next_or_swapped": the real continuation too, but half of the time the
+            two texts trade places (label 1; 0 in order), for sentence-order prediction (Lan et al. 2019, 3.1); a
+            chunk of one sentence has no order: it stays a single text without a label.
+            "next_swapped_or_random": the same as ALBERT's released code has it, where a one-sentence chunk is
+            paired with a text from another document and labelled 1 (albert: create_pretraining_data.py:314-337).
         short_share: Share of documents whose target length is drawn from 2..room; elsewhere it is the room.
         num_separators_between: Separators between the texts: 1 (BERT) or 2 (RoBERTa).
     """
 
     kind: Literal["segment_pair"] = "segment_pair"
-    second: Literal["next_or_random", "next"] = "next_or_random"
+    second: Second = "next_or_random"
     short_share: Annotated[float, Field(ge=0, le=1)] = 0.1
 
     @property
     def provides(self) -> frozenset[str]:
-        """A next-sentence label, unless the second text is always the next."""
-        return frozenset({"next_sentence_label"} if self.second == "next_or_random" else ())
+        """The label that the choice of the second text gives."""
+        match self.second:
+            case "next_or_random":
+                return frozenset({"next_sentence_label"})
+            case "next_or_swapped" | "next_swapped_or_random":
+                return frozenset({"order_label"})
+            case "next":
+                return frozenset()
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
         """Plan one pass (see `Format.plan`); documents are numbered without the empty ones."""
@@ -55,26 +67,45 @@ class SegmentPair(PairFormat):
             target = room
             if rng.random() < self.short_share:
                 target = draw_integer(rng.random, 2, room)
-            if self.second == "next":
-                self._continue(bounds, target, room, rng, rows)
-            else:
+            if self.second == "next_or_random":
                 self._continue_or_jump(bounds, target, room, rng, rows, texts, document)
+            else:
+                self._continue(bounds, target, room, rng, rows, texts, document)
         return rows.plan()
 
-    def _continue(self, bounds: list[int], target: int, room: int, rng: np.random.Generator, rows: PlanRows) -> None:
+    def _continue(
+        self,
+        bounds: list[int],
+        target: int,
+        room: int,
+        rng: np.random.Generator,
+        rows: PlanRows,
+        texts: RandomTexts,
+        document: int,
+    ) -> None:
+        """Use every chunk up: nothing goes back, since no part of it is left out."""
         sentence = 0
         while sentence < len(bounds) - 1:
             stop = _chunk_end(bounds, sentence, target)
-            if stop - sentence == 1:
+            if stop - sentence > 1:
+                split = draw_integer(rng.random, sentence + 1, stop - 1)
+                first, second, label = (bounds[sentence], bounds[split]), (bounds[split], bounds[stop]), -1
+                if self.second != "next":
+                    label = int(rng.random() < 0.5)
+                if label == 1:
+                    first, second = second, first
+                first, second = cut_pair(rng.random, first, second, room)
+                rows.add(*first, *second, label)
+            elif self.second == "next_swapped_or_random":
+                first = (bounds[sentence], bounds[stop])
+                second = texts.draw(rng.random, document, target - (first[1] - first[0]))
+                first, second = cut_pair(rng.random, first, second, room)
+                rows.add(*first, *second, 1)
+            else:
                 # A single text has all the places that separators between texts would have taken.
                 single_room = room + self.num_separators_between
                 text, _ = cut_pair(rng.random, (bounds[sentence], bounds[stop]), (0, 0), single_room)
                 rows.add(*text)
-            else:
-                split = draw_integer(rng.random, sentence + 1, stop - 1)
-                first, second = (bounds[sentence], bounds[split]), (bounds[split], bounds[stop])
-                first, second = cut_pair(rng.random, first, second, room)
-                rows.add(*first, *second)
             sentence = stop
 
     def _continue_or_jump(

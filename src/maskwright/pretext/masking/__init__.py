@@ -6,9 +6,26 @@ from pydantic import Field
 
 from maskwright.core.spec import ByName
 from maskwright.pretext.masking.base import Masking
+from maskwright.pretext.masking.levels import LevelMasking
+from maskwright.pretext.masking.ngram import NgramMasking
+from maskwright.pretext.masking.pmi import PMIMasking
+from maskwright.pretext.masking.span import SpanMasking
 from maskwright.pretext.masking.token import TokenMasking
 from maskwright.pretext.masking.whole_word import WholeWordMasking
 
-MaskingChoice = Annotated[TokenMasking | WholeWordMasking, Field(discriminator="kind"), ByName]
+MaskingChoice = Annotated[
+    TokenMasking | WholeWordMasking | NgramMasking | SpanMasking | LevelMasking | PMIMasking,
+    Field(discriminator="kind"),
+    ByName,
+]
 
-__all__ = ["Masking", "MaskingChoice", "TokenMasking", "WholeWordMasking"]
+__all__ = [
+    "LevelMasking",
+    "Masking",
+    "MaskingChoice",
+    "NgramMasking",
+    "PMIMasking",
+    "SpanMasking",
+    "TokenMasking",
+    "WholeWordMasking",
+]

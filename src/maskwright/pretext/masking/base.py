@@ -50,14 +50,20 @@ class Masking(Spec):
         """Stretches of training, as shares of the budget that add up to 1, and the masking in each; one by default."""
         return ((1.0, self),)
 
-    def select(self, instances: Instances, draws: Draws) -> Selection:
+    def select(self, instances: Instances, draws: Draws, token_counts: IntArray | None = None) -> Selection:
         """Select the units to predict in each sequence; the same draws give the same units.
 
         No sequence gives up more than its budget, and no special token is selected unless `candidates` is
         "all". At least one unit is selected in every sequence that has one within its budget.
+
+        Args:
+            instances: The flat batch.
+            draws: The keyed random numbers.
+            token_counts: Shape (V,), how often each id stands in the corpus, for maskings that ask; None where it is
+                not known.
         """
         maskable = np.ones(len(instances.ids), dtype=bool) if self.candidates == "all" else ~instances.special
-        return self.choose(instances, maskable, self.budgets(instances, draws), draws)
+        return self.choose_knowing(instances, maskable, self.budgets(instances, draws), draws, token_counts)
 
     def budgets(self, instances: Instances, draws: Draws) -> IntArray:
         """How much each sequence gives up, in what `sizes` counts (tokens). Shape (B,), int64, at least 1."""
@@ -94,3 +100,14 @@ class Masking(Spec):
             budgets: Shape (B,), what each sequence gives up at most.
             draws: The keyed random numbers; use purposes that begin with "masking".
         """
+
+    def choose_knowing(
+        self,
+        instances: Instances,
+        maskable: BoolArray,
+        budgets: IntArray,
+        draws: Draws,
+        token_counts: IntArray | None,
+    ) -> Selection:
+        """Draw units with the corpus's counts at hand; by default they change nothing (see `choose`)."""
+        return self.choose(instances, maskable, budgets, draws)

@@ -8,7 +8,7 @@ from pydantic import model_validator
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.units import fill_budgets, random_order, ranks, words
+from maskwright.pretext.masking.units import random_order, ranks, until_full, words
 
 
 class WholeWordMasking(Masking):
@@ -49,13 +49,12 @@ class WholeWordMasking(Masking):
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
         """Take words in random order while they fit (see `Masking.choose`)."""
         starts, ends = words(instances, maskable)
+        if self.budget == "tokens":
+            return until_full(starts, ends, instances, budgets, draws)
         order = random_order(starts, instances, draws, "masking order")
         sequences = instances.sequence_ids[starts]
+        taken = ranks(sequences) < budgets[sequences]
         end_of_word = np.zeros(len(instances.ids), dtype=np.int64)
         end_of_word[starts] = ends
-        if self.budget == "words":
-            taken = ranks(sequences) < budgets[sequences]
-        else:
-            taken = fill_budgets(sequences, end_of_word[order] - order, budgets)
         chosen = np.sort(order[taken])
         return Selection(chosen, end_of_word[chosen])

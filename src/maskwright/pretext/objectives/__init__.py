@@ -6,9 +6,37 @@ from pydantic import Field
 
 from maskwright.core.spec import ByName
 from maskwright.pretext.objectives.base import Objective
+from maskwright.pretext.objectives.cosine import Cosine
+from maskwright.pretext.objectives.dlm import DialogueJudgement
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.pretext.objectives.nsp import NextSentencePrediction
+from maskwright.pretext.objectives.rtd import ReplacedTokenDetection
+from maskwright.pretext.objectives.sbo import SpanBoundaryObjective
+from maskwright.pretext.objectives.soft_targets import SoftTargets
+from maskwright.pretext.objectives.sop import SentenceOrderPrediction
 
-ObjectiveChoice = Annotated[MaskedLanguageModeling | NextSentencePrediction, Field(discriminator="kind"), ByName]
+ObjectiveChoice = Annotated[
+    Cosine
+    | SoftTargets
+    | MaskedLanguageModeling
+    | NextSentencePrediction
+    | SentenceOrderPrediction
+    | ReplacedTokenDetection
+    | SpanBoundaryObjective
+    | DialogueJudgement,
+    Field(discriminator="kind"),
+    ByName,
+]
 
-__all__ = ["MaskedLanguageModeling", "NextSentencePrediction", "Objective", "ObjectiveChoice"]
+__all__ = [
+    "Cosine",
+    "DialogueJudgement",
+    "MaskedLanguageModeling",
+    "NextSentencePrediction",
+    "Objective",
+    "ObjectiveChoice",
+    "ReplacedTokenDetection",
+    "SentenceOrderPrediction",
+    "SoftTargets",
+    "SpanBoundaryObjective",
+]

@@ -24,6 +24,7 @@ class Objective(Spec):
             a "sequence".
         on_generator: Whether this objective trains the generator, where a recipe has one, instead of the encoder.
         needs_pooler: Whether the loss reads `EncoderOutput.pooled`.
+        needs_teacher_width: Whether a teacher's hidden states must be as wide as the encoder's.
         classes: How many labels a sequence can have; 0 where tokens are predicted, whose labels are the vocabulary.
     """
 
@@ -33,6 +34,7 @@ class Objective(Spec):
     predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "token"
     on_generator: ClassVar[bool] = False
     needs_pooler: ClassVar[bool] = False
+    needs_teacher_width: ClassVar[bool] = False
     classes: ClassVar[int] = 0
 
     @abstractmethod

@@ -90,9 +90,11 @@ class _SummedCrossEntropy(torch.autograd.Function):
             total += (sums.log() - of_answers).sum()
             if sampling is not None:
                 running = exponentials.cumsum(dim=1)
-                wanted = running[:, -1:] * sampling[begin : begin + rows, None].to(exact)
-                drawn = torch.searchsorted(running, wanted, right=True).squeeze(1)
-                sampled[begin : begin + rows] = drawn.clamp_(max=len(weight) - 1)
+                whole = running[:, -1:].contiguous()
+                wanted = whole * sampling[begin : begin + rows, None].to(exact)
+                # Rounding must not carry a number near 1 beyond the last token that has any probability.
+                wanted = torch.minimum(wanted, torch.nextafter(whole, torch.zeros_like(whole)))
+                sampled[begin : begin + rows] = torch.searchsorted(running, wanted, right=True).squeeze(1)
             if with_gradients:
                 # d loss / d logits = softmax - one hot, written over the logits.
                 slopes = exponentials.div_(sums).scatter_add_(1, answers, torch.full_like(sums, -1.0))

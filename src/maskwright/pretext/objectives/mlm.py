@@ -10,6 +10,7 @@ from maskwright.core.tensors import HeadShape, LossInputs, LossTerm, activation
 from maskwright.core.types import Examples, IntArray, Targets
 from maskwright.pretext.objectives.base import Objective
 from maskwright.pretext.objectives.cross_entropy import summed_cross_entropy
+from maskwright.pretext.objectives.output_bias import InitialBias, begin_bias
 
 
 class MaskedLanguageModelingHead(nn.Module):
@@ -45,7 +46,7 @@ class MaskedLanguageModeling(Objective):
 
     kind: Literal["mlm"] = "mlm"
     on_generator: ClassVar[bool] = True
-    initial_bias: Literal["zero", "frequencies"] = "zero"
+    initial_bias: InitialBias = "zero"
 
     def targets(self, examples: Examples) -> Targets:
         """Return the selected positions and the ids that stood there (see `Objective.targets`)."""
@@ -58,11 +59,7 @@ class MaskedLanguageModeling(Objective):
 
     def prepare(self, head: nn.Module, token_counts: IntArray | None) -> None:
         """Set the output bias to the frequencies if asked to (see `Objective.prepare`)."""
-        if self.initial_bias == "frequencies" and token_counts is not None:
-            # One is added to each count: an entry that the corpus lacks is rare, not impossible.
-            shares = np.log(token_counts.astype(np.float64) + 1)
-            with torch.no_grad():
-                cast(Tensor, head.bias).copy_(torch.from_numpy(shares - shares.mean()))
+        begin_bias(cast(Tensor, head.bias), self.initial_bias, token_counts)
 
     def loss(self, head: nn.Module, inputs: LossInputs) -> LossTerm:
         """Sum the cross entropy at the targets only (see `Objective.loss`).

@@ -2,71 +2,11 @@
 
 from typing import ClassVar, Literal
 
-import numpy as np
-from torch import Tensor, nn
-
-from maskwright.core.errors import RecipeError
-from maskwright.core.tensors import HeadShape, LossInputs, LossTerm
-from maskwright.core.types import Examples, Targets
-from maskwright.pretext.objectives.base import Objective
+from maskwright.pretext.objectives.pair import PairObjective
 
 
-class NextSentencePredictionHead(nn.Module):
-    """One linear layer over the pooled vector (run_pretraining.py:288-305).
-
-    Attributes:
-        classifier: Linear H -> 2; class 0 = really next, 1 = random.
-    """
-
-    def __init__(self, shape: HeadShape) -> None:
-        super().__init__()
-        self.classifier = nn.Linear(shape.hidden_size, 2)
-
-    def forward(self, pooled: Tensor) -> Tensor:
-        """Turn pooled vectors (B, H) into class scores (B, 2)."""
-        scores: Tensor = self.classifier(pooled)
-        return scores
-
-
-class NextSentencePrediction(Objective):
-    """Tell real next texts (label 0) from random ones (label 1) (Devlin et al. 2019, section 3.1).
-
-    Targets are numbered by sequence; sequences without a label are not asked.
-    """
+class NextSentencePrediction(PairObjective):
+    """Tell real next texts (label 0) from random ones (label 1) (Devlin et al. 2019, section 3.1)."""
 
     kind: Literal["nsp"] = "nsp"
     needs: ClassVar[frozenset[str]] = frozenset({"next_sentence_label"})
-    predicts: ClassVar[Literal["token", "sequence"]] = "sequence"
-    needs_pooler: ClassVar[bool] = True
-    classes: ClassVar[int] = 2
-
-    def targets(self, examples: Examples) -> Targets:
-        """Return the labelled sequences and their labels (see `Objective.targets`)."""
-        labels = examples.instances.pair_labels
-        positions = np.flatnonzero(labels >= 0)
-        return Targets(positions=positions, labels=labels[positions].astype(np.int64))
-
-    def head(self, shape: HeadShape) -> NextSentencePredictionHead:
-        """Build the head (see `Objective.head`)."""
-        return NextSentencePredictionHead(shape)
-
-    def loss(self, head: nn.Module, inputs: LossInputs) -> LossTerm:
-        """Sum the cross entropy over the labelled sequences (see `Objective.loss`).
-
-        Raises:
-            RecipeError: If the encoder has no pooler.
-        """
-        targets, pooled = inputs.targets, inputs.view.output.pooled
-        if pooled is None:
-            raise RecipeError(
-                "objective 'nsp' reads the pooled vector, which this encoder does not make",
-                todo="Give it one, `--set encoder.pooler=true`",
-            )
-        scores = head(pooled[targets.positions]).float()
-        total = nn.functional.cross_entropy(scores, targets.labels, reduction="sum")
-        correct = (scores.detach().argmax(dim=1) == targets.labels).sum()
-        return LossTerm(total=total, count=len(targets.labels), correct=correct)
-
-    def flops(self, shape: HeadShape) -> float:
-        """A dense layer of two classes (see `Objective.flops`)."""
-        return 2.0 * shape.hidden_size * self.classes

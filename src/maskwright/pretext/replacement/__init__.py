@@ -1,14 +1,14 @@
-"""What stands where tokens were selected. To add a replacement: one file, one line in `ReplacementChoice`.
-
-With a second member the choice becomes a union: `Annotated[A | B, Field(discriminator="kind"), ByName]`.
-"""
+"""What stands where tokens were selected. To add a replacement: one file, one line in `ReplacementChoice`."""
 
 from typing import Annotated
+
+from pydantic import Field
 
 from maskwright.core.spec import ByName
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
 from maskwright.pretext.replacement.mask_random_keep import MaskRandomKeep
+from maskwright.pretext.replacement.similar_word import SimilarWord
 
-ReplacementChoice = Annotated[MaskRandomKeep, ByName]
+ReplacementChoice = Annotated[MaskRandomKeep | SimilarWord, Field(discriminator="kind"), ByName]
 
-__all__ = ["MaskRandomKeep", "Replacement", "ReplacementChoice", "VocabularyFacts"]
+__all__ = ["MaskRandomKeep", "Replacement", "ReplacementChoice", "SimilarWord", "VocabularyFacts"]

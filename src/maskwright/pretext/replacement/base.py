@@ -1,10 +1,12 @@
 """The door of the replacement room: what the encoder sees where tokens were selected."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from maskwright.core.randomness import Draws
+from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec
 from maskwright.core.spec import Spec
 from maskwright.core.types import Instances, IntArray, Selection, SpecialTokens
 
@@ -16,10 +18,12 @@ class VocabularyFacts:
     Attributes:
         special_tokens: Ids of the special tokens, and the number of entries.
         token_counts: Shape (V,), how often each id stands in the corpus; None where it is not known.
+        similar_words: Which words may stand in for which; None where nobody asked for them.
     """
 
     special_tokens: SpecialTokens
     token_counts: IntArray | None = None
+    similar_words: SimilarWords | None = None
 
 
 class Replacement(Spec):
@@ -33,6 +37,11 @@ class Replacement(Spec):
     kind: str
     needs: ClassVar[frozenset[str]] = frozenset()
 
+    @property
+    def similar_words(self) -> SimilarWordsSpec | None:
+        """The table of similar words to prepare, for a member that needs "similar_words"; None for none."""
+        return None
+
     @abstractmethod
     def replace_tokens(
         self, instances: Instances, selection: Selection, draws: Draws, vocabulary: VocabularyFacts
@@ -45,3 +54,12 @@ class Replacement(Spec):
             draws: The keyed random numbers; use purposes that begin with "replacement".
             vocabulary: Special ids, vocabulary size, corpus counts.
         """
+
+    def outcomes(
+        self, instances: Instances, selection: Selection, draws: Draws, vocabulary: VocabularyFacts
+    ) -> Mapping[str, int]:
+        """Return how many selected tokens became what, in words, where the shares alone do not tell; else nothing.
+
+        Arguments are those of `replace_tokens`, and what is counted is what it does with them.
+        """
+        return {}

@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import Draws
-from maskwright.core.types import Instances, IntArray, Selection, SpecialTokens
+from maskwright.core.types import Instances, IntArray, Selection
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -23,9 +24,11 @@ class MaskRandomKeep(Replacement):
         keep: Share left as it is; the three shares add up to 1.
         per: What one decision is made for: each "token" (BERT, also within a whole word), or each "unit"
             (fairseq's whole words); random tokens are drawn one by one in both.
-        random_from: Ids that random tokens are drawn from, uniformly: the whole "vocabulary" with all special
+        random_from: Ids that random tokens are drawn from. Uniformly: the whole "vocabulary" with all special
             tokens (BERT), or the "ordinary" part of it without the padding, unknown, classification and
-            separator tokens (fairseq; the mask token stays in).
+            separator tokens (fairseq; the mask token stays in). From the "corpus" they are drawn as often as they
+            stand in it (SpanBERT: masking.py:242-303 picks tokens of the training text), so special tokens never
+            come up.
     """
 
     kind: Literal["mask_random_keep"] = "mask_random_keep"
@@ -33,7 +36,7 @@ class MaskRandomKeep(Replacement):
     random: Share = 0.1
     keep: Share = 0.1
     per: Literal["token", "unit"] = "token"
-    random_from: Literal["vocabulary", "ordinary"] = "vocabulary"
+    random_from: Literal["vocabulary", "ordinary", "corpus"] = "vocabulary"
 
     @model_validator(mode="after")
     def _shares_add_up(self) -> "MaskRandomKeep":
@@ -57,11 +60,13 @@ class MaskRandomKeep(Replacement):
         corrupted[positions[decision < self.mask]] = vocabulary.special_tokens.mask
         at_random = positions[(decision >= self.mask) & (decision < self.mask + self.random)]
         uniform = draws.uniform_at("replacement token", *_places(instances, at_random))
-        corrupted[at_random] = self._random_ids(uniform, vocabulary.special_tokens)
+        corrupted[at_random] = self._random_ids(uniform, vocabulary)
         return corrupted
 
-    def _random_ids(self, uniform: IntArray, special_tokens: SpecialTokens) -> IntArray:
-        excluded: list[int] = []
+    def _random_ids(self, uniform: IntArray, vocabulary: VocabularyFacts) -> IntArray:
+        if self.random_from == "corpus":
+            return _by_frequency(uniform, vocabulary.token_counts)
+        special_tokens, excluded = vocabulary.special_tokens, list[int]()
         if self.random_from == "ordinary":
             never = {special_tokens.pad, special_tokens.unk, special_tokens.cls, special_tokens.sep}
             excluded = sorted(never)
@@ -69,6 +74,19 @@ class MaskRandomKeep(Replacement):
         for gap in excluded:
             ids += ids >= gap
         return ids
+
+
+def _by_frequency(uniform: IntArray, token_counts: IntArray | None) -> IntArray:
+    """Turn uniform numbers (K,) into ids (K,), each as likely as it is frequent."""
+    if token_counts is None or not token_counts.any():
+        raise RecipeError(
+            "replacement.random_from is 'corpus', but how often tokens stand in the corpus is not known here",
+            todo="Set replacement.random_from=vocabulary.",
+        )
+    running = np.cumsum(token_counts, dtype=np.int64)
+    # Places in the corpus are whole numbers below its length, so an id that it lacks is never hit.
+    ids: IntArray = np.searchsorted(running, (uniform * int(running[-1])).astype(np.int64), side="right")
+    return ids
 
 
 def _places(instances: Instances, positions: IntArray) -> tuple[IntArray, IntArray]:

@@ -1,0 +1,43 @@
+"""`maskwright detect`: let a trained model mark the tokens of a text that look replaced."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maskwright.cli import output
+from maskwright.cli.texts import DEVICE_HELP, FILE_HELP, MODEL_HELP, counted, gather, warnings_said
+
+
+def command(
+    model: Annotated[str, typer.Argument(help=MODEL_HELP, show_default=False)],
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts.", show_default=False)] = None,
+    file: Annotated[Path | None, typer.Option(help=FILE_HELP, show_default=False)] = None,
+    threshold: Annotated[float, typer.Option(help="Probability from which a token is marked.")] = 0.5,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the result to this .jsonl file, one line a text.", show_default=False),
+    ] = None,
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, with every token.")] = False,
+) -> None:
+    """Mark the tokens that look as if another had stood there (a model trained with an electra recipe)."""
+    given = gather(texts, file)
+    from maskwright.inference.detect import marked, summary
+    from maskwright.inference.model import load
+    from maskwright.inference.texts import write_json_lines
+
+    out = out and out.expanduser()
+    loaded = load(model, device=device)
+    with warnings_said():
+        detections = loaded.detect(given, threshold=threshold)
+    if out:
+        write_json_lines(out, [detection.to_json() for detection in detections])
+        output.note(f"{counted(given)} in {out}")
+    if json:
+        output.print_json([detection.to_json() for detection in detections])
+        return
+    if not out:
+        for detection in detections:
+            output.console().print(marked(detection), soft_wrap=True)
+    output.note(f"{summary(detections)} (probability at least {threshold:g})")

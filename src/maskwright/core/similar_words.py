@@ -1,0 +1,128 @@
+"""Similar words as token ids: which words may stand in for which, and where random words come from.
+
+Everything is by token sequence, so it holds for every language, vocabulary and way of cutting words. A word's
+place is found by a hash of its ids: looking up a batch is a few array operations. W words, C candidates,
+K words looked up, T token ids.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from maskwright.core.randomness import mix
+from maskwright.core.spec import Spec
+from maskwright.core.types import IntArray
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+class SimilarWordsSpec(Spec):
+    """Where similar words come from, as a frozen value (the work is done when text is prepared).
+
+    Attributes:
+        source: "corpus" (word vectors learnt from the corpus itself), or the path of a file: a thesaurus (HIT
+            Cilin, the Open English WordNet's table, or a line of words for each group of synonyms) or word
+            vectors in the text format of word2vec and GloVe; ".gz" and ".zst" are read too.
+        candidates: Most similar words kept of a word; 10 is what the toolkit of MacBERT's authors gives
+            (chatopera/Synonyms, `nearby`).
+        min_similarity: Least cosine of word vectors for two words to count as similar; a thesaurus ignores it.
+        min_count: How often a word must stand in the text for its vector to be trusted and for it to be drawn
+            as a random word.
+    """
+
+    source: Annotated[str, Field(min_length=1)] = "corpus"
+    candidates: Annotated[int, Field(ge=1, le=1000)] = 10
+    min_similarity: Annotated[float, Field(ge=-1, le=1)] = 0.5
+    min_count: Annotated[int, Field(ge=1)] = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """For each of some words, the run of words that one is drawn from: all have as many tokens as it.
+
+    Attributes:
+        firsts: Shape (K,), int64: where the first of them begins in `SimilarWords.ids`.
+        counts: Shape (K,), int64: how many there are; 0 where there is none.
+    """
+
+    firsts: IntArray
+    counts: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimilarWords:
+    """The table: for a word its similar words, for a length the corpus's words of that many tokens.
+
+    Candidates have as many tokens as the word they stand in for, and none holds a special token.
+
+    Attributes:
+        ids: Shape (T,), int32: the tokens of all candidates and of all random words, one word after another.
+        hashes: Shape (W,), uint64, ascending: `word_hashes` of the words that have similar ones.
+        lengths: Shape (W,), int64: tokens of each.
+        firsts: Shape (W,), int64: where each word's candidates begin in `ids`, the most similar first.
+        counts: Shape (W,), int64: how many candidates each has, at least 1.
+        random_firsts: Shape (L,), int64: where the random words of 0, 1, ... L-1 tokens begin in `ids`.
+        random_counts: Shape (L,), int64: how many of each length there are.
+        similarities: Shape (C,), float32: of each candidate, in the order of the words.
+    """
+
+    ids: NDArray[np.int32]
+    hashes: NDArray[np.uint64]
+    lengths: NDArray[np.int64]
+    firsts: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    random_firsts: NDArray[np.int64]
+    random_counts: NDArray[np.int64]
+    similarities: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def similar_to(self, hashes: NDArray[np.uint64], lengths: IntArray) -> Choice:
+        """Return the similar words of some words.
+
+        Args:
+            hashes: Shape (K,), `word_hashes` of the words.
+            lengths: Shape (K,), their tokens.
+        """
+        if not len(self):
+            return _nothing(len(hashes))
+        places = np.minimum(np.searchsorted(self.hashes, hashes), len(self) - 1)
+        # The length is compared too: even if two hashes should collide, no other number of tokens is put in.
+        known = (self.hashes[places] == hashes) & (self.lengths[places] == lengths)
+        return Choice(self.firsts[places], np.where(known, self.counts[places], 0))
+
+    def of_length(self, lengths: IntArray) -> Choice:
+        """Return the corpus's words of the given numbers of tokens. `lengths` has shape (K,)."""
+        if not len(self.random_counts):
+            return _nothing(len(lengths))
+        places = np.minimum(lengths, len(self.random_counts) - 1)
+        return Choice(self.random_firsts[places], np.where(places == lengths, self.random_counts[places], 0))
+
+
+def word_hashes(ids: IntArray, begins: IntArray) -> NDArray[np.uint64]:
+    """Return a 64-bit hash of each word's token ids.
+
+    Two words of a table of a million share one with a probability of 3e-8; whoever builds a table looks.
+
+    Args:
+        ids: Shape (T,), the tokens of the words, one word after another.
+        begins: Shape (K,), ascending from 0: where each word begins in `ids`; no word is empty.
+    """
+    if not len(begins):
+        return np.empty(0, dtype=np.uint64)
+    lengths = np.diff(begins, append=len(ids))
+    places = np.arange(1, len(ids) + 1) - np.repeat(begins, lengths)
+    with np.errstate(over="ignore"):
+        # Scrambled by id and place, then added: words differ unless every place agrees.
+        scattered = mix(ids.astype(np.uint64) + places.astype(np.uint64) * _GOLDEN)
+        hashes: NDArray[np.uint64] = np.add.reduceat(scattered, begins)
+    return hashes
+
+
+def _nothing(count: int) -> Choice:
+    none = np.zeros(count, dtype=np.int64)
+    return Choice(none, none)

@@ -1,0 +1,153 @@
+"""What a family of Hugging Face classes calls each weight and each field: the type of the tables beside this file.
+
+A weight table lists pairs (ours, theirs). "{n}" stands, on their side, for the place of a layer ("3", or a group and a
+place in it); on ours for the number of the distinct block that the layer uses, so that families whose layers share
+weights need no table of their own. What families have in common is written once, in `parts`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from maskwright.encoder.config import EncoderConfig
+from maskwright.interchange.groups import places
+
+FamilyName = Literal["bert", "roberta", "albert", "electra", "distilbert", "ernie"]
+Pair = tuple[str, str]
+Field = tuple[str, str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigTable:
+    """How a family's config.json says the encoder's shape.
+
+    Attributes:
+        fields: (ours, theirs, what Hugging Face's class assumes where the file does not say).
+        activation: (theirs, what is assumed) for `hidden_activation`.
+        fixed: Our fields that the file does not have, and the one value that the classes compute with.
+        constants: Entries of theirs that must have this value, and are written so.
+        vocab_size: What Hugging Face's class assumes.
+        pad_token_id: Likewise.
+        positions_after_pad: Whether positions are counted from the padding id + 1 (RoBERTa).
+        names_ends: Whether the file names the ids of a sequence's first and last token.
+        initializer: Not in the file: what the original used.
+        head_activation: The one activation that the classes' masked-token head has, whatever the file says; None where
+            the head follows the file.
+        grouped: Whether layers lie in groups that share their weights (ALBERT).
+    """
+
+    fields: tuple[Field, ...]
+    activation: tuple[str, str]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    vocab_size: int
+    pad_token_id: int = 0
+    positions_after_pad: bool = False
+    names_ends: bool = False
+    initializer: Literal["truncated_normal", "normal"] = "truncated_normal"
+    head_activation: str | None = None
+    grouped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """One family of Hugging Face classes.
+
+    Attributes:
+        name: Hugging Face's `model_type`.
+        prefix: What stands before the body's names in classes with heads; bare models have no prefix.
+        body: Pairs of the encoder, without "encoder." and without the prefix, in the order of the forward pass.
+        projection: Pairs of the dense layer E -> H after the embeddings; empty where the classes have none.
+        always_projects: Whether the classes have that layer also where E is H.
+        pooler: Pairs of the pooler, in the same form; empty where a model with one is refused.
+        heads: For each head, its pairs, without "heads.KIND.". Of heads with the same names a folder holds one; the
+            first is taken where config.json does not say which. Names that no class has are passed over there.
+        tied: Second names that files may carry for a weight: (theirs, the name of theirs that it must equal).
+        architectures: (heads, class): the first whose heads are all there is the class that suits a model.
+        config: The table of config.json.
+    """
+
+    name: FamilyName
+    prefix: str
+    body: tuple[Pair, ...]
+    projection: tuple[Pair, ...] = ()
+    always_projects: bool = False
+    pooler: tuple[Pair, ...]
+    heads: Mapping[str, tuple[Pair, ...]]
+    tied: tuple[Pair, ...]
+    architectures: tuple[tuple[frozenset[str], str], ...]
+    config: ConfigTable
+
+    def pairs(
+        self, config: EncoderConfig, heads: frozenset[str], prefix: str, at: Sequence[str] | None = None
+    ) -> tuple[Pair, ...]:
+        """List (ours, theirs) for every weight of a model that this family names.
+
+        Blocks that layers share stand once a layer; in a family of groups that can say the sharing, once a group.
+
+        Args:
+            config: The shape.
+            heads: Which heads there are.
+            prefix: `prefix`, or "" for a bare model.
+            at: The place of each layer; None for where we write them.
+        """
+        at = self.places(config) if at is None else at
+        pairs = []
+        for ours, theirs in self.body:
+            if "{n}" not in ours:
+                pairs.append((ours, theirs))
+                continue
+            plan = config.layer_plan("attention" if ours.startswith("attention_blocks") else "ffn")
+            pairs += [(ours.format(n=block), theirs.format(n=place)) for block, place in zip(plan, at, strict=True)]
+        if config.projects_embeddings:
+            pairs += self.projection
+        if config.pooler:
+            pairs += self.pooler
+        full = [(f"encoder.{ours}", prefix + theirs) for ours, theirs in pairs]
+        for head in sorted(heads):
+            full += [(f"heads.{head}.{ours}", theirs) for ours, theirs in self.heads.get(head, ())]
+        return tuple(dict.fromkeys(full))
+
+    def places(self, config: EncoderConfig) -> tuple[str, ...]:
+        """Say where each layer stands in the folders that we write."""
+        return places(config) if self.config.grouped else tuple(str(layer) for layer in range(config.num_layers))
+
+    def layer_starts(self, prefix: str) -> tuple[str, ...]:
+        """List what the names of all layers' weights begin with, up to the layer's place."""
+        return tuple({prefix + theirs.partition("{n}")[0] for _, theirs in self.body if "{n}" in theirs})
+
+    def architecture(self, heads: frozenset[str]) -> str:
+        """Return Hugging Face's class for a model with these heads."""
+        return next(name for needed, name in self.architectures if needed <= heads)
+
+    @property
+    def own_heads(self) -> frozenset[str]:
+        """The heads that this family's classes have."""
+        return frozenset().union(*(needed for needed, _ in self.architectures))
+
+    def same_names(self, kind: str) -> tuple[str, ...]:
+        """List the heads that have the same names as this one, itself included, the first one first."""
+        return tuple(other for other, pairs in self.heads.items() if _theirs(pairs) & _theirs(self.heads[kind]))
+
+    def lacking(self, heads: frozenset[str]) -> frozenset[str]:
+        """Say which heads this family's classes have and a model with these heads has not."""
+        return frozenset(
+            kind
+            for kind in self.own_heads
+            if kind == self.same_names(kind)[0] and not heads.intersection(self.same_names(kind))
+        )
+
+    def heads_among(self, names: frozenset[str], said: str | None) -> frozenset[str]:
+        """Find the heads that a folder holds.
+
+        Args:
+            names: The names of all its weights.
+            said: The head that the folder says it holds where several have the same names; None for the first.
+        """
+        found = {kind for kind, pairs in self.heads.items() if _theirs(pairs) & names}
+        twins = {kind: self.same_names(kind) for kind in found}
+        return frozenset(kind for kind in found if kind == (said if said in twins[kind] else twins[kind][0]))
+
+
+def _theirs(pairs: Sequence[Pair]) -> frozenset[str]:
+    return frozenset(theirs for _, theirs in pairs)

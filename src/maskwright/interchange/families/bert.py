@@ -1,0 +1,24 @@
+"""BERT (Devlin et al. 2019); also whole-word masking's, MacBERT's and SpanBERT's classes."""
+
+from maskwright.interchange.families.base import ConfigTable, Family
+from maskwright.interchange.families.parts import (
+    BERT_BODY,
+    BERT_MLM,
+    BERT_PAIR_HEADS,
+    BERT_POOLER,
+    SBO_HEAD,
+    bert_architectures,
+    bert_fields,
+    bert_tied,
+)
+
+BERT = Family(
+    name="bert",
+    prefix="bert.",
+    body=BERT_BODY,
+    pooler=BERT_POOLER,
+    heads={"mlm": BERT_MLM, **BERT_PAIR_HEADS, "sbo": SBO_HEAD},
+    tied=bert_tied("bert."),
+    architectures=bert_architectures("Bert"),
+    config=ConfigTable(fields=bert_fields(), activation=("hidden_act", "gelu"), vocab_size=30522),
+)

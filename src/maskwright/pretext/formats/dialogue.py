@@ -1,0 +1,84 @@
+"""ERNIE's layout of dialogues: three turns, their roles told by the segments, some dialogues fake."""
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from maskwright.core.randomness import generators
+from maskwright.core.types import Documents, Instances, IntArray, Plan, SpecialTokens
+from maskwright.pretext.formats.assemble import TakeTokens, assemble
+from maskwright.pretext.formats.base import Format
+from maskwright.pretext.formats.pairing import RandomTexts, cut_pair
+from maskwright.pretext.formats.rows import PlanRows, sentence_bounds, walk, without_empty
+
+_TURNS = 3
+
+
+class Dialogue(Format):
+    """`[CLS] turn [SEP] turn [SEP] turn [SEP]`, three neighbouring turns of a dialogue (Sun et al. 2019, section 3.3).
+
+    A document is a dialogue and each of its sentences a turn: use it on text that was written so, one turn a line.
+    Turns go in threes from a dialogue's beginning; what is left over at its end makes a last three together with
+    turns before it. Dialogues of fewer than three turns are left out.
+
+    In a fake dialogue (label 1; 0 is real) the first or the last turn, either half of the time, is a turn of another
+    dialogue. A corpus of one dialogue takes it from that same one. Dialogues too long for the room lose tokens at the
+    ends of the longer part, see `cut_pair`.
+
+    DEVIATION: in the paper roles are those of a question Q and responses R, in the orders QRQ, QRR and QQR. A corpus
+    here does not say who speaks, so turns take turns: roles are 0, 1, 0. The paper does not say how many dialogues
+    are fake, nor that the middle turn is never the false one, which a row of two texts cannot say.
+
+    Attributes:
+        fake_share: Share of dialogues that are fake; one half is ours.
+    """
+
+    kind: Literal["dialogue"] = "dialogue"
+    fake_share: Annotated[float, Field(ge=0, le=1)] = 0.5
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """Whether a dialogue is real."""
+        return frozenset({"dialogue_label"})
+
+    def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
+        """Plan one pass (see `Format.plan`); documents are numbered without the empty ones."""
+        room = self._room(max_length, num_specials=1 + _TURNS, needed=_TURNS)
+        documents = without_empty(documents)
+        ends = np.asarray(documents.sentence_ends)
+        texts = RandomTexts(documents)
+        rows = PlanRows()
+        keyed = generators(seed, "layout", refresh, len(documents))
+        for (document, first, last), rng in zip(walk(documents), keyed, strict=True):
+            bounds = sentence_bounds(ends, first, last)
+            turns = len(bounds) - 1
+            for start in range(0, turns if turns >= _TURNS else 0, _TURNS):
+                begin = min(start, turns - _TURNS)
+                opening, rest = (bounds[begin], bounds[begin + 1]), (bounds[begin + 1], bounds[begin + _TURNS])
+                label = int(rng.random() < self.fake_share)
+                if label and rng.random() < 0.5:
+                    opening = texts.draw(rng.random, document, wanted=1)
+                elif label:
+                    opening = (bounds[begin], bounds[begin + 2])
+                    rest = texts.draw(rng.random, document, wanted=1)
+                opening, rest = cut_pair(rng.random, opening, rest, room)
+                rows.add(*opening, *rest, label)
+        return rows.plan()
+
+    def separator_points(self, documents: Documents) -> IntArray:
+        """Each turn has its separator (see `Format.separator_points`)."""
+        return documents.sentence_ends
+
+    def lay_out(
+        self, plan: Plan, take: TakeTokens, special_tokens: SpecialTokens, separator_points: IntArray
+    ) -> Instances:
+        """Turn plan rows into sequences; segments are the roles of the turns, 0, 1, 0 (see `Format.lay_out`)."""
+        instances = assemble(plan, take, special_tokens, separator_points=separator_points)
+        # A turn reaches up to and including its separator, so its number is how many specials stand before it, less
+        # the classification token.
+        before: IntArray = np.cumsum(instances.special) - instances.special
+        of_sequence: IntArray = np.repeat(before[instances.cu_seqlens[:-1]], instances.lengths)
+        turn = np.maximum(before - of_sequence - 1, 0)
+        return replace(instances, segment_ids=(turn % 2).astype(np.int8))

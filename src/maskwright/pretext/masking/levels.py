@@ -1,0 +1,115 @@
+"""ERNIE's masking: words, phrases and entities, one level after the other or mixed."""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from maskwright.core.randomness import Draws
+from maskwright.core.types import BoolArray, Instances, IntArray, Selection
+from maskwright.pretext.masking.base import Masking
+from maskwright.pretext.masking.units import level_begins, units
+
+Share = Annotated[float, Field(ge=0, le=1)]
+_LEVELS = ("basic", "phrase", "entity")
+
+
+class LevelMasking(Masking):
+    """Whole units of one level: basic units, phrases, entities (Sun et al. 2019, section 3.2).
+
+    Basic units are the text's words as they are stored: characters in Chinese, words elsewhere. Outside phrases and
+    entities a basic unit is the unit of every level.
+
+    Each unit is drawn by itself with probability `rate`, and all its tokens are predicted; there is no budget, so
+    counts vary (ernie: batching.py:25-117). `rounding`, `counted` and `max_targets`, which shape budgets, stay as they
+    are.
+
+    DEVIATION: where nothing is drawn in a sequence, its unit with the smallest number is, so that every sequence
+    teaches something and no step is empty; the original computes such batches. Of n units none is drawn with
+    probability .85^n, so it is short sequences that this matters to.
+
+    Attributes:
+        basic, phrase, entity: Shares of the levels; they add up to 1. The paper does not say how long its stages
+            were; equal shares are ours.
+        order: "staged": the shares are stretches of training, in that order. "mixed": each sequence draws its level
+            by the shares. Where training has no stages (held-out text), staged levels are mixed too.
+    """
+
+    kind: Literal["levels"] = "levels"
+    basic: Share = 1 / 3
+    phrase: Share = 1 / 3
+    entity: Share = 1 / 3
+    order: Literal["staged", "mixed"] = "staged"
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> "LevelMasking":
+        total = sum(self._shares.values())
+        if abs(total - 1) > 1e-6:
+            raise ValueError(
+                f"basic {self.basic:g} + phrase {self.phrase:g} + entity {self.entity:g} = {total:g}; "
+                "make them add up to 1"
+            )
+        for name in ("rounding", "counted", "max_targets"):
+            default = type(self).model_fields[name].default
+            if getattr(self, name) != default:
+                raise ValueError(
+                    f"{name} shapes a budget, and units of levels are drawn without one; leave it {default!r}"
+                )
+        return self
+
+    @property
+    def _shares(self) -> dict[str, float]:
+        """Shares of the levels that have any."""
+        return {level: share for level in _LEVELS if (share := getattr(self, level)) > 0}
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """Units are runs of neighbouring tokens."""
+        return frozenset({"contiguous_units"})
+
+    @property
+    def levels(self) -> frozenset[str]:
+        """Levels that the text must carry; basic units always are there."""
+        return frozenset(self._shares) - {"basic"}
+
+    @property
+    def stages(self) -> tuple[tuple[float, Masking], ...]:
+        """One stretch of training a level, if staged."""
+        if self.order == "mixed":
+            return ((1.0, self),)
+        nothing = dict.fromkeys(_LEVELS, 0.0)
+        return tuple(
+            (share, self.replace(order="mixed", **{**nothing, level: 1.0})) for level, share in self._shares.items()
+        )
+
+    def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
+        """Draw every unit by itself; `budgets` limit nothing (see `Masking.choose`)."""
+        starts, ends = units(self._begins(instances, draws), maskable)
+        sequences = instances.sequence_ids[starts]
+        numbers = draws.uniform_at("masking unit", sequences, starts - instances.cu_seqlens[sequences])
+        chosen = numbers < self.rate
+        _one_at_least(sequences, numbers, chosen, len(instances))
+        return Selection(starts[chosen], ends[chosen])
+
+    def _begins(self, instances: Instances, draws: Draws) -> BoolArray:
+        """Where units begin, each sequence on its own level. Shape (T,)."""
+        begins = {
+            level: instances.word_starts if level == "basic" else level_begins(instances, level)
+            for level in self._shares
+        }
+        if len(begins) == 1:
+            return next(iter(begins.values()))
+        bounds = np.cumsum(list(self._shares.values()))
+        drawn = np.searchsorted(bounds / bounds[-1], draws.per_instance("masking level"), side="right")
+        level_of_token = np.repeat(drawn, instances.lengths)
+        mixed: BoolArray = np.choose(level_of_token, list(begins.values()))
+        return mixed
+
+
+def _one_at_least(sequences: IntArray, numbers: IntArray, chosen: BoolArray, count: int) -> None:
+    """Choose the unit with the smallest number in each of `count` sequences where none is chosen; in place."""
+    empty = np.bincount(sequences[chosen], minlength=count) == 0
+    units_there = np.flatnonzero(empty[sequences])
+    owners = sequences[units_there]
+    order = np.lexsort((numbers[units_there], owners))
+    chosen[units_there[order[np.flatnonzero(np.diff(owners, prepend=-1))]]] = True

@@ -1,0 +1,145 @@
+"""SpanBERT's masking: spans of whole words whose lengths follow a geometric distribution."""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from maskwright.core.randomness import Draws, keys, uniform
+from maskwright.core.types import BoolArray, Instances, IntArray, Selection
+from maskwright.pretext.masking.base import Masking
+
+_ROUNDS_AT_ONCE = 16
+
+
+class SpanMasking(Masking):
+    """Random spans of whole words until the budget is met exactly (Joshi et al. 2020, section 3.1).
+
+    Again and again (SpanBERT: fairseq/data/masking.py:72-135):
+
+    1. A length in words is drawn: P(k) is proportional to (1 - p)^(k-1) p for k = 1..`longest_span`; what lies beyond
+       is spread over all lengths, not put on the longest. With p = .2 and 10 the mean is 3.80 words.
+    2. An anchor is drawn among all tokens, so that words of many pieces are hit more often. If it is already masked,
+       length and anchor are drawn again; else the span begins at the first token of the anchor's word.
+    3. Whole words are masked rightwards: as many as the length says, up to the next special token, and no further
+       than the budget. Words that are already masked count, but cost nothing.
+
+    Spans that overlap or touch are one unit, which can therefore be longer than `longest_span`.
+
+    Attributes:
+        geometric_p: The p above; larger means shorter.
+        longest_span: Most words drawn for a span.
+        cut_last_word: Whether the last word is cut where the budget ends, as in the original: every sequence then
+            gives up exactly its budget. False masks no word in part: a span ends before a word that would overrun,
+            and others are tried for what is left.
+    """
+
+    kind: Literal["span"] = "span"
+    rounding: Literal["half_even", "random", "up", "down"] = "up"
+    counted: Literal["all", "ordinary"] = "ordinary"
+    geometric_p: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    longest_span: Annotated[int, Field(ge=1, le=100)] = 10
+    cut_last_word: bool = True
+
+    @model_validator(mode="after")
+    def _spares_specials(self) -> "SpanMasking":
+        if self.candidates == "all":
+            raise ValueError("spans never cross special tokens; set candidates to 'ordinary'")
+        return self
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """Units are runs of neighbouring tokens."""
+        return frozenset({"contiguous_units"})
+
+    @property
+    def length_shares(self) -> NDArray[np.float64]:
+        """Probability of each length in words, 1..longest_span. Shape (longest_span,)."""
+        shares = (1 - self.geometric_p) ** np.arange(self.longest_span)
+        normalised: NDArray[np.float64] = shares / shares.sum()
+        return normalised
+
+    def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
+        """Draw spans in all sequences at once, one each a round (see `Masking.choose`)."""
+        starts = np.flatnonzero(instances.word_starts)
+        walls = ~maskable[starts]
+        candidates = np.flatnonzero(maskable)
+        first_candidates = np.searchsorted(candidates, instances.cu_seqlens)
+        ends = np.append(starts[1:], len(maskable))
+        spans = _Spans(
+            sizes=ends - starts,
+            walls=walls,
+            first_words=np.searchsorted(starts, instances.cu_seqlens[:-1]),
+            left=np.minimum(budgets, np.diff(first_candidates)),
+        )
+        anchor_keys = keys(draws.seed, "masking anchor", draws.refresh, draws.index)
+        length_keys = keys(draws.seed, "masking length", draws.refresh, draws.index)
+        bounds = np.cumsum(self.length_shares)
+        bounds /= bounds[-1]
+        begun = 0
+        while len(active := spans.unfinished(may_cut=self.cut_last_word)):
+            # Numbers for some rounds are drawn together: each is a function of its key and its round alone.
+            rounds = begun + np.arange(_ROUNDS_AT_ONCE)[:, None]
+            low, high = first_candidates[active], first_candidates[active + 1]
+            numbers = (uniform(anchor_keys[active], rounds) * (high - low)).astype(np.int64)
+            words = np.searchsorted(starts, candidates[low + numbers], side="right") - 1
+            lengths = np.searchsorted(bounds, uniform(length_keys[active], rounds), side="right") + 1
+            for drawn, wanted in zip(words, lengths, strict=True):
+                spans.add(active, drawn, wanted, longest=self.longest_span, may_cut=self.cut_last_word)
+            begun += _ROUNDS_AT_ONCE
+        words_hit = np.flatnonzero(spans.masked)
+        return _merged(starts[words_hit], starts[words_hit] + spans.masked[words_hit])
+
+
+class _Spans:
+    """Spans as they are laid: for each of W words how many of its first tokens are masked.
+
+    Until a sequence's budget is used up each of its words is masked wholly or not at all.
+
+    Args:
+        sizes: Shape (W,), tokens of each word.
+        walls: Shape (W,), True at words that cannot be masked; each sequence begins with one.
+        first_words: Shape (B,), the first word of each sequence.
+        left: Shape (B,), tokens still to mask; changed in place.
+    """
+
+    def __init__(self, *, sizes: IntArray, walls: BoolArray, first_words: IntArray, left: IntArray) -> None:
+        self.masked = np.zeros(len(sizes), dtype=np.int64)
+        self._sizes = sizes
+        self._walls = walls
+        self._first_words = first_words
+        self._left = left
+        positions = np.where(walls, np.arange(len(sizes)), len(sizes))
+        self._next_wall = np.minimum.accumulate(positions[::-1])[::-1]
+
+    def unfinished(self, *, may_cut: bool) -> IntArray:
+        """Return the sequences that still have something to give and a word that fits."""
+        if not may_cut and len(self._left):
+            nothing = np.iinfo(np.int64).max
+            free = np.where((self.masked > 0) | self._walls, nothing, self._sizes)
+            self._left[np.minimum.reduceat(free, self._first_words) > self._left] = 0
+        return np.flatnonzero(self._left)
+
+    def add(self, sequences: IntArray, words: IntArray, lengths: IntArray, *, longest: int, may_cut: bool) -> None:
+        """Lay one span in each sequence, from a word on; nothing where that word is masked or the budget used up."""
+        wanted = np.flatnonzero((self.masked[words] == 0) & (self._left[sequences] > 0))
+        sequences, words, lengths = sequences[wanted], words[wanted], lengths[wanted]
+        ends = np.minimum(words + lengths, self._next_wall[words])
+        reached = words[:, None] + np.arange(min(longest, int((ends - words).max(initial=0))))
+        inside = reached < ends[:, None]
+        reached = np.where(inside, reached, 0)
+        fresh = np.where(inside & (self.masked[reached] == 0), self._sizes[reached], 0)
+        total = np.cumsum(fresh, axis=1)
+        left = self._left[sequences, None]
+        taken = np.clip(left - total + fresh, 0, fresh) if may_cut else np.where(total <= left, fresh, 0)
+        rows, columns = np.nonzero(taken)
+        self.masked[reached[rows, columns]] = taken[rows, columns]
+        self._left[sequences] -= taken.sum(axis=1)
+
+
+def _merged(starts: IntArray, ends: IntArray) -> Selection:
+    """Join ranges that touch; they are ascending and do not overlap."""
+    apart = starts[1:] != ends[:-1]
+    some = np.ones(min(1, len(starts)), dtype=bool)
+    return Selection(starts[np.concatenate([some, apart])], ends[np.concatenate([apart, some])])

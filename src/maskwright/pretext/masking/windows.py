@@ -1,0 +1,129 @@
+"""Windows of several words, visited in order: each is taken if it fits the budget and meets no other.
+
+Everything here counts the words of a flat batch, W of them, numbered in the order of the text.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from maskwright.core.types import BoolArray, IntArray
+
+_FEWEST_AT_ONCE = 8
+_NOBODY = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visits:
+    """The words of a batch as the beginnings of windows, in the order in which they are visited.
+
+    Attributes:
+        words: Shape (W,), each sequence's words in visiting order; sequences keep theirs.
+        begins: Shape (B+1,), where each sequence's words begin in `words`.
+        reach: Shape (W,), most words that a window from this word on may have.
+        size_before: Shape (W+1,), running sum of what the words cost, from 0.
+        lengths: (words (K,)) -> how many words the window from each wants to have, at least 1. Shape (K,).
+    """
+
+    words: IntArray
+    begins: IntArray
+    reach: IntArray
+    size_before: IntArray
+    lengths: Callable[[IntArray], IntArray]
+
+
+def take_windows(visits: Visits, budgets: IntArray) -> IntArray:
+    """Go through each sequence's windows and take every one that fits its budget and touches no taken word.
+
+    A window that would overrun the budget is shortened word by word until it fits, or skipped if even one word is too
+    long; then a window that touches a taken word is skipped (albert: create_pretraining_data.py:393-600).
+
+    This equals that plain loop. In each round every sequence looks at its next windows, shortened to what is left at
+    the round's beginning, and settles which of those that overlap comes first. All is as in the loop up to the first
+    window that does not fit what is left when its turn comes: what stands before it is final, and the next round
+    begins with it. Since something was taken in between, few rounds follow.
+
+    Args:
+        visits: The windows.
+        budgets: Shape (B,), what each sequence gives up at most, in what `size_before` sums.
+
+    Returns:
+        Shape (W,), how many words the window taken from each word on has; 0 where none is.
+    """
+    num_words = len(visits.words)
+    taken = np.zeros(num_words, dtype=np.int64)
+    covered = np.zeros(num_words, dtype=bool)
+    first_claims = np.full(num_words, _NOBODY)
+    left = budgets.astype(np.int64, copy=True)
+    cursor, ends = visits.begins[:-1].copy(), visits.begins[1:]
+    while (active := np.flatnonzero((left > 0) & (cursor < ends))).size:
+        # A window takes at least one of what is left, so more windows than that are seldom needed.
+        counts = np.minimum(ends[active] - cursor[active], np.maximum(left[active], _FEWEST_AT_ONCE))
+        begins = np.cumsum(counts) - counts
+        places = cells(cursor[active], counts)
+        owners = np.repeat(active, counts)
+        words = visits.words[places]
+        lengths, sizes = _shortened(visits, words, left[owners])
+        winners = _first_come(words, lengths, covered, first_claims)
+        won = np.where(winners, sizes, 0)
+        running = np.cumsum(won) - won
+        running -= np.repeat(running[begins], counts)
+        overrun = np.where(running + sizes > left[owners], places, _NOBODY)
+        cut = np.minimum(np.minimum.reduceat(overrun, begins), cursor[active] + counts)
+        kept = winners & (places < np.repeat(cut, counts))
+        taken[words[kept]] = lengths[kept]
+        covered[cells(words[kept], lengths[kept])] = True
+        left -= np.bincount(owners[kept], weights=sizes[kept], minlength=len(left)).astype(np.int64)
+        cursor[active] = cut
+    return taken
+
+
+def cells(firsts: IntArray, counts: IntArray) -> IntArray:
+    """List `counts[k]` numbers from `firsts[k]` on, for every k in turn."""
+    before = np.cumsum(counts) - counts
+    numbers: IntArray = np.repeat(firsts - before, counts) + np.arange(int(counts.sum()))
+    return numbers
+
+
+def _shortened(visits: Visits, words: IntArray, left: IntArray) -> tuple[IntArray, IntArray]:
+    """Shorten windows to what text and budget allow: (words in each (K,), what they cost (K,)), 0 if nothing fits."""
+    lengths = np.minimum(visits.lengths(words), visits.reach[words])
+    before = visits.size_before[words]
+    sizes = visits.size_before[words + lengths] - before
+    while (over := np.flatnonzero(sizes > left)).size:
+        lengths[over] -= 1
+        sizes[over] = visits.size_before[words[over] + lengths[over]] - before[over]
+    return lengths, sizes
+
+
+def _first_come(words: IntArray, lengths: IntArray, covered: BoolArray, first_claims: IntArray) -> BoolArray:
+    """Say which windows are taken if each is that touches neither a covered word nor one taken before it.
+
+    In each round the windows that come first at all their words are taken, and those that they touch are out. A window
+    meets few others, so a handful of rounds settles any number (Blelloch, Fineman and Shun 2012).
+
+    Args:
+        words: Shape (K,), first word of each window, in visiting order.
+        lengths: Shape (K,), words in each, 0 for none.
+        covered: Shape (W,), words that are taken already; used as scratch space and put back.
+        first_claims: Shape (W,), scratch space, all `_NOBODY`; put back.
+    """
+    winners = np.zeros(len(words), dtype=bool)
+    beaten = np.zeros(len(words), dtype=bool)
+    out = np.zeros(len(words), dtype=bool)
+    owned = np.repeat(np.arange(len(words)), lengths)
+    where = cells(words, lengths)
+    out[owned[covered[where]]] = True
+    while (still := np.flatnonzero(~out[owned])).size:
+        owned, where = owned[still], where[still]
+        np.minimum.at(first_claims, where, owned)
+        beaten[owned] = False
+        beaten[owned[first_claims[where] != owned]] = True
+        first_claims[where] = _NOBODY
+        ahead = ~beaten[owned]
+        winners[owned[ahead]] = True
+        covered[where[ahead]] = True
+        out[owned[covered[where]]] = True  # the winners themselves, who are done, and those that they touch
+    covered[cells(words[winners], lengths[winners])] = False
+    return winners

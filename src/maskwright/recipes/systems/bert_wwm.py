@@ -1,0 +1,85 @@
+"""BERT-wwm (Cui et al. 2019) and Google's whole-word BERT: a word is hidden with all its pieces or characters.
+
+No training code was released for the Chinese models; constants are from the README of ymcui/Chinese-BERT-wwm and from
+the technical report. What they do not say is BERT's: they were made with Google's script.
+"""
+
+from collections.abc import Iterator
+
+from maskwright.pretext.masking import WholeWordMasking
+from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction
+from maskwright.recipes.optimization import Lamb, LengthPhase, Training
+from maskwright.recipes.recipe import MaskRefresh, Recipe
+from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, Size, at_size
+from maskwright.recipes.systems import bert
+from maskwright.text.tokenizer_spec import WordPiece
+from maskwright.text.words_spec import Words
+
+PAPER = "Cui et al. 2019, arXiv:1906.08101"
+GOOGLE = "Devlin et al. 2019, arXiv:1810.04805; github.com/google-research/bert, 31 May 2019"
+NOT_PUBLISHED = "not published: a small BERT's shape, BERT-wwm's choices"
+
+# The tokenizer still cuts Chinese into characters; the segmenter only says which of them are one word. The authors
+# used LTP: --set words.segmenter=ltp
+CHINESE_WORDS = Words(segmenter="rjieba", units="words")
+ENGLISH_WORDS = Words()  # the tokenizer's own words
+
+MASKING = WholeWordMasking(
+    rate=0.15,
+    rounding="half_even",
+    counted="all",
+    budget="tokens",  # 15 % of the tokens; a word that would overrun is skipped (create_pretraining_data.py:376-398)
+)
+
+# DEVIATION: the authors took 2560 sequences a step at length 128 and 384 at 512, in two runs, each with its own
+# warm-up. A recipe has one batch and one schedule; it is the first run's. For the second:
+# --set "training={batch_sequences: 384, phases: [{max_length: 512}]}"
+TRAINING = Training(
+    steps=200_000,  # 100 k at each length
+    batch_sequences=2560,
+    phases=(LengthPhase(share=0.5, max_length=128), LengthPhase(share=0.5, max_length=512)),
+    learning_rate=1e-4,  # the report's, with warm-up over 10 % of the steps, as remembered; the README does not say
+    warmup_steps=20_000,
+    schedule="linear_jump",
+    clip_norm=1.0,
+    optimizer=Lamb(),
+)
+
+# 1 M steps at 128, 400 k at 512, on 5.4 instead of 0.4 billion words.
+TRAINING_EXT = TRAINING.replace(
+    steps=1_400_000,
+    phases=(LengthPhase(share=5 / 7, max_length=128), LengthPhase(share=2 / 7, max_length=512)),
+    warmup_steps=140_000,
+)
+
+SYSTEMS: tuple[tuple[str, Size, WordPiece, Words, Training, str, str], ...] = (
+    # size                  shape  tokenizer      words          training       paper   what is special
+    ("tiny",                TINY,  bert.CHINESE,  CHINESE_WORDS, TRAINING,      PAPER,  NOT_PUBLISHED),
+    ("mini",                MINI,  bert.CHINESE,  CHINESE_WORDS, TRAINING,      PAPER,  NOT_PUBLISHED),
+    ("small",               SMALL, bert.CHINESE,  CHINESE_WORDS, TRAINING,      PAPER,  NOT_PUBLISHED),
+    ("base",                BASE,  bert.CHINESE,  CHINESE_WORDS, TRAINING,      PAPER,  "Chinese, whole words"),
+    ("base-ext",            BASE,  bert.CHINESE,  CHINESE_WORDS, TRAINING_EXT,  PAPER,  "the same, trained longer"),
+    ("base-english",        BASE,  bert.UNCASED,  ENGLISH_WORDS, bert.TRAINING, GOOGLE, "not published at this size"),
+    ("large-english",       LARGE, bert.UNCASED,  ENGLISH_WORDS, bert.TRAINING, GOOGLE, "English, lower-cased"),
+    ("large-english-cased", LARGE, bert.CASED,    ENGLISH_WORDS, bert.TRAINING, GOOGLE, "English, cased"),
+)  # fmt: skip
+
+
+def recipes() -> Iterator[Recipe]:
+    """Yield the Chinese models with next-sentence prediction, small ones like them, and Google's English ones."""
+    for name, size, tokenizer, words, training, paper, summary in SYSTEMS:
+        yield Recipe(
+            name=f"bert-wwm/{name}",
+            summary=summary,
+            paper=paper,
+            family="bert",
+            tokenizer=tokenizer,
+            words=words,
+            format=bert.FORMAT,
+            masking=MASKING,
+            replacement=bert.REPLACEMENT,  # each character by itself, also within a word (issue 33)
+            masks=MaskRefresh(copies=10),
+            objectives=(MaskedLanguageModeling(), NextSentencePrediction()),
+            encoder=at_size(bert.ENCODER, size),
+            training=training,
+        )

@@ -1,0 +1,129 @@
+"""DistilBERT (Sanh, Debut, Chaumond and Wolf 2019): half of a BERT, which learns from the whole one.
+
+Names of files are those of the released code (huggingface/transformers-research-projects, distillation/). Where it
+differs from the paper, the paper is followed and the code's value is given in a comment, to be set by `--set`. Every
+recipe here wants a teacher: `--teacher DIR_OR_HUB_NAME`; tokenizer and vocabulary are the teacher's.
+"""
+
+from collections.abc import Iterator
+
+from maskwright.encoder.config import EncoderConfig
+from maskwright.pretext.formats import DocSentences
+from maskwright.pretext.masking import TokenMasking
+from maskwright.pretext.objectives import Cosine, MaskedLanguageModeling, SoftTargets
+from maskwright.pretext.replacement import MaskRandomKeep
+from maskwright.recipes.optimization import AdamW, LengthPhase, Training
+from maskwright.recipes.recipe import FamilyName, MaskRefresh, Recipe
+from maskwright.recipes.sizes import BASE, MEDIUM, MINI, SMALL, TINY, Size, at_size
+from maskwright.recipes.towers import Teacher
+from maskwright.text.tokenizer_spec import ByteBPE, TokenizerSpec, WordPiece
+
+PAPER = "Sanh et al. 2019, arXiv:1910.01108"
+
+UNCASED = WordPiece(vocab_size=30522, lowercase=True)
+CASED = WordPiece(vocab_size=28996, lowercase=False)
+MULTI_CASED = WordPiece(vocab_size=119547, lowercase=False)
+BYTES = ByteBPE(vocab_size=50265)
+
+ENCODER = EncoderConfig(
+    max_positions=512,
+    type_vocab_size=0,  # no segments, section 3
+    hidden_activation="gelu",  # erf
+    layer_norm_eps=1e-12,
+    hidden_dropout=0.1,
+    attention_dropout=0.1,
+    pooler=False,
+    initializer="normal",  # not cut; where the teacher gives no layers
+    initializer_range=0.02,
+)
+
+# What a student of RoBERTa inherits from it.
+ENCODER_OF_ROBERTA = ENCODER.replace(position_offset=2, type_vocab_size=1, layer_norm_eps=1e-5)
+
+# DEVIATION: the original takes each line of its files as a sequence, chops lines of more than 512 tokens and drops
+# those of fewer than 12 (lm_seqs_dataset.py). A corpus here has sentences and documents, and lines mean nothing: a
+# sequence is whole sentences of one document, as many as fit.
+FORMAT = DocSentences(separator_after="document")
+
+MASKING = TokenMasking(
+    rate=0.15,
+    rounding="up",  # distiller.py:189-252, there of the whole batch: see TokenMasking
+    counted="all",
+    candidates="ordinary",  # special tokens have the weight 0
+    favour="rare",
+    smoothing=0.7,  # train.py:262-280
+    max_targets=None,
+)
+
+REPLACEMENT = MaskRandomKeep(
+    mask=0.8,
+    random=0.1,
+    keep=0.1,
+    per="token",
+    random_from="vocabulary",  # all of it: special entries too
+)
+
+OBJECTIVES = (
+    # The weights of the released English model; train.py's defaults (0.5, 0, 0) are not a recipe.
+    SoftTargets(weight=5.0, temperature=2.0, loss_at="everywhere"),
+    MaskedLanguageModeling(weight=2.0),
+    Cosine(weight=1.0),
+)
+
+TRAINING = Training(
+    # Not published in steps. 3 epochs over the text of BERT, which 1M steps of 256 sequences pass 40 times (Devlin et
+    # al. 2019, appendix A.2), are 3 / 40 x 256M / 4000 steps of full sequences.
+    steps=4_800,
+    batch_sequences=4_000,  # "up to 4k examples per batch", section 3; README.md: 5 a GPU, 50 accumulated
+    phases=(LengthPhase(share=1.0, max_length=512),),
+    learning_rate=5e-4,
+    warmup_steps=240,  # 5 %
+    schedule="linear",
+    clip_norm=5.0,
+    optimizer=AdamW(
+        betas=(0.9, 0.98),
+        eps=1e-6,
+        weight_decay=0.0,
+        decayed="matrices",
+        bias_correction=True,  # torch's AdamW, distiller.py:125-147
+    ),
+)
+
+NOT_PUBLISHED = "not published: half of a small BERT"
+NOT_PUBLISHED_ROBERTA = "not published: half of a small BERT's shape, RoBERTa's choices"
+
+SYSTEMS: tuple[tuple[str, FamilyName, EncoderConfig, Size, TokenizerSpec, str], ...] = (
+    # name                               family        encoder             twice   tokenizer    what is special
+    ("distilbert/tiny",                  "distilbert", ENCODER,            TINY,   UNCASED,     NOT_PUBLISHED),
+    ("distilbert/mini",                  "distilbert", ENCODER,            MINI,   UNCASED,     NOT_PUBLISHED),
+    ("distilbert/small",                 "distilbert", ENCODER,            SMALL,  UNCASED,     NOT_PUBLISHED),
+    ("distilbert/medium",                "distilbert", ENCODER,            MEDIUM, UNCASED,     NOT_PUBLISHED),
+    ("distilbert/base",                  "distilbert", ENCODER,            BASE,   UNCASED,     "English, lower-cased"),
+    ("distilbert/base-cased",            "distilbert", ENCODER,            BASE,   CASED,       "English, cased"),
+    ("distilbert/base-multilingual-cased", "distilbert", ENCODER,          BASE,   MULTI_CASED, "104 languages, cased"),
+    ("distilroberta/tiny",               "roberta",    ENCODER_OF_ROBERTA, TINY,   BYTES,       NOT_PUBLISHED_ROBERTA),
+    ("distilroberta/mini",               "roberta",    ENCODER_OF_ROBERTA, MINI,   BYTES,       NOT_PUBLISHED_ROBERTA),
+    ("distilroberta/small",              "roberta",    ENCODER_OF_ROBERTA, SMALL,  BYTES,       NOT_PUBLISHED_ROBERTA),
+    ("distilroberta/medium",             "roberta",    ENCODER_OF_ROBERTA, MEDIUM, BYTES,       NOT_PUBLISHED_ROBERTA),
+    ("distilroberta/base",               "roberta",    ENCODER_OF_ROBERTA, BASE,   BYTES,       "half of RoBERTa"),
+)  # fmt: skip
+
+
+def recipes() -> Iterator[Recipe]:
+    """Yield students of BERT and of RoBERTa, each with half the layers of the size it is called after."""
+    for name, family, encoder, whole, tokenizer, summary in SYSTEMS:
+        yield Recipe(
+            name=name,
+            summary=summary,
+            paper=PAPER,
+            family=family,
+            tokenizer=tokenizer,
+            format=FORMAT,
+            masking=MASKING,
+            replacement=REPLACEMENT,
+            masks=MaskRefresh(copies=None),
+            objectives=OBJECTIVES,
+            encoder=at_size(encoder, Size(whole.num_layers // 2, whole.hidden_size, whole.num_heads)),
+            teacher=Teacher(model="", initialise="layers"),
+            training=TRAINING,
+        )

@@ -1,0 +1,106 @@
+"""ERNIE 1.0 (Sun et al. 2019, Baidu): characters are hidden first, then phrases, then named entities.
+
+Names of files are those of the released code (PaddlePaddle/ERNIE, directory ERNIE, July 2019). It reads text whose
+units are already marked and does the same in all stages; how the units were found was not released.
+"""
+
+from collections.abc import Iterator
+
+from maskwright.encoder.config import EncoderConfig
+from maskwright.pretext.masking import LevelMasking
+from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction
+from maskwright.pretext.replacement import MaskRandomKeep
+from maskwright.recipes.optimization import AdamW, LengthPhase, Training
+from maskwright.recipes.recipe import MaskRefresh, Recipe
+from maskwright.recipes.sizes import BASE, MINI, SMALL, TINY, Size, at_size
+from maskwright.recipes.systems import bert
+from maskwright.text.tokenizer_spec import WordPiece
+from maskwright.text.words_spec import Words
+
+PAPER = "Sun et al. 2019, arXiv:1904.09223"
+NOT_PUBLISHED = "not published: a small BERT's shape, ERNIE's choices"
+
+# The released vocabulary has 17964 entries in a table of 18000 rows; a vocabulary trained here fills all rows.
+TOKENIZER = WordPiece(vocab_size=18000, lowercase=True)
+
+# Basic units are characters; the segmenter's words of several characters are the phrases, its names the entities.
+WORDS = Words(segmenter="rjieba", units="characters", phrases=("segmenter",), entities=("tags",))
+
+ENCODER = EncoderConfig(
+    max_positions=513,  # config/ernie_config.json
+    type_vocab_size=2,
+    hidden_activation="relu",
+    layer_norm_eps=1e-5,  # Paddle's default
+    hidden_dropout=0.1,
+    attention_dropout=0.1,
+    pooler=True,
+    initializer="truncated_normal",
+    initializer_range=0.02,
+)
+
+# Training text was released as ready pairs, 1 = really next there and 0 here, as in BERT. How they were made was not;
+# BERT's way is taken. (The code's own negatives pair neighbours of a shuffled buffer, off by default:
+# reader/pretraining.py:136-235.)
+FORMAT = bert.FORMAT
+
+MASKING = LevelMasking(
+    rate=0.15,  # of the units, each by itself: batching.py:25-117
+    order="staged",  # section 3.2; the length of the stages is not published, equal ones are ours
+    basic=1 / 3,
+    phrase=1 / 3,
+    entity=1 / 3,
+)
+
+REPLACEMENT = MaskRandomKeep(
+    mask=0.8,  # batching.py:25-117: .03 < u <= .15
+    random=0.1,  # .015 < u <= .03
+    keep=0.1,
+    per="token",  # each token of a unit by itself
+    # DEVIATION: batching.py draws from 1 on; here the padding entry, number 0, can come up too, once in 18000.
+    random_from="vocabulary",
+)
+
+TRAINING = Training(
+    steps=1_000_000,
+    batch_sequences=128,  # 8 cards x 8192 tokens, at full length
+    phases=(LengthPhase(share=1.0, max_length=512),),
+    learning_rate=1e-4,
+    warmup_steps=5_000,
+    schedule="linear_jump",  # optimization.py:25-140, as BERT's
+    clip_norm=1.0,
+    optimizer=AdamW(
+        betas=(0.9, 0.999),
+        eps=1e-8,  # Paddle's default
+        weight_decay=0.01,
+        decayed="matrices",
+        bias_correction=True,
+    ),
+)
+
+SYSTEMS: tuple[tuple[str, Size, str], ...] = (
+    # size   shape  what is special
+    ("tiny",  TINY,  NOT_PUBLISHED),
+    ("mini",  MINI,  NOT_PUBLISHED),
+    ("small", SMALL, NOT_PUBLISHED),
+    ("base",  BASE,  "Chinese; characters, then phrases, then entities"),
+)  # fmt: skip
+
+
+def recipes() -> Iterator[Recipe]:
+    """Yield ERNIE at its published size and at the small sizes of BERT."""
+    for name, size, summary in SYSTEMS:
+        yield Recipe(
+            name=f"ernie/{name}",
+            summary=summary,
+            paper=PAPER,
+            family="ernie",
+            tokenizer=TOKENIZER,
+            words=WORDS,
+            format=FORMAT,
+            masking=MASKING,
+            replacement=REPLACEMENT,
+            masks=MaskRefresh(copies=None),
+            objectives=(MaskedLanguageModeling(), NextSentencePrediction()),
+            encoder=at_size(ENCODER, size),
+            training=TRAINING,
+        )

@@ -1,0 +1,96 @@
+"""MacBERT (Cui et al. 2020): what is hidden is replaced by similar words, so that no mask token is ever seen.
+
+No code was released; constants are from the paper (section 3 of the EMNLP version, extended in the journal version),
+the README and the issues of ymcui/MacBERT. What they do not say is BERT's, and marked so.
+"""
+
+from collections.abc import Iterator
+
+from maskwright.pretext.formats import SegmentPair
+from maskwright.pretext.masking import NgramMasking
+from maskwright.pretext.objectives import MaskedLanguageModeling, SentenceOrderPrediction
+from maskwright.pretext.replacement import SimilarWord
+from maskwright.recipes.optimization import Lamb, LengthPhase, Training
+from maskwright.recipes.recipe import MaskRefresh, Recipe
+from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, Size, at_size
+from maskwright.recipes.systems import bert
+from maskwright.text.words_spec import Words
+
+PAPER = "Cui et al. 2020, arXiv:2004.13922; journal version: IEEE/ACM TASLP 2021"
+NOT_PUBLISHED = "not published: a small BERT's shape, MacBERT's choices"
+
+# The tokenizer still cuts Chinese into characters; the segmenter says which of them are one word. The authors used
+# LTP: --set words.segmenter=ltp
+WORDS = Words(segmenter="rjieba")
+
+FORMAT = SegmentPair(
+    second="next_or_swapped",  # sentence order instead of next sentence
+    short_share=0.1,  # not stated: BERT's
+    num_separators_between=1,
+)
+
+MASKING = NgramMasking(
+    length_shares=(0.4, 0.3, 0.2, 0.1),  # of 1 to 4 words; n counts whole words (issue 15)
+    rate=0.15,
+    rounding="down",
+    # Not stated: special tokens count, as in BERT.
+    counted="all",
+    candidates="ordinary",
+    budget="words",  # 15 % of the words, however long they are
+    order="left_to_right",  # pointers from left to right, no overlap (issue 13)
+    max_targets=None,
+)
+
+REPLACEMENT = SimilarWord(
+    similar=0.8,
+    random=0.1,
+    keep=0.1,
+    max_stand_ins=0.1,  # issue 9
+    # The authors took similar words from the toolkit Synonyms, whose vectors need a licence key and a download. Here
+    # they are learnt from the corpus; with vectors or a thesaurus at hand: --set replacement.table.source=FILE
+)
+
+# The paper gives the large model's batch and rate. Warm-up, schedule and decay are not stated: BERT's. LAMB's constants
+# are ALBERT's.
+TRAINING_LARGE = Training(
+    steps=2_000_000,
+    batch_sequences=512,
+    phases=(LengthPhase(share=1.0, max_length=512),),
+    learning_rate=1e-4,
+    warmup_steps=10_000,
+    schedule="linear_jump",
+    clip_norm=1.0,
+    optimizer=Lamb(betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01),
+)
+# The base model went on from Google's Chinese BERT for 1 M steps: --init FOLDER, a folder that holds bert-base-chinese.
+# Its batch and rate are not stated: those of the large one.
+TRAINING_BASE = TRAINING_LARGE.replace(steps=1_000_000)
+
+SYSTEMS: tuple[tuple[str, Size, Training, str], ...] = (
+    # size    shape  training        what is special
+    ("tiny",  TINY,  TRAINING_BASE,  NOT_PUBLISHED),
+    ("mini",  MINI,  TRAINING_BASE,  NOT_PUBLISHED),
+    ("small", SMALL, TRAINING_BASE,  NOT_PUBLISHED),
+    ("base",  BASE,  TRAINING_BASE,  "Chinese; similar words for masks; goes on from BERT"),
+    ("large", LARGE, TRAINING_LARGE, "Chinese; similar words for masks; from scratch"),
+)  # fmt: skip
+
+
+def recipes() -> Iterator[Recipe]:
+    """Yield MacBERT at its two published sizes and at the small sizes of BERT."""
+    for name, size, training, summary in SYSTEMS:
+        yield Recipe(
+            name=f"macbert/{name}",
+            summary=summary,
+            paper=PAPER,
+            family="bert",
+            tokenizer=bert.CHINESE,
+            words=WORDS,
+            format=FORMAT,
+            masking=MASKING,
+            replacement=REPLACEMENT,
+            masks=MaskRefresh(copies=10),  # not stated: BERT's
+            objectives=(MaskedLanguageModeling(), SentenceOrderPrediction()),
+            encoder=at_size(bert.ENCODER, size),
+            training=training,
+        )

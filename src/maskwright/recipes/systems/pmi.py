@@ -1,0 +1,49 @@
+"""PMI-masking (Levine et al. 2021): words that stand together more often than chance are hidden together."""
+
+from collections.abc import Iterator
+
+from maskwright.pretext.formats import DocSentences
+from maskwright.pretext.masking import PMIMasking
+from maskwright.pretext.objectives import MaskedLanguageModeling
+from maskwright.recipes.optimization import LengthPhase
+from maskwright.recipes.recipe import MaskRefresh, Recipe
+from maskwright.recipes.sizes import BASE, MINI, SMALL, TINY, Size, at_size
+from maskwright.recipes.systems import bert
+from maskwright.text.words_spec import Words
+
+PAPER = "Levine et al. 2021, arXiv:2010.01825"
+NOT_PUBLISHED = "not published: a small BERT's shape, PMI-masking's choices"
+
+MASKING = PMIMasking(rate=0.15, rounding="half_even", counted="all")
+
+# Section 4.1, as remembered, not read again: BERT's constants, 256 sequences of 512 a step, 1 M steps and more. The
+# paper's collocations are 800 000 word n-grams of up to five words.
+TRAINING = bert.TRAINING.replace(phases=(LengthPhase(share=1.0, max_length=512),))
+
+SYSTEMS: tuple[tuple[str, Size, str], ...] = (
+    # size   shape  what is special
+    ("tiny",  TINY,  NOT_PUBLISHED),
+    ("mini",  MINI,  NOT_PUBLISHED),
+    ("small", SMALL, NOT_PUBLISHED),
+    ("base",  BASE,  "collocations and whole words, no next-sentence prediction"),
+)  # fmt: skip
+
+
+def recipes() -> Iterator[Recipe]:
+    """Yield PMI-masking at its published size and at the small sizes of BERT."""
+    for name, size, summary in SYSTEMS:
+        yield Recipe(
+            name=f"pmi/{name}",
+            summary=summary,
+            paper=PAPER,
+            family="bert",
+            tokenizer=bert.UNCASED,
+            words=Words(phrases=("collocations",)),
+            format=DocSentences(separator_after="document"),
+            masking=MASKING,
+            replacement=bert.REPLACEMENT,
+            masks=MaskRefresh(copies=None),
+            objectives=(MaskedLanguageModeling(),),
+            encoder=at_size(bert.ENCODER, size).replace(pooler=False),
+            training=TRAINING,
+        )

@@ -1,0 +1,22 @@
+"""A source of similar words is looked at before any long work, so that a wrong one fails at once."""
+
+from pathlib import Path
+
+from maskwright.core.similar_words import SimilarWordsSpec
+from maskwright.text.similar_words.corpus_vectors import require_gensim
+from maskwright.text.similar_words.layout import layout_of
+from maskwright.text.similar_words.thesaurus import read_thesaurus
+
+
+def check_source(spec: SimilarWordsSpec) -> None:
+    """Find what can be found wrong at no cost: a missing package, a missing file, one that is no thesaurus.
+
+    Raises:
+        DataError: If the source cannot be used.
+    """
+    if spec.source == "corpus":
+        require_gensim()
+        return
+    path = Path(spec.source).expanduser()
+    if (layout := layout_of(path)) != "vectors":
+        read_thesaurus(path, layout)

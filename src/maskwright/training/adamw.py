@@ -1,0 +1,63 @@
+"""AdamW as the recipes say it: which parameters decay, and Adam with or without bias correction."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.recipes.optimization import AdamW
+
+
+class AdamWRule:
+    """Torch's fused AdamW with the constants of a recipe.
+
+    Google's BERT and ELECTRA leave Adam's bias correction out (bert:optimization.py:57-74): their update is
+    lr * m / (sqrt(v) + eps). Torch always corrects, so at step t the rate, the epsilon and the decay handed to it are
+    scaled such that its corrections cancel exactly: with a = 1 - beta1^t and b = sqrt(1 - beta2^t),
+    lr' = lr a / b, eps' = eps / b, decay' = decay lr / lr'.
+
+    Args:
+        decayed: Parameters with weight decay.
+        plain: Parameters without.
+        constants: The recipe's optimizer.
+    """
+
+    def __init__(self, decayed: Sequence[nn.Parameter], plain: Sequence[nn.Parameter], constants: AdamW) -> None:
+        self.constants = constants
+        groups = [(list(decayed), constants.weight_decay), (list(plain), 0.0)]
+        self.decays = [decay for parameters, decay in groups if parameters]
+        self._torch = torch.optim.AdamW(
+            [{"params": parameters} for parameters, _ in groups if parameters],
+            lr=0.0,
+            betas=constants.betas,
+            eps=constants.eps,
+            fused=True,
+        )
+
+    def step(self, learning_rate: float, number: int) -> None:
+        """Update every parameter that has a gradient.
+
+        Args:
+            learning_rate: For this step.
+            number: The step's number, from 1.
+        """
+        rate, eps, scale = learning_rate, self.constants.eps, 1.0
+        if not self.constants.bias_correction:
+            beta1, beta2 = self.constants.betas
+            first, second = 1 - beta1**number, math.sqrt(1 - beta2**number)
+            scale = first / second
+            rate, eps = learning_rate * scale, self.constants.eps / second
+        for group, decay in zip(self._torch.param_groups, self.decays, strict=True):
+            group["lr"], group["eps"], group["weight_decay"] = rate, eps, decay / scale
+        self._torch.step()
+
+    def moments(self, parameter: nn.Parameter) -> Mapping[str, Tensor]:
+        """Return "exp_avg" and "exp_avg_sq" of a parameter; nothing before its first gradient."""
+        moments: Mapping[str, Tensor] = self._torch.state.get(parameter, {})
+        return moments
+
+    def set_moments(self, parameter: nn.Parameter, moments: Mapping[str, Tensor], steps: int) -> None:
+        """Give a parameter the moments that it had after `steps` steps."""
+        count = torch.tensor(float(steps), dtype=torch.float32, device=parameter.device)
+        self._torch.state[parameter] = {"step": count, **moments}

@@ -1,0 +1,314 @@
+"""Beginning where another model stands: which weights a new run takes, what must fit, and what is new.
+
+Two ways lead here. `--init` goes on from a model of the same shape, whatever it is asked now. A student begins with
+some of its teacher's layers (`recipes.towers.Teacher.initialise`).
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskwright.core.errors import RecipeError
+from maskwright.encoder.config import EncoderConfig
+from maskwright.recipes.recipe import Recipe
+from maskwright.training.existing import ExistingModel
+from maskwright.training.model import PretrainingModel, build_model
+
+# Families whose encoders are the same network under other names. What sets the others apart, in a clause.
+_ALIKE = frozenset({"bert", "ernie", "electra"})
+_APART = {
+    "roberta": "counts positions from its padding id and knows no segments",
+    "albert": "has one block for all layers, behind narrow embeddings",
+    "distilbert": "has neither segments nor a pooler",
+}
+
+_SHAPES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "type_vocab_size", "position_offset")
+_HABITS = ("hidden_activation", "layer_norm_eps", "hidden_dropout", "attention_dropout", "max_positions")
+"""What a run that goes on from a model does as the model did, unless the user says otherwise."""
+
+KEPT = frozenset({"training.learning_rate", "encoder.initializer_range", "objectives.mlm.initial_bias"})
+"""Fields that are not fitted to a budget where weights are taken over: the rates of short runs suit random weights and
+would undo trained ones, and the others are about weights that are not drawn."""
+
+_POSITIONS = "position_embeddings.weight"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The weights that a run begins with, and where they came from.
+
+    Attributes:
+        origin: What the run's record says of the model.
+        weights: By the names of `PretrainingModel`; parts that are not here are drawn.
+        taken: What was taken over, in words.
+        new: What is drawn.
+        left: What the model has and the run has no use for.
+    """
+
+    origin: Mapping[str, str]
+    weights: Mapping[str, Tensor]
+    taken: tuple[str, ...]
+    new: tuple[str, ...]
+    left: tuple[str, ...]
+
+    def put_into(self, model: PretrainingModel) -> None:
+        """Write the weights over those of an initialised model."""
+        own = model.weights()
+        with torch.no_grad():
+            for name, tensor in self.weights.items():
+                own[name].copy_(tensor)
+
+    def told(self) -> str:
+        """Say in a line what was done."""
+        parts = ((", ".join(items), word) for items, word in ((self.new, "new"), (self.left, "left")) if items)
+        more = "".join(f"; {word}: {items}" for items, word in parts)
+        return f"from {self.origin['model']} ({self.origin['family']}): {', '.join(self.taken)}{more}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a run's record says."""
+        return {**self.origin, "taken": list(self.taken), "new": list(self.new), "left": list(self.left)}
+
+
+def like_the_model(recipe: Recipe, model: ExistingModel, fixed: Collection[str]) -> Recipe:
+    """Return the recipe with a model's habits, if the model's weights fit it.
+
+    Args:
+        recipe: With the user's settings.
+        model: What the run goes on from.
+        fixed: Dotted fields the user set; they stay.
+
+    Raises:
+        RecipeError: If family or shape do not fit; all fields are named, with both values and what would mend them.
+    """
+    _same_family(recipe, model)
+    different = _differences(recipe.encoder, model.config)
+    if different:
+        raise RecipeError(
+            f"recipe {recipe.name!r} cannot begin with the weights of {model.name}: {_told(different)}",
+            todo=f"Give `{_settings(different)}`, or choose another size of the recipe.",
+        )
+    return _with_habits(recipe, model, _HABITS, fixed)
+
+
+def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[str]) -> Recipe:
+    """Return a student's recipe with its teacher's activation, if the teacher's layers fit (see `like_the_model`)."""
+    mine, theirs = recipe.encoder, teacher.config
+    # Which layers are taken is chosen, and a student without segments leaves the teacher's.
+    ignored = {"num_layers", "attention_plan", "ffn_plan"}
+    if not mine.type_vocab_size:
+        ignored.add("type_vocab_size")
+    different = {field: values for field, values in _differences(mine, theirs).items() if field not in ignored}
+    remedy = "or let it begin at random: `--set teacher.initialise=none`."
+    if "position_offset" in different:
+        system = "distilroberta" if theirs.position_offset else "distilbert"
+        raise RecipeError(
+            f"recipe {recipe.name!r} cannot begin with layers of {teacher.name}, a model of the family "
+            f"{teacher.family}: its positions begin at row {theirs.position_offset}, the recipe's at "
+            f"{mine.position_offset}",
+            todo=f"Choose a recipe {system}/SIZE, {remedy}",
+        )
+    if different:
+        raise RecipeError(
+            f"recipe {recipe.name!r} cannot begin with layers of its teacher {teacher.name}: {_told(different)}",
+            todo=f"Give `{_settings(different)}`, choose another size of the recipe, {remedy}",
+        )
+    if mine.num_layers > theirs.num_layers:
+        raise RecipeError(
+            f"recipe {recipe.name!r} has {mine.num_layers} layers, its teacher {teacher.name} {theirs.num_layers}",
+            todo=f"Give `--set encoder.num_layers={max(1, theirs.num_layers // 2)}`, {remedy}",
+        )
+    return _with_habits(recipe, teacher, ("hidden_activation", "max_positions"), fixed)
+
+
+def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | None) -> Start:
+    """Say which weights of a model a run of the recipe takes; `like_the_model` must have let it pass.
+
+    Args:
+        recipe: What is trained.
+        model: Gives the encoder and the heads on it.
+        generator: Gives a generator and its head, if the recipe has one and the shape is the same.
+    """
+    with torch.device("meta"):
+        built = build_model(recipe, model.tokenizer.special_tokens.vocab_size)
+    own = built.weights()
+    weights = _fitting(model.state, {name: own[name] for name in built.encoder_weights()})
+    new = set[str]()
+    if built.generator is not None:
+        parts = {name: _in_generator(name) for name in built.generator_weights()}
+        if generator is not None and (different := _differences(built.generator.config, generator.config)):
+            new.add(f"generator ({_told(different)})")
+        elif generator is not None:
+            found = _fitting(generator.state, {name: own[inner] for name, inner in parts.items() if inner in own})
+            weights |= {parts[name]: tensor for name, tensor in found.items()}
+    taken = _parts(weights)
+    missing = _parts(own.keys() - weights.keys())
+    if any(part.startswith("generator (") for part in new):
+        missing.discard("generator")
+    return Start(
+        origin=model.to_json(),
+        weights=weights,
+        taken=tuple(sorted(taken)),
+        new=tuple(sorted(missing | new)),
+        left=tuple(sorted(_parts(model.state.keys() - weights.keys()) | _rows_left(model.state, weights))),
+    )
+
+
+def start_from_teacher(recipe: Recipe, teacher: ExistingModel) -> Start:
+    """Say which weights a student takes from its teacher: embeddings, some layers, heads of the same kind.
+
+    Args:
+        recipe: The student; `like_the_teacher` must have let it pass.
+        teacher: The teacher.
+    """
+    with torch.device("meta"):
+        built = build_model(recipe, teacher.tokenizer.special_tokens.vocab_size)
+    layers = spread_layers(recipe.encoder.num_layers, teacher.config.num_layers)
+    state = {name: tensor for name, tensor in teacher.state.items() if "_blocks." not in name}
+    for part in ("attention", "ffn"):
+        mine, theirs = recipe.encoder.layer_plan(part), teacher.config.layer_plan(part)
+        for block in set(mine):
+            # A block that several layers share is begun with the first of them.
+            source = f"encoder.{part}_blocks.{theirs[layers[mine.index(block)]]}."
+            state |= {
+                f"encoder.{part}_blocks.{block}.{name.removeprefix(source)}": tensor
+                for name, tensor in teacher.state.items()
+                if name.startswith(source)
+            }
+    own = built.weights()
+    weights = _fitting(state, own)
+    numbers = ", ".join(map(str, layers))
+    taken = _parts(weights) - {"layers"} | {f"layers {numbers} of {teacher.config.num_layers}"}
+    left = _parts(state.keys() - weights.keys()) | _rows_left(state, weights)
+    if len(layers) < teacher.config.num_layers:
+        left.add("other layers")
+    return Start(
+        origin=teacher.to_json(),
+        weights=weights,
+        taken=tuple(sorted(taken)),
+        new=tuple(sorted(_parts(own.keys() - weights.keys()))),
+        left=tuple(sorted(left)),
+    )
+
+
+def spread_layers(num_layers: int, of: int) -> tuple[int, ...]:
+    """Choose layers of a deeper model, from its first to its last, as evenly as whole numbers can be.
+
+    Layer i of l takes layer i (L - 1) / (l - 1), rounded; a single layer takes the first, which is used to embeddings.
+    Of 12, 6 layers take those that the original names one by one (distillation: scripts/extract_distilbert.py).
+
+    Args:
+        num_layers: l, at most `of`.
+        of: L.
+
+    Example:
+        >>> spread_layers(6, 12)
+        (0, 2, 4, 7, 9, 11)
+    """
+    gaps = max(1, num_layers - 1)
+    return tuple((2 * layer * (of - 1) + gaps) // (2 * gaps) for layer in range(num_layers))
+
+
+def _same_family(recipe: Recipe, model: ExistingModel) -> None:
+    families = {recipe.family, model.family}
+    if len(families) == 1 or families <= _ALIKE:
+        return
+    odd = recipe.family if recipe.family in _APART else model.family
+    shrink = " To shrink a model, let a recipe distilbert/SIZE learn from it: `--teacher`."
+    raise RecipeError(
+        f"recipe {recipe.name!r} makes a model of the family {recipe.family} and cannot begin with {model.name}, which "
+        f"is of the family {model.family}: {odd} {_APART[odd]}",
+        allowed="the same family, or two of " + ", ".join(sorted(_ALIKE)),
+        todo=f"Choose a recipe of the family {model.family}." + (shrink if recipe.family == "distilbert" else ""),
+    )
+
+
+def _differences(mine: EncoderConfig, theirs: EncoderConfig) -> dict[str, tuple[Any, Any]]:
+    """Name what must agree and does not: field, this side's value, that side's."""
+    pairs: dict[str, tuple[Any, Any]] = {field: (getattr(mine, field), getattr(theirs, field)) for field in _SHAPES}
+    # None goes with the hidden size, which is named if it differs.
+    pairs["embedding_size"] = mine.embedding_size or theirs.hidden_size, theirs.embedding_width
+    pairs["embedding_projection"] = mine.projects_embeddings, theirs.projects_embeddings
+    different = {field: values for field, values in pairs.items() if values[0] != values[1]}
+    if "embedding_projection" in different:
+        different["embedding_projection"] = mine.embedding_projection, theirs.embedding_projection
+        if mine.embedding_projection == theirs.embedding_projection:
+            del different["embedding_projection"]  # It follows from the widths, which are named.
+    if "num_layers" not in different and any(
+        mine.layer_plan(part) != theirs.layer_plan(part) for part in ("attention", "ffn")
+    ):
+        # Whatever way it is said, each layer must use the block that it used.
+        plans = (theirs.layer_plan("attention"), theirs.layer_plan("ffn"))
+        different["attention_plan"] = mine.layer_plan("attention"), plans[0]
+        different["ffn_plan"] = mine.layer_plan("ffn"), plans[1]
+    return different
+
+
+def _told(different: Mapping[str, tuple[Any, Any]]) -> str:
+    return "; ".join(f"encoder.{field} is {mine}, the model's {theirs}" for field, (mine, theirs) in different.items())
+
+
+def _settings(different: Mapping[str, tuple[Any, Any]]) -> str:
+    written = {field: list(theirs) if isinstance(theirs, tuple) else theirs for field, (_, theirs) in different.items()}
+    return " ".join(
+        f"--set 'encoder.{field}={value}'" if isinstance(value, list) else f"--set encoder.{field}={value}"
+        for field, value in written.items()
+    )
+
+
+def _with_habits(recipe: Recipe, model: ExistingModel, habits: Iterable[str], fixed: Collection[str]) -> Recipe:
+    changes = {habit: getattr(model.config, habit) for habit in habits if f"encoder.{habit}" not in fixed}
+    positions = changes.get("max_positions", recipe.encoder.max_positions)
+    if positions > model.config.max_positions:
+        raise RecipeError(
+            f"encoder.max_positions is {positions}, but {model.name} has learnt {model.config.max_positions} positions",
+            todo=f"Give `--set encoder.max_positions={model.config.max_positions}` or leave it out.",
+        )
+    if recipe.training.max_length > positions:
+        raise RecipeError(
+            f"training.phases reach length {recipe.training.max_length}, but {model.name} reads {positions} tokens",
+            todo=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {positions}}}]'`.",
+        )
+    return recipe.replace(encoder=recipe.encoder.replace(**changes))
+
+
+def _fitting(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Take what has the shape that is wanted; of positions, as many as are wanted."""
+    found = {}
+    for name, like in wanted.items():
+        if name not in state:
+            continue
+        tensor = state[name][: len(like)] if name.endswith(_POSITIONS) else state[name]
+        if tensor.shape == like.shape:
+            found[name] = tensor
+    return found
+
+
+def _in_generator(name: str) -> str:
+    """Name a weight of a generator's own folder as `PretrainingModel` does."""
+    return "generator." + name.removeprefix("encoder.") if name.startswith("encoder.") else name
+
+
+def _rows_left(state: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> set[str]:
+    return {
+        f"positions from {len(weights[name])} on"
+        for name, tensor in state.items()
+        if name in weights and len(weights[name]) < len(tensor)
+    }
+
+
+def _parts(names: Iterable[str]) -> set[str]:
+    return {_part(name) for name in names}
+
+
+def _part(name: str) -> str:
+    tower, _, rest = name.partition(".")
+    if tower == "heads":
+        return f"head {rest.partition('.')[0]!r}"
+    if tower == "generator":
+        return "generator"
+    if "_blocks." in rest:
+        return "layers"
+    return {"pooler": "pooler", "segment_embeddings": "segments"}.get(rest.partition(".")[0], "embeddings")

@@ -1,0 +1,91 @@
+"""Every family of transformers' folders is loaded, fills masks and gives vectors as transformers does."""
+
+import shutil
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import maskwright
+from maskwright.core.errors import ConversionError
+
+TEXTS = ["the cat sat on the [MASK].", "we love the [MASK] and the dog"]
+_SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+_DISTILBERT = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}
+_ERNIE = {"hidden_act": "relu", "layer_norm_eps": 1e-5}
+FAMILIES = {
+    "Albert": _SHAPE | {"embedding_size": 16, "hidden_act": "gelu_pytorch_tanh"},
+    "Electra": _SHAPE | {"embedding_size": 16},
+    "DistilBert": _DISTILBERT,
+    "Ernie": _SHAPE | _ERNIE,
+}
+
+
+@pytest.fixture(scope="module", params=sorted(FAMILIES))
+def folder(
+    request: pytest.FixtureRequest, bert_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path]:
+    """A tiny random model of a family with the words of `bert_folder`."""
+    import torch
+    import transformers
+
+    name = request.param
+    place: Path = tmp_path_factory.mktemp("families") / name.lower()
+    shutil.copytree(bert_folder, place, ignore=shutil.ignore_patterns("*.json", "*.safetensors"))
+    shutil.copy(bert_folder / "tokenizer_config.json", place)
+    words = len((place / "vocab.txt").read_text(encoding="utf-8").splitlines())
+    shape = {"vocab_size": words, "max_position_embeddings": 40, "initializer_range": 0.4, **FAMILIES[name]}
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{name}Config")(**shape)
+    getattr(transformers, f"{name}ForMaskedLM")(config).save_pretrained(place)
+    return name, place
+
+
+def test_fill_mask_equals_transformers(folder: tuple[str, Path]) -> None:
+    import torch
+    import transformers
+
+    name, place = folder
+    model = maskwright.load(place, device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = getattr(transformers, f"{name}ForMaskedLM").from_pretrained(place).eval()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place)
+    for text, filled in zip(TEXTS, model.fill_mask(TEXTS, top_k=3), strict=True):
+        ids = tokenizer(text, return_tensors="pt")["input_ids"]
+        with torch.inference_mode():
+            scores = theirs(input_ids=ids).logits[ids == tokenizer.mask_token_id].softmax(-1)
+        best = scores.topk(3)
+        (found,) = filled
+        assert [guess.token_id for guess in found] == best.indices[0].tolist()
+        np.testing.assert_allclose([guess.score for guess in found], best.values[0].numpy(), atol=1e-5, rtol=0)
+
+
+def test_embed_equals_transformers(folder: tuple[str, Path]) -> None:
+    import torch
+    import transformers
+
+    _, place = folder
+    text = "a dog ran to the tree"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = transformers.AutoModel.from_pretrained(place).eval()
+        ids = transformers.AutoTokenizer.from_pretrained(place)(text, return_tensors="pt")["input_ids"]
+    with torch.inference_mode():
+        expected = theirs(input_ids=ids).last_hidden_state.mean(1)
+    np.testing.assert_allclose(maskwright.load(place, device="cpu").embed(text), expected.numpy(), atol=1e-5, rtol=0)
+
+
+def test_a_body_without_a_head_gives_vectors_only(folder: tuple[str, Path], tmp_path: Path) -> None:
+    import transformers
+
+    _, place = folder
+    shutil.copytree(place, tmp_path / "body")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        transformers.AutoModel.from_pretrained(place).save_pretrained(tmp_path / "body")
+    model = maskwright.load(tmp_path / "body", device="cpu")
+    assert model.embed("the cat").shape == (1, 32)
+    with pytest.raises(ConversionError, match="no head for masked tokens"):
+        model.fill_mask(TEXTS)

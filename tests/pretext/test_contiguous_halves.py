@@ -1,0 +1,170 @@
+"""ELECTRA's layout, against a plain account of its algorithm, and its published shares."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pretext_samples import documents_of, lay_out, ranges, within
+
+from maskwright.core.errors import RecipeError
+from maskwright.core.randomness import generator
+from maskwright.core.types import Documents, Plan
+from maskwright.pretext.formats import ContiguousHalves
+
+Row = tuple[list[int], list[int]]
+
+
+def told_plainly(
+    lengths: Sequence[Sequence[int]], max_length: int, seed: int, format: ContiguousHalves, *, in_order: bool = True
+) -> list[Row]:
+    """ELECTRA's examples with lists of tokens, one sentence at a time: (A, B) of each.
+
+    With `in_order` false, as the original has it: a short sentence can go back into A after B has begun.
+    """
+    specials = 2 + format.num_separators_between
+    tokens = iter(range(sum(map(sum, lengths))))
+    examples: list[Row] = []
+    for number, document in enumerate(lengths):
+        rng = generator(seed, "layout", 0, number)
+        buffer: list[list[int]] = []
+
+        def redrawn(rng: np.random.Generator = rng) -> int:
+            if rng.random() < format.short_share:
+                return 5 + int(rng.random() * (max_length - 5 + 1))
+            return max_length
+
+        target = redrawn()
+        for index, length in enumerate(document):
+            buffer.append([next(tokens) for _ in range(length)])
+            if sum(map(len, buffer)) < target and index < len(document) - 1:
+                continue
+            half = 100_000 if rng.random() < format.single_share else (target - specials) // 2
+            first: list[int] = []
+            second: list[int] = []
+            for sentence in buffer:
+                may_go_on = not (second and in_order)
+                if (
+                    not first
+                    or (may_go_on and len(first) + len(sentence) < half)
+                    or (not second and len(first) < half and rng.random() < 0.5)
+                ):
+                    first += sentence
+                else:
+                    second += sentence
+            first = first[: max_length - 2]
+            second = second[: max(0, max_length - len(first) - specials)]
+            examples.append((first, second))
+            buffer = []
+            if index < len(document) - 1:
+                target = redrawn()
+    return examples
+
+
+def rows_of(plan: Plan) -> list[Row]:
+    firsts, seconds = ranges(plan.first_start, plan.first_end), ranges(plan.second_start, plan.second_end)
+    return [(list(range(*first)), list(range(*second))) for first, second in zip(firsts, seconds, strict=True)]
+
+
+corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=15), min_size=1, max_size=6)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    corpora,
+    st.integers(6, 70),
+    st.integers(0, 5),
+    st.sampled_from([0.0, 0.05, 1.0]),
+    st.sampled_from([0.0, 0.1, 1.0]),
+    st.sampled_from([1, 2]),
+)
+def test_plan_equals_the_plain_account(
+    lengths: list[list[int]], max_length: int, seed: int, short: float, single: float, between: int
+) -> None:
+    format = ContiguousHalves.model_validate(
+        {"short_share": short, "single_share": single, "num_separators_between": between}
+    )
+    plan = format.plan(documents_of(lengths), max_length, seed, refresh=0)
+    assert rows_of(plan) == told_plainly(lengths, max_length, seed, format)
+    assert (plan.pair_labels == -1).all()
+
+
+def test_plan_equals_the_original_where_sentences_are_equally_long() -> None:
+    # The one difference is a short sentence that goes back into A: among equals there is none.
+    lengths = [[7] * number for number in range(1, 80)]
+    plan = ContiguousHalves().plan(documents_of(lengths), 64, seed=4, refresh=0)
+    assert rows_of(plan) == told_plainly(lengths, 64, 4, ContiguousHalves(), in_order=False)
+
+
+@settings(deadline=None, max_examples=100)
+@given(corpora, st.integers(6, 70), st.sampled_from([1, 2]))
+def test_sequences_fit_and_halves_are_neighbours(lengths: list[list[int]], max_length: int, between: int) -> None:
+    documents = documents_of(lengths)
+    format = ContiguousHalves.model_validate({"num_separators_between": between})
+    plan = format.plan(documents, max_length, seed=3, refresh=0)
+    assert (plan.first_end > plan.first_start).all()
+    has_second = plan.second_end > plan.second_start
+    assert (plan.second_start[has_second] == plan.first_end[has_second]).all()
+    laid_out = lay_out(format, documents, plan)
+    assert laid_out.lengths.max() <= max_length
+    assert ((laid_out.segment_ids[laid_out.cu_seqlens[1:] - 1] == 1) == has_second).all()
+
+
+def test_shares_are_those_of_the_original() -> None:
+    # 128 one-token sentences: a target of 128 takes all of them, of which 125 fit beside three specials.
+    documents = documents_of([[1] * 128] * 20_000)
+    plan = ContiguousHalves().plan(documents, 128, seed=1, refresh=0)
+    document = plan.first_start // 128
+    firsts = np.flatnonzero(np.diff(document, prepend=-1))
+    whole = np.bincount(document, minlength=20_000) == 1
+    # A short target is 5..128; 128 is as long as the others.
+    assert within(1 - whole.mean(), 0.05 * 123 / 124, 20_000)
+    single = plan.second_end == 0
+    assert within(single[firsts].mean(), 0.1, 20_000)
+    full = firsts[whole & ~single[firsts]]
+    halves = plan.first_end[full] - plan.first_start[full]
+    # The half is (128 - 3) // 2 = 62: 61 tokens stay below it, the 62nd is in by a coin.
+    assert set(halves.tolist()) == {61, 62}
+    assert within((halves == 62).mean(), 0.5, len(halves))
+    assert set((plan.second_end - plan.second_start)[full].tolist()) == {63, 64}
+    alone = firsts[whole & single[firsts]]
+    assert set((plan.first_end - plan.first_start)[alone].tolist()) == {126}
+
+
+def test_documents_do_not_mix_and_the_last_example_may_be_short() -> None:
+    plan = ContiguousHalves(short_share=0, single_share=0).plan(documents_of([[5], [4, 4], [9]]), 32, 0, 0)
+    assert rows_of(plan) == [
+        (list(range(5)), []),
+        (list(range(5, 13)), []),  # 8 tokens are below the half of 14: nothing is left for a second text
+        (list(range(13, 22)), []),
+    ]
+
+
+def test_layouts_repeat_for_a_refresh_and_differ_between_refreshes() -> None:
+    documents = documents_of([[9, 14, 3, 22, 8, 30]] * 30)
+    plans = [
+        rows_of(ContiguousHalves().plan(documents, 64, seed, refresh))
+        for seed, refresh in [(5, 0), (5, 0), (5, 1), (6, 0)]
+    ]
+    assert plans[0] == plans[1]
+    assert plans[0] != plans[2]
+    assert plans[0] != plans[3]
+
+
+def test_empty_documents_are_passed_over() -> None:
+    full = documents_of([[5, 6], [7, 8]])
+    holed = Documents(full.sentence_ends, np.array([0, 2, 2, 4]), np.array([2, 2, 4, 4]))
+    assert rows_of(ContiguousHalves().plan(holed, 32, 1, 0)) == rows_of(ContiguousHalves().plan(full, 32, 1, 0))
+
+
+@pytest.mark.parametrize("between", [1, 2])
+def test_lengths_without_room_are_refused(between: int) -> None:
+    format = ContiguousHalves.model_validate({"num_separators_between": between, "short_share": 1})
+    with pytest.raises(RecipeError, match=f"at least {4 + between}"):
+        format.plan(documents_of([[5, 5]]), 3 + between, 0, 0)
+    assert len(format.plan(documents_of([[5, 5]]), 4 + between, 0, 0))
+
+
+def test_nothing_is_said_about_the_pair() -> None:
+    assert ContiguousHalves().provides == frozenset()

@@ -1,0 +1,304 @@
+"""Windows of words, against plain accounts of both ways to place them, and their published shares."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pretext_samples import batch_of, draws_for, looks_uniform, one_of, within
+from pydantic import ValidationError
+
+from maskwright.core.randomness import Draws
+from maskwright.core.types import Instances, Selection
+from maskwright.pretext.masking import NgramMasking
+from maskwright.pretext.masking.windows import Visits, take_windows
+
+ALBERT = NgramMasking()
+CAPPED = NgramMasking(max_targets=20)
+IN_WORDS = NgramMasking(budget="words", rate=0.3, candidates="all")
+MACBERT = NgramMasking(
+    length_shares=(0.4, 0.3, 0.2, 0.1), budget="words", order="left_to_right", rounding="down", counted="ordinary"
+)
+ALL_MACBERT = MACBERT.replace(candidates="all", rate=0.5)
+
+Words = list[list[int]]
+"""The words of a text as lists of token offsets."""
+
+
+def pairs_of(lengths: list[int], seed: int, share: float) -> Instances:
+    """Sequences with further separators among their tokens."""
+    instances = batch_of(lengths, seed, share)
+    special = instances.special | (np.random.default_rng(seed + 1).random(len(instances.ids)) < 0.08)
+    word_starts = instances.word_starts | special
+    word_starts[1:] |= special[:-1]
+    return replace(instances, special=special, word_starts=word_starts)
+
+
+def texts_of(instances: Instances, number: int, candidates: str) -> list[Words]:
+    """Walk over one sequence token by token: its texts, each a list of words; specials are texts of their own."""
+    low, high = instances.cu_seqlens[number : number + 2].tolist()
+    texts: list[Words] = [[]]
+    for token in range(low, high):
+        if instances.special[token]:
+            texts += [[[token]], []] if candidates == "all" else [[]]
+        elif instances.word_starts[token] or not texts[-1]:
+            texts[-1].append([token])
+        else:
+            texts[-1][-1].append(token)
+    return [text for text in texts if text]
+
+
+def length_drawn(masking: NgramMasking, draws: Draws, number: int, counter: int) -> int:
+    uniform = float(draws.uniform_at("masking length", np.array([number]), np.array([counter]))[0])
+    length, passed = 1, masking.length_shares[0]
+    while uniform >= passed and length < len(masking.length_shares):
+        passed += masking.length_shares[length]
+        length += 1
+    return length
+
+
+def visiting_order(draws: Draws, number: int, offsets: list[int]) -> list[int]:
+    bits = draws.bits_at("masking order", np.full(len(offsets), number), np.array(offsets))
+    return sorted(range(len(offsets)), key=lambda place: (int(bits[place]) >> 36, offsets[place]))
+
+
+def told_plainly(masking: NgramMasking, instances: Instances, draws: Draws) -> list[tuple[int, int]]:
+    """Windows in random order, one at a time, as ALBERT's code goes about it."""
+    units = []
+    for number, budget in enumerate(masking.budgets(instances, draws).tolist()):
+        low = int(instances.cu_seqlens[number])
+        windows = [
+            text[first:] for text in texts_of(instances, number, masking.candidates) for first in range(len(text))
+        ]
+        offsets = [window[0][0] - low for window in windows]
+        covered: set[int] = set()
+        spent = 0
+        for place in visiting_order(draws, number, offsets):
+            length = length_drawn(masking, draws, number, offsets[place])
+            while length:
+                words = windows[place][:length]
+                tokens = [token for word in words for token in word]
+                cost = len(words) if masking.budget == "words" else len(tokens)
+                if spent + cost <= budget:
+                    break
+                length -= 1
+            if not length or covered & set(tokens):
+                continue
+            covered |= set(tokens)
+            spent += cost
+            units.append((tokens[0], tokens[-1] + 1))
+    return sorted(units)
+
+
+def told_from_left_to_right(masking: NgramMasking, instances: Instances, draws: Draws) -> list[tuple[int, int]]:
+    """Pointers that walk from left to right, one word at a time."""
+    units = []
+    for number, budget in enumerate(masking.budgets(instances, draws).tolist()):
+        low = int(instances.cu_seqlens[number])
+        texts = texts_of(instances, number, masking.candidates)
+        words = [word for text in texts for word in text]
+        text_of = [which for which, text in enumerate(texts) for _ in text]
+        budget = min(budget, len(words))
+        lengths: list[int] = []
+        while sum(lengths) < budget:
+            lengths.append(min(length_drawn(masking, draws, number, len(lengths)), budget - sum(lengths)))
+        places = [word[0] - low for word in words[: len(words) - budget + len(lengths)]]
+        pointers = sorted(visiting_order(draws, number, places)[: len(lengths)])
+        moved = 0
+        for pointer, length in zip(pointers, lengths, strict=True):
+            window = range(pointer + moved, pointer + moved + length)
+            moved += length - 1
+            for text in sorted({text_of[word] for word in window}):
+                inside = [token for word in window if text_of[word] == text for token in words[word]]
+                units.append((inside[0], inside[-1] + 1))
+    return units
+
+
+batches = st.lists(st.integers(3, 90), min_size=1, max_size=10)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    batches,
+    st.floats(0.15, 1),
+    st.integers(0, 1000),
+    st.sampled_from([ALBERT, CAPPED, IN_WORDS, ALBERT.replace(rate=0.6, length_shares=(0.1, 0, 0.2, 0.3, 0.4))]),
+)
+def test_windows_in_random_order_equal_the_plain_account(
+    lengths: list[int], share: float, seed: int, masking: NgramMasking
+) -> None:
+    instances = pairs_of(lengths, seed, share)
+    draws = draws_for(instances, seed)
+    selection = masking.select(instances, draws)
+    found = list(zip(selection.starts.tolist(), selection.ends.tolist(), strict=True))
+    assert found == told_plainly(masking, instances, draws)
+
+
+@settings(deadline=None, max_examples=100)
+@given(batches, st.floats(0.15, 1), st.integers(0, 1000), st.sampled_from([MACBERT, ALL_MACBERT]))
+def test_pointers_from_left_to_right_equal_the_plain_account(
+    lengths: list[int], share: float, seed: int, masking: NgramMasking
+) -> None:
+    instances = pairs_of(lengths, seed, share)
+    draws = draws_for(instances, seed)
+    selection = masking.select(instances, draws)
+    found = list(zip(selection.starts.tolist(), selection.ends.tolist(), strict=True))
+    assert found == told_from_left_to_right(masking, instances, draws)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    batches, st.floats(0.15, 1), st.integers(0, 1000), st.sampled_from([ALBERT, CAPPED, IN_WORDS, MACBERT, ALL_MACBERT])
+)
+def test_units_are_whole_words_of_one_text_within_the_budget(
+    lengths: list[int], share: float, seed: int, masking: NgramMasking
+) -> None:
+    instances = pairs_of(lengths, seed, share)
+    draws = draws_for(instances, seed)
+    selection = masking.select(instances, draws)
+    starts, ends = selection.starts, selection.ends
+    assert (starts < ends).all()
+    assert (ends[:-1] <= starts[1:]).all()
+    assert instances.word_starts[starts].all()
+    assert np.append(instances.word_starts, True)[ends].all()
+    for start, end in zip(starts, ends, strict=True):
+        assert not instances.special[start:end].any() or (end - start == 1 and masking.candidates == "all")
+    counted = instances.word_starts[selection.positions] if masking.budget == "words" else slice(None)
+    spent = np.bincount(instances.sequence_ids[selection.positions[counted]], minlength=len(instances))
+    budgets = masking.budgets(instances, draws)
+    assert (spent <= budgets).all()
+    if masking.order == "left_to_right":
+        candidates = instances.word_starts & (~instances.special | (masking.candidates == "all"))
+        words = np.bincount(instances.sequence_ids[candidates], minlength=len(instances))
+        assert np.array_equal(spent, np.minimum(budgets, words))
+
+
+@settings(deadline=None, max_examples=60)
+@given(batches, st.integers(0, 50), st.integers(0, 3), st.sampled_from([ALBERT, CAPPED, IN_WORDS, MACBERT]))
+def test_a_batch_draws_what_its_sequences_draw_one_by_one(
+    lengths: list[int], seed: int, refresh: int, masking: NgramMasking
+) -> None:
+    instances = batch_of(lengths, seed, 0.6)
+    together = masking.select(instances, draws_for(instances, seed, refresh, first_index=7))
+    alone = []
+    for number in range(len(instances)):
+        single = one_of(instances, number)
+        selection = masking.select(single, draws_for(single, seed, refresh, first_index=7 + number))
+        offset = instances.cu_seqlens[number]
+        alone.append(Selection(selection.starts + offset, selection.ends + offset))
+    assert np.array_equal(together.starts, np.concatenate([part.starts for part in alone]))
+    assert np.array_equal(together.ends, np.concatenate([part.ends for part in alone]))
+
+
+@pytest.mark.parametrize(
+    ("masking", "shares", "mean"), [(ALBERT, [6 / 11, 3 / 11, 2 / 11], 18 / 11), (MACBERT, [0.4, 0.3, 0.2, 0.1], 2.0)]
+)
+def test_lengths_are_drawn_with_the_published_shares(masking: NgramMasking, shares: list[float], mean: float) -> None:
+    assert sum(length * share for length, share in enumerate(masking.length_shares, 1)) == pytest.approx(mean)
+    count = 200_000
+    lengths = masking.lengths(draws_for(batch_of([count])).per_token("masking length", np.array([0, count])))
+    assert lengths.min() == 1
+    assert lengths.max() == len(shares)
+    for length, share in enumerate(shares, 1):
+        assert within((lengths == length).mean(), share, count)
+    assert abs(lengths.mean() - mean) < 4.5 * lengths.std() / np.sqrt(count)
+
+
+def test_the_first_window_of_a_sequence_has_the_drawn_length() -> None:
+    # A budget of 3 tokens: only a window that comes first can have all three, unless the text ends before.
+    instances = batch_of([102] * 8000)
+    selection = ALBERT.replace(max_targets=3).select(instances, draws_for(instances))
+    lengths = selection.ends - selection.starts
+    assert within((lengths == 3).sum() / 8000, 2 / 11 * 98 / 100, 8000)
+
+
+def test_windows_walked_from_left_to_right_have_the_drawn_lengths() -> None:
+    # 60 of 400 words: all windows but the last, which is cut to the budget.
+    instances = batch_of([402] * 2000)
+    draws = draws_for(instances)
+    selection = MACBERT.select(instances, draws)
+    owners = instances.sequence_ids[selection.starts]
+    is_last = np.append(owners[1:] != owners[:-1], True)
+    first_half = selection.starts - instances.cu_seqlens[owners] < 200
+    lengths = (selection.ends - selection.starts)[first_half & ~is_last]
+    for length, share in enumerate((0.4, 0.3, 0.2, 0.1), 1):
+        assert within((lengths == length).mean(), share, len(lengths))
+
+
+@pytest.mark.parametrize("masking", [ALBERT, MACBERT], ids=["random", "left_to_right"])
+def test_words_far_from_the_ends_are_equally_likely(masking: NgramMasking) -> None:
+    instances = batch_of([102] * 8000)
+    offsets = masking.select(instances, draws_for(instances)).positions % 102
+    # Words in one window fall together, so chi-square is divided by their number.
+    counts = np.bincount(offsets, minlength=102)[11:-11]
+    assert looks_uniform(counts / 2)
+    assert counts.mean() / 8000 == pytest.approx(0.15, rel=0.04)
+
+
+def test_albert_gives_up_15_percent_of_the_tokens_or_20() -> None:
+    instances = batch_of([512, 512, 128], share_of_word_starts=0.75)
+    draws = draws_for(instances)
+
+    def spent(masking: NgramMasking) -> list[int]:
+        return np.bincount(instances.sequence_ids[masking.select(instances, draws).positions]).tolist()
+
+    assert spent(ALBERT) == [77, 77, 19]
+    assert spent(CAPPED) == [20, 20, 19]
+    assert spent(CAPPED)[0] / 512 == pytest.approx(0.039, abs=5e-4)
+
+
+def test_macbert_gives_up_15_percent_of_the_words_rounded_down() -> None:
+    instances = batch_of([102, 101])  # 100 and 99 words
+    selection = MACBERT.select(instances, draws_for(instances))
+    assert np.bincount(instances.sequence_ids[selection.positions]).tolist() == [15, 14]
+
+
+def test_a_word_longer_than_the_budget_is_skipped_and_others_are_tried() -> None:
+    instances = batch_of([42] * 300)
+    word_starts = instances.special.copy()
+    # Words of 30, 1, 1, ... tokens; the budget is round(.15 * 42) = 6.
+    word_starts[(instances.cu_seqlens[:-1, None] + np.array([1, *range(31, 42)])).ravel()] = True
+    instances = replace(instances, word_starts=word_starts)
+    selection = ALBERT.select(instances, draws_for(instances))
+    assert np.bincount(instances.sequence_ids[selection.positions]).tolist() == [6] * 300
+    assert (selection.starts - instances.cu_seqlens[instances.sequence_ids[selection.starts]] >= 31).all()
+
+
+def test_a_window_that_touches_another_is_skipped_and_one_that_overruns_is_shortened() -> None:
+    # Ten words of one token; windows of 3 from words 4, 5, 2, 7, 0 in this order, 5 to spend.
+    visits = Visits(
+        words=np.array([4, 5, 2, 7, 0, 1, 3, 6, 8, 9]),
+        begins=np.array([0, 10]),
+        reach=np.arange(10, 0, -1),
+        size_before=np.arange(11),
+        lengths=lambda words: np.full(len(words), 3),
+    )
+    # 4-6 is taken; 5 touches it; 2 is cut to 2-3 and just misses it.
+    assert take_windows(visits, np.array([5])).tolist() == [0, 0, 2, 0, 3, 0, 0, 0, 0, 0]
+    # With 6 to spend 2-4 touches it, 7-9 does not.
+    assert take_windows(visits, np.array([6])).tolist() == [0, 0, 0, 0, 3, 0, 0, 3, 0, 0]
+
+
+def test_an_empty_batch_and_texts_without_words_give_nothing() -> None:
+    for instances in (batch_of([]), batch_of([2, 2])):
+        for masking in (ALBERT, MACBERT):
+            assert len(masking.select(instances, draws_for(instances)).starts) == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"length_shares": [0.5, 0.4]}, r"0\.5 \+ 0\.4 = 0\.9; make them add up to 1"),
+        ({"length_shares": []}, "length_shares"),
+        ({"budget": "words", "max_targets": 20}, "max_targets 20 limits tokens"),
+        ({"order": "left_to_right"}, "set budget to 'words' or order to 'random'"),
+    ],
+)
+def test_choices_that_make_no_sense_are_refused(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        NgramMasking.model_validate(fields)
+
+
+def test_ngrams_provide_contiguous_units() -> None:
+    assert NgramMasking().provides == {"contiguous_units"}

@@ -1,0 +1,150 @@
+"""Replaced token detection: who is asked, the head, the loss and what is counted."""
+
+import numpy as np
+import pytest
+import torch
+from pretext_samples import VOCABULARY, batch_of, draws_for
+from torch.nn.functional import binary_cross_entropy_with_logits, gelu, linear
+from transformers import ElectraConfig, ElectraForPreTraining
+
+from maskwright.core.errors import RecipeError
+from maskwright.core.tensors import EncoderOutput, HeadShape, LossInputs, LossTerm, TargetTensors, View
+from maskwright.core.types import Examples
+from maskwright.pretext.corrupt import corrupt
+from maskwright.pretext.masking import TokenMasking
+from maskwright.pretext.objectives import ReplacedTokenDetection
+from maskwright.pretext.replacement import MaskRandomKeep
+from maskwright.recipes.catalog import resolve
+
+SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation="gelu", layer_norm_eps=1e-12)
+RTD = ReplacedTokenDetection()
+
+
+def examples() -> Examples:
+    instances = batch_of([20, 7, 33])
+    return corrupt(instances, TokenMasking(), MaskRandomKeep(), draws_for(instances), VOCABULARY)
+
+
+def loss_of(hidden: torch.Tensor, head: torch.nn.Module, positions: list[int], labels: list[int]) -> LossTerm:
+    targets = TargetTensors(
+        positions=torch.tensor(positions, dtype=torch.int64), labels=torch.tensor(labels, dtype=torch.int64)
+    )
+    view = View(output=EncoderOutput(hidden, None), word_embeddings=torch.zeros(0, 0), heads={})
+    return RTD.loss(head, LossInputs(view=view, targets=targets))
+
+
+def scoring(scores: list[float]) -> tuple[torch.Tensor, torch.nn.Module]:
+    """Hidden states and a head that scores them as given (positive, since GELU cuts negative values)."""
+    head = RTD.head(SHAPE)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.zero_()
+        head.dense.weight[0, 0] = head.dense_prediction.weight[0, 0] = 1
+        head.dense_prediction.bias.fill_(-20.0)
+    hidden = torch.zeros(len(scores), 24)
+    hidden[:, 0] = torch.tensor(scores) + 20  # GELU of a number beyond 6 is the number itself.
+    return hidden, head
+
+
+def test_every_token_is_asked_specials_too() -> None:
+    made = examples()
+    targets = RTD.targets(made)
+    assert targets.positions.tolist() == list(range(60))
+    assert not targets.labels.any()
+    assert targets.labels.dtype == np.int64
+
+
+def test_electra_15_percent_asks_the_selected_tokens_only() -> None:
+    made, few = examples(), ReplacedTokenDetection(loss_at="selected")
+    assert np.array_equal(few.targets(made).positions, made.selection.positions)
+    assert few.predictions_per_token(0.15, 128) == 0.15
+    assert RTD.predictions_per_token(0.15, 128) == 1.0
+
+
+def test_loss_is_the_summed_sigmoid_cross_entropy() -> None:
+    torch.manual_seed(0)
+    head, hidden = RTD.head(SHAPE), torch.randn(30, 24, requires_grad=True)
+    positions, labels = [0, 3, 4, 11, 29], [0, 1, 0, 0, 1]
+    term = loss_of(hidden, head, positions, labels)
+    scores = linear(
+        gelu(linear(hidden[positions], head.dense.weight, head.dense.bias)),
+        head.dense_prediction.weight,
+        head.dense_prediction.bias,
+    ).squeeze(1)
+    expected = binary_cross_entropy_with_logits(scores, torch.tensor(labels).float(), reduction="sum")
+    assert term.total.item() == pytest.approx(expected.item(), rel=1e-6)
+    assert term.count == 5
+    leaves = (hidden, *head.parameters())
+    for mine, other in zip(torch.autograd.grad(term.total, leaves), torch.autograd.grad(expected, leaves), strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+def test_hits_misses_and_false_alarms_are_counted() -> None:
+    #                       hit  miss  alarm  right  right
+    hidden, head = scoring([2.0, -1.0, 3.0, -2.0, -4.0])
+    term = loss_of(hidden, head, [0, 1, 2, 3, 4], [1, 1, 0, 0, 0])
+    assert term.correct.item() == 3
+    assert {name: value.item() for name, value in term.tallies.items()} == {"replaced": 2, "flagged": 2, "hit": 1}
+    expected = sum(np.log1p(np.exp(score)) for score in (-2.0, 1.0, 3.0, -2.0, -4.0))
+    assert term.total.item() == pytest.approx(expected, rel=1e-6)
+    told = RTD.details({name: float(value) for name, value in term.tallies.items()}, term.count)
+    assert told == {"replaced": 0.4, "precision": 0.5, "recall": 0.5}
+
+
+def test_shares_that_are_no_numbers_are_left_out() -> None:
+    assert RTD.details({"replaced": 3.0, "flagged": 0.0, "hit": 0.0}, 30) == {"replaced": 0.1, "recall": 0.0}
+    assert RTD.details({"replaced": 0.0, "flagged": 2.0, "hit": 0.0}, 30) == {"replaced": 0.0, "precision": 0.0}
+
+
+def test_without_targets_the_loss_is_zero_and_still_differentiable() -> None:
+    head, hidden = RTD.head(SHAPE), torch.randn(6, 24, requires_grad=True)
+    term = loss_of(hidden, head, [], [])
+    assert (term.total.item(), term.count, term.correct.item()) == (0.0, 0, 0)
+    term.total.backward()
+    for parameter in (hidden, *head.parameters()):
+        assert parameter.grad is not None
+        assert not parameter.grad.any()
+
+
+@pytest.mark.parametrize(("activation", "theirs"), [("gelu", "gelu"), ("relu", "relu")])
+def test_head_and_loss_equal_those_of_transformers(activation: str, theirs: str) -> None:
+    torch.manual_seed(1)
+    config = ElectraConfig(
+        vocab_size=60,
+        embedding_size=12,
+        hidden_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        hidden_act=theirs,
+        initializer_range=0.5,
+    )
+    model = ElectraForPreTraining(config).eval()
+    shape = HeadShape(
+        hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation=activation, layer_norm_eps=1e-12
+    )
+    head = RTD.head(shape)
+    head.load_state_dict(model.discriminator_predictions.state_dict())  # The names are theirs, too.
+    ids, labels = torch.randint(60, (3, 10)), torch.randint(2, (3, 10))
+    with torch.no_grad():
+        hidden = model.electra(ids).last_hidden_state.flatten(0, 1)
+        expected = model(ids, labels=labels)
+        term = loss_of(hidden, head, list(range(30)), labels.flatten().tolist())
+        assert (head(hidden) - expected.logits.flatten()).abs().max() <= 1e-5
+    assert term.total.item() / term.count == pytest.approx(expected.loss.item(), rel=1e-5)
+
+
+def test_flops_are_those_of_two_dense_layers() -> None:
+    assert RTD.flops(SHAPE) == 2 * (24 * 24 + 24)
+
+
+def test_detection_needs_a_generator_and_says_so() -> None:
+    assert RTD.needs == {"generator"}
+    with pytest.raises(RecipeError, match=r"'rtd' needs a generator that replaces tokens: set generator=\{\}"):
+        resolve("electra/small", ["generator=null"])
+    with pytest.raises(RecipeError, match=r"'rtd' needs a generator"):
+        resolve("bert/tiny", ["objectives=[mlm, rtd]"])
+    with pytest.raises(RecipeError, match="no objective uses it: add 'rtd'"):
+        resolve("electra/small", ["objectives=[mlm]"])
+    with pytest.raises(RecipeError, match="objective 'mlm', which trains it, is not"):
+        resolve("electra/small", ["objectives=[rtd]"])

@@ -1,0 +1,187 @@
+"""Span boundary objective: the paper's own example, what is asked, head and loss."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pretext_samples import batch_of, draws_for
+from torch.nn.functional import cross_entropy, gelu, layer_norm, linear
+
+from maskwright.core.tensors import EncoderOutput, HeadShape, LossInputs, TargetTensors, View
+from maskwright.core.types import Examples, Instances, Selection, Targets
+from maskwright.pretext.masking import Masking, SpanMasking, WholeWordMasking
+from maskwright.pretext.objectives import MaskedLanguageModeling, SpanBoundaryObjective
+
+SENTENCE = "Super Bowl 50 was an American football game to determine the champion"
+SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation="gelu", layer_norm_eps=1e-12)
+
+
+def examples_of(instances: Instances, units: list[tuple[int, int]]) -> Examples:
+    starts, ends = (np.array([unit[side] for unit in units], dtype=np.int64) for side in (0, 1))
+    return Examples(instances=instances, selection=Selection(starts, ends), corrupted=instances.ids)
+
+
+def asked(targets: Targets) -> list[tuple[int, int, int, int]]:
+    """(left, position, right, place) of every target."""
+    columns = targets.anchors["left"], targets.positions, targets.anchors["right"], targets.extra["place"]
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def test_the_papers_example() -> None:
+    # Joshi et al. 2020, figure 1: "an American football game" is masked; positions count from the first word, x1, so
+    # that the classification token is x0. "football", x7, is predicted from x4, x9 and its place, 3.
+    words = SENTENCE.split()
+    instances = batch_of([len(words) + 2])
+    instances.ids[1:-1] = 100 + np.arange(len(words))
+    targets = SpanBoundaryObjective().targets(examples_of(instances, [(5, 9)]))
+    assert [words[position - 1] for position in targets.positions] == ["an", "American", "football", "game"]
+    assert asked(targets) == [(4, 5, 9, 1), (4, 6, 9, 2), (4, 7, 9, 3), (4, 8, 9, 4)]
+    assert (words[4 - 1], words[9 - 1]) == ("was", "to")
+    assert targets.labels.tolist() == [104, 105, 106, 107]
+
+
+def test_spans_at_an_edge_of_the_text_are_not_asked() -> None:
+    instances = batch_of([12, 12])  # ordinary tokens 1..10 and 13..22
+    at_edges = [(1, 3), (9, 11), (13, 23)]
+    assert SpanBoundaryObjective().targets(examples_of(instances, at_edges)).count == 0
+    inside = [(2, 3), (8, 10)]
+    assert asked(SpanBoundaryObjective().targets(examples_of(instances, inside))) == [
+        (1, 2, 3, 1), (7, 8, 10, 1), (7, 9, 10, 2)
+    ]  # fmt: skip
+
+
+def test_units_that_touch_are_one_span() -> None:
+    # Whole words are not merged by their masking, and a boundary must not be hidden itself.
+    instances = batch_of([12])
+    targets = SpanBoundaryObjective().targets(examples_of(instances, [(3, 4), (4, 6), (8, 9)]))
+    assert asked(targets) == [(2, 3, 6, 1), (2, 4, 6, 2), (2, 5, 6, 3), (7, 8, 9, 1)]
+
+
+def test_no_more_than_max_places_are_asked_of_a_span() -> None:
+    instances = batch_of([40])
+    targets = SpanBoundaryObjective(max_places=3).targets(examples_of(instances, [(5, 30), (33, 35)]))
+    assert targets.positions.tolist() == [5, 6, 7, 33, 34]
+    assert targets.extra["place"].tolist() == [1, 2, 3, 1, 2]
+    assert targets.anchors["right"].tolist() == [30, 30, 30, 35, 35]
+
+
+def test_nothing_selected_asks_nothing() -> None:
+    assert SpanBoundaryObjective().targets(examples_of(batch_of([12]), [])).count == 0
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.sampled_from([SpanMasking(rate=0.3), WholeWordMasking(rate=0.3), WholeWordMasking(rate=0.4, candidates="all")]),
+    st.lists(st.integers(3, 80), min_size=1, max_size=8),
+    st.integers(0, 1000),
+)
+def test_targets_are_those_of_a_walk_over_the_tokens(masking: Masking, lengths: list[int], seed: int) -> None:
+    instances = batch_of(lengths, seed, 0.7)
+    selection = masking.select(instances, draws_for(instances, seed))
+    hidden = np.zeros(len(instances.ids), dtype=bool)
+    hidden[selection.positions] = True
+    expected, token = [], 0
+    while token < len(hidden):
+        end = token
+        while end < len(hidden) and hidden[end] and not instances.special[end]:
+            end += 1
+        if end > token and not instances.special[token - 1] and not instances.special[end]:
+            expected += [(token - 1, token + k, end, k + 1) for k in range(min(5, end - token))]
+        token = max(end, token + 1)
+    targets = SpanBoundaryObjective(max_places=5).targets(
+        Examples(instances=instances, selection=selection, corrupted=instances.ids)
+    )
+    assert asked(targets) == expected
+    assert not hidden[targets.anchors["left"]].any()
+    assert not hidden[targets.anchors["right"]].any()
+    sequences = instances.sequence_ids
+    for anchor in targets.anchors.values():
+        assert np.array_equal(sequences[anchor], sequences[targets.positions])
+    assert np.array_equal(targets.labels, instances.ids[targets.positions])
+
+
+@pytest.mark.parametrize(("hidden", "places", "parameters"), [(768, 20, 1_960_676), (1024, 15, 3_388_668)])
+def test_the_head_has_the_published_number_of_parameters(hidden: int, places: int, parameters: int) -> None:
+    shape = HeadShape(
+        hidden_size=hidden, embedding_size=hidden, vocab_size=28996, hidden_activation="gelu", layer_norm_eps=1e-12
+    )
+    with torch.device("meta"):
+        head = SpanBoundaryObjective(max_places=places).head(shape)
+    assert sum(parameter.numel() for parameter in head.parameters()) == parameters
+
+
+def test_the_loss_equals_that_of_the_formula_written_out() -> None:
+    torch.manual_seed(0)
+    objective = SpanBoundaryObjective(max_places=4)
+    head = objective.head(SHAPE)
+    for parameter in head.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    hidden, embeddings = torch.randn(30, 24, requires_grad=True), torch.randn(60, 12, requires_grad=True)
+    left, right, place = torch.tensor([3, 3, 9]), torch.tensor([7, 7, 11]), torch.tensor([1, 3, 4])
+    labels = torch.tensor([5, 59, 0])
+    targets = TargetTensors(
+        positions=torch.tensor([4, 6, 10]),
+        labels=labels,
+        extra={"place": place},
+        anchors={"left": left, "right": right},
+    )
+    view = View(output=EncoderOutput(hidden, None), word_embeddings=embeddings, heads={})
+    term = objective.loss(head, LossInputs(view=view, targets=targets))
+
+    logits = []
+    for target in range(3):
+        joined = torch.cat(
+            [hidden[left[target]], hidden[right[target]], head.place_embeddings.weight[place[target] - 1]]
+        )
+        inner = gelu(linear(joined, head.dense_in.weight, head.dense_in.bias))
+        inner = layer_norm(inner, (24,), head.norm_in.weight, head.norm_in.bias, 1e-12)
+        outer = gelu(linear(inner, head.dense_out.weight, head.dense_out.bias))
+        outer = layer_norm(outer, (12,), head.norm_out.weight, head.norm_out.bias, 1e-12)
+        logits.append(embeddings @ outer + head.bias)
+    scores = torch.stack(logits)
+    expected = cross_entropy(scores, labels, reduction="sum")
+    assert term.total.item() == pytest.approx(expected.item(), rel=1e-6)
+    assert (term.count, term.correct.item()) == (3, int((scores.argmax(dim=1) == labels).sum()))
+    leaves = (hidden, embeddings, *head.parameters())
+    for mine, other in zip(torch.autograd.grad(term.total, leaves), torch.autograd.grad(expected, leaves), strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
+    # The hidden tokens themselves are not looked at.
+    (gradient,) = torch.autograd.grad(objective.loss(head, LossInputs(view=view, targets=targets)).total, hidden)
+    assert sorted(gradient.abs().sum(dim=1).nonzero().flatten().tolist()) == [3, 7, 9, 11]
+
+
+def test_a_batch_without_targets_is_zero_and_still_differentiable() -> None:
+    objective = SpanBoundaryObjective()
+    head, hidden = objective.head(SHAPE), torch.randn(6, 24, requires_grad=True)
+    nothing = torch.zeros(0, dtype=torch.int64)
+    targets = TargetTensors(
+        positions=nothing, labels=nothing, extra={"place": nothing}, anchors={"left": nothing, "right": nothing}
+    )
+    view = View(output=EncoderOutput(hidden, None), word_embeddings=torch.randn(60, 12), heads={})
+    term = objective.loss(head, LossInputs(view=view, targets=targets))
+    term.total.backward()
+    assert (term.total.item(), term.count) == (0.0, 0)
+    assert all(parameter.grad is not None and not parameter.grad.any() for parameter in head.parameters())
+
+
+def test_operations_are_those_of_the_products() -> None:
+    products = (2 * 24 + 200) * 24 + 24 * 12 + 12 * 60
+    assert SpanBoundaryObjective().flops(SHAPE) == 2 * products
+
+
+def test_the_bias_begins_where_the_masked_language_models_does() -> None:
+    counts = np.arange(60)
+    for initial in ("zero", "frequencies"):
+        biases = []
+        for objective in (SpanBoundaryObjective(initial_bias=initial), MaskedLanguageModeling(initial_bias=initial)):
+            head = objective.head(SHAPE)
+            objective.prepare(head, counts)
+            biases.append(head.bias)
+        assert torch.equal(*biases)
+        assert bool(biases[0].any()) is (initial == "frequencies")
+
+
+def test_needs_units_with_boundaries() -> None:
+    assert SpanBoundaryObjective().needs == {"contiguous_units"}
+    assert not SpanBoundaryObjective.on_generator

@@ -1,0 +1,185 @@
+"""Spans: lengths as published, the budget met exactly, and the same spans as a plain loop lays."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pretext_samples import batch_of, documents_of, draws_for, lay_out, looks_uniform, one_of, ranges, within
+from pydantic import ValidationError
+
+from maskwright.core.randomness import Draws, keys, uniform
+from maskwright.core.types import Instances
+from maskwright.pretext.formats import SegmentPair
+from maskwright.pretext.masking import SpanMasking
+
+lengths = st.lists(st.integers(3, 90), min_size=1, max_size=8)
+maskings = st.builds(
+    SpanMasking,
+    rate=st.sampled_from([0.15, 0.4, 0.85]),
+    geometric_p=st.sampled_from([0.05, 0.2, 0.6]),
+    longest_span=st.sampled_from([1, 3, 10]),
+    cut_last_word=st.booleans(),
+    max_targets=st.sampled_from([None, 6]),
+)
+
+
+def spans_of(masking: SpanMasking, sequence: Instances, draws: Draws) -> list[tuple[int, int]]:
+    """Lay the spans of one sequence word by word and token by token, as the class's docstring says."""
+    size = len(sequence.ids)
+    ordinary = [token for token in range(size) if not sequence.special[token]]
+    (budget,) = masking.budgets(sequence, draws).tolist()
+    budget = min(budget, len(ordinary))
+    anchor_key = keys(draws.seed, "masking anchor", draws.refresh, draws.index)
+    length_key = keys(draws.seed, "masking length", draws.refresh, draws.index)
+
+    def word_end(token: int) -> int:
+        token += 1
+        while token < size and not sequence.word_starts[token]:
+            token += 1
+        return token
+
+    def word_start(token: int) -> int:
+        while not sequence.word_starts[token]:
+            token -= 1
+        return token
+
+    masked: set[int] = set()
+    number = 0
+    while len(masked) < budget:
+        left = budget - len(masked)
+        free = [word_start(token) for token in ordinary if token not in masked]
+        if not masking.cut_last_word and all(word_end(start) - start > left for start in free):
+            break
+        anchor = ordinary[int(uniform(anchor_key, number)[0] * len(ordinary))]
+        drawn, wanted = uniform(length_key, number)[0], 1
+        reached = masking.length_shares[0]
+        while drawn >= reached and wanted < masking.longest_span:
+            reached += masking.length_shares[wanted]
+            wanted += 1
+        number += 1
+        if anchor in masked:
+            continue
+        start = word_start(anchor)
+        for _ in range(wanted):
+            if start >= size or sequence.special[start] or len(masked) == budget:
+                break
+            end = word_end(start)
+            fresh = [token for token in range(start, end) if token not in masked]
+            if not masking.cut_last_word and len(masked) + len(fresh) > budget:
+                break
+            masked |= set(fresh[: budget - len(masked)])
+            start = end
+    runs: list[tuple[int, int]] = []
+    for token in sorted(masked):
+        if runs and runs[-1][1] == token:
+            runs[-1] = (runs[-1][0], token + 1)
+        else:
+            runs.append((token, token + 1))
+    return runs
+
+
+@settings(deadline=None, max_examples=80)
+@given(maskings, lengths, st.floats(0.2, 1), st.integers(0, 1000))
+def test_spans_are_those_of_the_plain_loop(masking: SpanMasking, lengths: list[int], share: float, seed: int) -> None:
+    instances = batch_of(lengths, seed, share)
+    selection = masking.select(instances, draws_for(instances, seed, first_index=5))
+    expected = []
+    for number in range(len(instances)):
+        single = one_of(instances, number)
+        offset = int(instances.cu_seqlens[number])
+        spans = spans_of(masking, single, draws_for(single, seed, first_index=5 + number))
+        expected += [(start + offset, end + offset) for start, end in spans]
+    assert ranges(selection.starts, selection.ends) == expected
+
+
+@settings(deadline=None, max_examples=60)
+@given(maskings, lengths, st.floats(0.2, 1), st.integers(0, 1000))
+def test_the_budget_is_met_exactly_or_no_word_is_cut(
+    masking: SpanMasking, lengths: list[int], share: float, seed: int
+) -> None:
+    instances = batch_of(lengths, seed, share)
+    draws = draws_for(instances, seed)
+    selection = masking.select(instances, draws)
+    given_up = np.bincount(instances.sequence_ids[selection.positions], minlength=len(instances))
+    budgets = np.minimum(masking.budgets(instances, draws), instances.lengths - 2)
+    assert not instances.special[selection.positions].any()
+    assert (selection.ends[:-1] < selection.starts[1:]).all()  # Spans that touch are one unit.
+    if masking.cut_last_word:
+        assert np.array_equal(given_up, budgets)
+    else:
+        assert (given_up <= budgets).all()
+        assert instances.word_starts[selection.starts].all()
+        assert np.append(instances.word_starts, True)[selection.ends].all()
+
+
+@pytest.mark.parametrize(("ordinary", "count"), [(510, 77), (126, 19), (20, 3), (21, 4), (1, 1)])
+def test_spanberts_budget_is_rounded_up_over_ordinary_tokens(ordinary: int, count: int) -> None:
+    instances = batch_of([ordinary + 2] * 3, share_of_word_starts=0.7)
+    positions = SpanMasking().select(instances, draws_for(instances)).positions
+    assert np.bincount(instances.sequence_ids[positions]).tolist() == [count] * 3
+
+
+def test_lengths_are_geometric_cut_at_ten_and_normalised() -> None:
+    shares = SpanMasking().length_shares
+    published = [0.2241, 0.1792, 0.1434, 0.1147, 0.0918, 0.0734, 0.0587, 0.0470, 0.0376, 0.0301]
+    assert shares == pytest.approx(published, abs=5e-5)
+    assert shares.sum() == pytest.approx(1, abs=1e-12)
+    assert float(shares @ np.arange(1, 11)) == pytest.approx(3.7971, abs=5e-5)
+
+
+def test_drawn_lengths_follow_their_shares() -> None:
+    # Words of one token and a budget of 10 in 3000: the unit that begins at the first anchor is the first span, except
+    # that another one touches it, or the text ends, about once in a hundred sequences.
+    count, tokens = 2000, 3000
+    instances = batch_of([tokens + 2] * count)
+    selection = SpanMasking(max_targets=10).select(instances, draws_for(instances, seed=11))
+    drawn = uniform(keys(11, "masking anchor", np.zeros(count), np.arange(count)), 0)
+    anchors = instances.cu_seqlens[:-1] + 1 + (drawn * tokens).astype(np.int64)
+    unit = np.searchsorted(selection.starts, anchors, side="right") - 1
+    untouched = unit[selection.starts[unit] == anchors]
+    assert len(untouched) > 0.99 * count
+    observed = np.bincount((selection.ends - selection.starts)[untouched], minlength=11)[1:11] / len(untouched)
+    for length, share in enumerate(SpanMasking().length_shares, start=1):
+        assert abs(observed[length - 1] - share) < 4.5 * np.sqrt(share * (1 - share) / count) + 0.01
+
+
+def test_words_of_many_pieces_are_hit_more_often() -> None:
+    instances = batch_of([42] * 20_000)  # 40 ordinary tokens: one word of four, 36 of one
+    word_starts = instances.word_starts.copy()
+    long_word = 1 + 10 + np.arange(1, 4)
+    word_starts[(instances.cu_seqlens[:-1, None] + long_word).ravel()] = False
+    instances = replace(instances, word_starts=word_starts)
+    masking = SpanMasking(max_targets=1, longest_span=1)
+    starts = masking.select(instances, draws_for(instances)).starts - instances.cu_seqlens[:-1] - 1
+    assert within(float((starts == 10).mean()), 4 / 40, 20_000)
+    others = np.delete(np.bincount(starts, minlength=40), [10, 11, 12, 13])
+    assert looks_uniform(others)
+
+
+def test_spans_stop_at_the_separator_of_a_pair() -> None:
+    documents = documents_of([[4] * 12] * 60)
+    plan = SegmentPair().plan(documents, 32, seed=0, refresh=0)
+    instances = lay_out(SegmentPair(), documents, plan)
+    assert (instances.segment_ids == 1).any()
+    masking = SpanMasking(rate=0.5, geometric_p=0.05)
+    selection = masking.select(instances, draws_for(instances))
+    assert len(selection.starts) > len(instances)
+    inside = instances.segment_ids
+    assert np.array_equal(inside[selection.starts], inside[selection.ends - 1])
+    assert not instances.special[selection.positions].any()
+
+
+def test_spans_provide_contiguous_units_and_refuse_special_tokens() -> None:
+    assert SpanMasking().provides == {"contiguous_units"}
+    with pytest.raises(ValidationError, match="never cross special tokens"):
+        SpanMasking(candidates="all")
+    with pytest.raises(ValidationError, match="longest_span"):
+        SpanMasking(longest_span=0)
+
+
+def test_an_empty_batch_gives_up_nothing() -> None:
+    instances = batch_of([])
+    for cut in (True, False):
+        assert len(SpanMasking(cut_last_word=cut).select(instances, draws_for(instances)).positions) == 0

@@ -1,0 +1,291 @@
+"""Whole runs that go on from a model, learn from one, or learn new words; and what happens when they are resumed."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from test_pretrain import CLEAN, die_after
+from toy_runs import TOY, write_corpus
+
+from maskwright.core.errors import ConversionError, MaskwrightError, RecipeError
+from maskwright.interchange.huggingface import load_model
+from maskwright.text.tokenizer import Tokenizer
+from maskwright.training.metrics import read_rows
+from maskwright.training.pretrain import Run, pretrain
+from maskwright.training.reporting import Silent
+
+ON = tuple(setting for setting in TOY if "vocab_size" not in setting)
+"""The settings of a toy run whose tokenizer comes with a model."""
+HALF = (*ON, "encoder.num_layers=1")
+STILL = ("training.learning_rate=1e-12", "training.clip_norm=1e-12")
+"""Next to nothing is learnt, so that what a run began with can be read from its model."""
+
+
+class Heard(Silent):
+    """Keeps what was said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[str, str]] = []
+
+    def say(self, topic: str, text: str) -> None:
+        self.lines.append((topic, text))
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("continued")
+
+
+@pytest.fixture(scope="module")
+def corpus(shared: Path) -> Path:
+    return write_corpus(shared / "corpus.txt")
+
+
+@pytest.fixture(scope="module")
+def train(shared: Path, corpus: Path) -> Callable[..., Run]:
+    def run(out: Path, **changes: Any) -> Run:
+        settings: dict[str, Any] = {
+            "recipe": "bert/tiny",
+            "steps": 8,
+            "set": ON,
+            "clean": CLEAN,
+            "workers": 1,
+            "cache": shared / "cache",
+            "reporter": Silent(),
+        }
+        return pretrain(corpus, out=out, **{**settings, **changes})
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def teacher(train: Callable[..., Run], shared: Path) -> Path:
+    return train(shared / "teacher", steps=60, set=TOY).folder
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_model(folder).state
+
+
+def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
+    train: Callable[..., Run], teacher: Path, tmp_path: Path
+) -> None:
+    heard = Heard()
+    run = train(tmp_path / "run", recipe="distilbert/tiny", steps=60, set=HALF, teacher=teacher, reporter=heard)
+    assert run.finished
+    assert json.loads((run.folder / "config.json").read_text())["architectures"] == ["DistilBertForMaskedLM"]
+    assert Tokenizer.from_folder(run.folder).fingerprint == Tokenizer.from_folder(teacher).fingerprint
+    rows = [row for row in read_rows(run.folder / "metrics.jsonl") if "soft_targets_loss" in row]
+    assert rows[-1]["soft_targets_loss"] < 0.3 * rows[0]["soft_targets_loss"]
+    assert rows[-1]["cosine_loss"] < rows[0]["cosine_loss"]
+    assert rows[-1]["soft_targets_accuracy"] > rows[0]["soft_targets_accuracy"]
+    record = json.loads((run.folder / "run.json").read_text())
+    assert record["begun_with"]["taken"] == ["embeddings", "head 'mlm'", "layers 0 of 2"]
+    assert record["teacher"]["fingerprint"] == record["begun_with"]["fingerprint"]
+    assert any(topic == "begins" and "layers 0 of 2" in text for topic, text in heard.lines)
+
+
+def test_a_student_begins_exactly_where_its_teacher_is(
+    train: Callable[..., Run], teacher: Path, tmp_path: Path
+) -> None:
+    run = train(tmp_path / "run", recipe="distilbert/tiny", steps=1, set=(*HALF, *STILL), teacher=teacher)
+    mine, theirs = weights(run.folder), weights(teacher)
+    for name, tensor in mine.items():
+        torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=1e-9)
+    random = train(
+        tmp_path / "random",
+        recipe="distilbert/tiny",
+        steps=1,
+        set=(*HALF, *STILL, "teacher.initialise=none"),
+        teacher=teacher,
+    )
+    other = weights(random.folder)["encoder.word_embeddings.weight"]
+    assert not torch.allclose(other, theirs["encoder.word_embeddings.weight"], atol=1e-3)
+    assert json.loads((random.folder / "run.json").read_text())["begun_with"] is None
+
+
+def test_the_teacher_may_be_set_like_any_field(train: Callable[..., Run], teacher: Path, tmp_path: Path) -> None:
+    option = train(tmp_path / "option", recipe="distilbert/tiny", steps=2, set=HALF, teacher=teacher)
+    field = train(tmp_path / "field", recipe="distilbert/tiny", steps=2, set=(*HALF, f"teacher.model={teacher}"))
+    first, second = ((run.folder / "metrics.jsonl").read_bytes() for run in (option, field))
+    assert first == second
+
+
+def test_a_roberta_teaches_a_roberta(train: Callable[..., Run], tmp_path: Path) -> None:
+    old = train(tmp_path / "roberta", recipe="roberta/tiny", set=(*ON, "tokenizer.vocab_size=400"), steps=10)
+    run = train(tmp_path / "run", recipe="distilroberta/tiny", set=HALF, steps=4, teacher=old.folder)
+    assert load_model(run.folder).family == "roberta"
+    with pytest.raises(RecipeError, match="distilroberta/SIZE"):
+        train(tmp_path / "other", recipe="distilbert/tiny", set=HALF, steps=4, teacher=old.folder)
+    # At random, a student may be of any family; the tokenizer is the teacher's, whatever its kind.
+    free = train(
+        tmp_path / "free",
+        recipe="distilbert/tiny",
+        set=(
+            *HALF,
+            "teacher.initialise=none",
+            "family=roberta",
+            "encoder.position_offset=2",
+            "encoder.type_vocab_size=1",
+        ),
+        steps=2,
+        teacher=old.folder,
+    )
+    assert Tokenizer.from_folder(free.folder).kind == "byte_bpe"
+
+
+def test_a_resumed_student_needs_the_same_teacher(
+    train: Callable[..., Run], teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = shutil.copytree(teacher, tmp_path / "teacher")
+    asked: dict[str, Any] = {"recipe": "distilbert/tiny", "set": HALF, "teacher": own, "checkpoint_minutes": 0.0}
+    peace = train(tmp_path / "peace", **asked)
+    with monkeypatch.context() as patch:
+        die_after(3, patch)
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "killed", **asked)
+    kept = (own / "model.safetensors").read_bytes()
+    (own / "model.safetensors").write_bytes(
+        (train(tmp_path / "x", seed=5, set=TOY).folder / "model.safetensors").read_bytes()
+    )
+    with pytest.raises(RecipeError, match="the teacher .* has changed since the run"):
+        train(tmp_path / "killed", **asked)
+    (own / "model.safetensors").write_bytes(kept)
+    resumed = train(tmp_path / "killed", **asked)
+    for name in ("metrics.jsonl", "model.safetensors"):
+        assert (peace.folder / name).read_bytes() == (resumed.folder / name).read_bytes(), name
+
+
+def test_a_run_goes_on_from_a_model_and_its_resumption_needs_that_no_more(
+    train: Callable[..., Run], teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = shutil.copytree(teacher, tmp_path / "old")
+    asked: dict[str, Any] = {"init": own, "checkpoint_minutes": 0.0}
+    peace = train(tmp_path / "peace", **asked)
+    with monkeypatch.context() as patch:
+        die_after(3, patch)
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "killed", **asked)
+    shutil.rmtree(own)
+    resumed = train(tmp_path / "killed", **asked)
+    for name in ("metrics.jsonl", "model.safetensors", "tokenizer.json"):
+        assert (peace.folder / name).read_bytes() == (resumed.folder / name).read_bytes(), name
+    record = json.loads((resumed.folder / "run.json").read_text())
+    assert record["request"]["init"] == record["begun_with"]["model"] == str(own)
+    assert record["begun_with"]["new"] == []
+    with pytest.raises(ConversionError, match=r"cannot load a model|no folder"):
+        train(tmp_path / "another", **asked)
+
+
+def test_a_run_that_goes_on_begins_where_the_model_is(train: Callable[..., Run], teacher: Path, tmp_path: Path) -> None:
+    run = train(tmp_path / "run", init=teacher, steps=1, set=(*ON, *STILL))
+    mine, theirs = load_file(run.folder / "model.safetensors"), load_file(teacher / "model.safetensors")
+    assert mine.keys() == theirs.keys()
+    for name, tensor in mine.items():
+        torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=1e-9)
+
+
+def test_the_rate_of_a_run_that_goes_on_is_not_that_of_a_short_run(
+    train: Callable[..., Run], teacher: Path, tmp_path: Path
+) -> None:
+    free = tuple(setting for setting in ON if "learning_rate" not in setting)
+    fresh = train(tmp_path / "fresh", set=(*free, "tokenizer.vocab_size=300"), steps=1)
+    on = train(tmp_path / "on", set=free, steps=1, init=teacher)
+    rates, biases = zip(
+        *(
+            (recipe["training"]["learning_rate"], recipe["objectives"][0]["initial_bias"])
+            for recipe in (json.loads((run.folder / "recipe.json").read_text()) for run in (fresh, on))
+        ),
+        strict=True,
+    )
+    assert rates == (2e-3, 1e-4)
+    assert biases == ("frequencies", "zero")
+
+
+def test_new_words_are_learnt_and_written_down(train: Callable[..., Run], teacher: Path, tmp_path: Path) -> None:
+    heard = Heard()
+    # The corpus at large is simple; these are words that the old vocabulary spells.
+    words = tmp_path / "words.txt"
+    words.write_text("zebu\ncatamaran\n", encoding="utf-8")
+    run = train(tmp_path / "run", init=teacher, extend_vocabulary=words, steps=1, set=(*ON, *STILL), reporter=heard)
+    old, new = Tokenizer.from_folder(teacher), Tokenizer.from_folder(run.folder)
+    size = old.special_tokens.vocab_size
+    assert new.tokens(range(size, size + 2)) == ["zebu", "catamaran"]
+    mine, theirs = weights(run.folder), weights(teacher)
+    rows = theirs["encoder.word_embeddings.weight"]
+    expected = torch.stack([rows[torch.from_numpy(old.encode(word).ids)].mean(dim=0) for word in ("zebu", "catamaran")])
+    torch.testing.assert_close(mine["encoder.word_embeddings.weight"][size:], expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(mine["encoder.word_embeddings.weight"][:size], rows, rtol=0, atol=1e-9)
+    (said,) = [text for topic, text in heard.lines if topic == "vocabulary"]
+    assert said.startswith(f"2 entries added to {size:,}: zebu, catamaran; ")
+
+
+def test_new_words_are_found_in_the_corpus(shared: Path, teacher: Path, tmp_path: Path) -> None:
+    text = tmp_path / "zoo.txt"
+    text.write_text("\n\n".join("The zebu likes the quiet sea. A zebu follows the catamaran." for _ in range(40)))
+    heard = Heard()
+    run = pretrain(
+        text,
+        out=tmp_path / "run",
+        init=teacher,
+        extend_vocabulary="2",
+        steps=1,
+        set=ON,
+        clean=CLEAN,
+        workers=1,
+        cache=shared / "cache",
+        reporter=heard,
+    )
+    new = Tokenizer.from_folder(run.folder)
+    size = Tokenizer.from_folder(teacher).special_tokens.vocab_size
+    assert set(new.tokens(range(size, size + 2))) == {"zebu", "catamaran"}
+    assert json.loads((run.folder / "recipe.json").read_text())["tokenizer"]["vocab_size"] == size + 2
+    assert json.loads((run.folder / "run.json").read_text())["request"]["extend_vocabulary"] == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "message"),
+    [
+        ({"extend_vocabulary": 5}, RecipeError, "none is given.*--init"),
+        ({"extend_vocabulary": 0, "init": "TEACHER"}, RecipeError, "--extend-vocabulary is 0"),
+        ({"init": "nowhere/at/all"}, ConversionError, "nowhere"),
+        ({"init": "TEACHER", "set": (*ON, "encoder.num_layers=3")}, RecipeError, "num_layers is 3, the model's 2"),
+        ({"init": "TEACHER", "recipe": "roberta/tiny", "set": ()}, RecipeError, "family bert"),
+        ({"teacher": "TEACHER"}, RecipeError, "a teacher is given, but no objective uses it"),
+        ({"recipe": "distilbert/tiny", "set": HALF}, RecipeError, "learns from a teacher, and none is given"),
+        (
+            {"recipe": "distilbert/tiny", "set": HALF, "teacher": "TEACHER", "init": "TEACHER"},
+            RecipeError,
+            r"both say which weights.*teacher\.initialise=none",
+        ),
+        (
+            {"recipe": "distilbert/tiny", "set": (*HALF, "encoder.hidden_size=64"), "teacher": "TEACHER"},
+            RecipeError,
+            "'cosine' compares hidden states",
+        ),
+    ],
+)
+def test_bad_requests_are_answered_before_any_work(
+    train: Callable[..., Run],
+    teacher: Path,
+    tmp_path: Path,
+    changes: dict[str, Any],
+    kind: type[MaskwrightError],
+    message: str,
+) -> None:
+    asked = {name: str(teacher) if value == "TEACHER" else value for name, value in changes.items()}
+    with pytest.raises(kind, match=message):
+        train(tmp_path / "run", **asked)
+
+
+def test_a_vocabulary_s_size_cannot_be_set_beside_a_model(
+    train: Callable[..., Run], teacher: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(RecipeError, match="--init brings its own vocabulary"):
+        train(tmp_path / "run", init=teacher, set=TOY)

@@ -1,0 +1,414 @@
+"""Generator and encoder in one model: the same numbers as transformers' pair, and who learns from what."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from test_batches import SPECIAL, VOCABULARY, step, workload
+from torch import Tensor
+from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+
+from maskwright.core.tensors import FlatBatch, LossTerm, TargetTensors
+from maskwright.interchange.huggingface import load_model
+from maskwright.pretext.objectives import MaskedLanguageModeling, ReplacedTokenDetection
+from maskwright.recipes.catalog import resolve
+from maskwright.recipes.recipe import Recipe
+from maskwright.training.batches import MicroBatch
+from maskwright.training.model import PretrainingModel, build_model
+from maskwright.training.optimizer import Optimizer
+from maskwright.training.step import take_step
+
+LENGTHS, VOCAB = (13, 5, 20, 3, 9), 73
+OBJECTIVES = (MaskedLanguageModeling(), ReplacedTokenDetection(weight=50.0))
+SHRUNK = (
+    "encoder.hidden_size=32",
+    "encoder.num_heads=2",
+    "encoder.num_layers=2",
+    "encoder.intermediate_size=64",
+    "encoder.embedding_size=16",
+    f"tokenizer.vocab_size={VOCABULARY}",
+    'training.phases=[{"share": 1.0, "max_length": 32}]',
+)
+
+
+def toy(*overrides: str) -> Recipe:
+    return resolve("electra/tiny", (*SHRUNK, *overrides))
+
+
+def toy_model(recipe: Recipe) -> PretrainingModel:
+    model = build_model(recipe, VOCABULARY)
+    model.initialise(0)
+    return model
+
+
+# --- the same numbers as transformers' two classes
+
+
+def pair(**changes: Any) -> tuple[ElectraForMaskedLM, ElectraForPreTraining]:
+    """A tiny generator and discriminator of transformers, their embeddings tied by hand."""
+    shape = {
+        "vocab_size": VOCAB,
+        "embedding_size": 24,
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 24,
+        "initializer_range": 0.15,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
+    small = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 64}
+    large = {"hidden_size": 48, "num_attention_heads": 4, "intermediate_size": 96}
+    torch.manual_seed(0)
+    generator = ElectraForMaskedLM(ElectraConfig(**{**shape, **small, **changes})).eval()
+    discriminator = ElectraForPreTraining(ElectraConfig(**{**shape, **large, **changes})).eval()
+    with torch.no_grad():
+        for model in (generator, discriminator):
+            for parameter in model.parameters():
+                if parameter.dim() == 1:  # A mix-up of biases and LayerNorms shows.
+                    parameter += 0.1 * torch.randn_like(parameter)
+        generator.generator_lm_head.bias[0] = -40  # They give the padding's embedding no gradient.
+    generator.electra.embeddings = discriminator.electra.embeddings
+    generator.generator_lm_head.weight = discriminator.electra.embeddings.word_embeddings.weight
+    return generator, discriminator
+
+
+def ours_of(generator: ElectraForMaskedLM, discriminator: ElectraForPreTraining, folder: Path) -> PretrainingModel:
+    generator.save_pretrained(folder / "generator")
+    discriminator.save_pretrained(folder / "discriminator")
+    small, large = load_model(folder / "generator"), load_model(folder / "discriminator")
+    model = PretrainingModel(large.config, VOCAB, OBJECTIVES, generator=small.config)
+    model.load(joined(small.state, large.state, model), "both folders")
+    return model.train()
+
+
+def joined(small: dict[str, Tensor], large: dict[str, Tensor], model: PretrainingModel) -> dict[str, Tensor]:
+    """The weights of both folders under the names of the joint model."""
+    of_generator = {name.replace("encoder.", "generator."): tensor for name, tensor in small.items()}
+    return {name: tensor for name, tensor in {**of_generator, **large}.items() if name in model.weights()}
+
+
+def ragged(right: Tensor | None = None) -> tuple[dict[str, Tensor], Tensor, MicroBatch]:
+    """The same sequences padded, the selected places in them, and as a micro-batch in rows.
+
+    Args:
+        right: Tokens that stood at the first selected places, all of which are hidden.
+    """
+    draws = torch.Generator().manual_seed(5)
+    shape = (len(LENGTHS), max(LENGTHS))
+    column = torch.arange(shape[1]).expand(shape)
+    real = column < torch.tensor(LENGTHS)[:, None]
+    original = torch.where(real, torch.randint(5, VOCAB, shape, generator=draws), 0)
+    segments = torch.where(real & (column > 3), 1, 0)
+    places = real.flatten().nonzero().squeeze(1)
+    selected = places[torch.randperm(len(places), generator=draws)[:14]].sort().values
+    if right is not None:
+        original.view(-1)[selected[: len(right)]] = right
+    masked = original.flatten().clone()
+    masked[selected[:10]] = SPECIAL.mask  # the others stay as they are
+    flat = FlatBatch(
+        ids=masked,
+        position_ids=torch.where(real, column, 0).flatten(),
+        segment_ids=segments.flatten(),
+        sequence_ids=torch.where(real, torch.arange(shape[0])[:, None], -1).flatten(),
+        first_tokens=torch.arange(shape[0]) * shape[1],
+        row_length=shape[1],
+        num_tokens=sum(LENGTHS),
+    )
+    labels = original.flatten()[selected]
+    targets = {
+        "mlm": TargetTensors(
+            positions=selected, labels=labels, extra={"sampling": torch.rand(len(selected), generator=draws)}
+        ),
+        "rtd": TargetTensors(positions=places, labels=torch.zeros_like(places)),
+    }
+    padded = {"input_ids": original, "attention_mask": real.long(), "token_type_ids": segments}
+    return padded, selected, MicroBatch(flat, targets)
+
+
+def total(terms: dict[str, LossTerm]) -> Tensor:
+    return torch.stack([each.weight * terms[each.kind].total / terms[each.kind].count for each in OBJECTIVES]).sum()
+
+
+def close(found: Tensor, expected: Tensor, tolerance: float, name: str) -> None:
+    """Equal to within a share of the largest value (a key bias has the gradient zero, so there is a floor)."""
+    worst = float((found - expected).abs().max())
+    assert worst <= tolerance * max(float(expected.abs().max()), 1e-2), (name, worst)
+
+
+@pytest.mark.parametrize("changes", [{}, {"hidden_size": 24, "num_attention_heads": 2}], ids=["projected", "E is H"])
+def test_joint_step_has_the_losses_and_gradients_of_transformers(tmp_path: Path, changes: dict[str, int]) -> None:
+    generator, discriminator = pair(**changes)
+    model = ours_of(generator, discriminator, tmp_path)
+    _, _, micro = ragged()
+    drawn = model.losses(micro)["mlm"].sampled
+    assert drawn is not None
+    padded, selected, micro = ragged(right=drawn[:4])  # What is drawn does not depend on what is hidden.
+    terms = model.losses(micro)
+
+    original = padded["input_ids"].flatten()
+    sampled = terms["mlm"].sampled
+    assert sampled is not None
+    assert torch.equal(sampled, drawn)
+    assert 4 <= int((sampled == original[selected]).sum()) < len(selected)
+    filled = original.clone()
+    filled[selected] = sampled
+    shape = padded["input_ids"].shape
+    answers = torch.full_like(original, -100)
+    answers[selected] = original[selected]
+    learnt = generator(**{**padded, "input_ids": micro.batch.ids.view(shape)}, labels=answers.view(shape))
+    found = discriminator(**{**padded, "input_ids": filled.view(shape)}, labels=(filled != original).long().view(shape))
+    expected = {"mlm": learnt.loss, "rtd": found.loss}
+    for kind, term in terms.items():
+        assert (term.total / term.count).item() == pytest.approx(expected[kind].item(), rel=1e-5)
+    assert terms["rtd"].count == sum(LENGTHS)
+    assert int(terms["rtd"].tallies["replaced"]) == int((filled != original).sum())
+
+    (expected["mlm"] + 50 * expected["rtd"]).backward()
+    total(terms).backward()
+    for their in (generator, discriminator):  # Their gradients go through the same table of names as their weights.
+        for parameter in their.parameters():
+            assert parameter.grad is not None
+    gradients = _gradients(generator, discriminator, model, tmp_path)
+    named = dict(model.named_parameters())
+    assert named.keys() == gradients.keys()
+    for name, parameter in named.items():
+        assert parameter.grad is not None, name
+        close(parameter.grad, gradients[name], 1e-4, name)
+
+
+def _gradients(
+    generator: ElectraForMaskedLM, discriminator: ElectraForPreTraining, model: PretrainingModel, folder: Path
+) -> dict[str, Tensor]:
+    for parameter in {*generator.parameters(), *discriminator.parameters()}:
+        assert parameter.grad is not None
+        parameter.data = parameter.grad.clone()
+    generator.save_pretrained(folder / "small gradients")
+    discriminator.save_pretrained(folder / "large gradients")
+    return joined(load_model(folder / "small gradients").state, load_model(folder / "large gradients").state, model)
+
+
+# --- who learns from what
+
+
+def learners(model: PretrainingModel, kind: str) -> set[str]:
+    """The first parts of the names of all parameters that one objective's loss reaches."""
+    model.zero_grad(set_to_none=True)
+    for micro in step(toy(), count=8).micro_batches:
+        model.losses(micro)[kind].total.backward()
+    reached = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
+    return {".".join(name.split(".")[:2]) for name in reached}
+
+
+SHARED_NAMES = {f"encoder.{part}" for part in ("word_embeddings", "position_embeddings", "segment_embeddings")}
+SHARED_NAMES |= {"encoder.embedding_norm"}
+LAYERS = ("attention_blocks", "ffn_blocks", "embedding_projection")
+
+
+def test_detection_does_not_teach_the_generator() -> None:
+    model = toy_model(toy("generator.size=0.25"))
+    assert learners(model, "rtd") == SHARED_NAMES | {f"encoder.{part}" for part in LAYERS} | {"heads.rtd"}
+
+
+def test_masked_tokens_teach_the_generator_and_the_shared_embeddings_only() -> None:
+    model = toy_model(toy("generator.size=0.25"))
+    assert learners(model, "mlm") == SHARED_NAMES | {f"generator.{part}" for part in LAYERS} | {"heads.mlm"}
+
+
+def test_separate_embeddings_are_separate() -> None:
+    model = toy_model(toy("generator.shared=none"))
+    assert not SHARED_NAMES & learners(model, "mlm")
+    assert model.weights().keys() == model.state_dict().keys()
+    assert not torch.equal(model.generator.word_embeddings.weight, model.encoder.word_embeddings.weight)
+
+
+# --- what the encoder sees, and what counts as replaced
+
+
+def test_the_chef_cooked_the_meal() -> None:
+    """The example of the paper's figure 2: `the` and `cooked` are hidden; `the` is drawn right, `ate` is not."""
+    the, chef, cooked, meal, ate = 5, 6, 7, 8, 9
+    model = toy_model(toy())
+    with torch.no_grad():  # Logits by hand: `the` and `ate` are equally likely wherever something is hidden.
+        model.heads["mlm"].layer_norm.weight.zero_()
+        model.heads["mlm"].bias.fill_(-1000.0)
+        model.heads["mlm"].bias[[the, ate]] = 0.0
+    mask, cls, sep = SPECIAL.mask, SPECIAL.cls, SPECIAL.sep
+    batch = FlatBatch(
+        ids=torch.tensor([cls, mask, chef, mask, the, meal, sep, SPECIAL.pad]),
+        position_ids=torch.tensor([0, 1, 2, 3, 4, 5, 6, 0]),
+        segment_ids=torch.zeros(8, dtype=torch.int64),
+        sequence_ids=torch.tensor([0, 0, 0, 0, 0, 0, 0, -1]),
+        first_tokens=torch.tensor([0]),
+        row_length=8,
+        num_tokens=7,
+    )
+    targets = {
+        "mlm": TargetTensors(
+            positions=torch.tensor([1, 3]),
+            labels=torch.tensor([the, cooked]),
+            extra={"sampling": torch.tensor([0.25, 0.75])},
+        ),
+        "rtd": TargetTensors(positions=torch.arange(7), labels=torch.zeros(7, dtype=torch.int64)),
+    }
+    seen, asked = list[Tensor](), list[Tensor]()
+    model.encoder.register_forward_pre_hook(lambda _, given: seen.append(given[0].ids))
+    model.heads["rtd"].register_forward_hook(lambda _, given, scores: asked.append(scores.detach()))
+    terms = model.losses(MicroBatch(batch, targets))
+    assert seen[0].tolist() == [cls, the, chef, ate, the, meal, sep, SPECIAL.pad]
+    assert terms["mlm"].total.item() == pytest.approx(np.log(2) + 1000 + np.log(2), rel=1e-6)
+    labels = torch.tensor([0, 0, 0, 1, 0, 0, 0])  # The right `the` is original.
+    assert int(terms["rtd"].tallies["replaced"]) == 1
+    expected = torch.nn.functional.softplus(torch.where(labels == 1, -asked[0], asked[0])).sum()
+    assert terms["rtd"].total.item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_kept_tokens_are_filled_too() -> None:
+    recipe = toy("replacement={mask: 0.0, random: 0.0, keep: 1.0}")  # The generator sees the text itself.
+    model, (micro, *_) = toy_model(recipe).eval(), step(recipe).micro_batches
+    seen = list[Tensor]()
+    model.encoder.register_forward_pre_hook(lambda _, given: seen.append(given[0].ids))
+    terms = model.losses(micro)
+    changed = (seen[0] != micro.batch.ids).nonzero().squeeze(1)
+    selected = micro.targets["mlm"].positions
+    assert torch.equal(seen[0][selected], terms["mlm"].sampled)
+    assert set(changed.tolist()) <= set(selected.tolist())
+    assert len(changed) > 0.9 * len(selected)  # An untrained generator draws nearly always wrong.
+
+
+def test_electra_15_percent_is_labelled_as_the_selected_tokens_are() -> None:
+    recipe = toy("objectives.rtd.loss_at=selected")
+    model, (micro, *_) = toy_model(recipe).eval(), step(recipe).micro_batches
+    terms = model.losses(micro)
+    assert terms["rtd"].count == terms["mlm"].count
+    wrong = int((terms["mlm"].sampled != micro.targets["mlm"].labels).sum())
+    assert int(terms["rtd"].tallies["replaced"]) == wrong
+
+
+def test_the_encoder_learns_what_its_generator_likes_to_draw() -> None:
+    recipe = toy("objectives.mlm.weight=1e-12")
+    model, favourites = toy_model(recipe).train(), [5, 6, 7]
+    with torch.no_grad():
+        model.heads["mlm"].layer_norm.weight.zero_()
+        model.heads["mlm"].bias.fill_(-1000.0)
+        model.heads["mlm"].bias[favourites] = 0.0
+    frozen = ("generator.", "heads.mlm.")
+    learning = [(name, each) for name, each in model.named_parameters() if not name.startswith(frozen)]
+    optimizer = Optimizer(learning, recipe.training.optimizer)
+    batches = [step(recipe, count=count) for count in (10, 20, 30)]
+    for number in range(60):
+        batch = batches[number % 3]
+        result = take_step(model, optimizer, batch, learning_rate=3e-3, clip_norm=1.0, step=number)
+        model.zero_grad(set_to_none=True)
+    assert result.details["rtd"]["recall"] > 0.95
+    assert result.details["rtd"]["precision"] > 0.9
+
+
+# --- draws are keyed
+
+
+def numbers_by_instance(recipe: Recipe, tokens: int, epoch: int = 0, count: int = 40) -> dict[int, list[float]]:
+    """The uniform numbers of each instance, by its number."""
+    phase = workload(recipe, tokens).phases[0]
+    cursor = phase.stream.start()
+    for _ in range(epoch):
+        cursor = phase.stream.next_pass(cursor)
+    found: dict[int, list[float]] = {}
+    for _ in range(count):
+        rows, cursor = phase.stream.read(cursor, 1)
+        for micro in phase.collator.collate(rows, step=0).micro_batches:
+            found.setdefault(int(rows.index[0]), []).extend(micro.targets["mlm"].extra["sampling"].tolist())
+    return found
+
+
+def test_draws_are_a_function_of_seed_epoch_and_instance() -> None:
+    first, again, later = (numbers_by_instance(toy(), 128, epoch) for epoch in (0, 0, 1))
+    assert first == again
+    common = first.keys() & later.keys()
+    assert common
+    assert all(set(first[index]).isdisjoint(later[index]) for index in common)
+    numbers = np.concatenate([*first.values(), *later.values()])
+    assert numbers.min() >= 0
+    assert numbers.max() <= 1
+    assert abs(numbers.mean() - 0.5) < 4.5 / np.sqrt(12 * len(numbers))
+
+
+@pytest.mark.parametrize("tokens", [32, 64, 4096])
+def test_draws_do_not_depend_on_the_micro_batch(tokens: int) -> None:
+    model = toy_model(toy()).eval()
+
+    def drawn(tokens: int) -> tuple[list[float], list[int]]:
+        numbers, ids = list[float](), list[int]()
+        for micro in step(toy(), tokens).micro_batches:
+            numbers += micro.targets["mlm"].extra["sampling"].tolist()
+            sampled = model.losses(micro)["mlm"].sampled
+            assert sampled is not None
+            ids += sampled.tolist()
+        return numbers, ids
+
+    assert drawn(tokens) == drawn(1 << 20)
+
+
+def test_encoder_and_generator_drop_other_places() -> None:
+    model, (micro, *_) = toy_model(toy()).train(), step(toy()).micro_batches
+    keys = list[int | None]()
+    for tower in (model.encoder, model.generator):
+        tower.register_forward_pre_hook(lambda _, given: keys.append(given[0].dropout_key))
+    model.losses(micro)
+    assert len(set(keys)) == 2
+    assert micro.batch.dropout_key in keys
+    assert None not in keys
+
+
+# --- weights, and other choices beside it
+
+
+def test_weights_come_whole_and_go_back() -> None:
+    model, other = toy_model(toy()), toy_model(toy())
+    small, large, all_of_it = model.generator_weights(), model.encoder_weights(), model.weights()
+    assert not any(name.startswith(("generator.", "heads.rtd.")) for name in small)
+    assert not any(name.startswith(("generator.", "heads.mlm.")) for name in large)
+    for part in ("word_embeddings.weight", "embedding_norm.bias"):
+        assert torch.equal(small[f"encoder.{part}"], large[f"encoder.{part}"])
+        assert f"generator.{part}" not in all_of_it
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    other.load(all_of_it, "here")
+    for name, value in model.state_dict().items():
+        assert torch.equal(other.state_dict()[name], value), name
+
+
+def test_parameters_met_twice_are_optimised_once() -> None:
+    model = toy_model(toy())
+    names = list(Optimizer(model.named_parameters(), toy().training.optimizer).names.values())
+    assert len(set(names)) == len(names)
+    assert set(names) == model.weights().keys()
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("masking=whole_word",),
+        ("objectives=[mlm, rtd, nsp]", "format=segment_pair", "encoder.pooler=true"),
+        ("objectives=[mlm, rtd, sop]", "format={kind: segment_pair, second: next_or_swapped}", "encoder.pooler=true"),
+        ("encoder.attention_plan=[0, 0]", "encoder.ffn_plan=[0, 0]"),
+        ("generator.shared=none", "generator.depth=0.5"),
+        ("objectives.rtd.loss_at=selected", "masks.copies=10"),
+        ("format=full_sentences", "masking.candidates=all"),
+        ("replacement={mask: 0.8, random: 0.1, keep: 0.1}",),
+    ],
+    ids=["whole words", "nsp", "sop", "shared layers", "own embeddings", "selected", "full sentences", "80/10/10"],
+)
+def test_detection_goes_with_other_choices(overrides: tuple[str, ...]) -> None:
+    recipe = toy(*overrides)
+    model, batch = toy_model(recipe).train(), step(recipe, count=16)
+    optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer)
+    results = [
+        take_step(model, optimizer, batch, learning_rate=1e-3, clip_norm=1.0, step=number) for number in range(3)
+    ]
+    for result in results:
+        assert result.losses.keys() == {objective.kind for objective in recipe.objectives}
+        assert np.isfinite(result.loss)
+        assert 0 < result.details["rtd"]["replaced"] <= 1
+    assert results[-1].losses["mlm"] < results[0].losses["mlm"]

@@ -1,0 +1,133 @@
+"""Runs with a generator: both halves are kept, told and resumed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from test_pretrain import die_after
+from toy_runs import TOY, write_corpus
+
+import maskwright
+from maskwright.core.errors import ConversionError
+from maskwright.interchange.huggingface import load_model
+from maskwright.training.metrics import read_rows
+from maskwright.training.pretrain import Run, pretrain
+from maskwright.training.reporting import Silent
+
+
+class Listening(Silent):
+    def __init__(self) -> None:
+        self.said: list[tuple[str, str]] = []
+
+    def say(self, topic: str, text: str) -> None:
+        self.said.append((topic, text))
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    folder = tmp_path_factory.mktemp("electra")
+    corpus = write_corpus(folder / "corpus.txt")
+
+    def run(out: str = "run", **changes: Any) -> Run:
+        settings: dict[str, Any] = {
+            "recipe": "electra/tiny",
+            "steps": 12,
+            "set": TOY,
+            "clean": ("deduplicate=none",),
+            "workers": 1,
+            "cache": folder / "cache",
+            "reporter": Silent(),
+        }
+        return pretrain(corpus, out=folder / out, **{**settings, **changes})
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(train: Callable[..., Run]) -> Run:
+    return train("peace", checkpoint_minutes=0.0)
+
+
+def test_both_halves_are_folders_that_transformers_loads(run: Run) -> None:
+    from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer
+
+    discriminator = AutoModelForPreTraining.from_pretrained(run.folder)
+    generator = AutoModelForMaskedLM.from_pretrained(run.folder / "generator")
+    assert type(discriminator).__name__ == "ElectraForPreTraining"
+    assert type(generator).__name__ == "ElectraForMaskedLM"
+    assert (discriminator.config.hidden_size, generator.config.hidden_size) == (32, 16)
+    for one, other in zip(
+        discriminator.electra.embeddings.parameters(), generator.electra.embeddings.parameters(), strict=True
+    ):
+        assert torch.equal(one, other)
+    text = "The cat watches the garden."
+    tokenizers = [AutoTokenizer.from_pretrained(folder) for folder in (run.folder, run.folder / "generator")]
+    assert tokenizers[0](text).input_ids == tokenizers[1](text).input_ids
+    # What our own model says is what theirs says.
+    encoded = tokenizers[0](text, return_tensors="pt")
+    with torch.no_grad():
+        theirs = torch.sigmoid(discriminator.eval()(**encoded).logits)[0, 1:-1].tolist()
+    ours = [token.probability for token in maskwright.load(run.folder).detect(text)[0].tokens]
+    assert ours == pytest.approx(theirs, abs=1e-5)
+
+
+def test_the_discriminator_s_folder_holds_no_generator(run: Run) -> None:
+    loaded = load_model(run.folder)
+    assert loaded.heads == ("rtd",)
+    assert load_model(run.folder / "generator").heads == ("mlm",)
+    assert not loaded.unexpected
+
+
+@pytest.mark.parametrize("killed_after", [1, 6, 11])
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
+    train: Callable[..., Run], run: Run, monkeypatch: pytest.MonkeyPatch, killed_after: int
+) -> None:
+    out = f"killed after {killed_after}"
+    assert run.epochs > 1
+    with monkeypatch.context() as patch:
+        die_after(killed_after, patch)
+        with pytest.raises(KeyboardInterrupt):
+            train(out, checkpoint_minutes=0.0)
+    resumed = train(out, checkpoint_minutes=0.0)
+    files = ("metrics.jsonl", "model.safetensors", "config.json", "recipe.json")
+    for name in (*files, "generator/model.safetensors", "generator/config.json", "generator/tokenizer.json"):
+        assert (run.folder / name).read_bytes() == (resumed.folder / name).read_bytes(), name
+    assert resumed.held_out == run.held_out
+    assert not list(resumed.folder.rglob(".*.tmp"))
+
+
+def test_checkpoints_hold_shared_weights_once(run: Run) -> None:
+    weights = load_file(run.folder / "checkpoints" / "step-000000012" / "weights.safetensors")
+    assert "encoder.word_embeddings.weight" in weights
+    assert "generator.attention_blocks.0.query.weight" in weights
+    assert "generator.word_embeddings.weight" not in weights
+
+
+def test_metrics_tell_what_was_replaced_and_found(run: Run) -> None:
+    rows = read_rows(run.folder / "metrics.jsonl")
+    steps = [row for row in rows if "loss" in row]
+    assert len(steps) == 12
+    for row in steps:
+        assert row["loss"] == pytest.approx(row["mlm_loss"] + 50 * row["rtd_loss"])
+        assert 0 < row["rtd_replaced"] < 0.3
+        assert 0 <= row["rtd_recall"] <= 1
+        assert row["rtd_targets"] == pytest.approx(row["mlm_targets"] / 0.15, rel=0.35)
+    held_out = [row for row in rows if "held_out_rtd_loss" in row]
+    assert held_out
+    assert all("held_out_rtd_replaced" in row for row in held_out)
+    assert run.held_out["rtd"].details["replaced"] == held_out[-1]["held_out_rtd_replaced"]
+
+
+def test_the_run_says_how_both_halves_stand(train: Callable[..., Run]) -> None:
+    listening = Listening()
+    train("told", reporter=listening, steps=4)
+    generator, detection = [text for topic, text in listening.said if topic == "health"]
+    assert generator.startswith("generator: held-out loss")
+    assert detection.startswith("detection: the generator replaced")
+
+
+def test_a_family_that_cannot_hold_the_generator_is_refused_before_training(train: Callable[..., Run]) -> None:
+    with pytest.raises(ConversionError, match=r"'bert' classes have no names for the head rtd.*set family to .*electra"):
+        train("refused", set=(*TOY, "family=bert"))

@@ -1,0 +1,54 @@
+"""Stages of masking: ERNIE's levels follow one another in training, also across lengths."""
+
+import numpy as np
+import pytest
+from test_batches import VOCABULARY, toy_text
+
+from maskwright.pretext.masking import LevelMasking
+from maskwright.recipes.catalog import resolve
+from maskwright.training.workload import Workload, build_workload
+
+
+def workload(*overrides: str) -> Workload:
+    phases = 'training.phases=[{"share": 1.0, "max_length": 32}]'
+    recipe = resolve("ernie/tiny", [f"tokenizer.vocab_size={VOCABULARY}", phases, *overrides])
+    return build_workload(recipe, toy_text(), seed=3, held_out_tokens=200, tokens_per_microbatch=256)
+
+
+def level(masking: object) -> str:
+    assert isinstance(masking, LevelMasking)
+    shares = {"basic": masking.basic, "phrase": masking.phrase, "entity": masking.entity}
+    return "+".join(name for name, share in shares.items() if share)
+
+
+def test_levels_become_phases_in_order() -> None:
+    phases = workload("masking={basic: 0.5, phrase: 0.25, entity: 0.25}").phases
+    told = [(phase.until, level(phase.collator.masking)) for phase in phases]
+    assert told == [(0.5, "basic"), (0.75, "phrase"), (1.0, "entity")]
+
+
+def test_levels_and_lengths_are_cut_where_either_changes() -> None:
+    lengths = 'training.phases=[{"share": 0.9, "max_length": 32}, {"share": 0.1, "max_length": 64}]'
+    phases = workload(lengths).phases
+    told = [(phase.until, level(phase.collator.masking), phase.collator.row_length) for phase in phases]
+    assert told == [
+        (pytest.approx(1 / 3), "basic", 32),
+        (pytest.approx(2 / 3), "phrase", 32),
+        (0.9, "entity", 32),
+        (1.0, "entity", 64),
+    ]
+
+
+def test_mixed_levels_are_one_phase() -> None:
+    (phase,) = workload("masking.order=mixed").phases
+    assert (phase.until, level(phase.collator.masking)) == (1.0, "basic+phrase+entity")
+
+
+def test_every_stage_and_the_held_out_text_ask_for_something_in_single_sequences() -> None:
+    built = workload("objectives=[mlm]")
+    for phase in built.phases:
+        rows, _ = phase.stream.read(phase.stream.start(), 60)
+        for row in range(60):
+            one = rows.__class__(rows.plan.rows(np.array([row])), rows.refresh[[row]], rows.index[[row]], rows.epochs)
+            assert phase.collator.collate(one, step=0).counts["mlm"] >= 1
+    assert sum(batch.counts["mlm"] for batch in built.held_out) > 0

@@ -1,0 +1,287 @@
+"""Going on from a model: what is taken, what is new, what must fit, and how it is told."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from toy_models import save_toy, small, toy_tokenizer
+
+from maskwright.core.errors import ConversionError, RecipeError
+from maskwright.recipes.catalog import names, resolve
+from maskwright.recipes.recipe import Recipe
+from maskwright.text.vocabulary_extension import extend_vocabulary
+from maskwright.training.existing import ExistingModel, open_existing
+from maskwright.training.model import PretrainingModel, build_model
+from maskwright.training.starting import (
+    Start,
+    like_the_model,
+    like_the_teacher,
+    spread_layers,
+    start_from,
+    start_from_teacher,
+)
+
+SIZE = toy_tokenizer().special_tokens.vocab_size
+POSITIONS = "encoder.position_embeddings.weight"
+
+
+def toy(name: str, *overrides: str) -> Recipe:
+    return resolve(name, small(SIZE, *overrides))
+
+
+def begun(recipe: Recipe, start: Start) -> dict[str, Tensor]:
+    model = build_model(recipe, SIZE)
+    model.initialise(7)
+    start.put_into(model)
+    return model.weights()
+
+
+def fresh(recipe: Recipe) -> dict[str, Tensor]:
+    model = build_model(recipe, SIZE)
+    model.initialise(7)
+    return model.weights()
+
+
+@pytest.fixture
+def bert(tmp_path: Path) -> ExistingModel:
+    return open_existing(str(save_toy(tmp_path / "bert", "bert/tiny")))
+
+
+@pytest.mark.parametrize(
+    ("layers", "of", "expected"),
+    [
+        (6, 12, (0, 2, 4, 7, 9, 11)),  # scripts/extract_distilbert.py
+        (1, 2, (0,)),
+        (1, 12, (0,)),
+        (2, 4, (0, 3)),
+        (4, 8, (0, 2, 5, 7)),
+        (3, 4, (0, 2, 3)),
+        (12, 24, (0, 2, 4, 6, 8, 10, 13, 15, 17, 19, 21, 23)),
+        (5, 5, (0, 1, 2, 3, 4)),
+    ],
+)
+def test_layers_are_spread_from_the_first_to_the_last(layers: int, of: int, expected: tuple[int, ...]) -> None:
+    assert spread_layers(layers, of) == expected
+
+
+def test_spread_layers_ascend_without_repeating_at_any_depth() -> None:
+    for of in range(1, 40):
+        for layers in range(1, of + 1):
+            chosen = spread_layers(layers, of)
+            assert len(set(chosen)) == layers
+            assert list(chosen) == sorted(chosen)
+            assert chosen[0] == 0
+            assert layers == 1 or chosen[-1] == of - 1
+
+
+def test_a_run_begins_with_every_weight_of_a_model_of_its_own_kind(bert: ExistingModel) -> None:
+    recipe = like_the_model(toy("bert/tiny"), bert, ())
+    start = start_from(recipe, bert, None)
+    weights = begun(recipe, start)
+    assert weights.keys() == bert.state.keys()
+    assert all(torch.equal(weights[name], tensor) for name, tensor in bert.state.items())
+    assert start.taken == ("embeddings", "head 'mlm'", "head 'nsp'", "layers", "pooler", "segments")
+    assert (start.new, start.left) == ((), ())
+
+
+def kin() -> list[str]:
+    """Every recipe at toy size whose encoder is BERT's under some name."""
+    return [name for name in names() if name.endswith("/tiny") and resolve(name).family in ("bert", "ernie", "electra")]
+
+
+@pytest.mark.parametrize("name", kin())
+def test_bert_begins_every_system_whose_encoder_is_the_same(name: str, bert: ExistingModel) -> None:
+    recipe = like_the_model(toy(name, "encoder.embedding_size=null"), bert, ())
+    start = start_from(recipe, bert, None)
+    weights, drawn = begun(recipe, start), fresh(recipe)
+    for key, tensor in weights.items():
+        if key in start.weights:
+            assert torch.equal(tensor, start.weights[key]), key
+        else:
+            assert torch.equal(tensor, drawn[key]), key
+    own = {key for key in weights if key.startswith("encoder.") and not key.startswith("encoder.pooler")}
+    assert own <= start.weights.keys()
+    assert all(torch.equal(weights[key], bert.state[key]) for key in own)
+
+
+def test_a_head_of_another_task_is_new_and_the_old_one_left(bert: ExistingModel) -> None:
+    recipe = toy("bert/tiny", "objectives=[mlm]", "encoder.pooler=false", "format.second=next")
+    start = start_from(like_the_model(recipe, bert, ()), bert, None)
+    assert start.left == ("head 'nsp'", "pooler")
+    assert start.new == ()
+    assert "left: head 'nsp', pooler" in start.told()
+    assert start.to_json()["fingerprint"] == bert.fingerprint
+
+
+def test_a_generator_comes_from_its_folder_beside_the_model(tmp_path: Path) -> None:
+    folder = save_toy(tmp_path / "electra", "electra/tiny")
+    model, generator = open_existing(str(folder)), open_existing(str(folder / "generator"))
+    recipe = like_the_model(toy("electra/tiny"), model, ())
+    start = start_from(recipe, model, generator)
+    assert start.new == start.left == ()
+    built = build_model(recipe, SIZE)
+    built.initialise(7)
+    start.put_into(built)
+    whole = PretrainingModel.generator_weights(built)
+    assert whole.keys() == generator.state.keys()
+    assert all(torch.equal(whole[name], tensor) for name, tensor in generator.state.items())
+    assert all(torch.equal(built.encoder_weights()[name], tensor) for name, tensor in model.state.items())
+
+
+def test_without_its_generator_or_with_one_of_another_shape_a_new_one_is_drawn(tmp_path: Path) -> None:
+    folder = save_toy(tmp_path / "electra", "electra/tiny")
+    model, generator = open_existing(str(folder)), open_existing(str(folder / "generator"))
+    recipe = like_the_model(toy("electra/tiny"), model, ())
+    assert start_from(recipe, model, None).new == ("generator", "head 'mlm'")
+    wider = like_the_model(toy("electra/tiny", "generator.size=1"), model, ())
+    start = start_from(wider, model, generator)
+    assert start.new[0].startswith("generator (encoder.hidden_size is 32, the model's")
+    assert start.new[1:] == ("head 'mlm'",)
+
+
+def test_habits_of_the_model_are_kept_unless_the_user_says_otherwise(tmp_path: Path) -> None:
+    other = ("encoder.hidden_activation=relu", "encoder.layer_norm_eps=1e-5", "encoder.hidden_dropout=0.3")
+    model = open_existing(str(save_toy(tmp_path / "other", "bert/tiny", *other)))
+    followed = like_the_model(toy("bert/tiny"), model, ())
+    assert followed.encoder.hidden_activation == "relu"
+    assert (followed.encoder.layer_norm_eps, followed.encoder.hidden_dropout) == (1e-5, 0.3)
+    kept = like_the_model(toy("bert/tiny"), model, {"encoder.hidden_activation", "encoder.hidden_dropout"})
+    assert (kept.encoder.hidden_activation, kept.encoder.hidden_dropout) == ("gelu_tanh", 0.1)
+    assert kept.encoder.layer_norm_eps == 1e-5
+
+
+def test_a_recipe_takes_as_many_positions_as_the_user_wants_and_no_more_than_there_are(bert: ExistingModel) -> None:
+    assert like_the_model(toy("bert/tiny", "encoder.max_positions=512"), bert, ()).encoder.max_positions == 40
+    short = like_the_model(toy("bert/tiny", "encoder.max_positions=33"), bert, {"encoder.max_positions"})
+    start = start_from(short, bert, None)
+    assert torch.equal(start.weights[POSITIONS], bert.state[POSITIONS][:33])
+    assert "positions from 33 on" in start.left
+    with pytest.raises(
+        RecipeError, match=r"max_positions is 512.*learnt 40 positions.*--set encoder\.max_positions=40"
+    ):
+        like_the_model(toy("bert/tiny", "encoder.max_positions=512"), bert, {"encoder.max_positions"})
+    long = toy("bert/tiny", "encoder.max_positions=512", "training.phases=[{max_length: 128}]")
+    with pytest.raises(RecipeError, match=r"reach length 128.*reads 40 tokens.*max_length: 40"):
+        like_the_model(long, bert, ())
+
+
+def test_what_must_agree_is_named_with_both_values_and_what_mends_it(bert: ExistingModel) -> None:
+    with pytest.raises(RecipeError) as caught:
+        like_the_model(toy("bert/tiny", "encoder.hidden_size=64", "encoder.num_layers=2"), bert, ())
+    text = str(caught.value)
+    assert "encoder.hidden_size is 64, the model's 32; encoder.num_layers is 2, the model's 4" in text
+    assert "`--set encoder.hidden_size=32 --set encoder.num_layers=4`" in text
+    mended = toy("bert/tiny", "encoder.hidden_size=32", "encoder.num_layers=4")
+    assert start_from(like_the_model(mended, bert, ()), bert, None).new == ()
+
+
+def test_layers_that_share_must_share_alike(tmp_path: Path) -> None:
+    model = open_existing(str(save_toy(tmp_path / "shared", "bert/tiny", "encoder.ffn_plan=[0, 0, 1, 1]")))
+    with pytest.raises(RecipeError, match=r"ffn_plan is \(0, 1, 2, 3\), the model's \(0, 0, 1, 1\)"):
+        like_the_model(toy("bert/tiny"), model, ())
+    same = like_the_model(toy("bert/tiny", "encoder.ffn_plan=[0, 0, 1, 1]"), model, ())
+    assert start_from(same, model, None).new == ()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "reason"),
+    [
+        ("roberta/tiny", "roberta counts positions from its padding id"),
+        ("albert/tiny", "albert has one block for all layers"),
+        ("distilbert/tiny", "neither segments nor a pooler.*--teacher"),
+    ],
+)
+def test_families_apart_are_refused_with_the_reason(recipe: str, reason: str, bert: ExistingModel) -> None:
+    if recipe not in names():
+        pytest.skip(f"there is no recipe {recipe}")
+    with pytest.raises(RecipeError, match=rf"cannot begin with .*family bert: .*{reason}"):
+        like_the_model(resolve(recipe), bert, ())
+
+
+def test_a_student_takes_embeddings_head_and_spread_layers(bert: ExistingModel) -> None:
+    recipe = like_the_teacher(toy("distilbert/tiny", "encoder.num_layers=2", "teacher.model=x"), bert, ())
+    assert recipe.encoder.hidden_activation == "gelu_tanh"
+    start = start_from_teacher(recipe, bert)
+    weights = begun(recipe, start)
+    for layer, source in ((0, 0), (1, 3)):
+        for part in ("attention_blocks", "ffn_blocks"):
+            mine = {name: tensor for name, tensor in weights.items() if f"{part}.{layer}." in name}
+            assert mine
+            for name, tensor in mine.items():
+                assert torch.equal(tensor, bert.state[name.replace(f".{layer}.", f".{source}.", 1)]), name
+    for name, tensor in weights.items():
+        if "_blocks." not in name:
+            assert torch.equal(tensor, bert.state[name]), name
+    assert start.new == ()
+    assert start.taken == ("embeddings", "head 'mlm'", "layers 0, 3 of 4")
+    assert start.left == ("head 'nsp'", "other layers", "pooler", "segments")
+
+
+def test_a_student_of_a_teacher_that_shares_takes_the_blocks_its_layers_used(tmp_path: Path) -> None:
+    teacher = open_existing(str(save_toy(tmp_path / "shared", "bert/tiny", "encoder.attention_plan=[0, 1, 0, 1]")))
+    recipe = like_the_teacher(toy("distilbert/tiny", "encoder.num_layers=3", "teacher.model=x"), teacher, ())
+    weights = begun(recipe, start_from_teacher(recipe, teacher))
+    for layer, block in ((0, 0), (1, 0), (2, 1)):  # Layers 0, 2 and 3.
+        name = "encoder.attention_blocks.{}.query.weight"
+        assert torch.equal(weights[name.format(layer)], teacher.state[name.format(block)])
+
+
+def test_a_student_that_does_not_fit_is_told_what_would(bert: ExistingModel) -> None:
+    with pytest.raises(RecipeError, match=r"hidden_size is 64, the model's 32.*teacher\.initialise=none"):
+        like_the_teacher(toy("distilbert/tiny", "encoder.hidden_size=64", "teacher.model=x"), bert, ())
+    with pytest.raises(RecipeError, match=r"has 5 layers, its teacher .* 4\..*num_layers=2"):
+        like_the_teacher(toy("distilbert/tiny", "encoder.num_layers=5", "teacher.model=x"), bert, ())
+    with pytest.raises(RecipeError, match=r"positions begin at row 0, the recipe's at 2.*distilbert/SIZE"):
+        like_the_teacher(toy("distilroberta/tiny", "teacher.model=x", "tokenizer.vocab_size=300"), bert, ())
+
+
+def test_new_words_get_the_mean_of_their_pieces(bert: ExistingModel) -> None:
+    extension = extend_vocabulary(bert.tokenizer, ["catamaran", "zebu"])
+    longer = bert.extended(extension)
+    for name in ("encoder.word_embeddings.weight", "heads.mlm.bias"):
+        old, new = bert.state[name], longer.state[name]
+        assert len(new) == len(old) + 2
+        assert torch.equal(new[: len(old)], old)
+        for row, word in zip(new[len(old) :], ("catamaran", "zebu"), strict=True):
+            pieces = bert.tokenizer.encode(word).ids
+            assert len(pieces) > 1
+            assert torch.equal(row, old[torch.from_numpy(pieces)].mean(dim=0))
+    others = bert.state.keys() - {"encoder.word_embeddings.weight", "heads.mlm.bias"}
+    assert all(longer.state[name] is bert.state[name] for name in others)
+
+
+def test_rows_that_stand_for_no_entry_are_left_out(tmp_path: Path) -> None:
+    # As ERNIE's: 18,000 rows for 17,964 entries.
+    folder = save_toy(tmp_path / "model", "bert/tiny")
+    shorter = toy_tokenizer().backend
+    state = json.loads(shorter.to_str())
+    last = max(state["model"]["vocab"], key=state["model"]["vocab"].get)
+    del state["model"]["vocab"][last]
+    (folder / "tokenizer.json").write_text(json.dumps(state), encoding="utf-8")
+    model = open_existing(str(folder))
+    assert len(model.state["encoder.word_embeddings.weight"]) == SIZE - 1 == len(model.state["heads.mlm.bias"])
+
+
+def test_a_tokenizer_with_more_entries_than_rows_is_refused(tmp_path: Path) -> None:
+    folder = save_toy(tmp_path / "model", "bert/tiny")
+    extend_vocabulary(toy_tokenizer(), ["zebu"]).tokenizer.save(folder)
+    with pytest.raises(
+        ConversionError, match=f"has {SIZE + 1} entries, the weights beside it have embeddings for {SIZE}"
+    ):
+        open_existing(str(folder))
+
+
+def test_fingerprints_tell_models_apart_and_copies_not(tmp_path: Path) -> None:
+    one, same, other = (
+        open_existing(str(save_toy(tmp_path / name, "bert/tiny", seed=seed))).fingerprint
+        for name, seed in (("one", 1), ("same", 1), ("other", 2))
+    )
+    assert one == same != other
+
+
+def test_a_run_that_has_saved_nothing_yet_is_told(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(ConversionError, match="has not saved a model yet"):
+        open_existing(str(tmp_path))

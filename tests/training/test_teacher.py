@@ -1,0 +1,148 @@
+"""A teacher sees what the student sees, and says what its own classes say."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from test_batches import step
+from toy_models import save_toy, small, toy_tokenizer
+
+from maskwright.core.errors import RecipeError
+from maskwright.core.tensors import FlatBatch
+from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
+from maskwright.recipes.catalog import resolve
+from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.sizing import training_flops_per_token
+from maskwright.training.existing import ExistingModel, open_existing
+from maskwright.training.model import build_model
+from maskwright.training.origins import open_origins
+from maskwright.training.teacher import build_teacher, check_teacher
+
+SIZE = toy_tokenizer().special_tokens.vocab_size
+
+
+def student(*overrides: str, name: str = "distilbert/tiny") -> Recipe:
+    return resolve(name, small(SIZE, "encoder.num_layers=2", "teacher.model=x", *overrides))
+
+
+@pytest.fixture
+def bert(tmp_path: Path) -> ExistingModel:
+    return open_existing(str(save_toy(tmp_path / "bert", "bert/tiny")))
+
+
+def flat(ids: list[list[int]], segments: int = 0) -> FlatBatch:
+    length = len(ids[0])
+    return FlatBatch(
+        ids=torch.tensor(ids).flatten(),
+        position_ids=torch.arange(length).repeat(len(ids)),
+        segment_ids=torch.full((len(ids) * length,), segments),
+        sequence_ids=torch.arange(len(ids)).repeat_interleave(length),
+        first_tokens=torch.arange(len(ids)) * length,
+        row_length=length,
+        num_tokens=len(ids) * length,
+        dropout_key=3,
+    )
+
+
+def test_a_teacher_says_what_its_hugging_face_class_says(bert: ExistingModel) -> None:
+    from transformers import BertForMaskedLM
+
+    theirs = BertForMaskedLM.from_pretrained(bert.folder).eval()
+    ids = [[2, 9, 4, 30, 3], [2, 4, 11, 12, 3]]
+    view = build_teacher(bert, student()).look(flat(ids))
+    with torch.no_grad():
+        expected = theirs(torch.tensor(ids), output_hidden_states=True)
+    assert (view.output.hidden - expected.hidden_states[-1].flatten(0, 1)).abs().max() < 1e-5
+    logits = MaskedLanguageModeling().logits(view.heads["mlm"], view.output.hidden, view.word_embeddings)
+    assert (logits - expected.logits.flatten(0, 1)).abs().max() < 1e-4
+    assert view.output.pooled is None
+
+
+def test_a_student_without_segments_has_a_teacher_that_sees_none(bert: ExistingModel) -> None:
+    ids = [[2, 9, 4, 30, 3]]
+    blind = build_teacher(bert, student())
+    seeing = build_teacher(bert, student("encoder.type_vocab_size=2"))
+    first, second = (teacher.look(flat(ids, segments=1)).output.hidden for teacher in (blind, seeing))
+    assert torch.equal(first, blind.look(flat(ids)).output.hidden)
+    assert not torch.allclose(first, second)
+
+
+def test_a_teacher_drops_nothing_and_learns_nothing(bert: ExistingModel) -> None:
+    teacher = build_teacher(bert, student())
+    batch = flat([[2, 9, 4, 30, 3]])
+    first, second = (teacher.look(replace(batch, dropout_key=key)).output.hidden for key in (1, 2))
+    assert torch.equal(first, second)
+    assert not first.requires_grad
+    assert not any(parameter.requires_grad for parameter in teacher.encoder.parameters())
+    recipe = student()
+    model = build_model(recipe, SIZE, teacher)
+    assert not any("teacher" in name for name, _ in model.named_parameters())
+
+
+def test_the_teacher_is_asked_only_where_an_objective_learns_from_it(bert: ExistingModel) -> None:
+    asked = []
+
+    class Counted(type(build_teacher(bert, student()))):  # type: ignore[misc]
+        def look(self, batch: FlatBatch) -> object:
+            asked.append(batch.ids)
+            return super().look(batch)
+
+    teacher = build_teacher(bert, student())
+    teacher.__class__ = Counted
+    recipe = student()
+    batch = step(recipe.replace(tokenizer=recipe.tokenizer.replace(vocab_size=500)), count=4).micro_batches[0]
+    small_ids = replace(batch.batch, ids=batch.batch.ids % SIZE)
+    targets = {kind: replace(wanted, labels=wanted.labels % SIZE) for kind, wanted in batch.targets.items()}
+    build_model(recipe, SIZE, teacher).losses(replace(batch, batch=small_ids, targets=targets))
+    assert len(asked) == 1
+    assert torch.equal(asked[0], small_ids.ids)  # The same masked input.
+    alone = recipe.replace(objectives=("mlm",), teacher=None)
+    build_model(alone, SIZE, teacher).losses(replace(batch, batch=small_ids, targets={"mlm": targets["mlm"]}))
+    assert len(asked) == 1
+
+
+def test_a_teacher_of_another_width_can_teach_soft_targets_but_not_hidden_states(bert: ExistingModel) -> None:
+    wide = student("encoder.hidden_size=64", "teacher.initialise=none")
+    with pytest.raises(
+        RecipeError,
+        match=r"'cosine' compares hidden states.*32 wide.*hidden_size is 64.*hidden_size=32.*leave 'cosine'",
+    ):
+        check_teacher(wide, bert)
+    check_teacher(wide.replace(objectives=tuple(each for each in wide.objectives if each.kind != "cosine")), bert)
+
+
+def test_a_teacher_without_a_masked_token_head_is_refused(bert: ExistingModel) -> None:
+    headless = replace(bert, state={name: value for name, value in bert.state.items() if "heads.mlm" not in name})
+    with pytest.raises(RecipeError, match="'soft_targets' reads the scores of the teacher's masked-token head"):
+        check_teacher(student(), headless)
+    check_teacher(student("objectives=[mlm, cosine]"), headless)
+    assert build_teacher(headless, student()).heads == {}
+
+
+def test_a_teacher_that_reads_less_than_the_student_is_refused(bert: ExistingModel) -> None:
+    long = student("encoder.max_positions=128", "training.phases=[{max_length: 64}]")
+    with pytest.raises(RecipeError, match=r"reach length 64, but the teacher .* reads 40 tokens.*max_length: 40"):
+        check_teacher(long, bert)
+
+
+@pytest.mark.parametrize("name", ["distilbert/tiny", "distilroberta/base"])
+def test_a_student_without_a_teacher_is_told_what_to_give(name: str) -> None:
+    with pytest.raises(RecipeError, match=r"learns from a teacher, and none is given.*--teacher DIR_OR_HUB_NAME"):
+        open_origins(resolve(name), None, None)
+
+
+def test_a_teacher_s_forward_pass_counts_once() -> None:
+    recipe = resolve("distilbert/base")
+    alone = recipe.replace(teacher=None, objectives=("mlm",))
+    share, length = 0.15, 512.0
+    body = 6 * (8 * 768**2 + 4 * 512 * 768 + 4 * 768 * 3072)
+    head = 2 * (768 * 768 + 768 * 30522)
+    assert training_flops_per_token(alone, 30522, length=length) == pytest.approx(3 * (body + share * head))
+    whole = training_flops_per_token(recipe, 30522, length=length)
+    # The student and its head at every token three times, the teacher of twice the layers and its head once.
+    assert whole == pytest.approx(3 * (body + (share + 1) * head + 6 * 768) + 2 * body + head)
+    deeper = training_flops_per_token(
+        recipe, 30522, length=length, teacher=recipe.encoder.replace(num_layers=24, pooler=True)
+    )
+    assert deeper - whole == pytest.approx(2 * body)

@@ -1,0 +1,60 @@
+"""Small models on disk, to go on from and to learn from."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from toy_runs import OBJECTS, SUBJECTS, VERBS
+
+from maskwright.interchange.huggingface import save_model
+from maskwright.recipes.catalog import resolve
+from maskwright.text.tokenizer import Tokenizer
+from maskwright.text.tokenizer_backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
+from maskwright.training.model import build_model
+from maskwright.training.run_folder import GENERATOR
+
+SMALL = (
+    "encoder.hidden_size=32",
+    "encoder.num_heads=2",
+    "encoder.num_layers=4",
+    "encoder.intermediate_size=64",
+    "encoder.max_positions=40",
+    "encoder.initializer_range=0.3",  # Far from the usual 0.02, so that everything tells the models apart.
+    'training.phases=[{"share": 1.0, "max_length": 32}]',
+)
+
+
+def toy_tokenizer() -> Tokenizer:
+    """A WordPiece tokenizer of the letters and the words of `toy_runs`."""
+    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
+    words = sorted({word for text in (*SUBJECTS, *VERBS, *OBJECTS) for word in text.split()} - set(letters))
+    entries = [*WORDPIECE_NAMES, ".", *letters, *(f"##{letter}" for letter in letters), *words]
+    vocabulary = {entry: number for number, entry in enumerate(entries)}
+    return Tokenizer(wordpiece_backend(vocabulary, normalizer=bert_normalizer(lowercase=True)), WORDPIECE_NAMES)
+
+
+def save_toy(folder: Path, recipe: str, *overrides: str, seed: int = 1, tokenizer: Tokenizer | None = None) -> Path:
+    """Write a random model of a recipe as a run leaves it, its generator too."""
+    tokenizer = tokenizer or toy_tokenizer()
+    vocab_size = tokenizer.special_tokens.vocab_size
+    chosen = resolve(recipe, small(vocab_size, *overrides))
+    model = build_model(chosen, vocab_size)
+    model.initialise(seed)
+    models = [(folder, chosen.encoder, model.encoder_weights())]
+    if model.generator is not None:
+        models.append((folder / GENERATOR, model.generator.config, model.generator_weights()))
+    for place, config, state in models:
+        save_model(
+            place,
+            family=chosen.family,
+            config=config,
+            special_tokens=tokenizer.special_tokens,
+            state=state,
+            max_length=32,
+        )
+        tokenizer.save(place)
+    return folder
+
+
+def small(vocab_size: int, *overrides: str) -> Sequence[str]:
+    """The overrides that make any recipe as small as the models of `save_toy`."""
+    return (*SMALL, f"tokenizer.vocab_size={max(100, vocab_size)}", *overrides)
