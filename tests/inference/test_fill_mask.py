@@ -11,6 +11,8 @@ from maskwright.core.errors import ConversionError, DataError, MaskwrightError
 from maskwright.inference.fill_mask import _window, read_masks
 from maskwright.inference.model import Model, TextCut, load
 from maskwright.text.tokenizer import Tokenizer
+from maskwright.text.tokenizer_spec import Unigram
+from maskwright.text.unigram_training import train_unigram
 
 BERT_TEXTS = [
     "the cat sat on the [MASK].",
@@ -37,6 +39,34 @@ def roberta(roberta_folder: Path) -> Model:
     return load(roberta_folder, device="cpu")
 
 
+@pytest.fixture(scope="module")
+def unigram_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random BertForMaskedLM whose vocabulary is a unigram one."""
+    import torch
+    from transformers import BertConfig, BertForMaskedLM
+
+    folder = tmp_path_factory.mktemp("models") / "tiny-unigram"
+    texts = ["The cats sat on the mat, and the dogs ran to the tree. We love the cat's mat!", "我爱北京。"] * 20
+    tokenizer = train_unigram(Unigram(vocab_size=120), texts, texts)
+    config = BertConfig(
+        vocab_size=tokenizer.special_tokens.vocab_size,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=40,
+    )
+    torch.manual_seed(0)
+    BertForMaskedLM(config).save_pretrained(folder)
+    tokenizer.save(folder, max_length=40)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def unigram(unigram_folder: Path) -> Model:
+    return load(unigram_folder, device="cpu")
+
+
 def _theirs(folder: Path, text: str, top_k: int) -> list[list[dict[str, object]]]:
     from transformers import pipeline
 
@@ -54,6 +84,33 @@ def test_fill_mask_equals_transformers_for_bert(text: str, bert: Model, bert_fol
 @pytest.mark.parametrize("text", ROBERTA_TEXTS)
 def test_fill_mask_equals_transformers_for_roberta(text: str, roberta: Model, roberta_folder: Path) -> None:
     _assert_equal(roberta, roberta_folder, text)
+
+
+# Behind a mask transformers writes a space that is not in the text ("▁." for "."), so none but spaces follow here.
+@pytest.mark.parametrize("text", ["the cat sat on the [MASK]", "The [MASK]  sat, and the [MASK] ran", "我爱[MASK] the"])
+def test_fill_mask_equals_transformers_for_unigram(text: str, unigram: Model, unigram_folder: Path) -> None:
+    _assert_equal(unigram, unigram_folder, text)
+
+
+def test_fill_mask_reads_text_behind_a_unigram_mask_as_in_training(unigram: Model) -> None:
+    tokenizer = unigram.tokenizer
+    masked = read_masks("the cat<mask>.", "x", tokenizer, 40)
+    assert tokenizer.tokens(masked.ids)[-3:] == ["[MASK]", ".", "[SEP]"]
+    assert masked.ids[masked.positions].tolist() == [tokenizer.special_tokens.mask]
+    assert [masked.text[start:end] for start, end in masked.spans] == ["[MASK]"]
+
+
+def test_fill_mask_sequence_spaces_unigram_tokens(unigram: Model) -> None:
+    top_k = unigram.tokenizer.special_tokens.vocab_size
+    for text, spaced, joined in (
+        ("The Cat [MASK] on.", "The Cat mat on.", "The Cats on."),
+        ("The Cat[MASK].", "The Cat mat.", "The Cats."),
+        ("[MASK] Cat", "mat Cat", "s Cat"),
+    ):
+        ((best,),) = unigram.fill_mask(text, top_k=top_k)
+        sequences = {token.token: token.sequence for token in best}
+        assert (sequences[" mat"], sequences["s"]) == (spaced, joined)
+    assert unigram.fill_mask("the <mask> sat") == unigram.fill_mask("the [MASK] sat")
 
 
 def _assert_equal(model: Model, folder: Path, text: str) -> None:

@@ -138,6 +138,12 @@ def test_another_kind_of_tokenizer_is_remarked_on(tokenizers):
     assert showing.sequences[0].tokens[0].seen == "<s>"
 
 
+def test_a_generator_is_remarked_on(tokenizers):
+    showing = shown("electra/tiny", tokenizers)
+    assert showing.notes[-1].startswith("this is what the generator sees")
+    assert {token.change for sequence in showing.sequences for token in sequence.tokens} <= {None, "masked", "kept"}
+
+
 def test_number_of_sequences_is_limited(tokenizers):
     showing = shown("bert/tiny", tokenizers, text="\n\n".join([ENGLISH] * 6), max_sequences=2)
     assert len(showing.sequences) == 2

@@ -1,5 +1,6 @@
 """Similar words instead of mask tokens: 80/10/10 per word, the same length, and what happens where there is none."""
 
+import dataclasses
 from itertools import pairwise
 
 import numpy as np
@@ -100,24 +101,30 @@ def test_where_the_corpus_has_no_word_of_a_length_tokens_are_drawn_without_speci
     assert looks_uniform(np.delete(counts, never))
 
 
-@pytest.mark.parametrize(("limit", "most"), [(0.1, 1), (0.3, 3), (0.0, 0), (1.0, 10)])
-def test_random_words_stand_in_for_at_most_their_share_of_each_sequence(limit: float, most: int) -> None:
+@pytest.mark.parametrize("limit", [0.1, 0.3, 0.0, 1.0])
+@pytest.mark.parametrize("word", [(5,), (5, 6), (5, 6, 7, 8)])
+def test_random_words_stand_in_for_their_share_of_the_selected_tokens(word: Word, limit: float) -> None:
     replacement = SimilarWord(similar=1, random=0, keep=0, max_stand_ins=limit)
-    after = replaced((5, 6), 5000, table_of({}, [(30, 31)]), replacement)
-    stood_in = (after == (30, 31)).all(axis=1).reshape(-1, 10)
-    # Ten words of two tokens: the limit is met exactly, since no word is too long for what is left of it.
-    assert (stood_in.sum(axis=1) == most).all()
-    assert (after.reshape(-1, 10, 2)[~stood_in] == (5, 6)).all()
-    if 0 < most < 10:
-        assert looks_uniform(stood_in.sum(axis=0))
+    stranger = tuple(id + 30 for id in word)
+    after = replaced(word, 20_000, table_of({}, [stranger]), replacement)
+    stood_in = (after == stranger).all(axis=1)
+    assert (after[~stood_in] == word).all()
+    assert within(float(stood_in.mean()), limit, len(stood_in)) if 0 < limit < 1 else stood_in.mean() == limit
+    assert looks_uniform(stood_in.reshape(-1, 10).sum(axis=0)) if limit else not stood_in.any()
 
 
-def test_a_word_too_long_for_what_is_left_of_the_limit_is_kept() -> None:
-    # Of 40 selected tokens 9 % are 3 whole ones; every word has 4.
-    instances, selection = words_in_a_row((5, 6, 7, 8), 500)
-    replacement = SimilarWord(similar=1, random=0, keep=0, max_stand_ins=0.09)
-    facts = knowing(VOCABULARY, table_of({}, [(9, 9, 9, 9)]))
-    assert np.array_equal(replacement.replace_tokens(instances, selection, draws_for(instances), facts), instances.ids)
+def test_every_word_without_a_similar_one_gets_a_random_one_while_they_are_few() -> None:
+    # One word of ten has none, and a tenth may be stood in for: it always is.
+    instances, selection = words_in_a_row((5, 6), 5000)
+    ids = instances.ids.copy()
+    odd = selection.starts[::10]
+    ids[odd] = 40
+    instances = dataclasses.replace(instances, ids=ids)
+    facts = knowing(VOCABULARY, table_of({(5, 6): [(20, 21)]}, [(30, 31)]))
+    replacement = SimilarWord(similar=1, random=0, keep=0)
+    after = replacement.replace_tokens(instances, selection, draws_for(instances), facts)
+    assert (after[odd] == 30).all()
+    assert (after[np.setdiff1d(selection.starts, odd)] == 20).all()
 
 
 def plainly(
@@ -145,7 +152,6 @@ def plainly(
 
     for low_bound, high_bound in zip(instances.cu_seqlens[:-1], instances.cu_seqlens[1:], strict=True):
         own = [(low, high) for low, high in runs if low_bound <= low < high_bound]
-        left = int(0.1 * sum(high - low for low, high in own) + 1e-9)
         wanting = []
         for low, high in own:
             word, of_length = tuple(instances.ids[low:high].tolist()), [w for w in random if len(w) == high - low]
@@ -159,12 +165,14 @@ def plainly(
                 put(low, high, similar[word])
                 told["similar"] += high - low
             else:
-                wanting.append((number("replacement stand-in", low), low, high, of_length))
-        for _, low, high, of_length in sorted(wanting):
-            if high - low <= left:
+                wanting.append((low, high, of_length))
+        selected, missing = (sum(run[1] - run[0] for run in runs_) for runs_ in (own, wanting))
+        for low, high, of_length in wanting:
+            if number("replacement stand-in", low) < 0.1 * selected / missing:
                 put(low, high, of_length)
-                left -= high - low
-            told["stood in" if (corrupted[low:high] != instances.ids[low:high]).any() else "spared"] += high - low
+                told["stood in"] += high - low
+            else:
+                told["spared"] += high - low
     return corrupted, told
 
 
@@ -179,7 +187,6 @@ def test_it_does_what_the_plain_rule_does(lengths: list[int], seed: int, masking
     draws = draws_for(instances, seed)
     selection = masking.select(instances, draws)
     similar = {(5,): [(6,), (7,)], (5, 6): [(8, 9)], (7, 8): [(9, 5), (6, 6), (5, 6)], (6, 7, 8): [(8, 8, 8)]}
-    # None equals a word of the text, so that a stand-in can be told from a word that was spared.
     random: list[Word] = [(50,), (51,), (52, 53), (54, 55)]
     facts = knowing(VOCABULARY, table_of(similar, random))
     expected, told = plainly(instances, selection, draws, similar, random)

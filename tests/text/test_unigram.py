@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import sentencepiece
 import tokenizers
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from token_samples import AWKWARD, CHINESE, awkward_text, chinese_documents, english_documents
 from tokenizers import models, normalizers, pre_tokenizers
@@ -66,6 +66,8 @@ def words_of(tokenizer: Tokenizer, text: str) -> list[str]:
 def test_cleaning_agrees_with_alberts_rules_step_by_step(
     lowercase: bool, text: str, learnt: dict[bool, Tokenizer]
 ) -> None:
+    # What a character of later years is depends on the year of a library's Unicode tables.
+    assume(all(unicodedata.ucd_3_2_0.category(character) != "Cn" for character in text))
     quoted = text.replace("``", '"').replace("''", '"')
     taken_apart = unicodedata.normalize("NFKD", quoted)
     plain = "".join(character for character in taken_apart if unicodedata.category(character)[0] != "M")

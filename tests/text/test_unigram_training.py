@@ -1,5 +1,7 @@
 """Unigram vocabularies: laid out as ALBERT's, learnt from the text that encoding sees, whatever the text holds."""
 
+import itertools
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -52,7 +54,7 @@ def test_no_piece_joins_a_digit_to_a_comma_behind_it() -> None:
     for text in [*texts, "1,234,567, 2,", "5,,6,"]:
         found = tokenizer.tokens(tokenizer.encode(text).ids)
         assert "".join(found).replace("▁", " ").strip() == text
-        assert not [piece for piece in found for a, b in zip(piece, piece[1:], strict=False) if a.isdigit() and b == ","]
+        assert not [piece for piece in found for a, b in itertools.pairwise(piece) if a.isdigit() and b == ","]
 
 
 def test_all_printable_ascii_has_entries(english: Tokenizer) -> None:
@@ -87,10 +89,12 @@ def test_chinese_has_entries_for_words_and_few_unknown_characters() -> None:
 
 @pytest.mark.parametrize("sign", ["▁", "▅", "\x00", "\t", "\x1f", "\u0301", "⁇", "\U0010ffff"])
 def test_signs_that_mean_something_to_the_trainer_are_learnt_around(sign: str) -> None:
-    texts = [f"one{sign}two {sign} three", sign, ""] * 30
-    tokenizer = trained(texts, vocab_size=100)
-    assert tokenizer.tokens(tokenizer.encode("three").ids) == ["▁three"]
-    assert tokenizer.special_tokens.pad not in tokenizer.encode(texts[0]).ids
+    texts = [*ENGLISH[:100], *[f"one{sign}two {sign} three{sign}", sign, ""] * 30]
+    tokenizer = trained(texts, vocab_size=400)
+    first, second, *_ = tokenizer.tokens(tokenizer.encode("the three").ids)
+    assert first == "▁the"
+    assert second.startswith("▁thr")
+    assert not {"", "\t"} & set(tokenizer.tokens(range(5, 400)))
 
 
 def test_vocabulary_of_a_tiny_text_is_smaller_than_asked_for_and_fits_a_recipe() -> None:

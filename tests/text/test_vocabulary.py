@@ -185,7 +185,9 @@ def test_sample_is_bounded_seeded_and_cuts_unbroken_runs(english: CleanCorpus, t
 
 
 def test_memory_bound_grows_with_the_sample_and_stays_bounded() -> None:
-    spec = WordPiece()
-    small, large, huge = (sample_memory(spec, size << 20) for size in (1, 16, 64))
-    assert small < large < huge < 3 << 30
+    for spec in (WordPiece(), Unigram()):
+        small, large, huge = (sample_memory(spec, size << 20) for size in (1, 16, 64))
+        assert small < large < huge < 3 << 30
+    # Measured: 32 MB of novels.
+    assert sample_memory(Unigram(), 32 << 20) > 784e6
     assert sample_memory(WordPiece(vocab_size=1000), 1 << 20) < small

@@ -6,6 +6,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
+from maskwright.core.similar_words import SimilarWords, word_hashes
 from maskwright.core.types import Documents, IntArray, SpecialTokens, TakenTokens
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.catalog import resolve
@@ -43,7 +44,29 @@ def toy_text(documents: int = 80) -> Text:
         weights=None,
         document_ends=docs.bounds(docs.last),
         take=take,
-        vocabulary=VocabularyFacts(special_tokens=SPECIAL, token_counts=np.bincount(ids, minlength=VOCABULARY)),
+        vocabulary=VocabularyFacts(
+            special_tokens=SPECIAL,
+            token_counts=np.bincount(ids, minlength=VOCABULARY),
+            similar_words=toy_similar_words(),
+        ),
+    )
+
+
+def toy_similar_words() -> SimilarWords:
+    """Every token but the special ones is a word, similar to the next two; random words are all of them."""
+    words = np.arange(5, VOCABULARY)
+    hashes = word_hashes(words, np.arange(len(words)))
+    order = np.argsort(hashes)
+    following = 5 + (words[order][:, None] - 5 + np.arange(1, 3)) % len(words)
+    return SimilarWords(
+        ids=np.concatenate([following.ravel(), words]).astype(np.int32),
+        hashes=hashes[order],
+        lengths=np.ones(len(words), dtype=np.int64),
+        firsts=2 * np.arange(len(words)),
+        counts=np.full(len(words), 2),
+        random_firsts=np.array([0, 2 * len(words)]),
+        random_counts=np.array([0, len(words)]),
+        similarities=np.ones(2 * len(words), dtype=np.float32),
     )
 
 

@@ -66,7 +66,7 @@ def train(shared: Path, corpus: Path) -> Callable[..., Run]:
 
 @pytest.fixture(scope="module")
 def teacher(train: Callable[..., Run], shared: Path) -> Path:
-    return train(shared / "teacher", steps=60, set=TOY).folder
+    return train(shared / "teacher", steps=40, set=TOY).folder
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -81,10 +81,22 @@ def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
     assert run.finished
     assert json.loads((run.folder / "config.json").read_text())["architectures"] == ["DistilBertForMaskedLM"]
     assert Tokenizer.from_folder(run.folder).fingerprint == Tokenizer.from_folder(teacher).fingerprint
-    rows = [row for row in read_rows(run.folder / "metrics.jsonl") if "soft_targets_loss" in row]
-    assert rows[-1]["soft_targets_loss"] < 0.3 * rows[0]["soft_targets_loss"]
-    assert rows[-1]["cosine_loss"] < rows[0]["cosine_loss"]
-    assert rows[-1]["soft_targets_accuracy"] > rows[0]["soft_targets_accuracy"]
+    random = train(
+        tmp_path / "random",
+        recipe="distilbert/tiny",
+        steps=60,
+        set=(*HALF, "teacher.initialise=none"),
+        teacher=teacher,
+    )
+    (first, last), (first_at_random, last_at_random) = (
+        [row for row in read_rows(each.folder / "metrics.jsonl") if "soft_targets_loss" in row][::59]
+        for each in (run, random)
+    )
+    assert last_at_random["soft_targets_loss"] < 0.5 * first_at_random["soft_targets_loss"]
+    assert last_at_random["cosine_loss"] < 0.7 * first_at_random["cosine_loss"]
+    assert last_at_random["soft_targets_accuracy"] > first_at_random["soft_targets_accuracy"]
+    assert first["soft_targets_loss"] < 0.5 * first_at_random["soft_targets_loss"]
+    assert last["cosine_loss"] < first["cosine_loss"] < first_at_random["cosine_loss"]
     record = json.loads((run.folder / "run.json").read_text())
     assert record["begun_with"]["taken"] == ["embeddings", "head 'mlm'", "layers 0 of 2"]
     assert record["teacher"]["fingerprint"] == record["begun_with"]["fingerprint"]
@@ -144,7 +156,13 @@ def test_a_resumed_student_needs_the_same_teacher(
     train: Callable[..., Run], teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = shutil.copytree(teacher, tmp_path / "teacher")
-    asked: dict[str, Any] = {"recipe": "distilbert/tiny", "set": HALF, "teacher": own, "checkpoint_minutes": 0.0}
+    asked: dict[str, Any] = {
+        "recipe": "distilbert/tiny",
+        "set": HALF,
+        "teacher": own,
+        "checkpoint_minutes": 0.0,
+        "steps": 5,
+    }
     peace = train(tmp_path / "peace", **asked)
     with monkeypatch.context() as patch:
         die_after(3, patch)
@@ -154,7 +172,7 @@ def test_a_resumed_student_needs_the_same_teacher(
     (own / "model.safetensors").write_bytes(
         (train(tmp_path / "x", seed=5, set=TOY).folder / "model.safetensors").read_bytes()
     )
-    with pytest.raises(RecipeError, match="the teacher .* has changed since the run"):
+    with pytest.raises(RecipeError, match=r"the teacher .* has changed since the run"):
         train(tmp_path / "killed", **asked)
     (own / "model.safetensors").write_bytes(kept)
     resumed = train(tmp_path / "killed", **asked)
@@ -166,7 +184,7 @@ def test_a_run_goes_on_from_a_model_and_its_resumption_needs_that_no_more(
     train: Callable[..., Run], teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = shutil.copytree(teacher, tmp_path / "old")
-    asked: dict[str, Any] = {"init": own, "checkpoint_minutes": 0.0}
+    asked: dict[str, Any] = {"init": own, "checkpoint_minutes": 0.0, "steps": 5}
     peace = train(tmp_path / "peace", **asked)
     with monkeypatch.context() as patch:
         die_after(3, patch)
@@ -228,7 +246,9 @@ def test_new_words_are_learnt_and_written_down(train: Callable[..., Run], teache
 
 def test_new_words_are_found_in_the_corpus(shared: Path, teacher: Path, tmp_path: Path) -> None:
     text = tmp_path / "zoo.txt"
-    text.write_text("\n\n".join("The zebu likes the quiet sea. A zebu follows the catamaran." for _ in range(40)))
+    text.write_text(
+        "\n\n".join("The zebu likes the quiet sea. A zebu follows the catamaran. The zebu rests." for _ in range(40))
+    )
     heard = Heard()
     run = pretrain(
         text,

@@ -129,5 +129,5 @@ def test_the_run_says_how_both_halves_stand(train: Callable[..., Run]) -> None:
 
 
 def test_a_family_that_cannot_hold_the_generator_is_refused_before_training(train: Callable[..., Run]) -> None:
-    with pytest.raises(ConversionError, match=r"'bert' classes have no names for the head rtd.*set family to .*electra"):
+    with pytest.raises(ConversionError, match=r"'bert' classes have no names for the head rtd.*family to .*electra"):
         train("refused", set=(*TOY, "family=bert"))

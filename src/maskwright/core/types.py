@@ -174,6 +174,12 @@ class Selection:
         positions: IntArray = np.repeat(self.starts, lengths) + np.arange(total) - offsets
         return positions
 
+    def joined(self) -> "Selection":
+        """Return the same tokens with units that touch made one."""
+        apart = self.starts[1:] != self.ends[:-1]
+        some = np.ones(min(1, len(self.starts)), dtype=bool)
+        return Selection(self.starts[np.concatenate([some, apart])], self.ends[np.concatenate([apart, some])])
+
     @property
     def units(self) -> IntArray:
         """Which unit each selected token belongs to, aligned with `positions`. Shape (M,)."""

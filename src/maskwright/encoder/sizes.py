@@ -86,7 +86,7 @@ def flops_per_token(
 
 
 def memory(config: EncoderConfig, vocab_size: int, head_parameters: int = 0) -> dict[str, int]:
-    """Return the bytes that training holds, by kind, in fp32 with AdamW; activations come on top.
+    """Return the bytes that training holds, by kind, in fp32 with AdamW or LAMB; activations come on top.
 
     Args:
         config: The shape.

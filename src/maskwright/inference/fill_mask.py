@@ -147,7 +147,7 @@ def _join(before: str, id: int, tokenizer: Tokenizer) -> str:
         prefix: str = tokenizer.backend.model.continuing_subword_prefix
         continues = token.startswith(prefix) and token != prefix
         return before.rstrip() + token.removeprefix(prefix) if continues else before + token
-    # A byte-level or unigram mask stands for the white space before it as well, and the token says whether there is any.
+    # A byte-level or unigram mask stands for the white space before it too, and the token says whether there is any.
     if token.startswith(" "):
         return before + (token.lstrip() if before == "" or before[-1].isspace() else token)
     return before.rstrip() + token

@@ -45,7 +45,7 @@ class Sizes:
         masked_lm: What fills blanks: encoder without pooler and a masked-language-model head; the whole generator with
             its head, where there is one.
         phases: Operations at each length of the published schedule.
-        memory: Bytes in training by kind, fp32 with AdamW; activations come on top.
+        memory: Bytes in training by kind, fp32 with AdamW or LAMB; activations come on top.
     """
 
     parts: dict[str, int]
@@ -111,13 +111,14 @@ def _head_parameters(recipe: Recipe) -> dict[str, int]:
     vocab_size = recipe.tokenizer.vocab_size
     # On the meta device a module has shapes and no memory, so this works for any objective at any size.
     with torch.device("meta"):
-        return {
+        heads = {
             objective.kind: sum(
                 parameter.numel()
                 for parameter in objective.head(_shape_under(recipe, objective, vocab_size)).parameters()
             )
             for objective in recipe.objectives
         }
+    return {kind: count for kind, count in heads.items() if count}  # Distillation has no weights of its own.
 
 
 def training_flops_per_token(

@@ -121,7 +121,7 @@ _WORDING: Mapping[str, tuple[str, Formatter]] = MappingProxyType(
         "tokenizer.lowercase": ("lower-cased", value_words),
         "tokenizer.character_coverage": ("share of characters with an entry", value_words),
         "format.second": ("second text", value_words),
-        "format.short_share": ("documents cut short", share),
+        "format.short_share": ("with a shorter target", share),
         "format.num_separators_between": ("separators between texts", value_words),
         "format.separator_after": ("separator after each", value_words),
         "format.single_share": ("single texts", share),

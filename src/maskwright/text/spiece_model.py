@@ -58,8 +58,9 @@ def read_spiece_model(path: Path) -> SpieceModel:
     pieces = [_Piece.read(value) for number, value in fields if number == _PIECES and isinstance(value, bytes)]
     is_unigram = dict(_nested(fields, _TRAINER_SPEC)).get(_MODEL_TYPE, _UNIGRAM) == _UNIGRAM
     if not is_unigram or any(piece.kind == _BYTE for piece in pieces):
+        what = "falls back to bytes" if is_unigram else "is not a unigram model"
         raise DataError(
-            f"the sentencepiece model {str(path)!r} {'falls back to bytes' if is_unigram else 'is not a unigram model'}",
+            f"the sentencepiece model {str(path)!r} {what}",
             allowed="a model trained with model_type=unigram and without byte_fallback",
             todo="Choose another tokenizer or leave it out to train one.",
         )

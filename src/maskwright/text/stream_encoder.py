@@ -171,7 +171,8 @@ def _within_chunks(
     visible = np.where(np.isin(code_points, _WHITE_SPACE), len(code_points), np.arange(len(code_points)))
     visible = np.append(np.minimum.accumulate(visible[::-1])[::-1], len(code_points))
     seen = visible[starts]
-    first = np.maximum.accumulate(np.where(seen < last, seen, starts))
+    # Of white space alone offsets may be empty and stand behind it.
+    first = np.maximum.accumulate(np.where(seen < last, seen, np.minimum(starts, last - 1)))
     end = np.maximum.accumulate(np.minimum(np.maximum(ends, first + 1), last))
     return (first - base).astype(np.uint32), (end - base).astype(np.uint32)
 

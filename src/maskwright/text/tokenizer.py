@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
@@ -125,8 +125,7 @@ class Tokenizer:
 
     @cached_property
     def _with_running_text(self) -> tokenizers.Tokenizer:
-        copy = tokenizers.Tokenizer.from_str(self._with_special_tokens.to_str())
-        return running_text(copy) if self.kind == "unigram" else copy
+        return running_text(tokenizers.Tokenizer.from_str(self._with_special_tokens.to_str()))
 
     @cached_property
     def piece_words(self) -> PieceWords | None:
@@ -153,7 +152,10 @@ class Tokenizer:
         write a space before it ("▁."), as transformers does; for other kinds this is `encode` with
         special tokens in the text.
         """
-        return self._encoded(self._with_running_text, text)
+        if self.kind != "unigram":
+            return self.encode(text, special_tokens_in_text=True)
+        encoded = self._encoded(self._with_running_text, f" {text}")
+        return replace(encoded, offsets=np.maximum(encoded.offsets - 1, 0))
 
     def _encoded(self, backend: tokenizers.Tokenizer, text: str) -> Encoded:
         encoding = backend.encode(text, add_special_tokens=False)

@@ -107,9 +107,7 @@ def byte_bpe_backend(
     return backend
 
 
-def albert_normalizer(
-    *, lowercase: bool, keep_accents: bool = False, charsmap: bytes = b""
-) -> normalizers.Normalizer:
+def albert_normalizer(*, lowercase: bool, keep_accents: bool = False, charsmap: bytes = b"") -> normalizers.Normalizer:
     """Return ALBERT's cleaning: compatibility forms taken apart, combining marks dropped, lower case if so.
 
     Args:
@@ -179,9 +177,9 @@ def is_albert_splitting(backend: tokenizers.Tokenizer, *, with_charsmap: bool = 
 
 
 def running_text(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """Turn a unigram tokenizer into one that writes "▁" for a space of the text only, and at its very beginning.
+    """Turn a unigram tokenizer into one that writes "▁" for a space of the text only.
 
-    Between special tokens a text then goes on as if they were words of it.
+    Between special tokens a text then goes on as if they were words of it. A text must begin with a space.
 
     Args:
         backend: As `unigram_backend` assembles it; it is changed.
@@ -189,7 +187,7 @@ def running_text(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
     cleaning = [backend.normalizer] if backend.normalizer is not None else []
     one_space, none_at_end = normalizers.Replace(Regex(r"\s+"), " "), normalizers.Replace(Regex(" $"), "")
     backend.normalizer = normalizers.Sequence([*cleaning, one_space, none_at_end])
-    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="first")
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="never")
     return backend
 
 

@@ -1,8 +1,8 @@
 """Tokenizer folders as Hugging Face libraries read and write them.
 
 A folder holds `tokenizer.json` (everything), or the older `vocab.txt` (WordPiece), or `vocab.json` with
-`merges.txt` (byte-level BPE), or `spiece.model` (unigram); `tokenizer_config.json` and `special_tokens_map.json` name the special tokens
-and the casing.
+`merges.txt` (byte-level BPE), or `spiece.model` (unigram); `tokenizer_config.json` and `special_tokens_map.json` name
+the special tokens and the casing.
 """
 
 import json
@@ -34,7 +34,8 @@ from maskwright.text.tokenizer_backends import (
 
 ROLES = ("pad", "unk", "cls", "sep", "mask")
 _LAYOUTS = (
-    "tokenizer.json, or vocab.txt (WordPiece), or vocab.json with merges.txt (byte-level BPE), or spiece.model (unigram)"
+    "tokenizer.json, or vocab.txt (WordPiece), or vocab.json with merges.txt (byte-level BPE), "
+    "or spiece.model (unigram)"
 )
 
 
@@ -141,6 +142,8 @@ def write_folder(
                 "do_lower_case": lowercase,
                 "keep_accents": "StripAccents" not in cleaned,
                 "add_prefix_space": True,
+                # ALBERT has segments, but the class does not ask for them by itself.
+                "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
             }
             special |= {"bos_token": names[2], "eos_token": names[3]}
     else:

@@ -6,7 +6,6 @@ from pydantic import Field, model_validator
 
 from maskwright.core.spec import ByName, Spec
 
-
 TokenizerKind = Literal["wordpiece", "byte_bpe", "unigram"]
 
 
@@ -37,8 +36,8 @@ class ByteBPE(Spec):
 class Unigram(Spec):
     """SentencePiece's unigram language model, as ALBERT uses it: the best of all ways to cut a text into pieces.
 
-    Text is normalised as ALBERT's code does it (albert: tokenization.py:182-240): white space collapsed, NFKD, combining
-    marks dropped, lower-cased if asked; a space is written "▁" and belongs to the piece that follows it.
+    Text is normalised as ALBERT's code does it (albert: tokenization.py:182-240): white space collapsed, NFKD,
+    combining marks dropped, lower-cased if asked; a space is written "▁" and belongs to the piece that follows it.
 
     Attributes:
         vocab_size: Entries, special tokens counted (30000 in ALBERT); at least 5 specials, "▁" and printable ASCII.

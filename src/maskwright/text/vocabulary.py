@@ -67,7 +67,7 @@ def sample_memory(spec: TokenizerSpec, sample_bytes: int = DEFAULT_SAMPLE_BYTES)
 
     This is for the worst text (see `vocabulary_sample`); English prose takes a quarter of it or less.
     """
-    return worst_memory(spec.vocab_size, sample_bytes)
+    return worst_memory(spec.kind, spec.vocab_size, sample_bytes)
 
 
 def _train(

@@ -78,4 +78,6 @@ def _has_ideograph(text: str) -> bool:
 def _is_ideograph(character: str) -> bool:
     # The blocks of google-research/bert, tokenization.py (`_is_chinese_char`), and the later ones on the same planes.
     code = ord(character)
-    return 0x3400 <= code <= 0x4DBF or 0x4E00 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or 0x20000 <= code <= 0x3FFFF
+    return (
+        0x3400 <= code <= 0x4DBF or 0x4E00 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or 0x20000 <= code <= 0x3FFFF
+    )

@@ -45,8 +45,7 @@ class LambRule:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         first = [self._own(parameter)["exp_avg"] for parameter in parameters]
         second = [self._own(parameter)["exp_avg_sq"] for parameter in parameters]
-        torch._foreach_mul_(first, beta1)
-        torch._foreach_add_(first, gradients, alpha=1 - beta1)
+        torch._foreach_lerp_(first, gradients, 1 - beta1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, gradients, gradients, value=1 - beta2)
         updates = list(torch._foreach_sqrt(second))
@@ -56,8 +55,9 @@ class LambRule:
             torch._foreach_add_(updates, weights, alpha=constants.weight_decay)
             sizes, steps = torch.stack(torch._foreach_norm(weights)), torch.stack(torch._foreach_norm(updates))
             ratios = torch.where((sizes > 0) & (steps > 0), sizes / steps, 1.0)
-            torch._foreach_mul_(updates, list(ratios.unbind()))
-        torch._foreach_add_(weights, updates, alpha=-learning_rate)
+            torch._foreach_addcmul_(weights, updates, list(ratios.unbind()), value=-learning_rate)
+        else:
+            torch._foreach_add_(weights, updates, alpha=-learning_rate)
 
     def _own(self, parameter: nn.Parameter) -> dict[str, Tensor]:
         if parameter not in self._moments:

@@ -17,6 +17,7 @@ from maskwright.text.shards import tokenize_corpus
 from maskwright.text.sources import resolve_sources
 from maskwright.text.tokenizer import Tokenizer
 from maskwright.text.vocabulary import train_tokenizer
+from maskwright.text.words.collocations import collocations_told
 from maskwright.text.words.level_facts import told
 from maskwright.text.words.resources import check_words, words_fingerprint
 from maskwright.training.budget import Budget
@@ -27,7 +28,7 @@ from maskwright.training.fit import Choice, fit_batch, fit_length, fit_schedule,
 from maskwright.training.origins import open_origins, same_teacher
 from maskwright.training.reporting import Reporter
 from maskwright.training.similar_words import check_similar_words, with_similar_words
-from maskwright.training.starting import Start
+from maskwright.training.starting import Start, habits_told
 from maskwright.training.workload import Text, mean_length
 
 
@@ -128,7 +129,10 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
             )
         recipe = with_tokenizer(recipe, tokenizer_given, adopt=origins.tokenizer is not None)
     given = tokenizer_given
+    published = recipe.encoder
     recipe = origins.fit(recipe, request.fixed)
+    if told := habits_told(published, recipe.encoder):
+        talk.say("as before", f"the encoder goes on as the model did: {told}")
     request = replace(request, fixed=request.fixed | origins.kept)
     cleaned = _clean(request, talk)
     if request.extend_vocabulary is not None:
@@ -251,6 +255,7 @@ def text_of(corpus: Corpus, tokenizer: Tokenizer, weights: Sequence[float | None
         document_ends=corpus.document_ends,
         take=corpus.take,
         vocabulary=VocabularyFacts(special_tokens=tokenizer.special_tokens, token_counts=corpus.token_counts),
+        levels=corpus.levels,
     )
 
 
@@ -283,9 +288,7 @@ def _clean(request: Request, talk: Reporter) -> CleanCorpus:
     return cleaned
 
 
-def _tokenize(
-    request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer: Tokenizer, talk: Reporter
-) -> Text:
+def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer: Tokenizer, talk: Reporter) -> Text:
     begun = time.perf_counter()
     corpus = tokenize_corpus(
         cleaned,
@@ -303,6 +306,8 @@ def _tokenize(
         f"{cleaned.num_characters / max(1, corpus.num_tokens):.2f} characters a token, "
         f"{unknown:.2%} unknown{_took(begun)}",
     )
+    if corpus.collocations is not None:
+        talk.say("words", collocations_told(corpus.collocations))
     for level, facts in corpus.levels.items():
         talk.say("words", told(level, facts))
     text = text_of(corpus, tokenizer, cleaned.source_weights)

@@ -12,6 +12,7 @@ from maskwright.core.spec import override, parse_overrides, validate
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.text.cleaning import Cleaning
+from maskwright.text.words.level_facts import with_levels
 from maskwright.text.words.resources import words_fingerprint
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, matmul_library, prepare_machine
@@ -241,8 +242,10 @@ def _sit(
 def _begin(folder: RunFolder, record: Mapping[str, Any], prepared: Prepared, machine: Machine) -> dict[str, Any]:
     """Write all that a resumed run must find again; `run.json` last, since it says that the rest is there."""
     write_json(folder.path / "recipe.json", prepared.recipe.model_dump(mode="json"))
-    for name in ("data_card.json", "data_card.md"):
-        write_text(folder.path / name, (prepared.card / name).read_text(encoding="utf-8"))
+    card = read_json(prepared.card / "data_card.json")
+    write_json(folder.path / "data_card.json", {**card, "levels": prepared.text.levels})
+    page = (prepared.card / "data_card.md").read_text(encoding="utf-8")
+    write_text(folder.path / "data_card.md", with_levels(page, prepared.text.levels))
     for place in (folder.path, folder.generator) if prepared.recipe.generator else (folder.path,):
         prepared.tokenizer.save(place, max_length=prepared.recipe.training.max_length)
     begun = {

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from maskwright.core.errors import RecipeError
 from maskwright.encoder.config import EncoderConfig
+from maskwright.interchange.families import family_named
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.existing import ExistingModel
 from maskwright.training.model import PretrainingModel, build_model
@@ -26,8 +27,10 @@ _APART = {
 }
 
 _SHAPES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "type_vocab_size", "position_offset")
-_HABITS = ("hidden_activation", "layer_norm_eps", "hidden_dropout", "attention_dropout", "max_positions")
-"""What a run that goes on from a model does as the model did, unless the user says otherwise."""
+_HABITS = ("hidden_activation", "layer_norm_eps", "max_positions")
+"""What a run that goes on from a model does as the model did, unless the user says otherwise: its weights are used to it.
+Dropout is no such thing; it suits the run's own budget and text."""
+_NEARLY_ONE = frozenset({"gelu", "gelu_tanh"})
 
 KEPT = frozenset({"training.learning_rate", "encoder.initializer_range", "objectives.mlm.initial_bias"})
 """Fields that are not fitted to a budget where weights are taken over: the rates of short runs suit random weights and
@@ -123,6 +126,12 @@ def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[s
     return _with_habits(recipe, teacher, ("hidden_activation", "max_positions"), fixed)
 
 
+def habits_told(before: EncoderConfig, after: EncoderConfig) -> str:
+    """Say in words what a recipe now does as its model did; "" if nothing changed."""
+    changed = [(habit, getattr(before, habit), getattr(after, habit)) for habit in _HABITS]
+    return ", ".join(f"{habit} {now} (recipe: {was})" for habit, was, now in changed if was != now)
+
+
 def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | None) -> Start:
     """Say which weights of a model a run of the recipe takes; `like_the_model` must have let it pass.
 
@@ -143,16 +152,18 @@ def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | 
         elif generator is not None:
             found = _fitting(generator.state, {name: own[inner] for name, inner in parts.items() if inner in own})
             weights |= {parts[name]: tensor for name, tensor in found.items()}
-    taken = _parts(weights)
-    missing = _parts(own.keys() - weights.keys())
-    if any(part.startswith("generator (") for part in new):
+    on_generator = own.keys() - built.encoder_weights().keys()
+    taken, missing = _parts(weights, on_generator), _parts(own.keys() - weights.keys(), on_generator)
+    if new:
         missing.discard("generator")
     return Start(
         origin=model.to_json(),
         weights=weights,
         taken=tuple(sorted(taken)),
         new=tuple(sorted(missing | new)),
-        left=tuple(sorted(_parts(model.state.keys() - weights.keys()) | _rows_left(model.state, weights))),
+        left=tuple(
+            sorted(_parts(model.state.keys() - (weights.keys() - on_generator)) | _rows_left(model.state, weights))
+        ),
     )
 
 
@@ -259,7 +270,8 @@ def _settings(different: Mapping[str, tuple[Any, Any]]) -> str:
 
 
 def _with_habits(recipe: Recipe, model: ExistingModel, habits: Iterable[str], fixed: Collection[str]) -> Recipe:
-    changes = {habit: getattr(model.config, habit) for habit in habits if f"encoder.{habit}" not in fixed}
+    theirs = {habit: getattr(model.config, habit) for habit in habits if f"encoder.{habit}" not in fixed}
+    changes = {habit: value for habit, value in theirs.items() if not _stays(recipe, habit, value)}
     positions = changes.get("max_positions", recipe.encoder.max_positions)
     if positions > model.config.max_positions:
         raise RecipeError(
@@ -272,6 +284,14 @@ def _with_habits(recipe: Recipe, model: ExistingModel, habits: Iterable[str], fi
             todo=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {positions}}}]'`.",
         )
     return recipe.replace(encoder=recipe.encoder.replace(**changes))
+
+
+def _stays(recipe: Recipe, habit: str, value: Any) -> bool:
+    """Whether the recipe keeps its own: its family has no other, and the difference is slight (5e-4 at most, for gelu)."""
+    table = family_named(recipe.family).config
+    if habit == "hidden_activation":
+        return table.head_activation not in (None, value) and {table.head_activation, value} <= _NEARLY_ONE
+    return table.fixed.get(habit, value) != value
 
 
 def _fitting(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -299,8 +319,11 @@ def _rows_left(state: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> se
     }
 
 
-def _parts(names: Iterable[str]) -> set[str]:
-    return {_part(name) for name in names}
+def _parts(names: Iterable[str], on_generator: Collection[str] = ()) -> set[str]:
+    return {
+        f"generator's {_part(name)}" if name in on_generator and name.startswith("heads.") else _part(name)
+        for name in names
+    }
 
 
 def _part(name: str) -> str:

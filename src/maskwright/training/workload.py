@@ -1,7 +1,7 @@
 """From prepared text and a recipe to the phases that the loop reads: held-out split, streams, collators."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ class Text:
         document_ends: Ascending token offsets at which documents end.
         take: Reads token ranges.
         vocabulary: Special ids and corpus counts.
+        levels: For each level of units beside words, what was found in the text (`text.words.level_facts`).
     """
 
     documents: Documents
@@ -38,6 +39,7 @@ class Text:
     document_ends: IntArray
     take: TakeTokens
     vocabulary: VocabularyFacts
+    levels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def vocab_size(self) -> int:

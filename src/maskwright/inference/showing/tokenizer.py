@@ -44,9 +44,7 @@ def small_tokenizer(
     return kept_or_made(kept_in / f"shown-tokenizer-{key}", Tokenizer.from_folder, make)
 
 
-def _make(
-    folder: Path, *, spec: TokenizerSpec, text: str, cache: Path, sample_key: str, progress: Progress
-) -> None:
+def _make(folder: Path, *, spec: TokenizerSpec, text: str, cache: Path, sample_key: str, progress: Progress) -> None:
     # Reading docstrings takes several times as long as learning from them, so another text finds them kept.
     sample = kept_or_made(
         cache / f"docstring-sample-{sample_key}", _open_sample, partial(_make_sample, progress=progress)

@@ -89,7 +89,7 @@ class SpanMasking(Masking):
                 spans.add(active, drawn, wanted, longest=self.longest_span, may_cut=self.cut_last_word)
             begun += _ROUNDS_AT_ONCE
         words_hit = np.flatnonzero(spans.masked)
-        return _merged(starts[words_hit], starts[words_hit] + spans.masked[words_hit])
+        return Selection(starts[words_hit], starts[words_hit] + spans.masked[words_hit]).joined()
 
 
 class _Spans:
@@ -136,10 +136,3 @@ class _Spans:
         rows, columns = np.nonzero(taken)
         self.masked[reached[rows, columns]] = taken[rows, columns]
         self._left[sequences] -= taken.sum(axis=1)
-
-
-def _merged(starts: IntArray, ends: IntArray) -> Selection:
-    """Join ranges that touch; they are ascending and do not overlap."""
-    apart = starts[1:] != ends[:-1]
-    some = np.ones(min(1, len(starts)), dtype=bool)
-    return Selection(starts[np.concatenate([some, apart])], ends[np.concatenate([apart, some])])

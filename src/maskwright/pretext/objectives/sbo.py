@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from maskwright.core.tensors import HeadShape, LossInputs, LossTerm, activation
-from maskwright.core.types import Examples, IntArray, Targets
+from maskwright.core.types import Examples, IntArray, Selection, Targets
 from maskwright.pretext.objectives.base import Objective
 from maskwright.pretext.objectives.cross_entropy import summed_cross_entropy
 from maskwright.pretext.objectives.output_bias import InitialBias, begin_bias
@@ -111,9 +111,6 @@ def _runs(starts: IntArray, ends: IntArray, special: IntArray) -> tuple[IntArray
         special: Shape (T,), True at special tokens; each sequence begins and ends with one.
     """
     ordinary = ~special[starts]
-    starts, ends = starts[ordinary], ends[ordinary]
-    apart = starts[1:] != ends[:-1]
-    some = np.ones(min(1, len(starts)), dtype=bool)
-    starts, ends = starts[np.concatenate([some, apart])], ends[np.concatenate([apart, some])]
-    inside = ~special[starts - 1] & ~special[ends]
-    return starts[inside], ends[inside]
+    runs = Selection(starts[ordinary], ends[ordinary]).joined()
+    inside = ~special[runs.starts - 1] & ~special[runs.ends]
+    return runs.starts[inside], runs.ends[inside]

@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 from maskwright.core.randomness import Draws
 from maskwright.core.similar_words import Choice, SimilarWords, SimilarWordsSpec, word_hashes
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection, SpecialTokens
-from maskwright.pretext.masking.units import fill_budgets
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -31,16 +30,18 @@ class SimilarWord(Replacement):
     were never answered); here only words of the same number of tokens are similar, since the labels are the
     tokens of the original, one at each place.
 
-    DEVIATION: where a word should become similar and has no similar word, a random word stands in, for at most
-    `max_stand_ins` of a sequence's selected tokens. Beyond that the authors skip the word and select another
-    (issue 9). Selecting is the masking's business, so here the word stays as it is and is still predicted.
+    DEVIATION: where a word should become similar and has no similar word, a random word stands in, as long as such
+    words are no more than `max_stand_ins` of the selected tokens. Beyond that the authors skip the word and select
+    another (issue 9). Selecting is the masking's business, so here the word stays as it is and is still predicted.
+    The limit holds for each sequence on average: of the words without a similar one each gets a random one with the
+    same probability. A limit in whole tokens would leave nothing to short sequences and little to long words.
 
     Attributes:
         similar: Share of words replaced by a similar word.
         random: Share replaced by a random word.
         keep: Share left as it is; the three shares add up to 1.
-        max_stand_ins: Most of each sequence's selected tokens, as a share, that random words may stand in for
-            where there is no similar word (issue 9); the words that get one are drawn at random.
+        max_stand_ins: Most of each sequence's selected tokens, as a share, that random words stand in for where there
+            is no similar word, on average (issue 9).
         table: Where similar words come from.
     """
 
@@ -72,7 +73,7 @@ class SimilarWord(Replacement):
     ) -> IntArray:
         """Return the ids that the encoder sees (see `Replacement.replace_tokens`)."""
         table, words = _table(vocabulary), _selected_words(instances, selection)
-        fates = self._fates(words, table, selection, draws)
+        fates = self._fates(words, table, draws)
         corrupted = instances.ids.astype(np.int32, copy=True)
         wants_any = fates.random | fates.stood_in
         any_word = table.of_length(words.lengths)
@@ -96,7 +97,7 @@ class SimilarWord(Replacement):
     ) -> Mapping[str, int]:
         """Return how many selected tokens became what (see `Replacement.outcomes`)."""
         words = _selected_words(instances, selection)
-        fates = self._fates(words, _table(vocabulary), selection, draws)
+        fates = self._fates(words, _table(vocabulary), draws)
         named = {
             "similar word": fates.similar,
             "random word": fates.random,
@@ -106,15 +107,13 @@ class SimilarWord(Replacement):
         }
         return {name: int(words.lengths[which].sum()) for name, which in named.items()}
 
-    def _fates(self, words: "_Words", table: SimilarWords, selection: Selection, draws: Draws) -> "_Fates":
+    def _fates(self, words: "_Words", table: SimilarWords, draws: Draws) -> "_Fates":
         decision = draws.uniform_at("replacement decision", words.sequences, words.offsets)
         options = table.similar_to(words.hashes, words.lengths)
         wants_similar = decision < self.similar
         wants_random = ~wants_similar & (decision < self.similar + self.random)
-        wanting = np.flatnonzero(wants_similar & (options.counts == 0))
-        stood_in = np.zeros(len(decision), dtype=bool)
-        stood_in[wanting[self._stand_ins(words, wanting, draws)]] = True
         similar = wants_similar & (options.counts > 0)
+        stood_in = self._stand_ins(words, wants_similar & ~similar, draws)
         return _Fates(
             options=options,
             similar=similar,
@@ -124,23 +123,16 @@ class SimilarWord(Replacement):
             kept=~wants_similar & ~wants_random,
         )
 
-    def _stand_ins(self, words: "_Words", wanting: IntArray, draws: Draws) -> IntArray:
-        """Choose which of the words without a similar one get a random one: whole words, until the limit is met.
-
-        Args:
-            words: The selected words.
-            wanting: Shape (N,), ascending: numbers of the words that want a similar word and have none.
-            draws: The keyed random numbers.
-
-        Returns:
-            Numbers within `wanting`.
-        """
-        sequences, lengths = words.sequences[wanting], words.lengths[wanting]
-        # The tolerance: 0.1 x 30 is 3.0000000000000004 in one order of factors and 2.9999999999999996 in another.
-        limits = np.floor(self.max_stand_ins * words.selected + 1e-9).astype(np.int64)
-        order = np.lexsort((draws.bits_at("replacement stand-in", sequences, words.offsets[wanting]), sequences))
-        taken: IntArray = order[fill_budgets(sequences[order], lengths[order], limits)]
-        return taken
+    def _stand_ins(self, words: "_Words", wanting: BoolArray, draws: Draws) -> BoolArray:
+        """Choose which of the words that want a similar one and have none get a random one. Shape (K,)."""
+        missing = np.bincount(words.sequences, weights=words.lengths * wanting, minlength=len(words.selected))
+        chances = self.max_stand_ins * words.selected / np.maximum(missing, 1)
+        stood_in = np.zeros(len(wanting), dtype=bool)
+        asked = np.flatnonzero(wanting)
+        sequences = words.sequences[asked]
+        drawn = draws.uniform_at("replacement stand-in", sequences, words.offsets[asked])
+        stood_in[asked] = drawn < chances[sequences]
+        return stood_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,8 +121,9 @@ def table_of(
         pairs = _pairs_of_vectors([(numbers, vectors)], words, spec)
         frequent = int(words.counts[words.counts >= spec.min_count].sum())
         source = (
-            f"the corpus itself: vectors of {len(numbers):,} words, learnt from {len(words.running) / 1e6:.3g} M, "
-            f"{frequent / max(1, len(words.running)):.1%} of which occur {spec.min_count} times or more"
+            f"the corpus itself: vectors of {len(numbers):,} distinct words, learnt from "
+            f"{len(words.running) / 1e6:.3g} M words of text, {frequent / max(1, len(words.running)):.1%} of which "
+            f"occur {spec.min_count} times or more"
         )
     else:
         path = Path(spec.source).expanduser()

@@ -45,20 +45,22 @@ _SAMPLE_BYTES = 1 << 25
 _SAMPLE_SEED = 0
 _SENTENCES_AT_ONCE = 4096
 _FILE = "collocations.txt"
+_EXAMPLES = 8
 
-# Short words as common as these are connectors in any language (the, of, и, в, की, 的): they may stand within a phrase
-# ("state of the art") but not at its edges. A common word of a domain ("linux") is longer.
-_CONNECTOR_SHARE = 0.001
+# Short words as common as these are connectors in any language (и, в, की, 的): they may stand within a phrase ("state
+# of the art") but not at its edges. A common word of a domain ("linux") is longer, a common short one ("new") rarer.
+_CONNECTOR_SHARE = 0.003
 _CONNECTOR_CHARACTERS = 3
-# The longer ones of English: its pronouns, auxiliaries, prepositions, conjunctions and common adverbs.
+# Those of English: its articles, pronouns, auxiliaries, prepositions, conjunctions and common adverbs.
 _ENGLISH = (
-    "about above after again against also although among another around because been before behind being below between "
-    "both could does doing done down during each either else even ever every from have having here hers herself "
-    "himself into itself just less like many might mine more most much must myself neither never none nothing once "
-    "only onto other others ours ourselves over perhaps quite rather same shall should since some such than that their "
-    "theirs them themselves then there these they this those though through till toward towards under unless until "
-    "upon very were what whatever when where whether which while whom whose will with within without would your yours "
-    "yourself"
+    "a about above after again against all also although am among an and another any are around as at be because been "
+    "before behind being below between both but by can could did do does doing done down during each either else even "
+    "ever every few for from had has have having he her here hers herself him himself his how i if in into is it its "
+    "itself just less like many may me might mine more most much must my myself neither never no none nor not nothing "
+    "now of off on once only onto or other others our ours ourselves out over own per perhaps quite rather same shall "
+    "she should since so some such than that the their theirs them themselves then there these they this those though "
+    "through thus till to too toward towards under unless until up upon us very was we were what whatever when where "
+    "whether which while who whom whose why will with within without would yet you your yours yourself"
 )
 _ENGLISH_CONNECTORS = frozenset(_ENGLISH.split())
 
@@ -103,6 +105,17 @@ def _opened(folder: Path) -> Path:
     return path
 
 
+def collocations_told(path: Path) -> str:
+    """Say in a sentence what was found (`find_collocations`)."""
+    phrases = path.read_text(encoding="utf-8").splitlines()
+    # The best of each length, so that all lengths are seen.
+    by_length: dict[int, str] = {}
+    for phrase in phrases:
+        by_length.setdefault(len(phrase.split()), phrase)
+    shown = phrases[:_EXAMPLES] + [phrase for phrase in by_length.values() if phrase not in phrases[:_EXAMPLES]]
+    return f"{len(phrases):,} collocations in the corpus" + (f": {', '.join(shown)}" if shown else "")
+
+
 def collocations_of(sentences: Iterable[str], segmenter: Segmenter | None = None) -> list[str]:
     """Return the phrases of some sentences in small letters, by length and best first.
 
@@ -115,7 +128,8 @@ def collocations_of(sentences: Iterable[str], segmenter: Segmenter | None = None
     while batch := list(islice(iterator, _SENTENCES_AT_ONCE)):
         counter.add(batch)
     words = counter.counted()
-    edges = ~_connectors(words)
+    # Without a segmenter a Chinese word is a character, and the commonest characters begin and end good words.
+    edges = ~_connectors(words, longest_han=0 if segmenter is None else 1)
     phrases: list[str] = []
     for grams in _by_length(words):
         phrases += _best(grams, words, edges)
@@ -191,13 +205,14 @@ def _likeliest_parts(grams: _Grams) -> NDArray[np.float64]:
     return best[grams.length]
 
 
-def _connectors(words: CountedWords) -> BoolArray:
+def _connectors(words: CountedWords, longest_han: int) -> BoolArray:
     """Say which words may stand within a phrase only. Shape (words,)."""
     counts = np.bincount(words.ids[words.ids >= 0], minlength=len(words.names))
     common = counts > _CONNECTOR_SHARE * len(words.ids)
     return np.fromiter(
         (
-            name in _ENGLISH_CONNECTORS or (often and len(name) <= (1 if is_han(name) else _CONNECTOR_CHARACTERS))
+            name in _ENGLISH_CONNECTORS
+            or (often and len(name) <= (longest_han if is_han(name) else _CONNECTOR_CHARACTERS))
             for name, often in zip(words.names, common.tolist(), strict=True)
         ),
         dtype=np.bool_,

@@ -52,6 +52,14 @@ class LevelFacts:
         }
 
 
+def with_levels(page: str, levels: Mapping[str, Mapping[str, Any]]) -> str:
+    """Add to a data card's page what was found of each level."""
+    if not levels:
+        return page
+    lines = [f"- {told(level, facts)}" for level, facts in levels.items()]
+    return "\n".join([page.rstrip("\n"), "", "## Phrases and entities", "", *lines, ""])
+
+
 def told(level: str, facts: Mapping[str, Any]) -> str:
     """Say in a sentence what was found of a level (`LevelFacts.to_json`).
 

@@ -1,0 +1,54 @@
+"""`maskwright pretrain`: options that name other models arrive under their Python names."""
+
+from typing import Any
+
+import pytest
+
+from maskwright.cli.main import main
+from maskwright.training import pretrain as module
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        (["--init", "runs/old"], "init", "runs/old"),
+        (["--init", "runs/old", "--extend-vocabulary", "500"], "extend_vocabulary", "500"),
+        (["--init", "runs/old", "--extend-vocabulary", "words.txt"], "extend_vocabulary", "words.txt"),
+        (["--teacher", "google-bert/bert-base-uncased"], "teacher", "google-bert/bert-base-uncased"),
+        ([], "init", None),
+        ([], "teacher", None),
+        ([], "extend_vocabulary", None),
+    ],
+)
+def test_options_arrive_by_name(words: list[str], name: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Called(Exception):
+        pass
+
+    def pretrain(corpus: list[str], **asked: Any) -> None:
+        assert asked[name] == value
+        raise Called
+
+    monkeypatch.setattr(module, "pretrain", pretrain)
+    with pytest.raises(Called):
+        main(["pretrain", "corpus.txt", "--out", "runs/new", *words])
+
+
+def test_a_student_without_a_teacher_is_one_line_and_exit_code_2(
+    tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "corpus.txt").write_text("A text.")
+    with pytest.raises(SystemExit) as caught:
+        main(
+            [
+                "pretrain",
+                str(tmp_path / "corpus.txt"),
+                "--recipe",
+                "distilbert/tiny",
+                "--steps",
+                "1",
+                "--out",
+                str(tmp_path / "run"),
+            ]
+        )
+    assert caught.value.code == 2
+    assert "--teacher DIR_OR_HUB_NAME" in capsys.readouterr().err.replace("\n", " ")

@@ -1,0 +1,91 @@
+"""A run that replaces by similar words: what it says, that it repeats itself, and that it fails early."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_batches import recipe as bert_recipe
+from test_batches import toy_text
+from toy_runs import TOY, write_corpus
+
+from maskwright.core.errors import DataError
+from maskwright.interchange.huggingface import load_model
+from maskwright.training.pretrain import pretrain
+from maskwright.training.reporting import Silent
+from maskwright.training.similar_words import measured_outcomes
+
+
+class Listening(Silent):
+    """Keeps what was said."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str]] = []
+
+    def say(self, topic: str, text: str) -> None:
+        self.heard.append((topic, text))
+
+    def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        self.heard.append((topic, str(rows)))
+
+
+def run(folder: Path, out: str, source: str, **more: object) -> Listening:
+    listening = Listening()
+    pretrain(
+        write_corpus(folder / "corpus.txt"),
+        out=folder / out,
+        recipe="bert/tiny",
+        steps=3,
+        set=(*TOY, f"replacement={{kind: similar_word, table: {{source: {source}}}}}", "masking=whole_word"),
+        cache=folder / "cache",
+        workers=1,
+        device="cpu",
+        reporter=listening,
+        **more,  # type: ignore[arg-type]
+    )
+    return listening
+
+
+def test_a_run_says_what_its_table_covers_and_repeats_itself(tmp_path: Path) -> None:
+    thesaurus = tmp_path / "synonyms.txt"
+    thesaurus.write_text("cat dog sister captain teacher river\nwatches follows likes\n", encoding="utf-8")
+    heard = run(tmp_path, "a", str(thesaurus)).heard
+    said = [text for topic, text in heard if topic == "similar"]
+    assert len(said) == 2
+    assert "synonyms.txt, plain groups: 2 groups of synonyms" in said[0]
+    assert "% of the words in the corpus have a similar word" in said[0]
+    assert "% similar word" in said[1]
+    assert "% kept for want of a similar word" in said[1]
+    topics = [topic for topic, _ in heard]
+    assert topics.index("tokens") < topics.index("similar") < topics.index("plan")
+    run(tmp_path, "b", str(thesaurus))
+    first, second = (load_model(tmp_path / name).state for name in "ab")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_source_that_is_not_there_is_missed_before_any_work(tmp_path: Path) -> None:
+    listening = Listening()
+    with pytest.raises(DataError, match="missing"):
+        pretrain(
+            write_corpus(tmp_path / "corpus.txt"),
+            out=tmp_path / "run",
+            recipe="macbert/tiny",
+            steps=3,
+            set=(f"replacement.table.source={tmp_path / 'missing.txt'}",),
+            cache=tmp_path / "cache",
+            workers=1,
+            device="cpu",
+            reporter=listening,
+        )
+    assert "corpus" not in [topic for topic, _ in listening.heard]
+
+
+def test_outcomes_are_measured_on_sequences_of_the_corpus() -> None:
+    text = toy_text()
+    counted = measured_outcomes(bert_recipe("replacement=similar_word"), text, 0)
+    total = sum(counted.values())
+    # Every word of the toy's table has similar ones, so nobody stands in.
+    assert counted["random word for want of a similar one"] == counted["kept for want of a similar word"] == 0
+    assert abs(counted["similar word"] / total - 0.8) < 4.5 * np.sqrt(0.16 / total)
+    assert measured_outcomes(bert_recipe(), text, 0) == {}
