@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from maskwright.core.spec import override
+from maskwright.core.spec import Spec, override
 from maskwright.recipes import catalog
 from maskwright.recipes.table import ABSENT, diff, rows
 from maskwright.recipes.wording import field_words, value_words
@@ -18,8 +18,14 @@ def test_rows_show_every_field_once(name):
     assert len(paths) == len(set(paths))
     assert all(row.axis and row.label and row.value for row in listed)
     for part in ("tokenizer", "format", "masking", "replacement", "encoder"):
-        fields = type(getattr(recipe, part)).model_fields
-        assert {f"{part}.{field}" for field in fields} <= set(paths)
+        assert set(leaves(part, getattr(recipe, part))) <= set(paths)
+
+
+def leaves(path, value):
+    """The paths of all fields below a value; a part of a part has fields of its own."""
+    if not isinstance(value, Spec):
+        return [path]
+    return [leaf for name in type(value).model_fields for leaf in leaves(f"{path}.{name}", getattr(value, name))]
 
 
 @pytest.mark.parametrize("name", ["bert/base", "roberta/large"])

@@ -160,7 +160,7 @@ def size_recipe(name: Name, changes: Set = None, as_json: AsJson = False) -> Non
         shared = recipe.generator is not None and recipe.generator.shared == "embeddings"
         remark = "without the embeddings it shares" if shared else ""
         parameters.append(_total("generator", sum(counted.generator.values()), remark))
-    parameters.extend((f"{name_words(kind)} head", f"{count:,}", "") for kind, count in counted.heads.items())
+    parameters.extend((f"{name_words(kind)} head", f"{count:,}", "") for kind, count in counted.heads.items() if count)
     parameters.append(_total("in pre-training", counted.pretraining))
     whose = "the generator alone, embeddings too" if counted.generator else "no pooler, no other head"
     parameters.append(_total("as masked language model only", counted.masked_lm, whose))

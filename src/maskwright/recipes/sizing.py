@@ -111,14 +111,13 @@ def _head_parameters(recipe: Recipe) -> dict[str, int]:
     vocab_size = recipe.tokenizer.vocab_size
     # On the meta device a module has shapes and no memory, so this works for any objective at any size.
     with torch.device("meta"):
-        heads = {
+        return {
             objective.kind: sum(
                 parameter.numel()
                 for parameter in objective.head(_shape_under(recipe, objective, vocab_size)).parameters()
             )
             for objective in recipe.objectives
         }
-    return {kind: count for kind, count in heads.items() if count}  # Distillation has no weights of its own.
 
 
 def training_flops_per_token(

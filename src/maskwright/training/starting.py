@@ -28,8 +28,8 @@ _APART = {
 
 _SHAPES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "type_vocab_size", "position_offset")
 _HABITS = ("hidden_activation", "layer_norm_eps", "max_positions")
-"""What a run that goes on from a model does as the model did, unless the user says otherwise: its weights are used to it.
-Dropout is no such thing; it suits the run's own budget and text."""
+"""What a run that goes on from a model does as the model did, unless the user says otherwise: the weights are used to
+it. Dropout is no such thing; it suits the run's own budget and text."""
 _NEARLY_ONE = frozenset({"gelu", "gelu_tanh"})
 
 KEPT = frozenset({"training.learning_rate", "encoder.initializer_range", "objectives.mlm.initial_bias"})
@@ -287,11 +287,11 @@ def _with_habits(recipe: Recipe, model: ExistingModel, habits: Iterable[str], fi
 
 
 def _stays(recipe: Recipe, habit: str, value: Any) -> bool:
-    """Whether the recipe keeps its own: its family has no other, and the difference is slight (5e-4 at most, for gelu)."""
+    """Whether the recipe keeps its own: its family has no other, and the difference is slight (GELU: below 5e-4)."""
     table = family_named(recipe.family).config
     if habit == "hidden_activation":
         return table.head_activation not in (None, value) and {table.head_activation, value} <= _NEARLY_ONE
-    return table.fixed.get(habit, value) != value
+    return bool(table.fixed.get(habit, value) != value)
 
 
 def _fitting(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:

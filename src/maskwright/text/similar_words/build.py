@@ -254,5 +254,5 @@ def _open(folder: Path) -> KeptTable:
         with np.load(folder / _TABLE, allow_pickle=False) as arrays:
             table = SimilarWords(**{field.name: arrays[field.name] for field in fields(SimilarWords)})
         return KeptTable(table, Coverage(**read_json(folder / _CARD)))
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
         raise DataError(f"cannot read the similar words in {folder}: {error}") from error
