@@ -3,7 +3,7 @@ import math
 import pytest
 
 from maskwright.recipes.catalog import get
-from maskwright.training.fit import LAMB_RATE, batch_tokens, fit_length, fit_schedule, fit_vocabulary, vocabulary_size
+from maskwright.training.fit import batch_tokens, fit_length, fit_schedule, fit_vocabulary, vocabulary_size
 
 
 @pytest.mark.parametrize("tokens", [1e5, 1e6, 1e7, 1e8, 1e9, 1e11])
@@ -35,12 +35,12 @@ def test_a_small_budget_gets_a_schedule_that_fits_into_it() -> None:
     assert all(choice.reason for choice in choices)
 
 
-@pytest.mark.parametrize("size", ["tiny", "mini", "base"])
-def test_lamb_stays_lamb_and_its_rate_is_the_same_at_every_width(size: str) -> None:
+@pytest.mark.parametrize(("size", "rate"), [("tiny", 0.01), ("mini", 0.005), ("small", 0.005), ("base", 0.0017)])
+def test_lamb_stays_lamb_and_its_rate_falls_with_the_number_of_layers(size: str, rate: float) -> None:
     published = get(f"albert/{size}")
     recipe, choices = fit_schedule(published, 4e6, 20_000_000, 128.0, set())
     assert recipe.training.optimizer == published.training.optimizer.replace(betas=(0.9, 0.98))
-    assert recipe.training.learning_rate == LAMB_RATE
+    assert recipe.training.learning_rate == rate
     assert "training.learning_rate" in {choice.field for choice in choices}
 
 

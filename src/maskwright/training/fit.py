@@ -19,9 +19,9 @@ SEEN_ENOUGH = 100
 SMALLEST_VOCABULARY = 4096
 RATE_AT_WIDTH_128 = 2e-3
 """Peak learning rate at hidden size 128; it falls as 1/hidden_size above (measured at 128 and 256: see LOG.md)."""
-LAMB_RATE = 5e-3
-"""Peak learning rate of LAMB: the share by which each matrix may move in a step, whatever its width (measured at hidden
-sizes 128 and 256: see LOG.md; four times as much learns nothing but frequencies)."""
+LAMB_RATE_OF_ONE_LAYER = 0.02
+"""Peak learning rate of LAMB times the number of layers. Its rate is the share by which each matrix moves in a step,
+whatever the width, and the layers' moves add up (measured at 2 to 8 layers of 128 and 256: see docs/fitting.md)."""
 SPREAD_AT_WIDTH_768 = 0.02
 """The published standard deviation of initial weights, chosen at width 768. Narrower models need a wider one for the
 same spread of activations, in proportion to 1/sqrt(hidden_size) (measured at 128 and 256: see LOG.md)."""
@@ -225,7 +225,7 @@ def _short_run_rate(recipe: Recipe) -> float:
     """The peak learning rate that a short run bears with the recipe's optimizer."""
     match recipe.training.optimizer:
         case Lamb():
-            return LAMB_RATE
+            return _two_digits(LAMB_RATE_OF_ONE_LAYER / max(2, recipe.encoder.num_layers))
         case AdamW():
             return _two_digits(RATE_AT_WIDTH_128 * min(1.0, 128 / recipe.encoder.hidden_size))
 
