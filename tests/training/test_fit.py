@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from maskwright.recipes.catalog import get
+from maskwright.recipes.catalog import get, resolve
 from maskwright.training.fit import batch_tokens, fit_length, fit_schedule, fit_vocabulary, vocabulary_size
 
 
@@ -35,9 +35,21 @@ def test_a_small_budget_gets_a_schedule_that_fits_into_it() -> None:
     assert all(choice.reason for choice in choices)
 
 
-@pytest.mark.parametrize(("size", "rate"), [("tiny", 0.01), ("mini", 0.005), ("small", 0.005), ("base", 0.0017)])
-def test_lamb_stays_lamb_and_its_rate_falls_with_the_number_of_layers(size: str, rate: float) -> None:
-    published = get(f"albert/{size}")
+@pytest.mark.parametrize(
+    ("name", "sharing", "rate"),
+    [
+        ("albert/tiny", "all", 0.01),
+        ("albert/mini", "all", 0.005),
+        ("albert/mini", "ffn", 0.005),
+        ("albert/mini", "none", 0.01),
+        ("albert/small", "all", 0.005),
+        ("albert/base", "all", 0.0017),
+    ],
+)
+def test_lamb_stays_lamb_and_its_rate_falls_with_the_layers_that_share_a_block(
+    name: str, sharing: str, rate: float
+) -> None:
+    published = resolve(name, [f"encoder.sharing={sharing}"])
     recipe, choices = fit_schedule(published, 4e6, 20_000_000, 128.0, set())
     assert recipe.training.optimizer == published.training.optimizer.replace(betas=(0.9, 0.98))
     assert recipe.training.learning_rate == rate

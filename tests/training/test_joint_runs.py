@@ -34,7 +34,7 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
         settings: dict[str, Any] = {
             "recipe": "electra/tiny",
             "steps": 12,
-            "set": TOY,
+            "set": (*TOY, "training.batch_sequences=24"),
             "clean": ("deduplicate=none",),
             "workers": 1,
             "cache": folder / "cache",

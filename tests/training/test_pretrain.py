@@ -82,7 +82,9 @@ def test_a_run_learns_and_leaves_everything_behind(train: Callable[..., Run], co
 def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
     train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, recipe: str, killed_after: int
 ) -> None:
-    overrides = (*TOY, "tokenizer.vocab_size=400") if recipe.startswith("roberta") else TOY
+    overrides = (*TOY, "training.batch_sequences=24")
+    if recipe.startswith("roberta"):
+        overrides = (*overrides, "tokenizer.vocab_size=400")
     peace = train("peace", recipe=recipe, set=overrides, checkpoint_minutes=0.0)
     assert peace.epochs > 1  # The order of data is drawn anew in between.
     with monkeypatch.context() as patch:

@@ -5,7 +5,8 @@ place is found by a hash of its ids: looking up a batch is a few array operation
 K words looked up, T token ids.
 """
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, fields
 from typing import Annotated
 
 import numpy as np
@@ -79,6 +80,14 @@ class SimilarWords:
     random_firsts: NDArray[np.int64]
     random_counts: NDArray[np.int64]
     similarities: NDArray[np.float32]
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that change with anything in the table."""
+        digest = hashlib.blake2b(digest_size=8)
+        for part in fields(self):
+            digest.update(np.ascontiguousarray(getattr(self, part.name)).tobytes())
+        return digest.hexdigest()
 
     def __len__(self) -> int:
         return len(self.hashes)

@@ -19,9 +19,11 @@ SEEN_ENOUGH = 100
 SMALLEST_VOCABULARY = 4096
 RATE_AT_WIDTH_128 = 2e-3
 """Peak learning rate at hidden size 128; it falls as 1/hidden_size above (measured at 128 and 256: see LOG.md)."""
-LAMB_RATE_OF_ONE_LAYER = 0.02
-"""Peak learning rate of LAMB times the number of layers. Its rate is the share by which each matrix moves in a step,
-whatever the width, and the layers' moves add up (measured at 2 to 8 layers of 128 and 256: see docs/fitting.md)."""
+LAMB_RATE = 0.01
+LAMB_RATE_SHARED = 0.02
+"""Peak learning rate of LAMB, and the same times the layers that share a block. The rate is the share by which each
+matrix moves in a step, so the width does not count; a block that serves many layers moves in all of them at once
+(measured at 1, 2, 4 and 8 layers a block, hidden sizes 128 and 256: see docs/fitting.md)."""
 SPREAD_AT_WIDTH_768 = 0.02
 """The published standard deviation of initial weights, chosen at width 768. Narrower models need a wider one for the
 same spread of activations, in proportion to 1/sqrt(hidden_size) (measured at 128 and 256: see LOG.md)."""
@@ -185,19 +187,24 @@ def fit_length(recipe: Recipe, tokens: float, fixed: Collection[str]) -> tuple[R
     published = recipe.training.phases
     if _is_fixed("training.phases", fixed) or tokens >= LONG_BUDGET_TOKENS:
         return recipe, []
-    if tokens < SHORT_BUDGET_TOKENS:
+    longest = min(128, recipe.training.max_length)  # Fitting never makes sequences longer than published.
+    if tokens < SHORT_BUDGET_TOKENS and longest > 32:
         wanted: tuple[LengthPhase, ...] = (
             LengthPhase(share=0.8, max_length=32),
-            LengthPhase(share=0.2, max_length=128),
+            LengthPhase(share=0.2, max_length=longest),
         )
         reason = f"{short_count(tokens)} tokens first teach what stands near a word"
     else:
-        wanted = (LengthPhase(share=1.0, max_length=128),)
+        wanted = (LengthPhase(share=1.0, max_length=longest),)
         reason = f"{short_count(tokens)} tokens are better spent on many short sequences"
-    if recipe.training.max_length <= wanted[-1].max_length:
+    if _mean_length(wanted) >= _mean_length(published):
         return recipe, []
     changed = recipe.replace(training=recipe.training.replace(phases=wanted))
     return changed, [Choice("training.phases", _lengths(published), _lengths(wanted), reason)]
+
+
+def _mean_length(phases: tuple[LengthPhase, ...]) -> float:
+    return sum(phase.share * phase.max_length for phase in phases)
 
 
 def _lengths(phases: tuple[LengthPhase, ...]) -> str:
@@ -225,7 +232,9 @@ def _short_run_rate(recipe: Recipe) -> float:
     """The peak learning rate that a short run bears with the recipe's optimizer."""
     match recipe.training.optimizer:
         case Lamb():
-            return _two_digits(LAMB_RATE_OF_ONE_LAYER / max(2, recipe.encoder.num_layers))
+            plans = [recipe.encoder.layer_plan(part) for part in ("attention", "ffn")]
+            layers_of_a_block = max(plan.count(block) for plan in plans for block in plan)
+            return _two_digits(min(LAMB_RATE, LAMB_RATE_SHARED / layers_of_a_block))
         case AdamW():
             return _two_digits(RATE_AT_WIDTH_128 * min(1.0, 128 / recipe.encoder.hidden_size))
 

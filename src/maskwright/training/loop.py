@@ -40,7 +40,7 @@ class Position:
         spent: What has been spent.
         phase: Number of the phase that the cursor belongs to.
         cursor: Where the data stands.
-        epochs: Passes over the data begun or done, as a fraction (of the first source).
+        epochs: Passes over the data, as a fraction (of the first source).
     """
 
     spent: Spent

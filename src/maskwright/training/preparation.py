@@ -193,11 +193,11 @@ def prepare_again(request: Request, recipe: Recipe, folder: Path, record: dict[s
     """Prepare the text of a run that is resumed: its recipe and tokenizer are those in its folder.
 
     Raises:
-        RecipeError: If the corpus or the teacher is no longer the same.
+        RecipeError: If the corpus, a word list or the teacher is no longer the same.
     """
     teacher = None if recipe.teacher is None else same_teacher(recipe, record["teacher"], folder)
     check_words(recipe.words)
-    if record["words_fingerprint"] != words_fingerprint(recipe.words):
+    if record.get("words_fingerprint") != words_fingerprint(recipe.words):
         raise RecipeError(
             f"words, phrases or entities would not be the same as when the run in {folder} began: a word list has "
             "changed, or the segmenter is of another version",
@@ -210,10 +210,16 @@ def prepare_again(request: Request, recipe: Recipe, folder: Path, record: dict[s
             todo="Restore the old files to resume it, or choose another --out.",
         )
     tokenizer = Tokenizer.from_folder(folder)
+    text = _tokenize(request, recipe, cleaned, tokenizer, talk)
+    if record.get("similar_words_fingerprint") != text.similar_words_fingerprint:
+        raise RecipeError(
+            f"the table of similar words is not the one that the run in {folder} began with: its source has changed",
+            todo="Restore the old source to resume it, or choose another --out.",
+        )
     return Prepared(
         recipe=recipe,
         tokenizer=tokenizer,
-        text=_tokenize(request, recipe, cleaned, tokenizer, talk),
+        text=text,
         expected_tokens=record["expected_tokens"],
         card=cleaned.folder,
         fingerprint=cleaned.fingerprint,

@@ -253,6 +253,7 @@ def _begin(folder: RunFolder, record: Mapping[str, Any], prepared: Prepared, mac
         "prepared": True,
         "clean_fingerprint": prepared.fingerprint,
         "words_fingerprint": words_fingerprint(prepared.recipe.words),
+        "similar_words_fingerprint": prepared.text.similar_words_fingerprint,
         "expected_tokens": prepared.expected_tokens,
         "begun_with": None if prepared.start is None else prepared.start.to_json(),
         "teacher": None if prepared.teacher is None else prepared.teacher.to_json(),

@@ -33,22 +33,26 @@ class Cursor:
     Attributes:
         drawn: Instances read in all.
         places: One place a source.
+        passes: Passes over the first source so far; a pass left unfinished where the length changed counts its part.
     """
 
     drawn: int
     places: tuple[Place, ...]
+    passes: float = 0.0
 
     def to_json(self) -> dict[str, object]:
         """Return plain data for a checkpoint."""
-        return {"drawn": self.drawn, "places": [[place.epoch, place.position] for place in self.places]}
+        places = [[place.epoch, place.position] for place in self.places]
+        return {"drawn": self.drawn, "places": places, "passes": self.passes}
 
     @classmethod
     def from_json(cls, data: dict[str, object]) -> "Cursor":
         """Read what `to_json` wrote."""
-        drawn, places = data["drawn"], data["places"]
+        drawn, places, passes = data["drawn"], data["places"], data["passes"]
         assert isinstance(drawn, int)
         assert isinstance(places, list)
-        return cls(drawn, tuple(Place(*place) for place in places))
+        assert isinstance(passes, float)
+        return cls(drawn, tuple(Place(*place) for place in places), passes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class Rows:
         plan: The rows, in reading order.
         refresh: Shape (B,), which drawing of masks each row gets.
         index: Shape (B,), each row's number within its drawing, unique over sources.
-        epochs: Passes over the first source when these have been read, with its fraction.
+        epochs: Passes over the first source when these have been read, as a fraction.
     """
 
     plan: Plan
@@ -99,7 +103,7 @@ class Stream:
 
     def next_pass(self, cursor: Cursor) -> Cursor:
         """Return the cursor at the beginning of the next epoch of every source (another length phase begins)."""
-        return Cursor(cursor.drawn, tuple(Place(place.epoch + 1, 0) for place in cursor.places))
+        return Cursor(cursor.drawn, tuple(Place(place.epoch + 1, 0) for place in cursor.places), cursor.passes)
 
     def read(self, cursor: Cursor, count: int) -> tuple[Rows, Cursor]:
         """Return the next `count` instances and the cursor behind them."""
@@ -107,7 +111,7 @@ class Stream:
         slots: list[IntArray] = []
         parts: list[tuple[Plan, IntArray, IntArray]] = []
         places = list(cursor.places)
-        epochs = 0.0
+        passes = cursor.passes
         for source, place in enumerate(cursor.places):
             wanted = np.flatnonzero(sources == source)
             done = 0
@@ -122,11 +126,11 @@ class Stream:
                 done += take
                 place = Place(place.epoch, place.position + take)
                 if source == 0:
-                    epochs = place.epoch + place.position / len(plan)
+                    passes += take / len(plan)
                 if place.position == len(plan):
                     place = Place(place.epoch + 1, 0)
             places[source] = place
-        return _interleave(slots, parts, epochs), Cursor(cursor.drawn + count, tuple(places))
+        return _interleave(slots, parts, passes), Cursor(cursor.drawn + count, tuple(places), passes)
 
     def _pick_sources(self, drawn: int, count: int) -> IntArray:
         if len(self.sources) == 1:

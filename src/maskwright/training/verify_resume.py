@@ -88,7 +88,7 @@ def verify_resume(
         RecipeError: If the recipe or an override is unknown.
         TrainingError: If a run fails for another reason than a kill.
     """
-    resolve(recipe, (*SMALL, *set))  # A mistake is answered at once, not by a child process.
+    small = resolve(recipe, (*SMALL, *set))  # A mistake is answered at once, not by a child process.
     talk = reporter or OnConsole()
     with tempfile.TemporaryDirectory(prefix="maskwright-verify-") as scratch:
         work = Path(scratch)
@@ -97,8 +97,10 @@ def verify_resume(
         command = [
             sys.executable, "-m", "maskwright", "pretrain", str(corpus), "--recipe", recipe,
             "--steps", str(STEPS), "--seed", str(seed), "--checkpoint-minutes", "0.005",
-            *(part for override in (*SMALL, *set) for part in ("--set", override)),
+            *_set(*SMALL, *set),
         ]  # fmt: skip
+        if small.teacher is not None and not any(override.startswith("teacher.model=") for override in set):
+            command = _with_teacher(command, small.tokenizer.kind, work, talk)
         talk.say("peace", f"{STEPS} steps of a small {recipe} without interruption")
         _finish([*command, "--out", str(work / "peace")], work / "cache")
         killed_at = []
@@ -137,6 +139,22 @@ def _compare(recipe: str, work: Path, killed_at: tuple[int, ...]) -> Verdict:
 def _models(folder: Path) -> list[Path]:
     """The weights that a run ships: the model's and, where there is one, its generator's."""
     return [folder / "model.safetensors", *folder.glob(f"{GENERATOR}/model.safetensors")]
+
+
+def _set(*overrides: str) -> list[str]:
+    return [part for override in overrides for part in ("--set", override)]
+
+
+def _with_teacher(command: list[str], tokenizer: str, work: Path, talk: Reporter) -> list[str]:
+    """Train a small teacher, and return the command with it; its vocabulary is then the student's."""
+    teacher = "roberta/tiny" if tokenizer == "byte_bpe" else "bert/tiny"
+    talk.say("teacher", f"{STEPS} steps of a small {teacher} to learn from")
+    corpus, folder = work / "corpus.txt", work / "teacher"
+    training = [sys.executable, "-m", "maskwright", "pretrain", str(corpus), "--recipe", teacher, "--steps", str(STEPS)]
+    _finish([*training, *_set(*SMALL), "--out", str(folder)], work / "cache")
+    [vocabulary] = (override for override in SMALL if override.startswith("tokenizer.vocab_size="))
+    place = command.index(vocabulary)
+    return [*command[: place - 1], *command[place + 1 :], "--teacher", str(folder)]
 
 
 def _some_text() -> str:

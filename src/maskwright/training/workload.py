@@ -42,6 +42,12 @@ class Text:
     levels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
+    def similar_words_fingerprint(self) -> str | None:
+        """Identifies the table of similar words; None without one."""
+        table = self.vocabulary.similar_words
+        return None if table is None else table.fingerprint
+
+    @property
     def vocab_size(self) -> int:
         """Entries of the vocabulary."""
         return self.vocabulary.special_tokens.vocab_size

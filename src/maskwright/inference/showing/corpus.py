@@ -37,7 +37,9 @@ def prepared_corpus(
     Raises:
         MaskwrightError: If the corpus or the tokenizer cannot be used.
     """
-    cleaned = clean_corpus(corpus, cleaning=Cleaning(), cache=cache, progress=progress)
+    cleaned = clean_corpus(
+        corpus, cleaning=Cleaning(), cache=cache, progress=progress, with_spans=recipe.words.needs_given_spans
+    )
     used = (
         train_tokenizer(recipe.tokenizer, cleaned, seed=seed, cache=cache, progress=progress)
         if tokenizer is None
