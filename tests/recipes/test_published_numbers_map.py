@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -50,13 +51,13 @@ def commands(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("name", PAGES[1:])
 def test_every_command_names_a_recipe_and_settings_that_fit(name: str) -> None:
     found = commands(page(name))
-    assert len(found) > 8
+    assert len(found) >= 8
     for _, verb, *words in found:
         assert verb in VERBS
         if verb not in ("pretrain", "show"):
             continue
         recipe = words[words.index("--recipe") + 1] if verb == "pretrain" else words[0]
-        settings = [after for word, after in zip(words, words[1:], strict=False) if word == "--set"]
+        settings = [after for word, after in pairwise(words) if word == "--set"]
         catalog.resolve(recipe, settings)
         if verb == "pretrain":
             options = {word.removeprefix("--").replace("-", "_") for word in words if word.startswith("--")}
