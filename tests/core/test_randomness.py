@@ -91,14 +91,15 @@ def test_every_bit_is_balanced():
 @given(seeds, st.lists(st.tuples(small, small, st.integers(0, 12)), min_size=1, max_size=6))
 def test_a_batch_draws_what_its_instances_draw_one_by_one(seed, instances):
     refresh, index, lengths = (np.array(column) for column in zip(*instances, strict=True))
-    cu_seqlens = np.concatenate([[0], np.cumsum(lengths)])
+    sequences = np.repeat(np.arange(len(lengths)), lengths)
+    offsets = np.concatenate([np.arange(length) for length in lengths])
     together = Draws(seed, refresh, index)
-    for row, length in enumerate(lengths):
+    for row in range(len(lengths)):
         alone = Draws(seed, refresh[row : row + 1], index[row : row + 1])
-        part = slice(cu_seqlens[row], cu_seqlens[row + 1])
-        own = np.array([0, length])
-        assert np.array_equal(together.per_token("a", cu_seqlens)[part], alone.per_token("a", own))
-        assert np.array_equal(together.bits_per_token("a", cu_seqlens)[part], alone.bits_per_token("a", own))
+        own = sequences == row
+        places = np.zeros(int(own.sum()), dtype=np.int64), offsets[own]
+        assert np.array_equal(together.uniform_at("a", sequences, offsets)[own], alone.uniform_at("a", *places))
+        assert np.array_equal(together.bits_at("a", sequences, offsets)[own], alone.bits_at("a", *places))
         assert together.per_instance("b", 1)[row] == alone.per_instance("b", 1)[0]
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from maskwright.core.randomness import Draws, generator, generators
+from maskwright.core.randomness import Draws, bits, generator, generators, keys
 
 
 def test_generators_are_those_made_one_by_one() -> None:
@@ -13,15 +13,13 @@ def test_generators_are_those_made_one_by_one() -> None:
     assert list(generators(3, "layout", 2, 0)) == []
 
 
-def test_numbers_at_some_tokens_are_those_of_all_tokens() -> None:
-    cu_seqlens = np.array([0, 4, 5, 12])
-    draws = Draws(1, np.array([0, 3, 1]), np.array([7, 8, 9]))
-    tokens = np.array([11, 0, 4, 5, 3])
-    sequences = np.array([2, 0, 1, 2, 0])
-    offsets = tokens - cu_seqlens[sequences]
-    assert np.array_equal(
-        draws.bits_at("masking", sequences, offsets), draws.bits_per_token("masking", cu_seqlens)[tokens]
-    )
-    assert np.array_equal(
-        draws.uniform_at("masking", sequences, offsets), draws.per_token("masking", cu_seqlens)[tokens]
-    )
+def test_numbers_at_some_tokens_are_those_of_each_sequence_s_stream() -> None:
+    refresh, index = np.array([0, 3, 1]), np.array([7, 8, 9])
+    draws = Draws(1, refresh, index)
+    sequences, offsets = np.array([2, 0, 1, 2, 0]), np.array([6, 0, 0, 0, 3])
+    expected = [
+        int(bits(keys(1, "masking", int(refresh[sequence]), int(index[sequence])), int(offset))[0])
+        for sequence, offset in zip(sequences, offsets, strict=True)
+    ]
+    assert draws.bits_at("masking", sequences, offsets).tolist() == expected
+    assert draws.uniform_at("masking", sequences, offsets).tolist() == [(each >> 11) / 2**53 for each in expected]

@@ -3,7 +3,6 @@ import torch
 from flat_batches import packed
 from torch.utils.flop_counter import FlopCounterMode
 
-from maskwright.core.tensors import HeadShape
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.sizes import (
@@ -13,7 +12,7 @@ from maskwright.encoder.sizes import (
     mlm_head_parameters,
     total_parameters,
 )
-from maskwright.pretext.objectives import MaskedLanguageModeling
+from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction
 
 
 def _bert(layers, hidden, **more):
@@ -102,7 +101,9 @@ def test_parameters_without_pooler_equal_the_published_count(config, vocab_size,
 
 
 def test_parameters_by_part_are_those_of_the_module():
-    config = _albert(12, 768).replace(attention_plan=(0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3))
+    config = _albert(12, 768, sharing="none").replace(
+        ffn_plan=(0,) * 12, attention_plan=(0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3)
+    )
     with torch.device("meta"):
         model = Encoder(config, 30000)
     parts = count_parameters(config, 30000)
@@ -138,19 +139,12 @@ def test_masked_token_models_have_the_published_number_of_parameters(config, voc
 
 @pytest.mark.parametrize("config", [_bert(3, 128), _albert(3, 128, 32).replace(pooler=False)])
 def test_flops_formula_equals_a_count_of_a_real_training_step(config):
-    vocab_size, length, targets = 101, 16, 5
-    batch = packed(((length,),) * 4, length)
+    vocab_size, length, targets, sequences = 101, 16, 5, 4
+    batch = packed(((length,),) * sequences, length)
     model = Encoder(config, vocab_size, backend="rows")
     objective = MaskedLanguageModeling()
-    head = objective.head(
-        HeadShape(
-            hidden_size=config.hidden_size,
-            embedding_size=config.embedding_width,
-            vocab_size=vocab_size,
-            hidden_activation=config.hidden_activation,
-            layer_norm_eps=config.layer_norm_eps,
-        )
-    )
+    shape = config.head_shape(vocab_size)
+    head = objective.head(shape)
     classifier = torch.nn.Linear(config.hidden_size, 2)
     with FlopCounterMode(display=False) as forward:
         output = model(batch)
@@ -159,29 +153,19 @@ def test_flops_formula_equals_a_count_of_a_real_training_step(config):
     loss = logits.logsumexp(1).sum() + (0 if scores is None else scores.logsumexp(1).sum())
     with FlopCounterMode(display=False) as backward:
         loss.backward()
-    expected = flops_per_token(
-        config,
-        vocab_size,
-        length=length,
-        targets_per_token=targets / batch.num_tokens,
-        pair_classes=2 if config.pooler else 0,
-    )
-    assert batch.num_tokens * expected == pytest.approx(
-        forward.get_total_flops() + backward.get_total_flops(), rel=1e-12
-    )
+    pairs = sequences if config.pooler else 0
+    heads = targets * objective.flops(shape) + pairs * NextSentencePrediction().flops(shape)
+    expected = batch.num_tokens * flops_per_token(config, length=length) + 3 * heads
+    assert expected == pytest.approx(forward.get_total_flops() + backward.get_total_flops(), rel=1e-12)
     assert forward.get_total_flops() * 2 == backward.get_total_flops()
 
 
 def test_flops_of_unequal_lengths_are_those_of_each_length():
     config, lengths = _bert(2, 128), (7, 30, 128)
     total = sum(lengths)
-    alone = sum(n * flops_per_token(config, 30522, length=n, targets_per_token=0.15) for n in lengths)
+    alone = sum(n * flops_per_token(config, length=n) for n in lengths)
     together = total * flops_per_token(
-        config,
-        30522,
-        length=sum(n * n for n in lengths) / total,
-        targets_per_token=0.15,
-        sequences_per_token=len(lengths) / total,
+        config, length=sum(n * n for n in lengths) / total, sequences_per_token=len(lengths) / total
     )
     assert together == pytest.approx(alone)
 

@@ -2,6 +2,7 @@
 
 import html
 import io
+import itertools
 import json
 import re
 
@@ -124,6 +125,85 @@ def test_pairs_in_order_and_swapped_are_put_in_words(tokenizers):
     assert showing.pair_words(1) == "the two texts swapped (label 1)"
     as_released = shown("albert/tiny", tokenizers, set=("format.second=next_swapped_or_random",))
     assert as_released.pair_words(1) == "the two texts swapped, or the second a random one (label 1)"
+
+
+def test_labels_of_dialogues_and_sentence_pairs_are_put_in_words(tokenizers):
+    dialogues = shown("ernie/base-dialogue", tokenizers, text="\n\n".join([ENGLISH] * 6))
+    assert {0, 1} == {sequence.pair_label for sequence in dialogues.sequences}
+    assert dialogues.pair_words(0) == "a real dialogue (label 0)"
+    assert dialogues.pair_words(1) == "a fake dialogue: the first or the last turn is of another (label 1)"
+    pairs = shown("bert/tiny", tokenizers, set=["format=sentence_pair"])
+    assert pairs.pair_words(1) == "second text: a random one (label 1)"
+    unlabelled = shown("bert/tiny", tokenizers, set=["format.second=next", "objectives=[mlm]"])
+    assert [unlabelled.pair_words(label) for label in (-1, 0, 1)] == ["", "", ""]
+
+
+def test_stages_of_masking_are_shown_one_at_a_time(tokenizers, tmp_path):
+    names = tmp_path / "names.txt"
+    names.write_text("old clock\nclosed the book\n", encoding="utf-8")
+    fields = [f"words.phrases=[{names}]", f"words.entities=[{names}]", "words.segmenter=none", "masking.rate=0.9"]
+
+    def units(**options):
+        showing = shown("ernie/tiny", tokenizers, set=fields, **options)
+        [note] = [note for note in showing.notes if "stages of training" in note]
+        told = {}
+        for sequence in showing.sequences:
+            for token in sequence.tokens:
+                if token.unit is not None:
+                    told.setdefault((id(sequence), token.unit), []).append(token.original)
+        return showing, note, list(told.values())
+
+    first, note, basic = units(stage=1)
+    assert (first.stage, "stage 1, basic units (33% of training)" in note) == (1, True)
+    words = {tuple(unit) for unit in basic}
+    last, note, entities = units()
+    assert (last.stage, "stage 3, entities" in note) == (3, True)
+    assert units(stage=3)[0] == last != first
+    assert json.loads(json.dumps(last.to_json()))["stage"] == 3
+    # A name that is one unit in the last stage is several in the first.
+    whole = max(entities, key=len)
+    assert tuple(whole) not in words
+    with pytest.raises(RecipeError, match=r"no stage 4 of masking.*1 \(basic units\), 2 \(phrases\), 3 \(entities\)"):
+        units(stage=4)
+    with pytest.raises(RecipeError, match=r"'bert/tiny' has no stage 2.*1, all of training"):
+        shown("bert/tiny", tokenizers, stage=2)
+    assert shown("bert/tiny", tokenizers).stage == 1
+
+
+def test_units_of_several_words_are_tied_together(tokenizers):
+    showing = shown("spanbert/tiny", tokenizers, set=["masking.rate=0.6", "masking.geometric_p=0.05"])
+    tied = sum(
+        token.begins_word and token.continues_unit(before)
+        for sequence in showing.sequences
+        for before, token in itertools.pairwise(sequence.tokens)
+    )
+    console = Console(width=4000, no_color=True, record=True, file=io.StringIO())
+    console.print(render(showing))
+    drawn = console.export_text()
+    legend = 1
+    assert tied > 0
+    assert drawn.count("‿") == tied + legend
+    assert page(showing).count('class="word tied"') == tied
+    alone = shown("bert/tiny", tokenizers)
+    assert 'class="word tied"' not in page(alone)
+
+
+def test_pieces_of_a_word_are_joined_where_they_do_not_say_so_themselves(tokenizers):
+    def joints(name):
+        showing = shown(name, tokenizers)
+        tokens = [token for sequence in showing.sequences for token in sequence.tokens if not token.begins_word]
+        assert page(showing).count('class="joint"') == sum(not token.seen.startswith("##") for token in tokens)
+        return len(tokens), sum(token.seen.startswith("##") for token in tokens)
+
+    assert all(each > 0 for each in joints("bert/tiny"))
+    pieces, marked = joints("roberta/tiny")
+    assert pieces > marked == 0
+
+
+@pytest.mark.parametrize(("name", "noted"), [("spanbert/tiny", True), ("distilbert/tiny", True), ("bert/tiny", False)])
+def test_counts_of_one_text_are_remarked_on_where_they_matter(name, noted, tokenizers):
+    notes = shown(name, tokenizers).notes
+    assert any("counted in this text alone" in note for note in notes) == noted
 
 
 def test_a_single_document_is_remarked_on(tokenizers):

@@ -1,7 +1,6 @@
 """Similar words shown: from a corpus, from a thesaurus, or not at all."""
 
-import importlib.util
-from collections.abc import Callable
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,6 +61,29 @@ def test_a_corpus_teaches_vocabulary_and_similar_words(tmp_path: Path, corpus: P
     assert again.sequences == showing.sequences
 
 
+def test_a_corpus_gives_the_counts_that_random_tokens_are_drawn_by(tmp_path: Path, corpus: Path) -> None:
+    # Tokens that stand in the corpus and not in the text come up too.
+    fields = ("replacement={mask: 0, random: 1, keep: 0, random_from: corpus}", "masking.rate=0.9")
+    showing = show("bert/tiny", "Cat and dog. Bird.", set=fields, corpus=corpus, cache=tmp_path)
+    own = {token.original for sequence in showing.sequences for token in sequence.tokens}
+    assert {seen for _, seen in changes(showing)} - own
+    assert not any("counted in this text alone" in note for note in showing.notes)
+
+
+def test_what_became_of_the_tokens_is_told(tmp_path: Path, tokenizer: Path) -> None:
+    thesaurus = tmp_path / "synonyms.txt"
+    thesaurus.write_text("cat dog\nred old\n", encoding="utf-8")
+    fields = (*REPLACED, f"replacement.table.source={thesaurus}", "replacement.max_stand_ins=0")
+    showing = show("bert/tiny", TEXT, set=fields, tokenizer=tokenizer, cache=tmp_path)
+    selected = sum(sequence.num_selected for sequence in showing.sequences)
+    kept = selected - len(changes(showing))
+    [note] = [note for note in showing.notes if note.startswith("of the ")]
+    assert note == (
+        f"of the {selected} tokens to predict in what is shown: {selected - kept} similar word, "
+        f"{kept} kept for want of a similar word"
+    )
+
+
 def test_without_a_corpus_there_is_nothing_to_learn_from(tmp_path: Path, tokenizer: Path) -> None:
     showing = show(
         "bert/tiny", TEXT, set=(*REPLACED, "replacement.max_stand_ins=0"), tokenizer=tokenizer, cache=tmp_path
@@ -71,8 +93,7 @@ def test_without_a_corpus_there_is_nothing_to_learn_from(tmp_path: Path, tokeniz
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    find: Callable[[str], object] = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "gensim" else find(name))
+    monkeypatch.setitem(sys.modules, "gensim", None)
     with pytest.raises(DataError, match=r"maskwright\[words\]"):
         show("bert/tiny", TEXT, set=REPLACED, cache=tmp_path)
 
@@ -82,7 +103,8 @@ def test_the_command_takes_a_corpus(
 ) -> None:
     monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path))
     monkeypatch.setenv("NO_COLOR", "1")
-    fields = [argument for field in REPLACED for argument in ("--set", field)]
+    chosen = (*REPLACED, "replacement.table={min_count: 1, min_similarity: -1}")
+    fields = [argument for field in chosen for argument in ("--set", field)]
     with pytest.raises(SystemExit) as end:
         main(["show", "bert/tiny", "--text", TEXT, "--corpus", str(corpus), *fields])
     captured = capsys.readouterr()

@@ -95,6 +95,12 @@ def test_passes_are_drawn_anew_from_seed_and_refresh() -> None:
     assert labels(1, 0) != labels(2, 0)
 
 
+def test_labels_are_said_in_words() -> None:
+    real, fake = Dialogue().label_meanings
+    assert "real" in real
+    assert "fake" in fake
+
+
 def test_the_judge_asks_for_the_label_of_each_dialogue() -> None:
     assert DialogueJudgement.needs <= Dialogue().provides
     documents = documents_of(TURNS)

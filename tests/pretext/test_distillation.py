@@ -172,7 +172,9 @@ def test_cosine_equals_torch_s_cosine_embedding_loss() -> None:
     mine, theirs = student.output.hidden[places], teacher.output.hidden[places].detach()
     expected = nn.CosineEmbeddingLoss(reduction="mean")(mine, theirs, torch.ones(5, dtype=torch.float64))
     assert term.total.item() / term.count == pytest.approx(expected.item(), abs=1e-6)
-    assert int(term.correct) == int(((mine * theirs).sum(1) > 0).sum())
+    assert term.correct is None
+    shares = Cosine().details({name: float(value) for name, value in term.tallies.items()}, term.count)
+    assert shares == {"mean": pytest.approx(1 - expected.item(), abs=1e-6)}
     ours, plain = (torch.autograd.grad(total, student.output.hidden)[0] for total in (term.total / 5, expected))
     assert (ours - plain).abs().max() < 1e-6
 
@@ -184,3 +186,5 @@ def test_distillation_has_no_weights_of_its_own() -> None:
     assert Cosine().needs == {"teacher"}
     assert Cosine().needs_teacher_width
     assert not SoftTargets().needs_teacher_width
+    assert SoftTargets().needs_teacher_scores
+    assert not Cosine().needs_teacher_scores

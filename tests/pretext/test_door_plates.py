@@ -1,41 +1,17 @@
 """Choices by bare name, by fields, in tuples, as JSON and in JSON Schema."""
 
-from typing import Annotated
+from typing import Annotated, Any, get_args
 
 import pytest
 from pydantic import Field
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.spec import Spec, validate
-from maskwright.pretext.formats import (
-    Dialogue,
-    DocSentences,
-    Format,
-    FormatChoice,
-    FullSentences,
-    SegmentPair,
-    SentencePair,
-)
-from maskwright.pretext.masking import (
-    LevelMasking,
-    Masking,
-    MaskingChoice,
-    NgramMasking,
-    PMIMasking,
-    SpanMasking,
-    TokenMasking,
-    WholeWordMasking,
-)
-from maskwright.pretext.objectives import (
-    DialogueJudgement,
-    MaskedLanguageModeling,
-    NextSentencePrediction,
-    Objective,
-    ObjectiveChoice,
-    SentenceOrderPrediction,
-    SpanBoundaryObjective,
-)
-from maskwright.pretext.replacement import MaskRandomKeep, ReplacementChoice
+from maskwright.pretext import formats, masking, objectives, replacement
+from maskwright.pretext.formats import Format, FormatChoice, FullSentences, SegmentPair
+from maskwright.pretext.masking import Masking, MaskingChoice, TokenMasking, WholeWordMasking
+from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction, Objective, ObjectiveChoice
+from maskwright.pretext.replacement import MaskRandomKeep, Replacement, ReplacementChoice
 
 
 class Choices(Spec):
@@ -45,37 +21,41 @@ class Choices(Spec):
     objectives: Annotated[tuple[ObjectiveChoice, ...], Field(min_length=1)] = (MaskedLanguageModeling(),)
 
 
-@pytest.mark.parametrize("member", [SegmentPair, SentencePair, FullSentences, DocSentences])
-def test_every_format_is_chosen_by_its_bare_name(member: type[Spec]) -> None:
-    kind = member.model_fields["kind"].default
-    assert isinstance(validate(Choices, {"format": kind}).format, member)
+def members(choice: Any) -> list[type[Spec]]:
+    """The classes that a room's union names."""
+    return list(get_args(get_args(choice)[0]))
 
 
-@pytest.mark.parametrize(
-    "member",
-    [
-        NgramMasking,
-        SpanMasking,
-        LevelMasking,
-        PMIMasking,
-        SentenceOrderPrediction,
-        SpanBoundaryObjective,
-        DialogueJudgement,
-        Dialogue,
-    ],
-)
-def test_every_member_is_chosen_by_its_bare_name(member: type[Spec]) -> None:
+ROOMS: dict[str, tuple[Any, type[Spec], Any]] = {
+    "format": (FormatChoice, Format, formats),
+    "masking": (MaskingChoice, Masking, masking),
+    "replacement": (ReplacementChoice, Replacement, replacement),
+    "objectives": (ObjectiveChoice, Objective, objectives),
+}
+EVERY_MEMBER = [(room, member) for room, (choice, _, _) in ROOMS.items() for member in members(choice)]
+
+
+@pytest.mark.parametrize(("room", "member"), EVERY_MEMBER)
+def test_every_member_is_chosen_by_its_bare_name(room: str, member: type[Spec]) -> None:
     kind = member.model_fields["kind"].default
-    chosen = validate(Choices, {room: kind} if (room := _room(member)) != "objectives" else {room: [kind]})
+    chosen = validate(Choices, {room: [kind] if room == "objectives" else kind})
     assert getattr(chosen, room) == ((member(),) if room == "objectives" else member())
     assert Choices.model_validate_json(chosen.model_dump_json()) == chosen
 
 
-def _room(member: type[Spec]) -> str:
-    return next(name for base, name in _ROOMS.items() if issubclass(member, base))
-
-
-_ROOMS: dict[type[Spec], str] = {Format: "format", Masking: "masking", Objective: "objectives"}
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_member_is_on_its_door_plate(room: str) -> None:
+    choice, base, plate = ROOMS[room]
+    named = {name for name in plate.__all__ if isinstance(getattr(plate, name), type)}
+    assert {member.__name__ for member in members(choice)} <= named
+    # What the room exports of its own kind can be chosen, unless it is there to be built upon.
+    built_upon = {name for name in named if "kind" in getattr(getattr(plate, name), "model_fields", {})} - {
+        member.__name__ for member in members(choice)
+    }
+    assert all(getattr(plate, name).model_fields["kind"].is_required() for name in built_upon)
+    assert all(issubclass(member, base) for member in members(choice))
+    kinds = [member.model_fields["kind"].default for member in members(choice)]
+    assert len(set(kinds)) == len(kinds)
 
 
 def test_rooms_of_one_and_of_several_members_take_names_and_fields() -> None:
@@ -104,13 +84,7 @@ def test_choices_survive_json() -> None:
 
 def test_schema_names_every_member() -> None:
     definitions = set(Choices.model_json_schema()["$defs"])
-    assert {
-        "SegmentPair",
-        "DocSentences",
-        "TokenMasking",
-        "MaskRandomKeep",
-        "NextSentencePrediction",
-    } <= definitions
+    assert {member.__name__ for _, member in EVERY_MEMBER} <= definitions
 
 
 @pytest.mark.parametrize(

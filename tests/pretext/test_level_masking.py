@@ -43,7 +43,9 @@ def test_units_of_a_level_stay_whole_and_no_sequence_is_without(
 def test_units_are_drawn_one_by_one_with_the_number_of_their_place(lengths: list[int], seed: int) -> None:
     instances = with_levels(batch_of(lengths, seed, 0.7), seed)
     draws = draws_for(instances, seed)
-    numbers = draws.per_token("masking unit", instances.cu_seqlens)
+    sequences = instances.sequence_ids
+    offsets = np.arange(len(sequences)) - instances.cu_seqlens[sequences]
+    numbers = draws.uniform_at("masking unit", sequences, offsets)
     expected = []
     for number in range(len(instances)):
         low, high = instances.cu_seqlens[number : number + 2]
@@ -109,10 +111,12 @@ def test_stages_go_from_basic_units_to_entities() -> None:
     assert [share for share, _ in masking.stages] == [0.5, 0.2, 0.3]
     assert [stage.levels for _, stage in masking.stages] == [set(), {"phrase"}, {"entity"}]
     assert [stage for _, stage in masking.stages] == [only("basic"), only("phrase"), only("entity")]
+    assert masking.stage_names == ("basic units", "phrases", "entities")
     assert masking.levels == {"phrase", "entity"}
     assert LevelMasking(basic=0.5, phrase=0.5, entity=0).levels == {"phrase"}
     mixed = masking.replace(order="mixed")
     assert mixed.stages == ((1.0, mixed),)
+    assert mixed.stage_names == only("phrase").stage_names == ()
 
 
 def test_levels_that_do_not_add_up_or_shape_a_budget_are_refused() -> None:

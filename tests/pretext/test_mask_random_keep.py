@@ -13,6 +13,12 @@ from maskwright.pretext.replacement import MaskRandomKeep, VocabularyFacts
 NEVER = {SPECIAL.pad, SPECIAL.unk, SPECIAL.cls, SPECIAL.sep}
 
 
+def test_the_corpus_is_counted_only_where_random_tokens_come_from_it() -> None:
+    assert MaskRandomKeep(random_from="corpus").uses_token_counts
+    assert not MaskRandomKeep().uses_token_counts
+    assert not MaskRandomKeep(random_from="corpus", mask=1, random=0, keep=0).uses_token_counts
+
+
 def pairs_of_tokens(number: int) -> tuple[Instances, Selection]:
     """One sequence in which units of two tokens are selected one after another."""
     instances = batch_of([2 * number + 2])

@@ -197,7 +197,8 @@ def test_a_batch_draws_what_its_sequences_draw_one_by_one(
 def test_lengths_are_drawn_with_the_published_shares(masking: NgramMasking, shares: list[float], mean: float) -> None:
     assert sum(length * share for length, share in enumerate(masking.length_shares, 1)) == pytest.approx(mean)
     count = 200_000
-    lengths = masking.lengths(draws_for(batch_of([count])).per_token("masking length", np.array([0, count])))
+    sequences, offsets = np.zeros(count, dtype=np.int64), np.arange(count)
+    lengths = masking.lengths(draws_for(batch_of([count])).uniform_at("masking length", sequences, offsets))
     assert lengths.min() == 1
     assert lengths.max() == len(shares)
     for length, share in enumerate(shares, 1):
@@ -289,7 +290,10 @@ def test_an_empty_batch_and_texts_without_words_give_nothing() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"length_shares": [0.5, 0.4]}, r"0\.5 \+ 0\.4 = 0\.9; make them add up to 1"),
+        (
+            {"length_shares": [0.5, 0.4]},
+            r"length_shares\.0 0\.5 \+ length_shares\.1 0\.4 = 0\.9; make them add up to 1",
+        ),
         ({"length_shares": []}, "length_shares"),
         ({"budget": "words", "max_targets": 20}, "max_targets 20 limits tokens"),
         ({"order": "left_to_right"}, "set budget to 'words' or order to 'random'"),

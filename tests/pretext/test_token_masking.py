@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from pretext_samples import batch_of, draws_for, looks_uniform, one_of, within
+from pydantic import ValidationError
 
 from maskwright.core.errors import RecipeError
 from maskwright.pretext.masking import TokenMasking
@@ -110,6 +111,14 @@ def test_favoured_draws_of_a_batch_are_those_of_its_sequences() -> None:
     assert np.array_equal(
         np.bincount(instances.sequence_ids[whole]), np.minimum(np.ceil(0.15 * instances.lengths), instances.lengths - 2)
     )
+
+
+def test_a_weight_that_would_do_nothing_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"smoothing 1 weighs tokens .* set favour to 'rare'"):
+        TokenMasking(smoothing=1)
+    assert TokenMasking(favour="rare", smoothing=1).uses_token_counts
+    # Turning it off in a recipe that favours rare tokens takes one setting.
+    assert not TokenMasking(favour="rare").replace(favour="uniform").uses_token_counts
 
 
 def test_favouring_rare_tokens_needs_their_counts() -> None:

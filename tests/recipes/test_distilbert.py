@@ -75,7 +75,7 @@ def test_the_teacher_is_told_in_words() -> None:
     told = {row.path: (row.label, row.value) for row in rows(catalog.get("distilbert/base"))}
     assert told["teacher.model"] == ("teacher", "any run or model folder: --teacher")
     assert told["masking.favour"] == ("favoured", "rare tokens")
-    assert told["masking.smoothing"] == ("weight", "count to the power -0.7")
+    assert told["masking.smoothing"] == ("weight if rare ones are favoured", "count to the power -0.7")
     assert told["objectives.soft_targets.temperature"] == ("soft targets", "temperature 2")
 
 

@@ -122,6 +122,14 @@ def test_ernie_is_as_published():
     assert recipe.masks.copies is None
 
 
+def test_ernie_on_dialogues_differs_in_what_it_reads_and_is_asked():
+    plain, dialogues = catalog.get("ernie/base"), catalog.get("ernie/base-dialogue")
+    assert (dialogues.format.kind, dialogues.format.fake_share) == ("dialogue", 0.5)
+    assert [each.kind for each in dialogues.objectives] == ["mlm", "dlm"]
+    same = {"name", "summary", "format", "objectives"}
+    assert dialogues.model_dump(exclude=same) == plain.model_dump(exclude=same)
+
+
 def test_pmi_masks_collocations_of_the_corpus():
     recipe = catalog.get("pmi/base")
     assert (recipe.masking.kind, recipe.words.phrases) == ("pmi", ("collocations",))
@@ -136,6 +144,9 @@ def test_pmi_masks_collocations_of_the_corpus():
         ("pmi/base", "words.phrases=[]", r"'pmi' masks units of the level phrase.*words\.phrases"),
         ("ernie/base", "words.entities=[]", r"'levels' masks units of the level entity.*words\.entities"),
         ("ernie/base", "objectives=[mlm, dlm]", "'dlm' needs"),
+        ("ernie/base-dialogue", "encoder.type_vocab_size=1", r"'dialogue' says by segments .*type_vocab_size=2"),
+        ("ernie/base-dialogue", "encoder.type_vocab_size=0", r"encoder.type_vocab_size=2 \(it is 0\)"),
+        ("roberta/base", "format=dialogue", "encoder.type_vocab_size=2"),
         ("spanbert/base", "masking.candidates=all", "spans never cross special tokens"),
     ],
 )
@@ -151,6 +162,7 @@ def test_combinations_that_make_no_sense_are_refused(name, override, message):
         ("pmi/base", ["objectives=[mlm, sbo]"]),
         ("bert/base", ["masking=span"]),
         ("ernie/base", ["format=dialogue", "objectives=[mlm, dlm]"]),
+        ("ernie/base-dialogue", ["encoder.type_vocab_size=3"]),
         ("ernie/base", ["masking={basic: 0.5, phrase: 0.5, entity: 0, order: mixed}", "words.entities=[]"]),
     ],
 )

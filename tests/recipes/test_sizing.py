@@ -146,6 +146,14 @@ def test_memory_counts_two_moments_and_gradients():
     assert sum(counted.memory.values()) == 16 * counted.pretraining
 
 
+def test_memory_counts_a_teacher_s_weights_and_nothing_more_of_it():
+    counted = sizes(catalog.get("distilbert/base"))
+    # BERT base without a pooler or segments, and its masked-token head.
+    teacher = 108_891_648 - 2 * 768 + (768 * 768 + 768 + 2 * 768 + 30522)
+    assert counted.memory["teacher"] == 4 * teacher
+    assert sum(counted.memory.values()) == 16 * counted.pretraining + 4 * teacher
+
+
 def test_overrides_change_sizes():
     counted = sizes(catalog.resolve("bert/base", ["encoder.num_layers=6", "tokenizer.vocab_size=1000"]))
     assert counted.parts["attention"] == 6 * 2_363_904

@@ -9,7 +9,7 @@ from token_samples import clean_corpus_of
 
 from maskwright.text.words import collocations
 from maskwright.text.words.collocations import collocations_of, find_collocations
-from maskwright.text.words.counted_words import WordCounter
+from maskwright.text.words.running_text import WordCounter
 from maskwright.text.words.segmenters import open_segmenter
 
 
@@ -87,10 +87,21 @@ def test_chinese_phrases_are_written_without_spaces() -> None:
 
 def test_letters_keep_their_marks_and_joints() -> None:
     counter = WordCounter(None)
-    counter.add(["हिन्दी भाषा don't co-operate Ünïted 2019 x_1.", "模型Linux"])
+    counter.add(["हिन्दी भाषा don't co-operate Ünïted 2019 x_1.", "模型Linux", "می\u200cخواهم"])
     words = counter.counted()
-    assert words.names == ["हिन्दी", "भाषा", "don't", "co-operate", "ünïted", "x_1", "模", "型", "linux"]
-    assert words.ids.tolist() == [0, 1, 2, 3, 4, -1, 5, -1, -1, 6, 7, 8, -1]
+    assert words.names == [
+        "हिन्दी",
+        "भाषा",
+        "don't",
+        "co-operate",
+        "ünïted",
+        "x_1",
+        "模",
+        "型",
+        "linux",
+        "می\u200cخواهم",
+    ]
+    assert words.ids.tolist() == [0, 1, 2, 3, 4, -1, 5, -1, -1, 6, 7, 8, -1, 9, -1]
     assert words.surface(0, 2) == "हिन्दी भाषा"
     assert words.surface(9, 3) == "模型linux"
 

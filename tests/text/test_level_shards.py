@@ -18,6 +18,7 @@ from maskwright.text.vocabulary import train_tokenizer
 from maskwright.text.words.annotator import Annotator
 from maskwright.text.words.level_facts import LevelFacts, told
 from maskwright.text.words.lexicon import Lexicon
+from maskwright.text.words.resources import words_fingerprint
 from maskwright.text.words.segmenters import open_segmenter
 from maskwright.text.words_spec import Words
 
@@ -63,6 +64,23 @@ def test_levels_are_stored_beside_the_ids(clean: CleanCorpus, tokenizer: Tokeniz
         inside = expected.tokens_inside[level] / len(stream.ids)
         assert ernie.levels[level]["share_of_tokens"] == pytest.approx(inside, abs=1e-6)
         assert ernie.levels[level]["distinct"] == len(set(expected.found[level]))
+
+
+def test_a_word_list_that_changes_meanwhile_spoils_nothing(
+    clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    path = tmp_path / "phrases.txt"
+    path.write_text("the function\n", encoding="utf-8")
+    words = Words(phrases=(str(path),))
+
+    def edit(stage: str, done: int, total: int | None) -> None:
+        path.write_text("the module\n", encoding="utf-8")
+
+    with pytest.raises(DataError, match="a word list changed while the text was tokenized"):
+        tokenize_corpus(clean, tokenizer, words=words, cache=tmp_path / "cache", workers=1, progress=edit)
+    assert not list((tmp_path / "cache").glob("tokens-*"))
+    kept = corpus_of(clean, tokenizer, tmp_path / "cache", words)
+    assert kept.manifest.words_fingerprint == words_fingerprint(words)
 
 
 def test_ranges_are_taken_with_their_levels(ernie: Corpus) -> None:

@@ -1,4 +1,5 @@
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
 from maskwright.text.words.lexicon import Lexicon, Spans, longest, spans_of
-from maskwright.text.words.word_lists import DictionaryWord, read_dictionary, read_lexicon
+from maskwright.text.words.word_lists import DictionaryWord, read_dictionary, read_lexicon, read_words
 
 
 def found(entries: list[str], *texts: str) -> list[str]:
@@ -28,6 +29,7 @@ def found(entries: list[str], *texts: str) -> list[str]:
         (["模型", "语言模型"], "大语言模型和模型", ["语言模型", "模型"]),
         (["हिन्दी"], "हिन्दी हिन्दीभाषा", ["हिन्दी"]),
         (["언어"], "언어 언어는", ["언어"]),
+        (["می", "می\u200cخواهم"], "می\u200cآیند می می\u200cخواهم", ["می", "می\u200cخواهم"]),
         (["é"], "İé é", ["é"]),
         ([], "nothing", []),
     ],
@@ -89,8 +91,23 @@ def test_wrong_word_lists_are_named_with_file_and_line(data: bytes, says: str, t
     for read in (read_lexicon, read_dictionary):
         with pytest.raises(DataError, match=r"list\.txt.*" + says):
             read(path)
-    with pytest.raises(DataError, match="cannot read the word list"):
-        read_lexicon(tmp_path / "gone.txt")
+
+
+@pytest.mark.parametrize("read", [read_lexicon, read_dictionary, read_words])
+def test_missing_and_unreadable_word_lists_are_told_alike(read: Callable[[Path], list[object]], tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    with pytest.raises(DataError, match=r"cannot read the word list .*list\.txt"):
+        read(path)
+    for data, says in ((b"a\n\xc3\n", "line 2: not UTF-8"), (b" \n", "is empty")):
+        path.write_bytes(data)
+        with pytest.raises(DataError, match=rf"list\.txt.*{says}"):
+            read(path)
+
+
+def test_words_are_read_once_each_and_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_bytes("\ufeffmyocarditis\r\n\n  tachycardia \nmyocarditis\ncafe\u0301\n".encode())
+    assert read_words(path) == ["myocarditis", "tachycardia", "café"]
 
 
 def test_line_that_is_no_dictionary_entry_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
+import re
 import sys
 from collections.abc import Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ from token_samples import CHINESE
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.spec import validate
 from maskwright.text.words import segmenters
+from maskwright.text.words.dictionary_segmenters import Jieba
 from maskwright.text.words.resources import check_words, words_fingerprint
 from maskwright.text.words.segmenters import open_segmenter
 from maskwright.text.words_spec import Words
@@ -17,9 +20,9 @@ from maskwright.text.words_spec import Words
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
-    open_segmenter.cache_clear()
+    segmenters._loaded.cache_clear()
     yield
-    open_segmenter.cache_clear()
+    segmenters._loaded.cache_clear()
 
 
 def two_by_two(run: str) -> list[str]:
@@ -143,6 +146,15 @@ def test_jieba_is_called_as_its_interface_is(monkeypatch: pytest.MonkeyPatch, tm
     assert known == [("大模型", 9, "n")]
 
 
+def test_tagged_words_that_do_not_join_fall_back_to_characters_of_their_run_alone() -> None:
+    def tag(text: str) -> list[tuple[str, str]]:
+        return [(word.replace("臺灣", "台湾省"), "ns") for word in re.findall("..|\n|.", text)]
+
+    segmenter = Jieba(lambda text: [word for word, _ in tag(text)], tag)
+    assert segmenter.tag(["臺灣", "北京"]) == (["臺", "灣", "北京"], ["", "", "ns"])
+    assert segmenter.tag(["北京", "学生"]) == (["北京", "学生"], ["ns", "ns"])
+
+
 def test_rjieba_cuts_runs_apart_and_joins_back() -> None:
     segmenter = open_segmenter("rjieba")
     runs = ["使用语言模型", "来预测", "𠀀𠀁北京", *CHINESE]
@@ -161,6 +173,18 @@ def test_dictionary_teaches_one_segmenter_and_no_other(tmp_path: Path) -> None:
     assert plain.cut(["使用语言模型"]) == ["使用", "语言", "模型"]
 
 
+def test_an_edited_dictionary_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "d.txt"
+    path.write_text("语言模型 99999 nz\n", encoding="utf-8")
+    words = Words(segmenter="rjieba", dictionary=str(path))
+    first, key = open_segmenter("rjieba", path), words_fingerprint(words)
+    assert open_segmenter("rjieba", path) is first
+    assert first.cut(["使用语言模型"]) == ["使用", "语言模型"]
+    path.write_text("使用语言 99999 nz\n", encoding="utf-8")
+    assert words_fingerprint(words) != key
+    assert open_segmenter("rjieba", path).cut(["使用语言模型"]) == ["使用语言", "模型"]
+
+
 @pytest.mark.parametrize(
     ("name", "remedy"), [("rjieba", r"pip install 'maskwright\[zh\]'"), ("ltp", "pip install ltp")]
 )
@@ -169,6 +193,23 @@ def test_missing_library_is_named_before_any_work(name: str, remedy: str, monkey
     with pytest.raises(DataError, match=rf"{name}.*not installed.*{remedy}"):
         check_words(Words(segmenter=name))
     check_words(Words())
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        ("raise ValueError('numpy.dtype size changed\\nand more')", r"cannot be loaded \(ValueError: numpy.dtype size"),
+        ("from sys import nothing_of_that_name", r"cannot be loaded \(ImportError: cannot import name"),
+        ("import a_library_that_is_missing", "a_library_that_is_missing, which is not installed"),
+    ],
+)
+def test_broken_library_is_told_before_any_work(
+    broken: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ltp.py").write_text(broken + "\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(DataError, match=rf"the segmenter 'ltp' needs the package.*{says}"):
+        check_words(Words(segmenter="ltp"))
 
 
 def test_missing_pyahocorasick_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,5 +258,28 @@ def test_fingerprint_is_of_content_and_versions_not_of_places(tmp_path: Path, mo
     assert first == of("b.txt", "New York\n") != of("a.txt", "Los Angeles\n")
     monkeypatch.setattr(segmenters.metadata, "version", lambda name: "99")
     assert of("a.txt", "New York\n") != first
+
+
+def test_fingerprint_is_of_the_model_s_version_where_it_is_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = {"spacy": "3.8.0", "zh_core_web_sm": "3.7.0", "ltp": "4.2.0"}
+
+    def version(name: str) -> str:
+        if name not in installed:
+            raise metadata.PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(metadata, "version", version)
+    usual, other, ltp = Words(segmenter="spacy"), Words(segmenter="spacy", model="my_model"), Words(segmenter="ltp")
+    before = [words_fingerprint(words) for words in (usual, other, ltp)]
+    installed["zh_core_web_sm"] = "3.8.0"
+    after = [words_fingerprint(words) for words in (usual, other, ltp)]
+    assert [first == second for first, second in zip(before, after, strict=True)] == [False, True, True]
+    installed["my_model"] = "1.0.0"
+    assert words_fingerprint(other) != after[1]
+
+
+def test_fingerprint_needs_its_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot read the word list"):
         words_fingerprint(Words(phrases=(str(tmp_path / "gone.txt"),)))

@@ -1,8 +1,7 @@
 """The table of similar words: what files are read, what is nearest, what is covered, and that it is kept."""
 
 import gzip
-import importlib.util
-from collections.abc import Callable
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -102,6 +101,7 @@ def test_plain_groups_are_parted_by_spaces_commas_and_tabs(tmp_path: Path) -> No
         (b"\xff\xfe\x00\x01 \x81\x00", "neither UTF-8 nor GB 18030"),
         ("2 3\na 0.1 0.2\n", "line 2: the first line promises 2 vectors of 3 numbers"),
         (b"2 3\n\x00\x81\x82\x83 \x84\n", "binary format"),
+        (b"2 3\n\xff\xff 1 0 0\n\xff\xfe 0 1 0\n", "neither UTF-8 nor GB 18030"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_at_once(tmp_path: Path, text: str | bytes, message: str) -> None:
@@ -116,9 +116,17 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_without_gensim_the_corpus_cannot_be_learnt_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    find: Callable[[str], object] = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "gensim" else find(name))
-    with pytest.raises(DataError, match=r"maskwright\[words\].*thesaurus"):
+    monkeypatch.setitem(sys.modules, "gensim", None)
+    with pytest.raises(DataError, match=r"gensim, which is not installed.*maskwright\[words\].*thesaurus"):
+        check_source(SimilarWordsSpec())
+
+
+def test_a_broken_gensim_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What happens where gensim and scipy do not go together: the package is found, and fails on import.
+    written(tmp_path / "gensim.py", "from sys import triu\n")
+    monkeypatch.delitem(sys.modules, "gensim", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(DataError, match=r"gensim.*installed but cannot be loaded \(ImportError: .*triu.*reinstall"):
         check_source(SimilarWordsSpec())
 
 
@@ -244,6 +252,53 @@ def test_vectors_give_neighbours_among_the_corpus_s_words(tmp_path: Path) -> Non
         assert not len(table_of(rarer, sample_tokens(corpus), tokenizer).table)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gbk"])
+def test_vectors_are_read_in_the_encodings_of_thesauri(tmp_path: Path, encoding: str) -> None:
+    corpus, tokenizer = corpus_of(tmp_path, [["北 南 山 水。"] * 9], WordPiece(vocab_size=200))
+    text = "南 1 0 0\n北 0.9 0.1 0\n山 0 1 0\n水 0 0.9 0.1\n".replace("\n", " 0 0 0 0 0 0\n")
+    for header in ("", "4 9\n"):
+        path = written(tmp_path / "v.txt", (header + text).encode(encoding))
+        made = table_of(SimilarWordsSpec(source=str(path)), sample_tokens(corpus), tokenizer)
+        assert candidates(made, tokenizer, "北")[:1] == ["南"]
+        assert candidates(made, tokenizer, "南")[:1] == ["北"]
+
+
+def test_a_broken_word_among_vectors_is_passed_over(tmp_path: Path) -> None:
+    corpus, tokenizer = corpus_of(tmp_path, [["北 南 山 水。"] * 9], WordPiece(vocab_size=200))
+    lines = "南 1 0 0\n北 0.9 0.1 0\n".encode() + b"\xe5\x8c 0 1 0\n"
+    path = written(tmp_path / "v.txt", b"3 3\n" + lines)
+    made = table_of(SimilarWordsSpec(source=str(path), min_similarity=-1), sample_tokens(corpus), tokenizer)
+    assert candidates(made, tokenizer, "北") == ["南"]
+    assert "3 word vectors" in made.coverage.source
+
+
+def test_among_plain_words_a_word_of_no_known_encoding_is_passed_over(tmp_path: Path) -> None:
+    corpus, tokenizer = corpus_of(tmp_path, [["good fine"] * 6], WordPiece(vocab_size=200))
+    path = written(tmp_path / "v.txt", b"3 3\ngood 1 0 0\n\xff 0 1 0\nfine 1 0 0.1\n")
+    check_source(SimilarWordsSpec(source=str(path)))
+    made = table_of(SimilarWordsSpec(source=str(path), min_similarity=-1), sample_tokens(corpus), tokenizer)
+    assert candidates(made, tokenizer, "good") == ["fine"]
+
+
+@pytest.mark.parametrize(
+    ("source", "remedy"),
+    [
+        ("corpus", r"0 distinct words.*min_count=N \(now 9999\)"),
+        ("北京 上海\n苹果 梨\n", "plain groups.*corpus's language"),
+        ("2 3\n北京 1 0 0\n上海 0.9 0.1 0\n", "2 word vectors.*corpus's language"),
+    ],
+)
+def test_a_source_that_covers_nothing_is_refused(
+    english: tuple[Corpus, Tokenizer], tmp_path: Path, source: str, remedy: str
+) -> None:
+    corpus, tokenizer = english
+    named = source if source == "corpus" else str(written(tmp_path / "s.txt", source))
+    spec = SimilarWordsSpec(source=named, min_count=9999)
+    for _ in range(2):  # kept or not
+        with pytest.raises(DataError, match=rf"(?s)no word of the corpus has a similar word.*{remedy}"):
+            similar_words(spec, corpus, tokenizer, cache=tmp_path)
+
+
 def test_a_broken_vector_is_named_by_its_line(tmp_path: Path) -> None:
     corpus, tokenizer = corpus_of(tmp_path, [["good fine"] * 6], WordPiece(vocab_size=200))
     for broken in ("fine 0.9 0.1", "fine 0.9 x 0"):
@@ -296,10 +351,10 @@ def test_what_is_learnt_from_a_corpus_is_the_same_again(english: tuple[Corpus, T
 
 def test_another_source_or_setting_is_another_table(english: tuple[Corpus, Tokenizer], tmp_path: Path) -> None:
     corpus, tokenizer = english
-    path = written(tmp_path / "s.txt", "file folder\n")
+    path = written(tmp_path / "s.txt", "class function\n")
     spec = SimilarWordsSpec(source=str(path))
-    assert len(similar_words(spec, corpus, tokenizer, cache=tmp_path).table) <= 2
-    written(path, "file folder\nmodule class function\n")
+    assert 0 < len(similar_words(spec, corpus, tokenizer, cache=tmp_path).table) <= 2
+    written(path, "class function\nmodule file\n")
     assert len(similar_words(spec, corpus, tokenizer, cache=tmp_path).table) > 2
     folders = list(tmp_path.glob("similar-words-*"))
     assert len(folders) == 2

@@ -16,7 +16,6 @@ from maskwright.text.vocabulary import train_tokenizer
 from maskwright.text.vocabulary_extension import (
     extend_vocabulary,
     frequent_words,
-    read_words,
     tokens_per_word,
 )
 
@@ -150,17 +149,3 @@ def test_an_extended_tokenizer_loads_in_transformers_with_the_same_ids(tokenizer
 def test_what_is_no_single_word_is_refused(tokenizer: Tokenizer, word: str) -> None:
     with pytest.raises(DataError, match=r"is \d words to this tokenizer"):
         extend_vocabulary(tokenizer, [word])
-
-
-def test_lists_of_words_are_read_once_each_and_in_order(tmp_path: Path) -> None:
-    file = tmp_path / "words.txt"
-    file.write_text("myocarditis\n\n  tachycardia \nmyocarditis\n", encoding="utf-8")
-    assert read_words(file) == ["myocarditis", "tachycardia"]
-    file.write_text("\n \n")
-    with pytest.raises(DataError, match="holds no word"):
-        read_words(file)
-    with pytest.raises(DataError, match="cannot read the list of words"):
-        read_words(tmp_path / "nowhere.txt")
-    file.write_bytes(b"\xff\xfe")
-    with pytest.raises(DataError, match="cannot read the list of words"):
-        read_words(file)

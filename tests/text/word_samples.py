@@ -1,4 +1,4 @@
-"""Sentences in six scripts, tokenizers of three kinds that know them, and words counted in another way."""
+"""Sentences in seven scripts, tokenizers of three kinds that know them, and words counted in another way."""
 
 import re
 import unicodedata
@@ -24,13 +24,18 @@ SCRIPTS = {
         "模型在2019年的数据集上运行，模型的参数很多。",
     ),
     "japanese": ("東京大学の学生は日本語の文章を読みます。", "カタカナの単語ーも使います。"),
+    "persian": (
+        "من می\u200cخواهم کتاب\u200cهای تازه بخوانم.",
+        " آن\u200cها به خانه\u200cی ما می\u200cآیند.",
+    ),
     "arabic": ("اللغة العربية جميلة جدا.", " كِتَابٌ جديد على الطاولة."),
-    "devanagari": ("हिन्दी भाषा बहुत सुन्दर है।", " यह एक किताब है।"),
+    "devanagari": ("हिन्दी भाषा बहुत सुन्दर है।", " यह एक किताब है।", " यह क्\u200dष और क्\u200cष है।"),
     "korean": ("한국어 문장을 단어로 나눕니다.", " 언어 모델은 다음 단어를 예측합니다."),
 }
 
 _HAN = re.compile("[々〇㐀-䶿一-鿿豈-﫿\U00020000-\U0003ffff]+")
 _KANA = re.compile("[ぁ-ゖァ-ヺ]")
+_JOINERS = "\u200c\u200d"
 
 
 def trained_tokenizers(folder: Path) -> dict[str, Tokenizer]:
@@ -57,7 +62,7 @@ def written_words(text: str) -> Iterator[tuple[int, int]]:
             yield start, start + len(word)
             start += len(word)
     inside = {place for start, end in chinese for place in range(start, end)}
-    kinds = ["" if place in inside else unicodedata.category(character)[0] for place, character in enumerate(text)]
+    kinds = ["" if place in inside else _kind(character) for place, character in enumerate(text)]
     start = None
     for place in range(len(text) + 1):
         kind = kinds[place] if place < len(text) else ""
@@ -68,6 +73,10 @@ def written_words(text: str) -> Iterator[tuple[int, int]]:
             start = None
         if start is None and kind in ("L", "M", "N") and not han:
             start = place
+
+
+def _kind(character: str) -> str:
+    return "M" if character in _JOINERS else unicodedata.category(character)[0]
 
 
 def cuts_of(stream: TokenStream, starts: BoolArray) -> set[int]:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from test_pretrain import CLEAN, die_after
 from toy_runs import TOY, write_corpus
 
-from maskwright.core.errors import ConversionError, MaskwrightError, RecipeError
+from maskwright.core.errors import ConversionError, DataError, MaskwrightError, RecipeError
 from maskwright.interchange.huggingface import load_model
 from maskwright.text.tokenizer import Tokenizer
 from maskwright.training.metrics import read_rows
@@ -94,6 +94,11 @@ def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
     )
     assert last_at_random["soft_targets_loss"] < 0.5 * first_at_random["soft_targets_loss"]
     assert last_at_random["cosine_loss"] < 0.7 * first_at_random["cosine_loss"]
+    # Where hidden states point is neither right nor wrong.
+    assert last_at_random["cosine_mean"] == pytest.approx(1 - last_at_random["cosine_loss"])
+    assert run.held_out["cosine"].accuracy is None
+    assert run.held_out["cosine"].details["mean"] == pytest.approx(1 - run.held_out["cosine"].loss)
+    assert not any("cosine_accuracy" in name for row in read_rows(run.folder / "metrics.jsonl") for name in row)
     assert last_at_random["soft_targets_accuracy"] > first_at_random["soft_targets_accuracy"]
     assert first["soft_targets_loss"] < 0.5 * first_at_random["soft_targets_loss"]
     assert last["cosine_loss"] < first["cosine_loss"] < first_at_random["cosine_loss"]
@@ -230,7 +235,7 @@ def test_new_words_are_learnt_and_written_down(train: Callable[..., Run], teache
     heard = Heard()
     # The corpus at large is simple; these are words that the old vocabulary spells.
     words = tmp_path / "words.txt"
-    words.write_text("zebu\ncatamaran\n", encoding="utf-8")
+    words.write_text("zebu\ncatamaran\n", encoding="utf-8-sig")
     run = train(tmp_path / "run", init=teacher, extend_vocabulary=words, steps=1, set=(*ON, *STILL), reporter=heard)
     old, new = Tokenizer.from_folder(teacher), Tokenizer.from_folder(run.folder)
     size = old.special_tokens.vocab_size
@@ -289,6 +294,19 @@ def test_new_words_are_found_in_the_corpus(shared: Path, teacher: Path, tmp_path
             RecipeError,
             "'cosine' compares hidden states",
         ),
+        ({"init": "TEACHER", "extend_vocabulary": "NOWHERE"}, DataError, r"nowhere\.txt"),
+        ({"init": "TEACHER", "extend_vocabulary": "OLD WORDS"}, DataError, "are entries already"),
+        (
+            {
+                "recipe": "distilbert/tiny",
+                "set": (*HALF, "teacher.initialise=none"),
+                "teacher": "TEACHER",
+                "init": "TEACHER",
+                "extend_vocabulary": 5,
+            },
+            RecipeError,
+            "words that its teacher has no scores for",
+        ),
     ],
 )
 def test_bad_requests_are_answered_before_any_work(
@@ -299,9 +317,13 @@ def test_bad_requests_are_answered_before_any_work(
     kind: type[MaskwrightError],
     message: str,
 ) -> None:
-    asked = {name: str(teacher) if value == "TEACHER" else value for name, value in changes.items()}
+    (tmp_path / "old.txt").write_text("cat\ndog\n", encoding="utf-8")
+    places = {"TEACHER": str(teacher), "OLD WORDS": tmp_path / "old.txt", "NOWHERE": tmp_path / "nowhere.txt"}
+    asked = {name: places.get(value, value) if isinstance(value, str) else value for name, value in changes.items()}
+    heard = Heard()
     with pytest.raises(kind, match=message):
-        train(tmp_path / "run", **asked)
+        train(tmp_path / "run", **asked, reporter=heard)
+    assert "corpus" not in [topic for topic, _ in heard.lines]
 
 
 def test_a_vocabulary_s_size_cannot_be_set_beside_a_model(

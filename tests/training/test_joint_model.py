@@ -1,7 +1,8 @@
 """Generator and encoder in one model: the same numbers as transformers' pair, and who learns from what."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -412,3 +413,23 @@ def test_detection_goes_with_other_choices(overrides: tuple[str, ...]) -> None:
         assert np.isfinite(result.loss)
         assert 0 < result.details["rtd"]["replaced"] <= 1
     assert results[-1].losses["mlm"] < results[0].losses["mlm"]
+
+
+class Filler(MaskedLanguageModeling):
+    """The same objective under another name."""
+
+    kind: Literal["filler"] = "filler"  # type: ignore[assignment]
+
+
+def test_whatever_objective_trains_the_generator_fills_in() -> None:
+    recipe = toy("encoder.hidden_dropout=0", "encoder.attention_dropout=0")
+    config, generator = recipe.encoder, recipe.generator.config(recipe.encoder)
+    usual = PretrainingModel(config, VOCABULARY, OBJECTIVES, generator=generator)
+    renamed = PretrainingModel(config, VOCABULARY, (Filler(), OBJECTIVES[1]), generator=generator)
+    usual.initialise(0)
+    renamed.load({name.replace("heads.mlm", "heads.filler"): value for name, value in usual.weights().items()}, "")
+    micro = step(recipe, count=8).micro_batches[0]
+    other = replace(micro, targets={"filler": micro.targets["mlm"], "rtd": micro.targets["rtd"]})
+    first, second = usual.losses(micro), renamed.losses(other)
+    assert torch.equal(first["mlm"].total, second["filler"].total)
+    assert torch.equal(first["rtd"].total, second["rtd"].total)

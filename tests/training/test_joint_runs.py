@@ -128,6 +128,18 @@ def test_the_run_says_how_both_halves_stand(train: Callable[..., Run]) -> None:
     assert detection.startswith("detection: the generator replaced")
 
 
-def test_a_family_that_cannot_hold_the_generator_is_refused_before_training(train: Callable[..., Run]) -> None:
-    with pytest.raises(ConversionError, match=r"'bert' classes have no names for the head rtd.*family to .*electra"):
-        train("refused", set=(*TOY, "family=bert"))
+@pytest.mark.parametrize(
+    ("recipe", "overrides", "message"),
+    [
+        ("electra/tiny", ("family=bert",), r"'bert' classes have no names for the head rtd.*family to .*electra"),
+        ("bert/tiny", ("generator={}", "objectives=[mlm, rtd]", "encoder.pooler=false"), "'bert' classes have no"),
+        ("roberta/tiny", ("tokenizer=wordpiece",), "'roberta' classes cannot hold .* position_offset 2"),
+    ],
+)
+def test_what_a_family_cannot_hold_is_refused_before_any_work(
+    train: Callable[..., Run], recipe: str, overrides: tuple[str, ...], message: str
+) -> None:
+    listening = Listening()
+    with pytest.raises(ConversionError, match=message):
+        train(f"refused {recipe}", recipe=recipe, set=(*overrides, *TOY), reporter=listening)
+    assert "corpus" not in [topic for topic, _ in listening.said]

@@ -64,6 +64,25 @@ def test_a_run_says_what_its_table_covers_and_repeats_itself(tmp_path: Path) -> 
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+def test_a_table_that_hardly_covers_anything_is_warned_of(tmp_path: Path) -> None:
+    few, many = tmp_path / "few.txt", tmp_path / "many.txt"
+    few.write_text("cat dog\n", encoding="utf-8")
+    words = sorted(set((write_corpus(tmp_path / "corpus.txt")).read_text(encoding="utf-8").replace(".", " ").split()))
+    many.write_text(" ".join(words) + "\n", encoding="utf-8")
+    warned = [text for topic, text in run(tmp_path, "a", str(few)).heard if topic == "warning" and "similar" in text]
+    assert len(warned) == 1
+    assert "of the selected tokens stay as they are" in warned[0]
+    assert "replacement.table.source" in warned[0]
+    assert not [text for topic, text in run(tmp_path, "b", str(many)).heard if "stay as they are" in text]
+
+
+def test_a_table_that_covers_nothing_ends_the_run(tmp_path: Path) -> None:
+    thesaurus = tmp_path / "other.txt"
+    thesaurus.write_text("北京 上海\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no word of the corpus has a similar word"):
+        run(tmp_path, "a", str(thesaurus))
+
+
 def test_a_source_that_is_not_there_is_missed_before_any_work(tmp_path: Path) -> None:
     listening = Listening()
     with pytest.raises(DataError, match="missing"):

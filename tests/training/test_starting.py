@@ -1,6 +1,8 @@
 """Going on from a model: what is taken, what is new, what must fit, and how it is told."""
 
 import json
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,11 @@ from torch import Tensor
 from toy_models import save_toy, small, toy_tokenizer
 
 from maskwright.core.errors import ConversionError, RecipeError
+from maskwright.core.spec import override, parse_overrides
 from maskwright.recipes.catalog import names, resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.text.vocabulary_extension import extend_vocabulary
+from maskwright.training.comparison import differences, settings
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.model import PretrainingModel, build_model
 from maskwright.training.starting import (
@@ -204,6 +208,24 @@ def test_layers_that_share_must_share_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        ((), ("encoder.sharing=all", "encoder.num_groups=2")),
+        (("encoder.sharing=all",), ()),
+        (("encoder.sharing=ffn", "encoder.blocks_per_group=2"), ("encoder.ffn_plan=[0, 0, 1, 1]",)),
+        (("encoder.ffn_plan=[0, 0, 1, 1]",), ("encoder.sharing=all", "encoder.blocks_per_group=2")),
+    ],
+)
+def test_the_settings_for_the_model_s_sharing_are_all_named_at_once(
+    mine: tuple[str, ...], theirs: tuple[str, ...]
+) -> None:
+    own, other = toy("bert/tiny", "encoder.num_layers=4", *mine), toy("bert/tiny", "encoder.num_layers=4", *theirs)
+    named = shlex.split(settings(differences(own.encoder, other.encoder)).replace("--set ", ""))
+    mended = override(own, parse_overrides(named))
+    assert not differences(mended.encoder, other.encoder)
+
+
+@pytest.mark.parametrize(
     ("recipe", "reason"),
     [
         ("roberta/tiny", "roberta counts positions from its padding id"),
@@ -270,16 +292,53 @@ def test_new_words_get_the_mean_of_their_pieces(bert: ExistingModel) -> None:
     assert all(longer.state[name] is bert.state[name] for name in others)
 
 
+def test_every_head_that_knows_the_vocabulary_learns_the_new_words(tmp_path: Path) -> None:
+    model = open_existing(str(save_toy(tmp_path / "spans", "spanbert/tiny")))
+    # What was trained is far from 0, where a new head's bias would begin.
+    trained = {**model.state, "heads.sbo.bias": torch.linspace(1, 2, SIZE)}
+    longer = replace(model, state=trained).extended(extend_vocabulary(model.tokenizer, ["catamaran", "zebu"]))
+    for name in ("heads.mlm.bias", "heads.sbo.bias"):
+        assert torch.equal(longer.state[name][:SIZE], trained[name])
+        pieces = torch.from_numpy(model.tokenizer.encode("zebu").ids)
+        assert longer.state[name][SIZE + 1] == trained[name][pieces].mean()
+    recipe = toy("spanbert/tiny")
+    start = start_from(like_the_model(recipe, longer, ()), longer, None)
+    assert (start.new, start.left) == ((), ())
+    assert torch.equal(start.weights["heads.sbo.bias"], longer.state["heads.sbo.bias"])
+
+
+def test_a_generator_learns_the_new_words_too(tmp_path: Path) -> None:
+    folder = save_toy(tmp_path / "electra", "electra/tiny")
+    model, generator = (open_existing(str(each)) for each in (folder, folder / "generator"))
+    extension = extend_vocabulary(model.tokenizer, ["catamaran", "zebu"])
+    longer, its_generator = model.extended(extension), generator.extended(extension)
+    assert len(its_generator.state["heads.mlm.bias"]) == SIZE + 2
+    recipe = toy("electra/tiny")
+    start = start_from(like_the_model(recipe, longer, ()), longer, its_generator)
+    assert (start.new, start.left) == ((), ())
+    for name, tensor in its_generator.state.items():
+        assert torch.equal(start.weights.get(name.replace("encoder.", "generator."), start.weights.get(name)), tensor)
+
+
+def test_a_weight_of_another_shape_is_told(tmp_path: Path) -> None:
+    model = open_existing(str(save_toy(tmp_path / "spans", "spanbert/tiny")))
+    start = start_from(like_the_model(toy("spanbert/tiny", "objectives.sbo.max_places=15"), model, ()), model, None)
+    assert start.new == ("heads.sbo.place_embeddings.weight (15 x 200, the model's 20 x 200)",)
+    assert start.left == ()
+    assert start.new[0] in start.told()
+
+
 def test_rows_that_stand_for_no_entry_are_left_out(tmp_path: Path) -> None:
     # As ERNIE's: 18,000 rows for 17,964 entries.
-    folder = save_toy(tmp_path / "model", "bert/tiny")
+    folder = save_toy(tmp_path / "model", "spanbert/tiny")
     shorter = toy_tokenizer().backend
     state = json.loads(shorter.to_str())
     last = max(state["model"]["vocab"], key=state["model"]["vocab"].get)
     del state["model"]["vocab"][last]
     (folder / "tokenizer.json").write_text(json.dumps(state), encoding="utf-8")
     model = open_existing(str(folder))
-    assert len(model.state["encoder.word_embeddings.weight"]) == SIZE - 1 == len(model.state["heads.mlm.bias"])
+    for name in ("encoder.word_embeddings.weight", "heads.mlm.bias", "heads.sbo.bias"):
+        assert len(model.state[name]) == SIZE - 1, name
 
 
 def test_a_tokenizer_with_more_entries_than_rows_is_refused(tmp_path: Path) -> None:
@@ -295,6 +354,13 @@ def test_fingerprints_tell_models_apart_and_copies_not(tmp_path: Path) -> None:
         for name, seed in (("one", 1), ("same", 1), ("other", 2))
     )
     assert one == same != other
+
+
+def test_a_misspelt_folder_is_answered_with_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_toy(tmp_path / "runs" / "quickstart", "bert/tiny")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConversionError, match=r"Did you mean 'runs/quickstart'\?"):
+        open_existing("runs/quickstat")
 
 
 def test_a_run_that_has_saved_nothing_yet_is_told(tmp_path: Path) -> None:

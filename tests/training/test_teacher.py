@@ -1,5 +1,6 @@
 """A teacher sees what the student sees, and says what its own classes say."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from test_batches import step
 from toy_models import save_toy, small, toy_tokenizer
 
 from maskwright.core.errors import RecipeError
+from maskwright.core.spec import override, parse_overrides
 from maskwright.core.tensors import FlatBatch
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.catalog import resolve
@@ -17,6 +19,7 @@ from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.model import build_model
 from maskwright.training.origins import open_origins
+from maskwright.training.starting import like_the_teacher
 from maskwright.training.teacher import build_teacher, check_teacher
 
 SIZE = toy_tokenizer().special_tokens.vocab_size
@@ -110,6 +113,23 @@ def test_a_teacher_of_another_width_can_teach_soft_targets_but_not_hidden_states
     ):
         check_teacher(wide, bert)
     check_teacher(wide.replace(objectives=tuple(each for each in wide.objectives if each.kind != "cosine")), bert)
+
+
+@pytest.mark.parametrize("initialise", ["none", "layers"])
+def test_all_that_mends_another_width_is_named_at_once(bert: ExistingModel, initialise: str) -> None:
+    wide = student(
+        "encoder.hidden_size=48",
+        "encoder.num_heads=3",
+        "encoder.intermediate_size=192",
+        f"teacher.initialise={initialise}",
+    )
+    with pytest.raises(RecipeError) as caught:
+        check_teacher(wide, bert)
+    (named,) = re.findall(r"`(--set .*?)`", str(caught.value))
+    mended = override(wide, parse_overrides(named.replace("--set ", "").split()))
+    check_teacher(mended, bert)
+    like_the_teacher(mended, bert, ())
+    assert (mended.encoder.hidden_size, mended.encoder.num_heads, mended.encoder.intermediate_size) == (32, 2, 64)
 
 
 def test_a_teacher_without_a_masked_token_head_is_refused(bert: ExistingModel) -> None:

@@ -111,7 +111,20 @@ def command(
         output.print_json(run.to_json())
     elif run.finished:
         output.note(f"trained: {run.steps:,} steps, {run.tokens / 1e6:.2f} M tokens")
-        output.note(f'now try: maskwright fill-mask {run.folder} "... [MASK] ..."')
+        output.note(f"now try: {_next_command(run.folder)}")
     if not run.finished:
         output.note(f"stopped by {run.stopped_by} after step {run.steps:,} and saved; the same command again resumes")
         sys.exit(130)
+
+
+def _next_command(folder: Path) -> str:
+    """Return what shows best what a finished run has learnt: it depends on the heads that it left."""
+    from maskwright.recipes.catalog import resolve
+
+    recipe = resolve(str(folder / "recipe.json"))
+    kinds = {objective.kind for objective in recipe.objectives}
+    if "rtd" in kinds:
+        return f'maskwright detect {folder} "A text in which some words may be wrong."'
+    if "mlm" in kinds and recipe.replacement.shows_masks:
+        return f'maskwright fill-mask {folder} "... [MASK] ..."'
+    return f'maskwright embed {folder} "A text." "Another text."'

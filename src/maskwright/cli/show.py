@@ -24,11 +24,15 @@ def command(
     corpus: Annotated[
         list[str] | None,
         typer.Option(
-            help="A corpus as `pretrain` takes it: vocabulary, phrases, similar words come from it. Repeatable."
+            help="A corpus as `pretrain` takes it: vocabulary, phrases, similar words, counts come from it. Repeatable."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The run's seed.")] = 0,
     epoch: Annotated[int, typer.Option(min=0, help="Which epoch's masks.")] = 0,
+    stage: Annotated[
+        int | None,
+        typer.Option(min=1, help="Which stage of training, where masking goes in several. Without: the last."),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Most sequences shown.")] = 10,
     html: Annotated[Path | None, typer.Option(help="Write a page for the browser to this file.")] = None,
     changes: Annotated[
@@ -51,6 +55,7 @@ def command(
         corpus=corpus or None,
         seed=seed,
         epoch=epoch,
+        stage=stage,
         set=changes or (),
         max_sequences=limit,
         progress=lambda stage, done, total: None if done else output.note(stage),

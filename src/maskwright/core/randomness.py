@@ -116,16 +116,8 @@ class Draws:
         """Return one uniform number in [0, 1) per instance. Shape (B,)."""
         return uniform(keys(self.seed, purpose, self.refresh, self.index), counter)
 
-    def per_token(self, purpose: str, cu_seqlens: Ints) -> NDArray[np.float64]:
-        """Return one uniform number in [0, 1) per token, counted from each instance's start. Shape (T,)."""
-        return uniform(*self._streams(purpose, cu_seqlens))
-
-    def bits_per_token(self, purpose: str, cu_seqlens: Ints) -> NDArray[np.uint64]:
-        """Return one 64-bit integer per token, counted from each instance's start. Shape (T,)."""
-        return bits(*self._streams(purpose, cu_seqlens))
-
     def bits_at(self, purpose: str, sequences: Ints, offsets: Ints) -> NDArray[np.uint64]:
-        """Return the 64-bit integers that `bits_per_token` gives at some tokens, computing only those.
+        """Return one 64-bit integer for each of some tokens. Shape (K,).
 
         Args:
             purpose: What the numbers are for.
@@ -135,14 +127,8 @@ class Draws:
         return bits(keys(self.seed, purpose, self.refresh, self.index)[sequences], offsets)
 
     def uniform_at(self, purpose: str, sequences: Ints, offsets: Ints) -> NDArray[np.float64]:
-        """Return what `per_token` gives at some tokens, computing only those. Shape (K,)."""
+        """Return one uniform number in [0, 1) for each of some tokens (see `bits_at`). Shape (K,)."""
         return uniform(keys(self.seed, purpose, self.refresh, self.index)[sequences], offsets)
-
-    def _streams(self, purpose: str, cu_seqlens: Ints) -> tuple[NDArray[np.uint64], Ints]:
-        key = keys(self.seed, purpose, self.refresh, self.index)
-        lengths = np.diff(cu_seqlens)
-        counters = np.arange(int(cu_seqlens[-1])) - np.repeat(cu_seqlens[:-1], lengths)
-        return np.repeat(key, lengths), counters
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class SimilarWordsSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class WordOptions:
     """For each of some words, the run of words that one is drawn from: all have as many tokens as it.
 
     Attributes:
@@ -92,7 +92,7 @@ class SimilarWords:
     def __len__(self) -> int:
         return len(self.hashes)
 
-    def similar_to(self, hashes: NDArray[np.uint64], lengths: IntArray) -> Choice:
+    def similar_to(self, hashes: NDArray[np.uint64], lengths: IntArray) -> WordOptions:
         """Return the similar words of some words.
 
         Args:
@@ -104,14 +104,14 @@ class SimilarWords:
         places = np.minimum(np.searchsorted(self.hashes, hashes), len(self) - 1)
         # The length is compared too: even if two hashes should collide, no other number of tokens is put in.
         known = (self.hashes[places] == hashes) & (self.lengths[places] == lengths)
-        return Choice(self.firsts[places], np.where(known, self.counts[places], 0))
+        return WordOptions(self.firsts[places], np.where(known, self.counts[places], 0))
 
-    def of_length(self, lengths: IntArray) -> Choice:
+    def of_length(self, lengths: IntArray) -> WordOptions:
         """Return the corpus's words of the given numbers of tokens. `lengths` has shape (K,)."""
         if not len(self.random_counts):
             return _nothing(len(lengths))
         places = np.minimum(lengths, len(self.random_counts) - 1)
-        return Choice(self.random_firsts[places], np.where(places == lengths, self.random_counts[places], 0))
+        return WordOptions(self.random_firsts[places], np.where(places == lengths, self.random_counts[places], 0))
 
 
 def word_hashes(ids: IntArray, begins: IntArray) -> NDArray[np.uint64]:
@@ -134,6 +134,6 @@ def word_hashes(ids: IntArray, begins: IntArray) -> NDArray[np.uint64]:
     return hashes
 
 
-def _nothing(count: int) -> Choice:
+def _nothing(count: int) -> WordOptions:
     none = np.zeros(count, dtype=np.int64)
-    return Choice(none, none)
+    return WordOptions(none, none)

@@ -56,7 +56,7 @@ class LossTerm:
     Attributes:
         total: Scalar tensor, the summed negative log-likelihood in nats.
         count: Number of predictions summed.
-        correct: Scalar integer tensor: how many predictions were right.
+        correct: Scalar integer tensor: how many predictions were right; None where none can be right or wrong.
         tallies: Further sums over the predictions, by name, as scalar tensors (e.g. how many tokens are replaced);
             `Objective.details` turns them into shares.
         sampled: Shape (M,), int64: a token drawn from the predicted distribution at each target, where the targets
@@ -65,7 +65,7 @@ class LossTerm:
 
     total: Tensor
     count: int
-    correct: Tensor
+    correct: Tensor | None
     tallies: Mapping[str, Tensor] = field(default_factory=dict)
     sampled: Tensor | None = None
 

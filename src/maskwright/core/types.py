@@ -5,13 +5,16 @@ T tokens, B sequences (instances), S sentences, D documents, U units, M targets,
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 IntArray = NDArray[Any]
 BoolArray = NDArray[np.bool_]
+
+FamilyName = Literal["bert", "roberta", "albert", "electra", "distilbert", "ernie"]
+"""The families of Hugging Face classes, by their `model_type`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

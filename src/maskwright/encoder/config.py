@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from maskwright.core.spec import Spec
+from maskwright.core.tensors import HeadShape
 
 Rate = Annotated[float, Field(ge=0, lt=1)]
 
@@ -31,7 +32,8 @@ class EncoderConfig(Spec):
         num_groups: Runs of layers, as equal as can be; only layers of one run share (Hugging Face: num_hidden_groups).
         blocks_per_group: Distinct blocks of a run, used in turn (Hugging Face: inner_group_num, where a layer is one
             round of them: `num_layers` is their number of layers times this).
-        attention_plan: Which distinct attention block each layer uses, (0, 1, 0); None: as `sharing` says.
+        attention_plan: Which distinct attention block each layer uses, (0, 1, 0), where `sharing` is "none"; None: as
+            `sharing` says.
         ffn_plan: The same for feed-forward blocks.
         pooler: Whether a dense + tanh over the first token is part of the encoder.
         initializer: "truncated_normal" (cut at two standard deviations: Google) or "normal" (fairseq).
@@ -80,6 +82,11 @@ class EncoderConfig(Spec):
         for name, plan in (("attention_plan", self.attention_plan), ("ffn_plan", self.ffn_plan)):
             if plan is None:
                 continue
+            if self.sharing != "none":
+                raise ValueError(
+                    f"{name} and sharing {self.sharing!r} both say how layers share; set sharing to 'none' (with "
+                    f"num_groups and blocks_per_group 1) or {name} to null"
+                )
             if len(plan) != self.num_layers:
                 raise ValueError(f"{name} names {len(plan)} layers, num_layers is {self.num_layers}; make them equal")
             if sorted(set(plan)) != list(range(max(plan) + 1)):
@@ -95,6 +102,20 @@ class EncoderConfig(Spec):
     def projects_embeddings(self) -> bool:
         """Whether a dense E -> H follows the embeddings."""
         return self.embedding_projection == "always" or self.embedding_width != self.hidden_size
+
+    def head_shape(self, vocab_size: int) -> HeadShape:
+        """Return what a head must know of an encoder of this shape.
+
+        Args:
+            vocab_size: Rows of the word embeddings.
+        """
+        return HeadShape(
+            hidden_size=self.hidden_size,
+            embedding_size=self.embedding_width,
+            vocab_size=vocab_size,
+            hidden_activation=self.hidden_activation,
+            layer_norm_eps=self.layer_norm_eps,
+        )
 
     def layer_plan(self, part: Literal["attention", "ffn"]) -> tuple[int, ...]:
         """Which distinct block each layer uses: the plan that is given, or the one that `sharing` makes.

@@ -3,13 +3,12 @@
 **The FLOP formula.** A multiply and an add are two operations. Forward, per real token:
 
     2 (E H if projected) + L (8 H^2 + 4 n H + 4 H F)  dense layers, attention over n tokens
-  + p 2 (H E + E V)                                   masked-token head at the share p of positions
-  + s (2 H^2 + 2 H C)                                 pooler and a pair head of C classes, once a sequence
+  + s 2 H^2                                           pooler, once a sequence
 
-and three times that for training: the backward pass makes two products for each of the forward pass. Not
-counted are embedding look-ups, softmax, LayerNorm, activations and the optimizer (each below a few per cent),
-and padding: a run that computes on filler spends time on it, not counted FLOPs. n is the mean length
-attended, sum(l^2) / sum(l) over sequences of lengths l, which is the length itself where all are equal.
+and three times that for training: the backward pass makes two products for each of the forward pass. Heads are
+their objectives' to count (`Objective.flops`). Not counted are embedding look-ups, softmax, LayerNorm,
+activations and the optimizer (each below a few per cent), and padding: a run that computes on filler spends time
+on it, not counted FLOPs. n is the mean length attended, sum(l^2) / sum(l) over sequences of lengths l, which is the length itself where all are equal.
 """
 
 from maskwright.encoder.config import EncoderConfig
@@ -57,32 +56,20 @@ def mlm_head_parameters(config: EncoderConfig, vocab_size: int) -> int:
     return _dense(config.hidden_size, width) + 2 * width + vocab_size
 
 
-def flops_per_token(
-    config: EncoderConfig,
-    vocab_size: int,
-    *,
-    length: float,
-    targets_per_token: float,
-    sequences_per_token: float | None = None,
-    pair_classes: int = 0,
-) -> float:
+def flops_per_token(config: EncoderConfig, *, length: float, sequences_per_token: float | None = None) -> float:
     """Return the training FLOPs (forward and backward) per real token by the formula above.
 
     Args:
         config: The shape.
-        vocab_size: V.
         length: n, mean number of tokens attended, in tokens.
-        targets_per_token: p, masked-token predictions per real token; 0 without that head.
         sequences_per_token: s, sequences per real token; None means 1 / `length`.
-        pair_classes: C, classes of a sequence-pair head on the pooler; 0 without one.
     """
     width, hidden = config.embedding_width, config.hidden_size
     layer = 8 * hidden * hidden + 4 * length * hidden + 4 * hidden * config.intermediate_size
     body = config.num_layers * layer + (2 * width * hidden if config.projects_embeddings else 0)
-    per_target = 2 * (hidden * width + width * vocab_size)
-    per_sequence = (2 * hidden * hidden if config.pooler else 0) + 2 * hidden * pair_classes
+    per_sequence = 2 * hidden * hidden if config.pooler else 0
     sequences = 1 / length if sequences_per_token is None else sequences_per_token
-    return 3 * (body + targets_per_token * per_target + sequences * per_sequence)
+    return 3 * (body + sequences * per_sequence)
 
 
 def memory(config: EncoderConfig, vocab_size: int, head_parameters: int = 0) -> dict[str, int]:

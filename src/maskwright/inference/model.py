@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import ConversionError, MaskwrightError
-from maskwright.core.tensors import EncoderOutput, HeadShape
+from maskwright.core.tensors import EncoderOutput
 from maskwright.core.types import IntArray
 from maskwright.encoder.encoder import Encoder
 from maskwright.inference.batching import TextBatch, batches
 from maskwright.inference.detect import THRESHOLD, Detection, Judged
 from maskwright.inference.embed import Pooling, check_pooling, pool
 from maskwright.inference.fill_mask import Filled, best_tokens, fill, read_masks
-from maskwright.inference.finding import find_model
 from maskwright.interchange.huggingface import LoadedModel, load_model
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling, MaskedLanguageModelingHead
 from maskwright.pretext.objectives.rtd import ReplacedTokenDetectionHead
@@ -263,7 +262,7 @@ def load(model: str | Path, *, device: str = "auto") -> Model:
         (2, 256)
     """
     place = choose_device(device)
-    loaded = load_model(find_model(model))
+    loaded = load_model(model)
     tokenizer = Tokenizer.from_folder(loaded.folder)
     if tokenizer.special_tokens.vocab_size > loaded.vocab_size:
         raise ConversionError(
@@ -271,10 +270,11 @@ def load(model: str | Path, *, device: str = "auto") -> Model:
             f"weights beside it have embeddings for {loaded.vocab_size}",
             todo="Use the tokenizer that the model was trained with",
         )
+    shape = loaded.config.head_shape(loaded.vocab_size)
     with torch.device("meta"):  # The weights are put in as they are; drawing random ones first would cost seconds.
         encoder = Encoder(loaded.config, loaded.vocab_size)
-        mlm_head = MaskedLanguageModelingHead(_head_shape(loaded)) if "mlm" in loaded.heads else None
-        rtd_head = ReplacedTokenDetectionHead(_head_shape(loaded)) if "rtd" in loaded.heads else None
+        mlm_head = MaskedLanguageModelingHead(shape) if "mlm" in loaded.heads else None
+        rtd_head = ReplacedTokenDetectionHead(shape) if "rtd" in loaded.heads else None
     _fill_in(encoder, "encoder.", loaded)
     if mlm_head is not None:
         _fill_in(mlm_head, "heads.mlm.", loaded)
@@ -306,16 +306,6 @@ def _judged(encoded: Encoded, probabilities: list[float], threshold: float, toke
         )
         # A text that was cut has more tokens than were scored.
         for id, (start, end), probability in zip(encoded.ids, encoded.offsets, probabilities, strict=False)
-    )
-
-
-def _head_shape(loaded: LoadedModel) -> HeadShape:
-    return HeadShape(
-        hidden_size=loaded.config.hidden_size,
-        embedding_size=loaded.config.embedding_width,
-        vocab_size=loaded.vocab_size,
-        hidden_activation=loaded.config.hidden_activation,
-        layer_norm_eps=loaded.config.layer_norm_eps,
     )
 
 

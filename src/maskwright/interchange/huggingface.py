@@ -10,10 +10,10 @@ from torch import Tensor
 from maskwright.core.errors import ConversionError
 from maskwright.core.files import atomic_path, write_json
 from maskwright.core.tensor_files import write_tensors
-from maskwright.core.types import SpecialTokens
+from maskwright.core.types import FamilyName, SpecialTokens
 from maskwright.encoder.config import EncoderConfig
 from maskwright.interchange.config_json import from_json, to_json
-from maskwright.interchange.families import Family, FamilyName, family_named
+from maskwright.interchange.families import Family, family_named
 from maskwright.interchange.identity import identity_projection, without_identity
 from maskwright.interchange.refusals import refuse_inexpressible
 from maskwright.interchange.shapes import check_shapes

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.core.errors import ConversionError
-from maskwright.core.tensors import HeadShape
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
 from maskwright.pretext.objectives import (
@@ -58,13 +57,7 @@ def check_shapes(
 
 
 def _expected_shapes(config: EncoderConfig, vocab_size: int) -> dict[str, torch.Size]:
-    shape = HeadShape(
-        hidden_size=config.hidden_size,
-        embedding_size=config.embedding_width,
-        vocab_size=vocab_size,
-        hidden_activation=config.hidden_activation,
-        layer_norm_eps=config.layer_norm_eps,
-    )
+    shape = config.head_shape(vocab_size)
     with torch.device("meta"):
         modules: dict[str, nn.Module] = {"encoder": Encoder(config, vocab_size)}
         modules |= {f"heads.{objective.kind}": objective.head(shape) for objective in _OBJECTIVES}

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from maskwright.core.errors import ConversionError
 from maskwright.core.files import read_json
+from maskwright.interchange.finding import refuse_misspelt
 
 WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -24,16 +25,17 @@ def locate(folder_or_name: str | Path) -> Path:
     """Return the folder of a model; a name that is no folder is fetched from the model hub.
 
     Raises:
-        ConversionError: If there is no such folder and no such name can be reached.
+        ConversionError: If a folder is meant and there is none, or the run in it has saved no model yet; or if no such
+            name can be reached.
     """
+    refuse_misspelt(folder_or_name)
     folder = Path(folder_or_name).expanduser()
     if folder.is_dir():
         return folder
     name = str(folder_or_name)
-    if isinstance(folder_or_name, Path) or not _HUB_NAME.fullmatch(name) or name.startswith("."):
-        found = "it is a file" if folder.exists() else "it does not exist"
+    if not _HUB_NAME.fullmatch(name) or name.startswith("."):
         raise ConversionError(
-            f"cannot load a model from {folder}: {found}",
+            f"cannot load a model from {folder}: it does not exist",
             allowed="a folder with config.json and model.safetensors",
         )
     return _from_hub(name)

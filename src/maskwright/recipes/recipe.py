@@ -1,10 +1,11 @@
 """A recipe says which: one choice on each axis of the BERT family, as one frozen value."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, PositiveInt, model_validator
 
 from maskwright.core.spec import Spec
+from maskwright.core.types import FamilyName
 from maskwright.encoder.config import EncoderConfig
 from maskwright.pretext.formats import FormatChoice
 from maskwright.pretext.masking import MaskingChoice
@@ -14,8 +15,6 @@ from maskwright.recipes.optimization import Training
 from maskwright.recipes.towers import Generator, Teacher
 from maskwright.text.tokenizer_spec import TokenizerSpec
 from maskwright.text.words_spec import Words
-
-FamilyName = Literal["bert", "roberta", "albert", "electra", "distilbert", "ernie"]
 
 
 class MaskRefresh(Spec):
@@ -80,6 +79,11 @@ class Recipe(Spec):
                 raise ValueError(f"objective {objective.kind!r} needs {_remedies(missing, self)}; or drop it")
             if objective.needs_pooler and not self.encoder.pooler:
                 raise ValueError(f"objective {objective.kind!r} reads the pooled vector: set encoder.pooler=true")
+        if self.format.tells_by_segments and self.encoder.type_vocab_size < 2:
+            raise ValueError(
+                f"format {self.format.kind!r} says by segments what nothing else says, but the encoder has no two kinds "
+                f"of them: set encoder.type_vocab_size=2 (it is {self.encoder.type_vocab_size})"
+            )
         if missing_levels := self.masking.levels - set(self.words.levels):
             fields = " and ".join(f"words.{_LEVEL_FIELDS[level]}" for level in sorted(missing_levels))
             raise ValueError(
@@ -90,7 +94,7 @@ class Recipe(Spec):
             users = [objective.kind for objective in self.objectives if tower in objective.needs]
             if getattr(self, tower) is not None and not users:
                 raise ValueError(f"a {tower} is given, but no objective uses it: add {user!r} or set {tower}=null")
-        if self.generator is not None and "mlm" not in kinds:
+        if self.generator is not None and not any(objective.on_generator for objective in self.objectives):
             raise ValueError("a generator is given, but objective 'mlm', which trains it, is not; add it")
         if self.training.max_length > self.encoder.max_positions:
             raise ValueError(

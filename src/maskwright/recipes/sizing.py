@@ -7,11 +7,13 @@ import torch
 
 from maskwright.core.tensors import HeadShape
 from maskwright.encoder.config import EncoderConfig
-from maskwright.encoder.sizes import count_parameters, flops_per_token, memory, mlm_head_parameters
+from maskwright.encoder.sizes import count_parameters, flops_per_token, memory, mlm_head_parameters, total_parameters
 from maskwright.pretext.objectives import Objective
 from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.towers import SHARED_EMBEDDINGS
 
-_SHARED = ("word embeddings", "position embeddings", "segment embeddings", "embedding norm")
+_SHARED = tuple(part.replace("_", " ") for part in SHARED_EMBEDDINGS)
+"""As `count_parameters` calls them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Sizes:
         masked_lm: What fills blanks: encoder without pooler and a masked-language-model head; the whole generator with
             its head, where there is one.
         phases: Operations at each length of the published schedule.
-        memory: Bytes in training by kind, fp32 with AdamW or LAMB; activations come on top.
+        memory: Bytes in training by kind, fp32 with AdamW or LAMB, and a teacher's weights; activations come on top.
     """
 
     parts: dict[str, int]
@@ -103,8 +105,16 @@ def sizes(recipe: Recipe) -> Sizes:
         generator={name: count for name, count in generator.items() if count},
         masked_lm=filling + mlm_head_parameters(filler, vocab_size),
         phases=_phase_costs(recipe),
-        memory=memory(config, vocab_size, sum(heads.values()) + sum(generator.values())),
+        memory=memory(config, vocab_size, sum(heads.values()) + sum(generator.values())) | _teacher_memory(recipe),
     )
+
+
+def _teacher_memory(recipe: Recipe) -> dict[str, int]:
+    """Bytes of a teacher as published, with the head that gives its scores; it has neither gradients nor moments."""
+    if recipe.teacher is None:
+        return {}
+    config, vocab_size = recipe.teacher.config(recipe.encoder).replace(pooler=False), recipe.tokenizer.vocab_size
+    return {"teacher": 4 * (total_parameters(config, vocab_size) + mlm_head_parameters(config, vocab_size))}
 
 
 def _head_parameters(recipe: Recipe) -> dict[str, int]:
@@ -145,19 +155,17 @@ def training_flops_per_token(
     bodies, heads, watched = 0.0, 0.0, 0.0
     if recipe.teacher is not None:
         teacher = (teacher or recipe.teacher.config(recipe.encoder)).replace(pooler=False)
-        watched = flops_per_token(teacher, vocab_size, length=length, targets_per_token=0.0) / 3
+        watched = flops_per_token(teacher, length=length) / 3
     for config in _trained(recipe):
-        bodies += flops_per_token(
-            config, vocab_size, length=length, targets_per_token=0.0, sequences_per_token=sequences_per_token
-        )
+        bodies += flops_per_token(config, length=length, sequences_per_token=sequences_per_token)
     for objective in recipe.objectives:
         if predictions_per_token is None:
             share = objective.predictions_per_token(recipe.masking.rate, length)
         else:
             share = predictions_per_token.get(objective.kind, 0.0)
         heads += share * objective.flops(_shape_under(recipe, objective, vocab_size))
-        if teacher is not None and {"teacher", "mlm"} <= objective.needs:
-            watched += share * objective.flops(_shape_of(teacher, vocab_size))
+        if teacher is not None and objective.needs_teacher_scores:
+            watched += share * objective.flops(teacher.head_shape(vocab_size))
     return bodies + 3 * heads + watched
 
 
@@ -172,17 +180,7 @@ def _shape_under(recipe: Recipe, objective: Objective, vocab_size: int) -> HeadS
     config = recipe.encoder
     if recipe.generator is not None and objective.on_generator:
         config = recipe.generator.config(config)
-    return _shape_of(config, vocab_size)
-
-
-def _shape_of(config: EncoderConfig, vocab_size: int) -> HeadShape:
-    return HeadShape(
-        hidden_size=config.hidden_size,
-        embedding_size=config.embedding_width,
-        vocab_size=vocab_size,
-        hidden_activation=config.hidden_activation,
-        layer_norm_eps=config.layer_norm_eps,
-    )
+    return config.head_shape(vocab_size)
 
 
 def _phase_costs(recipe: Recipe) -> tuple[PhaseCost, ...]:
@@ -190,7 +188,7 @@ def _phase_costs(recipe: Recipe) -> tuple[PhaseCost, ...]:
     costs = []
     for phase in training.phases:
         learning = training_flops_per_token(recipe, vocab_size, length=phase.max_length)
-        forward_and_backward = flops_per_token(config, vocab_size, length=phase.max_length, targets_per_token=0.0)
+        forward_and_backward = flops_per_token(config, length=phase.max_length)
         tokens = phase.share * training.steps * training.batch_sequences * phase.max_length
         costs.append(PhaseCost(phase.max_length, phase.share, learning, forward_and_backward / 3, tokens * learning))
     return tuple(costs)

@@ -9,6 +9,9 @@ from maskwright.encoder.config import EncoderConfig
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
 
+SHARED_EMBEDDINGS = ("word_embeddings", "position_embeddings", "segment_embeddings", "embedding_norm")
+"""Parts of a generator that are the encoder's own where embeddings are shared (electra: one variable scope)."""
+
 
 class Generator(Spec):
     """A small masked language model whose samples stand where tokens were selected (Clark et al. 2020, section 3).

@@ -140,7 +140,10 @@ _WORDING: Mapping[str, tuple[str, Formatter]] = MappingProxyType(
             _choice({"all": "all tokens, special ones too", "ordinary": "ordinary tokens"}),
         ),
         "masking.favour": ("favoured", _choice({"uniform": "none", "rare": "rare tokens"})),
-        "masking.smoothing": ("weight", lambda value: f"count to the power -{value_words(value)}"),
+        "masking.smoothing": (
+            "weight if rare ones are favoured",
+            lambda value: f"count to the power -{value_words(value)}",
+        ),
         "masking.length_shares": (
             "units of 1, 2, ... words",
             lambda shares: ", ".join(share(each) for each in shares),

@@ -32,8 +32,7 @@ class Alphabet:
 
     Attributes:
         initial: Characters that may begin a word, ascending.
-        continuing: "##" forms of those that may also stand inside a word, ascending. Ideographs and
-        punctuation
+        continuing: "##" forms of those that may also stand inside a word, ascending. Ideographs and punctuation
             marks always stand alone and have none.
     """
 

@@ -1,5 +1,8 @@
 """Words whose letters carry marks: Hindi's vowels, Arabic's and Hebrew's vowel points, Thai's tones.
 
+The two joiners count as marks: Persian writes U+200C within its words (می\u200cخواهم), the scripts of India shape their
+clusters with both (Unicode Standard, sections 9.2, 12.1 and 23.2).
+
 DEVIATION: GPT-2's pattern (openai/gpt-2, encoder.py) takes a run of letters for a word and a mark for something else,
 so that हिन्दी would be six words and whole-word masking would leave half of it in sight. The tokens stay as the pattern
 cuts them; but no word begins at a mark, nor at a letter behind one.
@@ -12,6 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.types import BoolArray
+
+JOINERS = "\u200c\u200d"
+"""ZERO WIDTH NON-JOINER and ZERO WIDTH JOINER: invisible, of no category of marks, and within words."""
 
 _LETTER, _MARK = 1, 2
 # The first combining mark of all; text below it holds none.
@@ -50,4 +56,6 @@ def without_starts_at_marks(
 def _kinds() -> NDArray[np.uint8]:
     """Return what each character of the basic plane is: a letter, a mark, or neither."""
     names = {"L": _LETTER, "M": _MARK}
-    return np.array([names.get(unicodedata.category(chr(code))[0], 0) for code in range(0x10000)], dtype=np.uint8)
+    kinds = np.array([names.get(unicodedata.category(chr(code))[0], 0) for code in range(0x10000)], dtype=np.uint8)
+    kinds[[ord(joiner) for joiner in JOINERS]] = _MARK
+    return kinds

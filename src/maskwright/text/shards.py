@@ -91,6 +91,7 @@ def tokenize_corpus(
         clean=clean,
         tokenizer=tokenizer,
         words=words,
+        words_key=words_key,
         key=key,
         cache=cache,
         workers=workers,
@@ -111,6 +112,7 @@ def _make(
     clean: CleanCorpus,
     tokenizer: Tokenizer,
     words: Words,
+    words_key: str,
     key: str,
     cache: Path,
     workers: int | None,
@@ -145,13 +147,15 @@ def _make(
             progress("tokenizing", done, total)
     if not tokens.count:
         raise DataError("the corpus holds no token", todo="Name files that hold text.")
+    if words_fingerprint(words) != words_key:
+        raise DataError("a word list changed while the text was tokenized", todo="Repeat the command.")
     np.save(folder / TOKEN_COUNTS, token_counts)
     write_json(folder / DATA_CARD, clean.card)
     manifest = Manifest(
         fingerprint=key,
         clean_fingerprint=clean.fingerprint,
         tokenizer_fingerprint=tokenizer.fingerprint,
-        words_fingerprint=words_fingerprint(words),
+        words_fingerprint=words_key,
         words=words.model_dump(mode="json"),
         levels={level: found.to_json(tokens.count) for level, found in facts.items()},
         num_tokens=tokens.count,

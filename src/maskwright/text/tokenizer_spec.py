@@ -1,6 +1,6 @@
 """Which tokenizer a recipe wants, as a frozen value (training and loading are in `vocabulary`)."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,6 +18,7 @@ class WordPiece(Spec):
     """
 
     kind: Literal["wordpiece"] = "wordpiece"
+    pad: ClassVar[int] = 0  # The padding id in every vocabulary learnt here; so for the others.
     vocab_size: Annotated[int, Field(ge=100)] = 30522
     lowercase: bool = True
 
@@ -30,6 +31,7 @@ class ByteBPE(Spec):
     """
 
     kind: Literal["byte_bpe"] = "byte_bpe"
+    pad: ClassVar[int] = 1
     vocab_size: Annotated[int, Field(ge=261)] = 50265
 
 
@@ -46,6 +48,7 @@ class Unigram(Spec):
     """
 
     kind: Literal["unigram"] = "unigram"
+    pad: ClassVar[int] = 0
     vocab_size: Annotated[int, Field(ge=74)] = 30000
     lowercase: bool = True
     character_coverage: Annotated[float, Field(gt=0.9, le=1)] = 0.99995

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,25 +83,6 @@ def frequent_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
             spared[word] += count if tokenizer.kind == "byte_bpe" else (len(ids) - 1) * count
             seen[word] += count
     return sorted((word for word in spared if seen[word] >= LEAST_COUNT), key=lambda word: (-spared[word], word))
-
-
-def read_words(file: Path) -> list[str]:
-    """Read a list of words, one a line; empty lines are passed over.
-
-    Raises:
-        DataError: If the file cannot be read or holds no word.
-    """
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"cannot read the list of words {str(file)!r}: {error}",
-            allowed="a number of words to find in the corpus, or a UTF-8 file with one word a line",
-        ) from error
-    words = list(dict.fromkeys(word for line in lines if (word := line.strip())))
-    if not words:
-        raise DataError(f"{file} holds no word", todo="Write one word a line.")
-    return words
 
 
 def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | None = None) -> Extension:

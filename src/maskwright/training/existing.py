@@ -1,23 +1,24 @@
 """A trained model on disk, as far as another run needs it: its shape, its weights, its tokenizer, and which it is."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from maskwright.core.errors import ConversionError
+from maskwright.core.fields import member_of
 from maskwright.core.files import checksum
 from maskwright.core.spec import fingerprint
+from maskwright.core.types import FamilyName
 from maskwright.encoder.config import EncoderConfig
 from maskwright.interchange.huggingface import load_model
 from maskwright.interchange.weight_files import WEIGHTS
-from maskwright.recipes.recipe import FamilyName
+from maskwright.pretext.objectives import Objective, ObjectiveChoice
 from maskwright.text.tokenizer import Tokenizer
 from maskwright.text.vocabulary_extension import Extension
-
-_PER_ENTRY = ("encoder.word_embeddings.weight", "heads.mlm.bias")
-"""Weights with one row for each entry of the vocabulary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +46,10 @@ class ExistingModel:
     def extended(self, extension: Extension) -> "ExistingModel":
         """Return the model with a row for each new entry: the mean of the rows of the pieces it was written with."""
         state = dict(self.state)
-        for name in _PER_ENTRY:
-            if name in state:
-                rows = state[name]
-                means = [rows[list(pieces)].mean(dim=0, keepdim=True) for pieces in extension.pieces]
-                state[name] = torch.cat([rows, *means])
+        for name in _with_a_row_an_entry(self.config, state):
+            rows = state[name]
+            means = [rows[list(pieces)].mean(dim=0, keepdim=True) for pieces in extension.pieces]
+            state[name] = torch.cat([rows, *means])
         return replace(self, state=state, tokenizer=extension.tokenizer)
 
     def to_json(self) -> dict[str, str]:
@@ -64,12 +64,6 @@ def open_existing(name: str) -> ExistingModel:
         ConversionError: If there is no such model, or it does not fit together.
         DataError: If its tokenizer cannot be read.
     """
-    folder = Path(name).expanduser()
-    if (folder / "run.json").exists() and not (folder / "config.json").exists():
-        raise ConversionError(
-            f"the run in {folder} has not saved a model yet",
-            todo="It saves one with its first checkpoint; repeat its command to go on.",
-        )
     loaded = load_model(name)
     tokenizer = Tokenizer.from_folder(loaded.folder)
     entries = tokenizer.special_tokens.vocab_size
@@ -80,7 +74,8 @@ def open_existing(name: str) -> ExistingModel:
             todo="Use the tokenizer that the model was trained with.",
         )
     # Some tables are longer than the vocabulary (ERNIE's: 18,000 rows for 17,964 entries); nothing stands for those.
-    state = {key: tensor[:entries] if key in _PER_ENTRY else tensor for key, tensor in loaded.state.items()}
+    rows = _with_a_row_an_entry(loaded.config, loaded.state)
+    state = {key: tensor[:entries] if key in rows else tensor for key, tensor in loaded.state.items()}
     return ExistingModel(
         name=name,
         folder=loaded.folder,
@@ -90,6 +85,23 @@ def open_existing(name: str) -> ExistingModel:
         tokenizer=tokenizer,
         fingerprint=_fingerprint(loaded.folder),
     )
+
+
+def _with_a_row_an_entry(config: EncoderConfig, names: Collection[str]) -> set[str]:
+    """Return which weights have one row for each entry of the vocabulary.
+
+    The heads themselves are asked, with two sizes of the vocabulary: what is longer with the larger one has.
+    """
+    found = {"encoder.word_embeddings.weight"}
+    for kind in {name.split(".")[1] for name in names if name.startswith("heads.")}:
+        member = member_of(ObjectiveChoice, kind)
+        if member is None:
+            continue  # A head that no objective here ever asks for.
+        objective = cast(Objective, member())
+        with torch.device("meta"):
+            small, large = (objective.head(config.head_shape(size)).state_dict() for size in (1, 2))
+        found |= {f"heads.{kind}.{name}" for name in small if small[name].shape != large[name].shape}
+    return found & set(names)
 
 
 def _fingerprint(folder: Path) -> str:

@@ -49,13 +49,13 @@ class Measured:
 
     Attributes:
         loss: Mean loss in nats over `count` predictions.
-        accuracy: Share predicted right.
+        accuracy: Share predicted right; None where no prediction is right or wrong.
         count: Predictions.
         details: Further shares, by name (`Objective.details`).
     """
 
     loss: float
-    accuracy: float
+    accuracy: float | None
     count: int
     details: dict[str, float] = field(default_factory=dict)
 
@@ -64,7 +64,7 @@ def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Meas
     """Evaluate a model, dropout off, on fixed batches. Returns one value per objective that has a target."""
     counts = total_counts(batches)
     losses = dict.fromkeys(counts, 0.0)
-    correct = dict.fromkeys(counts, 0)
+    correct = dict[str, int]()
     tallies = Tallies()
     was_training = model.training
     model.eval()
@@ -74,12 +74,15 @@ def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Meas
             for micro in batch.micro_batches:
                 for kind, term in model.losses(micro.to(device)).items():
                     losses[kind] += float(term.total)
-                    correct[kind] += int(term.correct)
+                    if term.correct is not None:
+                        correct[kind] = correct.get(kind, 0) + int(term.correct)
                     tallies.add(kind, term)
     model.train(was_training)
     details = tallies.details(model.objectives, counts)
     return {
-        kind: Measured(losses[kind] / count, correct[kind] / count, count, details.get(kind, {}))
+        kind: Measured(
+            losses[kind] / count, correct[kind] / count if kind in correct else None, count, details.get(kind, {})
+        )
         for kind, count in counts.items()
         if count
     }

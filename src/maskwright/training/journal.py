@@ -69,7 +69,8 @@ class Journal:
         numbers: dict[str, float] = {}
         for kind, value in measured.items():
             numbers[f"held_out_{kind}_loss"] = value.loss
-            numbers[f"held_out_{kind}_accuracy"] = value.accuracy
+            if value.accuracy is not None:
+                numbers[f"held_out_{kind}_accuracy"] = value.accuracy
             numbers |= {f"held_out_{kind}_{name}": share for name, share in value.details.items()}
         if baseline is not None:
             numbers["unigram_loss"], numbers["unigram_accuracy"] = baseline.loss, baseline.accuracy

@@ -7,18 +7,17 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.core.errors import ConversionError
-from maskwright.core.tensors import FlatBatch, HeadShape, LossInputs, LossTerm, TargetTensors, View
+from maskwright.core.tensors import FlatBatch, LossInputs, LossTerm, TargetTensors, View
 from maskwright.core.types import IntArray
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.initialisation import initialise
 from maskwright.pretext.objectives.base import Objective
 from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.towers import SHARED_EMBEDDINGS
 from maskwright.training.batches import MicroBatch
 from maskwright.training.teacher import TeacherModel
 
-SHARED = ("word_embeddings", "position_embeddings", "segment_embeddings", "embedding_norm")
-"""Parts of a generator that are the encoder's own where embeddings are shared (electra: one variable scope)."""
 _GENERATOR_KEY = 0x5BD1E995
 
 
@@ -55,11 +54,11 @@ class PretrainingModel(nn.Module):
         self.generator = None if generator is None else Encoder(generator, vocab_size)
         self._shares_embeddings = shares_embeddings and generator is not None
         if self.generator is not None and self._shares_embeddings:
-            for part in SHARED:
+            for part in SHARED_EMBEDDINGS:
                 setattr(self.generator, part, getattr(self.encoder, part))
         self.heads = nn.ModuleDict(
             {
-                objective.kind: objective.head(head_shape(self._under(objective).config, vocab_size))
+                objective.kind: objective.head(self._under(objective).config.head_shape(vocab_size))
                 for objective in objectives
             }
         )
@@ -115,7 +114,7 @@ class PretrainingModel(nn.Module):
         """Return all weights by name, those that encoder and generator share once, as the encoder's."""
         state = self.state_dict()
         if self._shares_embeddings:
-            shared = tuple(f"generator.{part}." for part in SHARED)
+            shared = tuple(f"generator.{part}." for part in SHARED_EMBEDDINGS)
             state = {name: tensor for name, tensor in state.items() if not name.startswith(shared)}
         return dict(state)
 
@@ -161,17 +160,6 @@ class PretrainingModel(nn.Module):
         self.load_state_dict(dict(state), strict=False)
 
 
-def head_shape(config: EncoderConfig, vocab_size: int) -> HeadShape:
-    """Return what heads must know of an encoder."""
-    return HeadShape(
-        hidden_size=config.hidden_size,
-        embedding_size=config.embedding_width,
-        vocab_size=vocab_size,
-        hidden_activation=config.hidden_activation,
-        layer_norm_eps=config.layer_norm_eps,
-    )
-
-
 def build_model(recipe: Recipe, vocab_size: int, teacher: TeacherModel | None = None) -> PretrainingModel:
     """Build the model of a recipe, uninitialised.
 
@@ -208,7 +196,8 @@ def _filled(
     Every selected position gets a drawn token, also those that were left as they were for the generator (electra:
     pretrain_helpers.py). A token drawn right counts as original.
     """
-    positions, labels, drawn = targets["mlm"].positions, targets["mlm"].labels, terms["mlm"].sampled
+    (filler,) = (objective.kind for objective in objectives if objective.on_generator)
+    positions, labels, drawn = targets[filler].positions, targets[filler].labels, terms[filler].sampled
     assert drawn is not None, "the batch carries no numbers to sample with"
     is_replaced = torch.zeros_like(batch.ids).index_copy_(0, positions, (drawn != labels).to(batch.ids.dtype))
     changed = {

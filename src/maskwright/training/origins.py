@@ -8,8 +8,9 @@ from maskwright.core.errors import RecipeError
 from maskwright.recipes.recipe import Recipe
 from maskwright.text.clean_store import CleanCorpus
 from maskwright.text.tokenizer import Tokenizer
-from maskwright.text.vocabulary_extension import extend_vocabulary, frequent_words, read_words, tokens_per_word
+from maskwright.text.vocabulary_extension import Extension, extend_vocabulary, frequent_words, tokens_per_word
 from maskwright.text.vocabulary_sample import DEFAULT_SAMPLE_BYTES
+from maskwright.text.words.word_lists import read_words
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.reporting import Reporter
 from maskwright.training.run_folder import GENERATOR
@@ -28,18 +29,27 @@ class Origins:
         generator: Its generator, if it has one.
         teacher: The model to learn from.
         gives_layers: Whether the student begins with layers of the teacher.
+        words_to_find: How many words of the corpus are to be added to the vocabulary.
+        given_words: The vocabulary with the words of a list added; None without one.
     """
 
     init: ExistingModel | None = None
     generator: ExistingModel | None = None
     teacher: ExistingModel | None = None
     gives_layers: bool = False
+    words_to_find: int = 0
+    given_words: Extension | None = None
 
     @property
     def tokenizer(self) -> Tokenizer | None:
         """The tokenizer that comes with them."""
         model = self.init or self.teacher
         return None if model is None else model.tokenizer
+
+    @property
+    def adds_words(self) -> bool:
+        """Whether the vocabulary is to be extended."""
+        return bool(self.words_to_find) or self.given_words is not None
 
     @property
     def bringer(self) -> str:
@@ -71,38 +81,28 @@ class Origins:
                 recipe = like_the_teacher(recipe, self.teacher, fixed)
         return recipe if self.init is None else like_the_model(recipe, self.init, fixed)
 
-    def extended(self, words: int | str, cleaned: CleanCorpus, seed: int, talk: Reporter) -> "Origins":
-        """Add words to the vocabulary of the model that the run goes on from.
+    def extended(self, cleaned: CleanCorpus, seed: int, talk: Reporter) -> "Origins":
+        """Add words to the vocabulary of the model that the run goes on from, as `open_origins` was asked to.
 
         Args:
-            words: How many words of the corpus, or a file of words.
             cleaned: The corpus.
             seed: Which sample of it.
             talk: Where to report.
 
         Raises:
-            DataError: If there is no word to add.
-            RecipeError: If the teacher would be left with another vocabulary.
+            DataError: If the corpus has no word to add.
         """
         assert self.init is not None
-        if self.teacher is not None:
-            raise RecipeError(
-                "--extend-vocabulary would give the student words that its teacher has no scores for",
-                todo="Extend the teacher's vocabulary and train it first; then let the student learn from it.",
-            )
         old = self.init.tokenizer
         sample = list(cleaned.sample(DEFAULT_SAMPLE_BYTES, seed))
-        if isinstance(words, int):
-            extension = extend_vocabulary(old, frequent_words(old, sample), words)
-        else:
-            extension = extend_vocabulary(old, read_words(Path(words).expanduser()))
+        extension = self.given_words or extend_vocabulary(old, frequent_words(old, sample), self.words_to_find)
         before, after = (tokens_per_word(each, sample, like=old) for each in (old, extension.tokenizer))
         shown = ", ".join(extension.words[:_WORDS_SHOWN]) + (", ..." if len(extension.words) > _WORDS_SHOWN else "")
-        few = isinstance(words, int) and len(extension.pieces) < words
+        few = len(extension.pieces) < self.words_to_find
         talk.say(
             "vocabulary",
             f"{len(extension.pieces):,} entries added to {old.special_tokens.vocab_size:,}"
-            f"{f' (the corpus has no more of the {words:,} asked for)' if few else ''}: {shown}; "
+            f"{f' (the corpus has no more of the {self.words_to_find:,} asked for)' if few else ''}: {shown}; "
             f"{before:.3f} tokens a word before, {after:.3f} now",
         )
         generator = None if self.generator is None else self.generator.extended(extension)
@@ -121,18 +121,27 @@ class Origins:
         return None
 
 
-def open_origins(recipe: Recipe, init: str | None, tokenizer: Tokenizer | None) -> Origins:
+def open_origins(
+    recipe: Recipe, init: str | None, tokenizer: Tokenizer | None, new_words: int | str | None = None
+) -> Origins:
     """Open the models that a run begins with and learns from.
 
     Args:
         recipe: With the user's settings.
         init: The model to go on from, if any.
         tokenizer: What `--tokenizer` gave, if anything; it must be the models' own.
+        new_words: How many words of the corpus to add to the vocabulary of `init`, or a file of words; None for none.
 
     Raises:
         RecipeError: If the recipe wants a teacher and none is named, or two things are wanted that exclude each other.
         ConversionError: If a model cannot be read.
+        DataError: If the list of words cannot be read, or holds nothing to add.
     """
+    if new_words is not None and recipe.teacher is not None:
+        raise RecipeError(
+            "--extend-vocabulary would give the student words that its teacher has no scores for",
+            todo="Extend the teacher's vocabulary and train it first; then let the student learn from it.",
+        )
     gives_layers = recipe.teacher is not None and recipe.teacher.initialise == "layers"
     if init is not None and gives_layers:
         raise RecipeError(
@@ -145,7 +154,17 @@ def open_origins(recipe: Recipe, init: str | None, tokenizer: Tokenizer | None) 
     if model is not None and recipe.generator is not None and (model.folder / GENERATOR / "config.json").exists():
         generator = open_existing(str(model.folder / GENERATOR))
     _one_tokenizer({"--init": model, "the teacher": teacher, "the generator": generator}, tokenizer)
-    return Origins(init=model, generator=generator, teacher=teacher, gives_layers=gives_layers)
+    given_words = None
+    if isinstance(new_words, str) and model is not None:
+        given_words = extend_vocabulary(model.tokenizer, read_words(Path(new_words).expanduser()))
+    return Origins(
+        init=model,
+        generator=generator,
+        teacher=teacher,
+        gives_layers=gives_layers,
+        words_to_find=new_words if isinstance(new_words, int) else 0,
+        given_words=given_words,
+    )
 
 
 def same_teacher(recipe: Recipe, recorded: Mapping[str, str], folder: Path) -> ExistingModel:

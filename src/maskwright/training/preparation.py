@@ -27,6 +27,7 @@ from maskwright.training.expectation import expected_tokens
 from maskwright.training.fit import Choice, fit_batch, fit_length, fit_schedule, fit_vocabulary
 from maskwright.training.origins import open_origins, same_teacher
 from maskwright.training.reporting import Reporter
+from maskwright.training.saving import check_savable
 from maskwright.training.similar_words import check_similar_words, with_similar_words
 from maskwright.training.starting import Start, habits_told
 from maskwright.training.workload import Text, mean_length
@@ -110,7 +111,8 @@ class Prepared:
 def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     """Clean, choose the vocabulary, tokenize, and fit the recipe to the budget.
 
-    What can be wrong at no cost (weights, the tokenizer folder) is looked at before any work.
+    What can be wrong at no cost (weights, the tokenizer folder, a list of words, what could not be saved) is looked at
+    before any work.
 
     Raises:
         MaskwrightError: If something the user gave cannot be honoured.
@@ -120,7 +122,7 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     check_words(recipe.words)
     _common_weights([source.weight for source in resolve_sources(request.sources)])
     given = None if request.tokenizer is None else Tokenizer.from_folder(request.tokenizer)
-    origins = open_origins(recipe, request.init, given)
+    origins = open_origins(recipe, request.init, given, request.extend_vocabulary)
     if (tokenizer_given := origins.tokenizer or given) is not None:
         if "tokenizer.vocab_size" in request.fixed:
             raise RecipeError(
@@ -133,10 +135,11 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     recipe = origins.fit(recipe, request.fixed)
     if told := habits_told(published, recipe.encoder):
         talk.say("as before", f"the encoder goes on as the model did: {told}")
+    check_savable(recipe, recipe.tokenizer.pad if given is None else given.special_tokens.pad)
     request = replace(request, fixed=request.fixed | origins.kept)
     cleaned = _clean(request, talk)
-    if request.extend_vocabulary is not None:
-        origins = origins.extended(request.extend_vocabulary, cleaned, request.seed, talk)
+    if origins.adds_words:
+        origins = origins.extended(cleaned, request.seed, talk)
         given = origins.tokenizer
         assert given is not None
         recipe = with_tokenizer(recipe, given)

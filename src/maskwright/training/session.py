@@ -4,10 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from maskwright.core.errors import CheckpointError
-from maskwright.encoder.config import EncoderConfig
-from maskwright.interchange.families import family_named
 from maskwright.interchange.huggingface import save_model
-from maskwright.interchange.refusals import refuse_inexpressible
 from maskwright.recipes.recipe import Recipe
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
@@ -84,10 +81,6 @@ class Session:
     ) -> None:
         self.folder, self.recipe, self.text, self.talk = folder, recipe, text, talk
         self.budget, self.machine = budget, machine
-        for encoder, heads in _towers(recipe):
-            refuse_inexpressible(
-                family_named(recipe.family), encoder, text.vocabulary.special_tokens.pad, frozenset(heads)
-            )
         aside = int(min(max(_HELD_OUT_SHARE * expected_tokens, _HELD_OUT_LEAST), _HELD_OUT_MOST))
         self.workload: Workload = build_workload(
             recipe,
@@ -214,12 +207,3 @@ class Session:
             self.model.weights(),
             self.optimizer.state(),
         )
-
-
-def _towers(recipe: Recipe) -> list[tuple[EncoderConfig, set[str]]]:
-    """List the encoders that will be saved, and the kinds of the heads on each."""
-    kinds: set[str] = {objective.kind for objective in recipe.objectives}
-    if recipe.generator is None:
-        return [(recipe.encoder, kinds)]
-    on_generator: set[str] = {objective.kind for objective in recipe.objectives if objective.on_generator}
-    return [(recipe.encoder, kinds - on_generator), (recipe.generator.config(recipe.encoder), on_generator)]

@@ -31,7 +31,7 @@ def with_similar_words(
     """Add the table to the text's vocabulary if the recipe's replacement asks for one, and say what it covers.
 
     Raises:
-        DataError: If its source cannot be used.
+        DataError: If its source cannot be used, or gives no word of the corpus a similar one.
     """
     if (spec := recipe.replacement.similar_words) is None:
         return text
@@ -40,8 +40,16 @@ def with_similar_words(
     talk.say("similar", f"{made.coverage.source}; {made.coverage.told()}")
     outcomes = measured_outcomes(recipe, text, seed)
     if total := sum(outcomes.values()):
+        spared = outcomes["kept for want of a similar word"]
         shares = ", ".join(f"{count / total:.1%} {name}" for name, count in outcomes.items())
         talk.say("similar", f"of {total:,} selected tokens, sampled: {shares}")
+        if 2 * spared > total:
+            talk.say(
+                "warning",
+                f"{spared / total:.0%} of the selected tokens stay as they are, since their words have no similar "
+                "word: take another source (replacement.table.source), or let more words count "
+                "(replacement.table.min_count, replacement.table.min_similarity)",
+            )
     return text
 
 

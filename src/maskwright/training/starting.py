@@ -15,6 +15,7 @@ from maskwright.core.errors import RecipeError
 from maskwright.encoder.config import EncoderConfig
 from maskwright.interchange.families import family_named
 from maskwright.recipes.recipe import Recipe
+from maskwright.training.comparison import differences, differences_of_layers, settings, told
 from maskwright.training.existing import ExistingModel
 from maskwright.training.model import PretrainingModel, build_model
 
@@ -26,7 +27,6 @@ _APART = {
     "distilbert": "has neither segments nor a pooler",
 }
 
-_SHAPES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "type_vocab_size", "position_offset")
 _HABITS = ("hidden_activation", "layer_norm_eps", "max_positions")
 """What a run that goes on from a model does as the model did, unless the user says otherwise: the weights are used to
 it. Dropout is no such thing; it suits the run's own budget and text."""
@@ -87,11 +87,11 @@ def like_the_model(recipe: Recipe, model: ExistingModel, fixed: Collection[str])
         RecipeError: If family or shape do not fit; all fields are named, with both values and what would mend them.
     """
     _same_family(recipe, model)
-    different = _differences(recipe.encoder, model.config)
+    different = differences(recipe.encoder, model.config)
     if different:
         raise RecipeError(
-            f"recipe {recipe.name!r} cannot begin with the weights of {model.name}: {_told(different)}",
-            todo=f"Give `{_settings(different)}`, or choose another size of the recipe.",
+            f"recipe {recipe.name!r} cannot begin with the weights of {model.name}: {told(different)}",
+            todo=f"Give `{settings(different)}`, or choose another size of the recipe.",
         )
     return _with_habits(recipe, model, _HABITS, fixed)
 
@@ -99,11 +99,7 @@ def like_the_model(recipe: Recipe, model: ExistingModel, fixed: Collection[str])
 def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[str]) -> Recipe:
     """Return a student's recipe with its teacher's activation, if the teacher's layers fit (see `like_the_model`)."""
     mine, theirs = recipe.encoder, teacher.config
-    # Which layers are taken is chosen, and a student without segments leaves the teacher's.
-    ignored = {"num_layers", "attention_plan", "ffn_plan"}
-    if not mine.type_vocab_size:
-        ignored.add("type_vocab_size")
-    different = {field: values for field, values in _differences(mine, theirs).items() if field not in ignored}
+    different = differences_of_layers(mine, theirs)
     remedy = "or let it begin at random: `--set teacher.initialise=none`."
     if "position_offset" in different:
         system = "distilroberta" if theirs.position_offset else "distilbert"
@@ -115,8 +111,8 @@ def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[s
         )
     if different:
         raise RecipeError(
-            f"recipe {recipe.name!r} cannot begin with layers of its teacher {teacher.name}: {_told(different)}",
-            todo=f"Give `{_settings(different)}`, choose another size of the recipe, {remedy}",
+            f"recipe {recipe.name!r} cannot begin with layers of its teacher {teacher.name}: {told(different)}",
+            todo=f"Give `{settings(different)}`, choose another size of the recipe, {remedy}",
         )
     if mine.num_layers > theirs.num_layers:
         raise RecipeError(
@@ -143,26 +139,32 @@ def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | 
     with torch.device("meta"):
         built = build_model(recipe, model.tokenizer.special_tokens.vocab_size)
     own = built.weights()
-    weights = _fitting(model.state, {name: own[name] for name in built.encoder_weights()})
+    weights, odd = _fitting(model.state, {name: own[name] for name in built.encoder_weights()})
     new = set[str]()
     if built.generator is not None:
         parts = {name: _in_generator(name) for name in built.generator_weights()}
-        if generator is not None and (different := _differences(built.generator.config, generator.config)):
-            new.add(f"generator ({_told(different)})")
+        if generator is not None and (different := differences(built.generator.config, generator.config)):
+            new.add(f"generator ({told(different)})")
         elif generator is not None:
-            found = _fitting(generator.state, {name: own[inner] for name, inner in parts.items() if inner in own})
+            found, misfits = _fitting(
+                generator.state, {name: own[inner] for name, inner in parts.items() if inner in own}
+            )
             weights |= {parts[name]: tensor for name, tensor in found.items()}
+            odd |= {parts[name]: f"the generator's {said}" for name, said in misfits.items()}
     on_generator = own.keys() - built.encoder_weights().keys()
-    taken, missing = _parts(weights, on_generator), _parts(own.keys() - weights.keys(), on_generator)
+    taken, missing = _parts(weights, on_generator), _parts(own.keys() - weights.keys() - odd.keys(), on_generator)
     if new:
         missing.discard("generator")
     return Start(
         origin=model.to_json(),
         weights=weights,
         taken=tuple(sorted(taken)),
-        new=tuple(sorted(missing | new)),
+        new=tuple(sorted({*missing, *new, *odd.values()})),
         left=tuple(
-            sorted(_parts(model.state.keys() - (weights.keys() - on_generator)) | _rows_left(model.state, weights))
+            sorted(
+                _parts(model.state.keys() - ((weights.keys() | odd.keys()) - on_generator))
+                | _rows_left(model.state, weights)
+            )
         ),
     )
 
@@ -189,17 +191,17 @@ def start_from_teacher(recipe: Recipe, teacher: ExistingModel) -> Start:
                 if name.startswith(source)
             }
     own = built.weights()
-    weights = _fitting(state, own)
+    weights, odd = _fitting(state, own)
     numbers = ", ".join(map(str, layers))
     taken = _parts(weights) - {"layers"} | {f"layers {numbers} of {teacher.config.num_layers}"}
-    left = _parts(state.keys() - weights.keys()) | _rows_left(state, weights)
+    left = _parts(state.keys() - weights.keys() - odd.keys()) | _rows_left(state, weights)
     if len(layers) < teacher.config.num_layers:
         left.add("other layers")
     return Start(
         origin=teacher.to_json(),
         weights=weights,
         taken=tuple(sorted(taken)),
-        new=tuple(sorted(_parts(own.keys() - weights.keys()))),
+        new=tuple(sorted({*_parts(own.keys() - weights.keys() - odd.keys()), *odd.values()})),
         left=tuple(sorted(left)),
     )
 
@@ -236,39 +238,6 @@ def _same_family(recipe: Recipe, model: ExistingModel) -> None:
     )
 
 
-def _differences(mine: EncoderConfig, theirs: EncoderConfig) -> dict[str, tuple[Any, Any]]:
-    """Name what must agree and does not: field, this side's value, that side's."""
-    pairs: dict[str, tuple[Any, Any]] = {field: (getattr(mine, field), getattr(theirs, field)) for field in _SHAPES}
-    # None goes with the hidden size, which is named if it differs.
-    pairs["embedding_size"] = mine.embedding_size or theirs.hidden_size, theirs.embedding_width
-    pairs["embedding_projection"] = mine.projects_embeddings, theirs.projects_embeddings
-    different = {field: values for field, values in pairs.items() if values[0] != values[1]}
-    if "embedding_projection" in different:
-        different["embedding_projection"] = mine.embedding_projection, theirs.embedding_projection
-        if mine.embedding_projection == theirs.embedding_projection:
-            del different["embedding_projection"]  # It follows from the widths, which are named.
-    if "num_layers" not in different and any(
-        mine.layer_plan(part) != theirs.layer_plan(part) for part in ("attention", "ffn")
-    ):
-        # Whatever way it is said, each layer must use the block that it used.
-        plans = (theirs.layer_plan("attention"), theirs.layer_plan("ffn"))
-        different["attention_plan"] = mine.layer_plan("attention"), plans[0]
-        different["ffn_plan"] = mine.layer_plan("ffn"), plans[1]
-    return different
-
-
-def _told(different: Mapping[str, tuple[Any, Any]]) -> str:
-    return "; ".join(f"encoder.{field} is {mine}, the model's {theirs}" for field, (mine, theirs) in different.items())
-
-
-def _settings(different: Mapping[str, tuple[Any, Any]]) -> str:
-    written = {field: list(theirs) if isinstance(theirs, tuple) else theirs for field, (_, theirs) in different.items()}
-    return " ".join(
-        f"--set 'encoder.{field}={value}'" if isinstance(value, list) else f"--set encoder.{field}={value}"
-        for field, value in written.items()
-    )
-
-
 def _with_habits(recipe: Recipe, model: ExistingModel, habits: Iterable[str], fixed: Collection[str]) -> Recipe:
     theirs = {habit: getattr(model.config, habit) for habit in habits if f"encoder.{habit}" not in fixed}
     changes = {habit: value for habit, value in theirs.items() if not _stays(recipe, habit, value)}
@@ -294,16 +263,26 @@ def _stays(recipe: Recipe, habit: str, value: Any) -> bool:
     return bool(table.fixed.get(habit, value) != value)
 
 
-def _fitting(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Take what has the shape that is wanted; of positions, as many as are wanted."""
-    found = {}
+def _fitting(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Take what has the shape that is wanted, of positions as many as are wanted; tell of what has another shape.
+
+    Returns:
+        The weights to take, by name; and, by name too, in words, those that have to be drawn although there are some.
+    """
+    found, odd = dict[str, Tensor](), dict[str, str]()
     for name, like in wanted.items():
         if name not in state:
             continue
         tensor = state[name][: len(like)] if name.endswith(_POSITIONS) else state[name]
         if tensor.shape == like.shape:
             found[name] = tensor
-    return found
+        else:
+            odd[name] = f"{name} ({_times(like)}, the model's {_times(tensor)})"
+    return found, odd
+
+
+def _times(tensor: Tensor) -> str:
+    return " x ".join(map(str, tensor.shape))
 
 
 def _in_generator(name: str) -> str:

@@ -19,7 +19,7 @@ class StepResult:
     Attributes:
         loss: The weighted total in nats.
         losses: Mean loss of each objective, by kind.
-        accuracies: Share of right predictions of each objective, by kind.
+        accuracies: Share of right predictions of each objective that has any, by kind.
         gradient_norm: Global norm before clipping.
         details: Further shares of each objective that has any, by kind and name (`Objective.details`).
     """
@@ -62,7 +62,7 @@ def take_step(
         )
     device = next(model.parameters()).device
     totals = {objective.kind: 0.0 for objective in model.objectives}
-    correct = {objective.kind: 0 for objective in model.objectives}
+    correct = dict[str, int]()
     tallies = Tallies()
     for micro in batch.micro_batches:
         with torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None):
@@ -74,7 +74,8 @@ def take_step(
         torch.autograd.backward(torch.stack(weighted).sum())
         for kind, term in terms.items():
             totals[kind] += float(term.total.detach())
-            correct[kind] += int(term.correct)
+            if term.correct is not None:
+                correct[kind] = correct.get(kind, 0) + int(term.correct)
             tallies.add(kind, term)
     losses = {kind: totals[kind] / count for kind, count in batch.counts.items() if count}
     loss = sum(objective.weight * losses.get(objective.kind, 0.0) for objective in model.objectives)
@@ -94,7 +95,7 @@ def take_step(
     return StepResult(
         loss=loss,
         losses=losses,
-        accuracies={kind: correct[kind] / count for kind, count in batch.counts.items() if count},
+        accuracies={kind: correct[kind] / count for kind, count in batch.counts.items() if count and kind in correct},
         gradient_norm=gradient_norm,
         details=tallies.details(model.objectives, batch.counts),
     )

@@ -6,12 +6,15 @@ import torch
 from torch import nn
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.tensors import FlatBatch, HeadShape, View
+from maskwright.core.tensors import FlatBatch, View
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
 from maskwright.pretext.objectives.mlm import MaskedLanguageModelingHead
 from maskwright.recipes.recipe import Recipe
+from maskwright.training.comparison import Differences, differences_of_layers, settings
 from maskwright.training.existing import ExistingModel
+
+_OF_THE_WIDTH = ("hidden_size", "num_heads", "intermediate_size")
 
 
 class TeacherModel:
@@ -57,17 +60,10 @@ def build_teacher(model: ExistingModel, recipe: Recipe) -> TeacherModel:
     """
     config = model.config.replace(pooler=False)
     vocab_size = model.tokenizer.special_tokens.vocab_size
-    shape = HeadShape(
-        hidden_size=config.hidden_size,
-        embedding_size=config.embedding_width,
-        vocab_size=vocab_size,
-        hidden_activation=config.hidden_activation,
-        layer_norm_eps=config.layer_norm_eps,
-    )
     with torch.device("meta"):  # The weights are put in as they are; none need be drawn first.
         parts: dict[str, nn.Module] = {"encoder": Encoder(config, vocab_size)}
         if any(name.startswith("heads.mlm.") for name in model.state):
-            parts["heads.mlm"] = MaskedLanguageModelingHead(shape)
+            parts["heads.mlm"] = MaskedLanguageModelingHead(config.head_shape(vocab_size))
     for prefix, module in parts.items():
         module.load_state_dict(
             {name: model.state[f"{prefix}.{name}"] for name in module.state_dict()}, assign=True, strict=True
@@ -86,18 +82,19 @@ def check_teacher(recipe: Recipe, model: ExistingModel) -> None:
     """
     mine, theirs = recipe.encoder, model.config
     for objective in recipe.objectives:
-        if {"teacher", "mlm"} <= objective.needs and not any(name.startswith("heads.mlm.") for name in model.state):
+        if objective.needs_teacher_scores and not any(name.startswith("heads.mlm.") for name in model.state):
             raise RecipeError(
                 f"objective {objective.kind!r} reads the scores of the teacher's masked-token head, and {model.name} "
                 "has none",
                 todo=f"Choose a teacher saved with that head, or leave {objective.kind!r} out of the objectives.",
             )
         if objective.needs_teacher_width and mine.hidden_size != theirs.hidden_size:
+            fitting = settings(_to_compare(recipe, theirs))
             raise RecipeError(
                 f"objective {objective.kind!r} compares hidden states, but those of the teacher {model.name} are "
                 f"{theirs.hidden_size} wide and encoder.hidden_size is {mine.hidden_size}",
-                todo=f"Give `--set encoder.hidden_size={theirs.hidden_size}` or another size of the recipe, or leave "
-                f"{objective.kind!r} out of the objectives.",
+                todo=f"Give `{fitting}` or another size of the recipe, or leave {objective.kind!r} out of the "
+                "objectives.",
             )
     if recipe.training.max_length > theirs.max_positions:
         raise RecipeError(
@@ -105,3 +102,12 @@ def check_teacher(recipe: Recipe, model: ExistingModel) -> None:
             f"{theirs.max_positions} tokens",
             todo=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {theirs.max_positions}}}]'`.",
         )
+
+
+def _to_compare(recipe: Recipe, theirs: EncoderConfig) -> Differences:
+    """Name all that must change before hidden states are as wide as the teacher's and the recipe is whole again."""
+    different = differences_of_layers(recipe.encoder, theirs)
+    if recipe.teacher is not None and recipe.teacher.initialise == "layers":
+        return {field: values for field, values in different.items() if field != "position_offset"}
+    # The heads must divide the width, and the feed-forward part keeps its proportion to it.
+    return {field: different[field] for field in _OF_THE_WIDTH if field in different}

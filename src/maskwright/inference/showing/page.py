@@ -5,7 +5,7 @@ from string import Template
 
 from maskwright.inference.showing.sequences import ShownSequence, ShownToken
 from maskwright.inference.showing.show import Showing
-from maskwright.inference.showing.terminal import caption_parts
+from maskwright.inference.showing.terminal import CONTINUES, SAME_UNIT, caption_parts
 from maskwright.recipes.table import Row, rows
 
 _SHOWN_AXES = ("input format", "masking", "replacement", "masks", "objectives")
@@ -27,6 +27,8 @@ def page(showing: Showing) -> str:
         sequences="\n".join(
             _sequence(showing, sequence, number) for number, sequence in enumerate(showing.sequences, start=1)
         ),
+        continues=CONTINUES,
+        same_unit=SAME_UNIT,
         more=f'<p class="note">and {more:,} more</p>' if more else "",
     )
 
@@ -60,8 +62,13 @@ def _words(sequence: ShownSequence) -> list[list[int]]:
 
 
 def _word(numbers: list[int], sequence: ShownSequence) -> str:
-    pieces = "".join(_token(sequence.tokens[number], number) for number in numbers)
-    return f'<span class="word">{pieces}</span> '
+    tokens, first = sequence.tokens, numbers[0]
+    tied = first > 0 and tokens[first].continues_unit(tokens[first - 1])
+    pieces = _token(tokens[first], first)
+    for number in numbers[1:]:
+        joint = "" if tokens[number].says_that_it_continues else f'<span class="joint">{CONTINUES}</span>'
+        pieces += joint + _token(tokens[number], number)
+    return f'<span class="word{" tied" if tied else ""}">{pieces}</span> '
 
 
 def _token(token: ShownToken, number: int) -> str:
@@ -128,6 +135,8 @@ article header { display: flex; flex-wrap: wrap; gap: .15rem 1.1rem; color: var(
 article header b { color: var(--ink); }
 .text { margin: .6rem 0 0; overflow-wrap: anywhere; }
 .word { display: inline-flex; flex-wrap: wrap; gap: 1px; align-items: baseline; margin: .16rem 0; }
+.tied::before { content: "$same_unit"; }
+.joint { color: var(--faint); }
 .token { display: inline-flex; flex-direction: column; align-items: center; line-height: 1.35;
   padding: 0 .12rem; border-radius: .3rem; cursor: default; }
 .token b { font-weight: 400; } .token i { font-size: .75rem; color: var(--faint); }
@@ -159,7 +168,8 @@ $choices
 <label><input type="radio" name="view" id="seen"> what the encoder sees</label>
 <label><input type="radio" name="view" id="original"> the original</label>
 <span class="legend"><span class="key masked">masked</span><span class="key replaced">replaced</span>
-<span class="key kept">kept, but predicted</span><span class="key second">second segment</span></span>
+<span class="key kept">kept, but predicted</span><span class="key second">second segment</span>
+<span class="key">$continues within a word</span> <span class="key tied"> within a unit of several words</span></span>
 </div>
 $sequences
 $more

@@ -37,6 +37,15 @@ class ShownToken:
     unit: int | None
     change: Change | None
 
+    def continues_unit(self, previous: "ShownToken") -> bool:
+        """Whether the token before it is of the same selected unit."""
+        return self.unit is not None and self.unit == previous.unit
+
+    @property
+    def says_that_it_continues(self) -> bool:
+        """Whether it can be read off the token itself that it goes on with a word (WordPiece's "##")."""
+        return self.seen.startswith("##")
+
 
 @dataclass(frozen=True, slots=True)
 class ShownSequence:
@@ -44,7 +53,7 @@ class ShownSequence:
 
     Attributes:
         tokens: In order.
-        pair_label: 0 = really next or in order, 1 = random or swapped, -1 = no label.
+        pair_label: 0 or 1, which the format gives a meaning (`Format.label_meanings`); -1 = no label.
     """
 
     tokens: tuple[ShownToken, ...]
@@ -95,7 +104,7 @@ def _readable(tokenizer: Tokenizer, id: int) -> str:
     text = tokenizer.token_text(id)
     stripped = text.strip()
     # A token of white space alone would vanish; its escaped form does not.
-    return stripped or (repr(text)[1:-1] if text.strip(" ") else "␠" * len(text))
+    return stripped or (repr(text)[1:-1] if text.strip(" ") else "␣" * len(text))
 
 
 def _change(original: int, seen: int, mask: int) -> Change:

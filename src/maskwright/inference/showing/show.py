@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.core.errors import DataError
+from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.randomness import Draws
-from maskwright.core.types import Documents, Examples, IntArray, TakenTokens
+from maskwright.core.types import Documents, Instances, IntArray, SpecialTokens, TakenTokens
 from maskwright.inference.showing.corpus import prepared_corpus, similar_words_for
 from maskwright.inference.showing.sequences import ShownSequence, shown_sequences
 from maskwright.inference.showing.tokenizer import small_tokenizer
 from maskwright.pretext.corrupt import corrupt
-from maskwright.pretext.formats import SegmentPair
+from maskwright.pretext.masking import Masking
 from maskwright.pretext.replacement import VocabularyFacts
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
@@ -41,6 +41,7 @@ class Showing:
         seed: The run's seed.
         epoch: The epoch, from 0.
         refresh: Which drawing of layouts and masks that epoch uses.
+        stage: Which stretch of training is shown, from 1; masking differs between them where there are several.
         max_length: Tokens a sequence may have.
         sequences: The first sequences that the text makes.
         num_sequences: How many it makes in all.
@@ -52,23 +53,16 @@ class Showing:
     seed: int
     epoch: int
     refresh: int
+    stage: int
     max_length: int
     sequences: tuple[ShownSequence, ...]
     num_sequences: int
     notes: tuple[str, ...]
 
     def pair_words(self, label: int) -> str:
-        """Say in words what a pair's label means; "" where there is none."""
-        if label < 0:
-            return ""
-        in_order, otherwise = (
-            ("the two texts in order", "the two texts swapped")
-            if "order_label" in self.recipe.format.provides
-            else ("second text: really the next", "second text: a random one")
-        )
-        if isinstance(self.recipe.format, SegmentPair) and self.recipe.format.second == "next_swapped_or_random":
-            otherwise = "the two texts swapped, or the second a random one"
-        return f"{otherwise if label else in_order} (label {label})"
+        """Say in words what a sequence's label means; "" where there is none."""
+        meanings = self.recipe.format.label_meanings
+        return f"{meanings[label]} (label {label})" if meanings is not None and label >= 0 else ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, for programs."""
@@ -78,6 +72,7 @@ class Showing:
             "seed": self.seed,
             "epoch": self.epoch,
             "refresh": self.refresh,
+            "stage": self.stage,
             "max_length": self.max_length,
             "num_sequences": self.num_sequences,
             "notes": list(self.notes),
@@ -93,6 +88,7 @@ def show(
     corpus: str | Path | Sequence[str | Path] | None = None,
     seed: int = 0,
     epoch: int = 0,
+    stage: int | None = None,
     set: Sequence[str] = (),
     max_sequences: int = 10,
     cache: Path | None = None,
@@ -105,17 +101,18 @@ def show(
         text: Running text; blank lines separate documents.
         tokenizer: A folder with a tokenizer (a run's folder has one). None learns a small one from the
             docstrings of the Python installation and from the text, so that all its characters are known.
-        corpus: Corpus arguments, as `pretrain` takes them: the vocabulary (unless a tokenizer is given) and similar
-            words are learnt from it, as for training.
+        corpus: Corpus arguments, as `pretrain` takes them: the vocabulary (unless a tokenizer is given), phrases,
+            similar words and how often tokens occur are learnt from it, as for training.
         seed: The run's seed.
         epoch: Which epoch, from 0.
+        stage: Which stretch of training, from 1, where masking goes in several (ERNIE); None for the last.
         set: Overrides of the recipe, "field.path=value", if it is given by name.
         max_sequences: Most sequences shown.
         cache: Where the small tokenizer is kept; None for the user's cache folder.
         progress: Called while the small tokenizer is trained.
 
     Raises:
-        RecipeError: If the recipe is unknown or an override does not fit.
+        RecipeError: If the recipe is unknown, has no such stage, or an override does not fit.
         DataError: If the text is empty or the tokenizer cannot be read.
 
     Example:
@@ -127,6 +124,13 @@ def show(
     if not documents:
         raise DataError("the text to show is empty", todo="Give a sentence or more.")
     notes = []
+    stage, masking = _stage(chosen, stage)
+    if len(chosen.masking.stages) > 1:
+        share = chosen.masking.stages[stage - 1][0]
+        notes.append(
+            f"masking goes in {len(chosen.masking.stages)} stages of training; shown is stage {stage}, "
+            f"{chosen.masking.stage_names[stage - 1]} ({share:.0%} of training); for another: --stage N"
+        )
     tokens: Corpus | None = None
     if (spec := chosen.replacement.similar_words) is not None:
         check_source(spec)
@@ -155,20 +159,31 @@ def show(
     refresh = chosen.masks.refresh(epoch)
     stream, encoded = _encoded(chosen, documents, used, tokens)
     special = used.special_tokens
-    counts = np.bincount(encoded.ids, minlength=special.vocab_size)
+    counts = tokens.token_counts if tokens else np.bincount(encoded.ids, minlength=special.vocab_size)
+    if tokens is None and (masking.uses_token_counts or chosen.replacement.uses_token_counts):
+        notes.append(
+            "training goes by how often tokens occur in its corpus, and here they are counted in this text alone: name "
+            "a corpus with --corpus"
+        )
     vocabulary = VocabularyFacts(special_tokens=special, token_counts=counts)
     if spec is not None:
         sample = TokenSample(encoded.ids, encoded.word_starts, stream.sentence_ends)
         made, note = similar_words_for(spec, sample, used, tokens, cache=cache, progress=progress)
         vocabulary = replace(vocabulary, similar_words=made.table)
         notes.append(note)
-    examples, total = _examples(chosen, stream, encoded, vocabulary, seed, refresh, max_sequences)
+    draws, instances, total = _laid_out(chosen, stream, encoded, special, seed, refresh, max_sequences)
+    examples = corrupt(instances, masking, chosen.replacement, draws, vocabulary)
+    outcomes = chosen.replacement.outcomes(instances, examples.selection, draws, vocabulary)
+    if sum(outcomes.values()):
+        told = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if count)
+        notes.append(f"of the {sum(outcomes.values())} tokens to predict in what is shown: {told}")
     return Showing(
         recipe=chosen,
         tokenizer=words,
         seed=seed,
         epoch=epoch,
         refresh=refresh,
+        stage=stage,
         max_length=chosen.training.phases[0].max_length,
         sequences=tuple(shown_sequences(examples, used)),
         num_sequences=total,
@@ -195,16 +210,30 @@ def sentences_of_documents(text: str) -> list[list[str]]:
     return documents
 
 
-def _examples(
+def _stage(recipe: Recipe, wanted: int | None) -> tuple[int, Masking]:
+    """Return the number of a stretch of training, the last one by default, and the masking in it."""
+    stages = recipe.masking.stages
+    stage = len(stages) if wanted is None else wanted
+    if not 1 <= stage <= len(stages):
+        raise RecipeError(
+            f"recipe {recipe.name!r} has no stage {stage} of masking",
+            allowed=", ".join(f"{number} ({name})" for number, name in enumerate(recipe.masking.stage_names, start=1))
+            or "1, all of training",
+            todo="Leave --stage out to see the last.",
+        )
+    return stage, stages[stage - 1][1]
+
+
+def _laid_out(
     recipe: Recipe,
     documents: Documents,
     encoded: TakenTokens,
-    vocabulary: VocabularyFacts,
+    special: SpecialTokens,
     seed: int,
     refresh: int,
     most: int,
-) -> tuple[Examples, int]:
-    """Return the first sequences that the text makes, corrupted, and how many it makes in all."""
+) -> tuple[Draws, Instances, int]:
+    """Return the first sequences that the text makes, the numbers to corrupt them by, and how many it makes in all."""
 
     def take(starts: IntArray, ends: IntArray) -> TakenTokens:
         lengths = ends - starts
@@ -213,12 +242,10 @@ def _examples(
         levels = {level: begins[places] for level, begins in encoded.level_starts.items()}
         return TakenTokens(encoded.ids[places], encoded.word_starts[places], levels)
 
-    special = vocabulary.special_tokens
     plan = recipe.format.plan(documents, recipe.training.phases[0].max_length, seed, refresh)
     number = np.arange(min(most, len(plan)))
     instances = recipe.format.lay_out(plan.rows(number), take, special, recipe.format.separator_points(documents))
-    draws = Draws(seed, np.full(len(number), refresh), number)
-    return corrupt(instances, recipe.masking, recipe.replacement, draws, vocabulary), len(plan)
+    return Draws(seed, np.full(len(number), refresh), number), instances, len(plan)
 
 
 def _encoded(

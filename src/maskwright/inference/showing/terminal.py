@@ -16,7 +16,8 @@ _ON: dict[Change, str] = {
 }
 _BESIDE: dict[Change, str] = {"masked": "yellow", "replaced": "red", "kept": "green"}
 _SPECIAL, _SECOND = "dim", "cyan"
-_CONTINUES = "·"
+CONTINUES, SAME_UNIT = "·", "‿"
+"""What stands between tokens of a word, and between words of a selected unit."""
 
 
 def render(showing: Showing) -> Group:
@@ -59,7 +60,7 @@ def legend() -> Text:
         ("special", _SPECIAL),
         "   ",
         ("second segment", _SECOND),
-        f"   {_CONTINUES} within a word",
+        f"   {CONTINUES} within a word   {SAME_UNIT} within a unit of several words",
     )
 
 
@@ -97,8 +98,7 @@ def _token(token: ShownToken) -> Text:
 
 
 def _between(previous: ShownToken, token: ShownToken) -> Text:
-    """Return what stands between two tokens; inside a selected unit of several tokens it is underlined."""
+    """Return what stands between two tokens: words of one selected unit are tied together."""
     if token.begins_word:
-        same_unit = token.unit is not None and token.unit == previous.unit
-        return Text(" ", style="underline" if same_unit else "")
-    return Text("" if token.seen.startswith("##") else _CONTINUES, style="dim")
+        return Text(SAME_UNIT, style="bold") if token.continues_unit(previous) else Text(" ")
+    return Text("" if token.says_that_it_continues else CONTINUES, style="dim")

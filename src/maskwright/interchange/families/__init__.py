@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from maskwright.core.errors import ConversionError, unknown_name
 from maskwright.interchange.families.albert import ALBERT
-from maskwright.interchange.families.base import Family, FamilyName
+from maskwright.interchange.families.base import Family
 from maskwright.interchange.families.bert import BERT
 from maskwright.interchange.families.distilbert import DISTILBERT
 from maskwright.interchange.families.electra import ELECTRA
@@ -16,7 +16,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
     {family.name: family for family in (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT, ERNIE)}
 )
 
-__all__ = ["FAMILIES", "Family", "FamilyName", "family_named"]
+__all__ = ["FAMILIES", "Family", "family_named"]
 
 
 def family_named(name: str, source: str = "") -> Family:

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from maskwright.core.types import FamilyName
 from maskwright.encoder.config import EncoderConfig
 from maskwright.interchange.groups import places
 
-FamilyName = Literal["bert", "roberta", "albert", "electra", "distilbert", "ernie"]
 Pair = tuple[str, str]
 Field = tuple[str, str, Any]
 

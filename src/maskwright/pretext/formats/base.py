@@ -1,7 +1,7 @@
 """The door of the formats room: documents to a plan of instances, and a plan's rows to laid-out sequences."""
 
 from abc import abstractmethod
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -18,14 +18,25 @@ class Format(Spec):
 
     Attributes:
         kind: The member's name in recipes.
+        tells_by_segments: Whether segments say something that nothing else in a sequence does, so that the encoder
+            must tell two kinds of them apart.
     """
 
     kind: str
+    tells_by_segments: ClassVar[bool] = False
 
     @property
     def provides(self) -> frozenset[str]:
-        """Facts that instances carry, for objectives' `needs` ("next_sentence_label", "order_label")."""
+        """Facts that instances carry, for objectives' `needs`.
+
+        They are "next_sentence_label", "order_label" and "dialogue_label".
+        """
         return frozenset()
+
+    @property
+    def label_meanings(self) -> tuple[str, str] | None:
+        """What the labels 0 and 1 say of a sequence, in words; None where no sequence has one."""
+        return None
 
     @abstractmethod
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:

@@ -1,7 +1,7 @@
 """ERNIE's layout of dialogues: three turns, their roles told by the segments, some dialogues fake."""
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -36,12 +36,18 @@ class Dialogue(Format):
     """
 
     kind: Literal["dialogue"] = "dialogue"
+    tells_by_segments: ClassVar[bool] = True
     fake_share: Annotated[float, Field(ge=0, le=1)] = 0.5
 
     @property
     def provides(self) -> frozenset[str]:
         """Whether a dialogue is real."""
         return frozenset({"dialogue_label"})
+
+    @property
+    def label_meanings(self) -> tuple[str, str]:
+        """Whether all turns belong together (see `Format.label_meanings`)."""
+        return "a real dialogue", "a fake dialogue: the first or the last turn is of another"
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
         """Plan one pass (see `Format.plan`); documents are numbered without the empty ones."""

@@ -11,6 +11,9 @@ from maskwright.core.types import Documents, IntArray
 
 _TRIES = 10  # create_pretraining_data.py:283
 
+NEXT_OR_RANDOM = ("second text: really the next", "second text: a random one")
+"""What the labels 0 and 1 of next-sentence prediction mean."""
+
 
 def draw_integer(random: Callable[[], float], low: int, high: int) -> int:
     """Draw an integer uniformly from low..high, both included."""

@@ -9,7 +9,7 @@ from pydantic import Field
 from maskwright.core.randomness import generators
 from maskwright.core.types import Documents, Plan
 from maskwright.pretext.formats.base import PairFormat
-from maskwright.pretext.formats.pairing import RandomTexts, cut_pair, draw_integer
+from maskwright.pretext.formats.pairing import NEXT_OR_RANDOM, RandomTexts, cut_pair, draw_integer
 from maskwright.pretext.formats.rows import PlanRows, sentence_bounds, walk, without_empty
 
 Second = Literal["next_or_random", "next", "next_or_swapped", "next_swapped_or_random"]
@@ -53,6 +53,19 @@ class SegmentPair(PairFormat):
                 return frozenset({"order_label"})
             case "next":
                 return frozenset()
+
+    @property
+    def label_meanings(self) -> tuple[str, str] | None:
+        """What the choice of the second text means (see `Format.label_meanings`)."""
+        match self.second:
+            case "next_or_random":
+                return NEXT_OR_RANDOM
+            case "next_or_swapped":
+                return "the two texts in order", "the two texts swapped"
+            case "next_swapped_or_random":
+                return "the two texts in order", "the two texts swapped, or the second a random one"
+            case "next":
+                return None
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
         """Plan one pass (see `Format.plan`); documents are numbered without the empty ones."""

@@ -7,7 +7,7 @@ import numpy as np
 from maskwright.core.randomness import generators
 from maskwright.core.types import Documents, Plan
 from maskwright.pretext.formats.base import PairFormat
-from maskwright.pretext.formats.pairing import RandomTexts, cut_pair
+from maskwright.pretext.formats.pairing import NEXT_OR_RANDOM, RandomTexts, cut_pair
 from maskwright.pretext.formats.rows import PlanRows, sentence_bounds, walk, without_empty
 
 
@@ -31,6 +31,11 @@ class SentencePair(PairFormat):
     def provides(self) -> frozenset[str]:
         """A next-sentence label."""
         return frozenset({"next_sentence_label"})
+
+    @property
+    def label_meanings(self) -> tuple[str, str]:
+        """Whether the second sentence is the next one (see `Format.label_meanings`)."""
+        return NEXT_OR_RANDOM
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
         """Plan one pass (see `Format.plan`); documents are numbered without the empty ones."""

@@ -1,7 +1,8 @@
 """The door of the masking room: which tokens are to be predicted.
 
-`Masking.select` is written once and owns the budget: how many tokens each sequence gives up, and what may be
-chosen. Members say what a unit is and how units are drawn until the budget is met.
+`Masking.select` is written once and owns the budget: how many tokens each sequence is to give up, and what may be
+chosen. Members say what a unit is and how units are drawn: until the budget is met, or, under `LevelMasking`, each by
+itself.
 """
 
 from abc import abstractmethod
@@ -46,15 +47,26 @@ class Masking(Spec):
         return frozenset()
 
     @property
+    def uses_token_counts(self) -> bool:
+        """Whether it asks how often each id stands in the corpus (`token_counts`)."""
+        return False
+
+    @property
     def stages(self) -> tuple[tuple[float, "Masking"], ...]:
         """Stretches of training, as shares of the budget that add up to 1, and the masking in each; one by default."""
         return ((1.0, self),)
 
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        """What is masked in each stage, in words, where there are several; empty where there is one."""
+        return ()
+
     def select(self, instances: Instances, draws: Draws, token_counts: IntArray | None = None) -> Selection:
         """Select the units to predict in each sequence; the same draws give the same units.
 
-        No sequence gives up more than its budget, and no special token is selected unless `candidates` is
-        "all". At least one unit is selected in every sequence that has one within its budget.
+        No special token is selected unless `candidates` is "all". At least one unit is selected in every sequence
+        that has one within its budget; no sequence gives up more than that, except under `LevelMasking`, which has
+        no budget.
 
         Args:
             instances: The flat batch.

@@ -1,17 +1,17 @@
 """ERNIE's masking: words, phrases and entities, one level after the other or mixed."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.masking.units import level_begins, units
+from maskwright.pretext.shares import Share, check_shares
 
-Share = Annotated[float, Field(ge=0, le=1)]
-_LEVELS = ("basic", "phrase", "entity")
+_LEVELS = {"basic": "basic units", "phrase": "phrases", "entity": "entities"}
 
 
 class LevelMasking(Masking):
@@ -43,12 +43,7 @@ class LevelMasking(Masking):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> "LevelMasking":
-        total = sum(self._shares.values())
-        if abs(total - 1) > 1e-6:
-            raise ValueError(
-                f"basic {self.basic:g} + phrase {self.phrase:g} + entity {self.entity:g} = {total:g}; "
-                "make them add up to 1"
-            )
+        check_shares({level: getattr(self, level) for level in _LEVELS})
         for name in ("rounding", "counted", "max_targets"):
             default = type(self).model_fields[name].default
             if getattr(self, name) != default:
@@ -81,6 +76,11 @@ class LevelMasking(Masking):
         return tuple(
             (share, self.replace(order="mixed", **{**nothing, level: 1.0})) for level, share in self._shares.items()
         )
+
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        """The level of each stage, if there are several."""
+        return tuple(_LEVELS[level] for level in self._shares) if len(self.stages) > 1 else ()
 
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
         """Draw every unit by itself; `budgets` limit nothing (see `Masking.choose`)."""

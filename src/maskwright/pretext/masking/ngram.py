@@ -11,8 +11,7 @@ from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.masking.units import random_order, ranks, words
 from maskwright.pretext.masking.windows import Visits, cells, take_windows
-
-Share = Annotated[float, Field(ge=0, le=1)]
+from maskwright.pretext.shares import Share, check_shares
 
 
 class NgramMasking(Masking):
@@ -43,10 +42,7 @@ class NgramMasking(Masking):
 
     @model_validator(mode="after")
     def _fits(self) -> "NgramMasking":
-        total = sum(self.length_shares)
-        if abs(total - 1) > 1e-6:
-            shares = " + ".join(f"{share:g}" for share in self.length_shares)
-            raise ValueError(f"length_shares {shares} = {total:g}; make them add up to 1")
+        check_shares({f"length_shares.{place}": share for place, share in enumerate(self.length_shares)})
         if self.budget == "words" and self.max_targets is not None:
             raise ValueError(
                 f"max_targets {self.max_targets} limits tokens, but budget 'words' counts words; "

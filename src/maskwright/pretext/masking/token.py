@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import Draws
@@ -24,12 +24,27 @@ class TokenMasking(Masking):
     Attributes:
         favour: "uniform": all tokens alike; "rare": drawn with the weights max(count, 1)^-smoothing, counts being
             those of the corpus (distillation: train.py:262-280).
-        smoothing: How strongly rare tokens are favoured; 0 is not at all.
+        smoothing: How strongly rare tokens are favoured, 0 being not at all; it belongs to "rare".
     """
 
     kind: Literal["token"] = "token"
     favour: Literal["uniform", "rare"] = "uniform"
     smoothing: Annotated[float, Field(ge=0, le=2)] = 0.7
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> "TokenMasking":
+        default = type(self).model_fields["smoothing"].default
+        if self.favour == "uniform" and self.smoothing != default:
+            raise ValueError(
+                f"smoothing {self.smoothing:g} weighs tokens by how rare they are, and favour 'uniform' weighs all "
+                f"alike; set favour to 'rare' or leave smoothing {default:g}"
+            )
+        return self
+
+    @property
+    def uses_token_counts(self) -> bool:
+        """Whether rare tokens are favoured (see `Masking.uses_token_counts`)."""
+        return self.favour == "rare"
 
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
         """Take the first tokens of each sequence's random order (see `Masking.choose`)."""

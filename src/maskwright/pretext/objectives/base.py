@@ -18,13 +18,15 @@ class Objective(Spec):
     Attributes:
         kind: The member's name in recipes, metrics and weight tables.
         weight: Factor of this loss in the total.
-        needs: Facts that other choices of the recipe must provide: "next_sentence_label", "order_label" (format),
-            "contiguous_units" (masking), "generator", "teacher" (a second encoder), "mlm" (that objective's head).
+        needs: Facts that other choices of the recipe must provide: "next_sentence_label", "order_label",
+            "dialogue_label" (format), "contiguous_units" (masking), "generator", "teacher" (a second encoder), "mlm"
+            (that objective's head).
         predicts: What a target position is: the offset of a selected "token" or of "every_token", or the number of
             a "sequence".
         on_generator: Whether this objective trains the generator, where a recipe has one, instead of the encoder.
         needs_pooler: Whether the loss reads `EncoderOutput.pooled`.
         needs_teacher_width: Whether a teacher's hidden states must be as wide as the encoder's.
+        needs_teacher_scores: Whether the loss reads the scores of a teacher's masked-token head.
         classes: How many labels a sequence can have; 0 where tokens are predicted, whose labels are the vocabulary.
     """
 
@@ -35,6 +37,7 @@ class Objective(Spec):
     on_generator: ClassVar[bool] = False
     needs_pooler: ClassVar[bool] = False
     needs_teacher_width: ClassVar[bool] = False
+    needs_teacher_scores: ClassVar[bool] = False
     classes: ClassVar[int] = 0
 
     @abstractmethod

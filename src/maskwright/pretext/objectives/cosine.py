@@ -1,5 +1,6 @@
 """Cosine: let every hidden state point where the teacher's points."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ class Cosine(Objective):
     """Turn the last hidden states of all tokens towards the teacher's (Sanh et al. 2019, section 3).
 
     The loss at a token is 1 - cos(student, teacher), the cosine-embedding loss with target 1 (distillation:
-    distiller.py:372-450). An answer counts as right where the cosine is above 0. No weights of its own.
+    distiller.py:372-450). An angle is neither right nor wrong; the mean cosine is measured. No weights of its own.
     """
 
     kind: Literal["cosine"] = "cosine"
@@ -33,7 +34,7 @@ class Cosine(Objective):
         return nn.Identity()
 
     def loss(self, head: nn.Module, inputs: LossInputs) -> LossTerm:
-        """Sum 1 - cosine over the targets, in fp32 (see `Objective.loss`)."""
+        """Sum 1 - cosine over the targets, in fp32 (see `Objective.loss`). Tally: the sum of the "cosine"."""
         assert inputs.teacher is not None, "Recipe checks that there is a teacher"
         places = inputs.targets.positions
         mine, theirs = (view.output.hidden[places] for view in (inputs.view, inputs.teacher))
@@ -42,9 +43,14 @@ class Cosine(Objective):
         return LossTerm(
             total=(1 - cosines).sum(),
             count=len(places),
-            correct=(cosines.detach() > 0).sum(),
+            correct=None,
+            tallies={"cosine": cosines.detach().sum()},
         )
 
     def flops(self, shape: HeadShape) -> float:
         """Three products of H numbers (see `Objective.flops`)."""
         return 6.0 * shape.hidden_size
+
+    def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
+        """Return the "mean" cosine."""
+        return {"mean": tallies["cosine"] / count}

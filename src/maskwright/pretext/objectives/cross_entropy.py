@@ -46,7 +46,9 @@ def summed_cross_entropy(
         block_elements: Most logits held at a time.
         sampling: Shape (M,), uniform numbers in [0, 1): draws the token at which the summed probabilities, taken in
             the order of ids in fp32, pass that number. One number a token gives the same distribution as one Gumbel
-            noise a logit, at a thousandth of the random numbers.
+            noise a logit, at a thousandth of the random numbers. On CUDA, PyTorch does not promise that a running sum
+            of floats is the same each time (`torch.use_deterministic_algorithms` names `cumsum`), so a number on the
+            border of two tokens may draw either there; this was not tried on a GPU.
     """
     device = features.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype

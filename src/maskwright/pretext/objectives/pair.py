@@ -1,4 +1,4 @@
-"""What next-sentence and sentence-order prediction share: two classes over the pooled vector of each labelled pair."""
+"""What the three tasks about whole sequences (nsp, sop, dlm) share: two classes over the pooled vector."""
 
 from typing import ClassVar, Literal
 
@@ -29,7 +29,7 @@ class PairHead(nn.Module):
 
 
 class PairObjective(Objective):
-    """Say which of two labels a pair of texts has. Members say in `needs` what the label means.
+    """Say which of two labels a sequence has, be it a pair of texts or a dialogue; `needs` says what the label means.
 
     Targets are numbered by sequence; sequences without a label are not asked.
     """

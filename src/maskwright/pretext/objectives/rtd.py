@@ -1,9 +1,10 @@
 """Replaced token detection: say of every token whether it is the original or a generator's."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal, cast
+from typing import Annotated, ClassVar, Literal, cast
 
 import numpy as np
+from pydantic import Field
 from torch import Tensor, nn
 
 from maskwright.core.tensors import HeadShape, LossInputs, LossTerm, activation
@@ -42,12 +43,14 @@ class ReplacedTokenDetection(Objective):
     the model: 1 where the drawn token differs from the original; a token drawn right is original.
 
     Attributes:
-        weight: 50 in the paper (chosen among 1, 10, 20, 50 and 100): a sigmoid's loss is small beside a softmax's.
+        weight: 50 as in the paper (chosen among 1, 10, 20, 50 and 100), also where this objective is added to another
+            recipe: a sigmoid's loss is small beside a softmax's.
         loss_at: Where the loss is computed: "everywhere", or only at the "selected" tokens ("ELECTRA 15 %", Table 5 of
             the paper, which shows that learning from all tokens is what helps most).
     """
 
     kind: Literal["rtd"] = "rtd"
+    weight: Annotated[float, Field(gt=0)] = 50.0
     needs: ClassVar[frozenset[str]] = frozenset({"generator"})
     predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "every_token"
     loss_at: Literal["everywhere", "selected"] = "everywhere"

@@ -33,6 +33,7 @@ class SoftTargets(Objective):
     kind: Literal["soft_targets"] = "soft_targets"
     needs: ClassVar[frozenset[str]] = frozenset({"teacher", "mlm"})
     predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "every_token"
+    needs_teacher_scores: ClassVar[bool] = True
     temperature: float = Field(default=2.0, gt=0)
     loss_at: Literal["everywhere", "selected"] = "everywhere"
 

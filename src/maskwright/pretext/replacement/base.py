@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from maskwright.core.randomness import Draws
 from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec
@@ -31,16 +30,24 @@ class Replacement(Spec):
 
     Attributes:
         kind: The member's name in recipes.
-        needs: What `VocabularyFacts` must hold besides the special tokens ("token_counts", "similar_words").
     """
 
     kind: str
-    needs: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def similar_words(self) -> SimilarWordsSpec | None:
-        """The table of similar words to prepare, for a member that needs "similar_words"; None for none."""
+        """The table to prepare for `VocabularyFacts.similar_words`; None where none is asked for."""
         return None
+
+    @property
+    def shows_masks(self) -> bool:
+        """Whether the encoder ever sees the mask token."""
+        return False
+
+    @property
+    def uses_token_counts(self) -> bool:
+        """Whether it asks for `VocabularyFacts.token_counts`."""
+        return False
 
     @abstractmethod
     def replace_tokens(

@@ -1,16 +1,16 @@
 """BERT's replacement: mostly the mask token, sometimes a random token, sometimes the token itself."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import Draws
 from maskwright.core.types import Instances, IntArray, Selection
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
-
-Share = Annotated[float, Field(ge=0, le=1)]
+from maskwright.pretext.replacement.random_ids import uniform_ids
+from maskwright.pretext.shares import Share, check_shares
 
 
 class MaskRandomKeep(Replacement):
@@ -40,12 +40,18 @@ class MaskRandomKeep(Replacement):
 
     @model_validator(mode="after")
     def _shares_add_up(self) -> "MaskRandomKeep":
-        total = self.mask + self.random + self.keep
-        if abs(total - 1) > 1e-6:
-            raise ValueError(
-                f"mask {self.mask:g} + random {self.random:g} + keep {self.keep:g} = {total:g}; make them add up to 1"
-            )
+        check_shares({"mask": self.mask, "random": self.random, "keep": self.keep})
         return self
+
+    @property
+    def shows_masks(self) -> bool:
+        """Whether anything is masked (see `Replacement.shows_masks`)."""
+        return self.mask > 0
+
+    @property
+    def uses_token_counts(self) -> bool:
+        """Whether random tokens are drawn as often as they stand in the corpus (see `Replacement`)."""
+        return self.random_from == "corpus" and self.random > 0
 
     def replace_tokens(
         self, instances: Instances, selection: Selection, draws: Draws, vocabulary: VocabularyFacts
@@ -66,14 +72,9 @@ class MaskRandomKeep(Replacement):
     def _random_ids(self, uniform: IntArray, vocabulary: VocabularyFacts) -> IntArray:
         if self.random_from == "corpus":
             return _by_frequency(uniform, vocabulary.token_counts)
-        special_tokens, excluded = vocabulary.special_tokens, list[int]()
-        if self.random_from == "ordinary":
-            never = {special_tokens.pad, special_tokens.unk, special_tokens.cls, special_tokens.sep}
-            excluded = sorted(never)
-        ids = (uniform * (special_tokens.vocab_size - len(excluded))).astype(np.int64)
-        for gap in excluded:
-            ids += ids >= gap
-        return ids
+        special = vocabulary.special_tokens
+        never = {special.pad, special.unk, special.cls, special.sep} if self.random_from == "ordinary" else set[int]()
+        return uniform_ids(uniform, special.vocab_size, never)
 
 
 def _by_frequency(uniform: IntArray, token_counts: IntArray | None) -> IntArray:

@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from maskwright.core.randomness import Draws
-from maskwright.core.similar_words import Choice, SimilarWords, SimilarWordsSpec, word_hashes
-from maskwright.core.types import BoolArray, Instances, IntArray, Selection, SpecialTokens
+from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec, WordOptions, word_hashes
+from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
-
-Share = Annotated[float, Field(ge=0, le=1)]
+from maskwright.pretext.replacement.random_ids import uniform_ids
+from maskwright.pretext.shares import Share, check_shares
 
 
 class SimilarWord(Replacement):
@@ -46,7 +46,6 @@ class SimilarWord(Replacement):
     """
 
     kind: Literal["similar_word"] = "similar_word"
-    needs: ClassVar[frozenset[str]] = frozenset({"similar_words"})
     similar: Share = 0.8
     random: Share = 0.1
     keep: Share = 0.1
@@ -55,12 +54,7 @@ class SimilarWord(Replacement):
 
     @model_validator(mode="after")
     def _shares_add_up(self) -> "SimilarWord":
-        total = self.similar + self.random + self.keep
-        if abs(total - 1) > 1e-6:
-            raise ValueError(
-                f"similar {self.similar:g} + random {self.random:g} + keep {self.keep:g} = {total:g}; "
-                "make them add up to 1"
-            )
+        check_shares({"similar": self.similar, "random": self.random, "keep": self.keep})
         return self
 
     @property
@@ -78,7 +72,7 @@ class SimilarWord(Replacement):
         wants_any = fates.random | fates.stood_in
         any_word = table.of_length(words.lengths)
         # One draw for all: a word is either replaced by a similar one or by a random one.
-        options = Choice(
+        options = WordOptions(
             np.where(wants_any, any_word.firsts, fates.options.firsts),
             np.where(wants_any, any_word.counts, np.where(fates.similar, fates.options.counts, 0)),
         )
@@ -89,7 +83,9 @@ class SimilarWord(Replacement):
         corrupted[_runs(words.starts[replaced], lengths)] = table.ids[_runs(sources, lengths)]
         wordless = np.flatnonzero(wants_any & (any_word.counts == 0))
         places = _runs(words.starts[wordless], words.lengths[wordless])
-        corrupted[places] = _ordinary_ids(_token_draws(instances, places, draws), vocabulary.special_tokens)
+        special = vocabulary.special_tokens
+        never = {special.pad, special.unk, special.cls, special.sep, special.mask}
+        corrupted[places] = uniform_ids(_token_draws(instances, places, draws), special.vocab_size, never)
         return corrupted
 
     def outcomes(
@@ -167,7 +163,7 @@ class _Fates:
         spared: Should be similar, has no similar word, stays as it is.
     """
 
-    options: Choice
+    options: WordOptions
     similar: BoolArray
     random: BoolArray
     stood_in: BoolArray
@@ -209,12 +205,3 @@ def _runs(starts: IntArray, lengths: IntArray) -> IntArray:
 def _token_draws(instances: Instances, places: IntArray, draws: Draws) -> IntArray:
     sequences = np.searchsorted(instances.cu_seqlens, places, side="right") - 1
     return draws.uniform_at("replacement token", sequences, places - instances.cu_seqlens[sequences])
-
-
-def _ordinary_ids(uniform: IntArray, special: SpecialTokens) -> IntArray:
-    """Turn uniform numbers into ids of the vocabulary without the five special tokens."""
-    excluded = sorted({special.pad, special.unk, special.cls, special.sep, special.mask})
-    ids = (uniform * (special.vocab_size - len(excluded))).astype(np.int64)
-    for gap in excluded:
-        ids += ids >= gap
-    return ids

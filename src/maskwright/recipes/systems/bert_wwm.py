@@ -2,6 +2,9 @@
 
 No training code was released for the Chinese models; constants are from the README of ymcui/Chinese-BERT-wwm and from
 the technical report. What they do not say is BERT's: they were made with Google's script.
+
+DEVIATION: all begin at random, unless `--init` names a model. The authors' base and base-ext went on from Google's
+Chinese BERT (README's table): --init FOLDER, a folder that holds bert-base-chinese.
 """
 
 from collections.abc import Iterator
@@ -38,7 +41,9 @@ TRAINING = Training(
     steps=200_000,  # 100 k at each length
     batch_sequences=2560,
     phases=(LengthPhase(share=0.5, max_length=128), LengthPhase(share=0.5, max_length=512)),
-    learning_rate=1e-4,  # the report's, with warm-up over 10 % of the steps, as remembered; the README does not say
+    # Not verified: rate, and warm-up over 10 % of the steps, are said to be the report's, but no copy of it was read
+    # for them; the README gives neither.
+    learning_rate=1e-4,
     warmup_steps=20_000,
     schedule="linear_jump",
     clip_norm=1.0,

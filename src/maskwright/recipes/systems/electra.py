@@ -1,7 +1,8 @@
 """ELECTRA (Clark, Luong, Le and Manning 2020): a generator fills the blanks, the encoder finds what it filled in.
 
 Names of files are those of the released code (google-research/electra). Where it differs from the paper, the
-paper is followed and the code's value is given in a comment, to be set by `--set`. The models released under these
+paper is followed and the code's value is given in a comment, to be set by `--set`; with one exception, what the
+generator sees at the selected places (`REPLACEMENT`), where the code is followed. The models released under these
 names are the "++" ones, trained longer on more text than the paper's.
 """
 
@@ -55,8 +56,9 @@ MASKING = TokenMasking(
 )
 
 REPLACEMENT = MaskRandomKeep(
-    # The paper masks all; the code leaves 15 % as they are for the generator (pretrain_helpers.py). What the
-    # generator draws is put in at all of them. The paper's words: --set "replacement={mask: 1, keep: 0}"
+    # Here the code is followed: the paper masks all, the code leaves 15 % as they are for the generator
+    # (pretrain_helpers.py). What the generator draws is put in at all of them. The paper's words:
+    # --set "replacement={mask: 1, keep: 0}"
     mask=0.85,
     random=0.0,
     keep=0.15,
@@ -96,7 +98,8 @@ QUARTER, THIRD, HALF = Generator(size=0.25), Generator(size=1 / 3), Generator(si
 
 SYSTEMS: tuple[tuple[str, Size, int | None, Generator, float, Training, str], ...] = (
     # size    shape  E     generator rate  training        what is special
-    # At these widths a quarter would leave the generator less than one attention head of 64.
+    # Of a quarter to a half, tiny and mini take the half: a quarter of tiny's 128 would be less than one attention head
+    # of 64, and mini's generator, 128 wide, keeps two.
     ("tiny",  TINY,  None, HALF,     0.15, TRAINING_SMALL, NOT_PUBLISHED),
     ("mini",  MINI,  128,  HALF,     0.15, TRAINING_SMALL, NOT_PUBLISHED),
     ("small", SMALL, 128,  QUARTER,  0.15, TRAINING_SMALL, "deep and narrow; made for one GPU"),
@@ -118,7 +121,7 @@ def recipes() -> Iterator[Recipe]:
             masking=MASKING.replace(rate=rate),
             replacement=REPLACEMENT,
             masks=MaskRefresh(copies=None),
-            objectives=(MaskedLanguageModeling(), ReplacedTokenDetection(weight=50.0)),
+            objectives=(MaskedLanguageModeling(), ReplacedTokenDetection()),
             encoder=at_size(ENCODER, size).replace(embedding_size=embedding_size),
             generator=generator,
             training=training,

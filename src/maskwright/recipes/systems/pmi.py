@@ -16,8 +16,8 @@ NOT_PUBLISHED = "not published: a small BERT's shape, PMI-masking's choices"
 
 MASKING = PMIMasking(rate=0.15, rounding="half_even", counted="all")
 
-# Section 4.1, as remembered, not read again: BERT's constants, 256 sequences of 512 a step, 1 M steps and more. The
-# paper's collocations are 800 000 word n-grams of up to five words.
+# Not verified: that the paper takes BERT's constants with 256 sequences of 512 a step; no copy of it was read for them.
+# Nor is the number of its collocations taken over: here they are found in the corpus (text/words/collocations.py).
 TRAINING = bert.TRAINING.replace(phases=(LengthPhase(share=1.0, max_length=512),))
 
 SYSTEMS: tuple[tuple[str, Size, str], ...] = (

@@ -94,7 +94,7 @@ def similar_words(
         most_tokens: Words are counted, and vectors learnt, in about so many tokens from all over the corpus.
 
     Raises:
-        DataError: If the source cannot be used.
+        DataError: If the source cannot be used, or no word of the corpus has a similar one by it.
         DeviceError: If the cache cannot be written.
     """
     kept_in = cache or cache_folder()
@@ -107,7 +107,23 @@ def similar_words(
         np.savez(folder / _TABLE, **{field.name: getattr(made.table, field.name) for field in fields(SimilarWords)})
         write_json(folder / _CARD, asdict(made.coverage))
 
-    return kept_or_made(kept_in / f"similar-words-{key}", _open, make)
+    kept = kept_or_made(kept_in / f"similar-words-{key}", _open, make)
+    if not len(kept.table):
+        raise DataError(f"no word of the corpus has a similar word ({kept.coverage.source})", todo=_mend(spec))
+    return kept
+
+
+def _mend(spec: SimilarWordsSpec) -> str:
+    """Say what to look at where a source gives nothing."""
+    if spec.source == "corpus":
+        return (
+            f"Give more text, or let rarer words count: --set replacement.table.min_count=N (now {spec.min_count}), "
+            f"--set replacement.table.min_similarity=X (now {spec.min_similarity})."
+        )
+    return (
+        "Check that the file is of the corpus's language and script, and that the recipe finds whole words in the "
+        "corpus (a Chinese word is one only where words.segmenter finds it); a similar word has as many tokens."
+    )
 
 
 def table_of(

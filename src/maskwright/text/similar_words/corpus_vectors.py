@@ -1,13 +1,13 @@
 """Word vectors learnt from the corpus itself: skip-gram with negative sampling (Mikolov et al. 2013)."""
 
-import importlib.util
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.errors import DataError
 from maskwright.core.types import IntArray
+from maskwright.text.libraries import imported
 from maskwright.text.progress import Progress
 from maskwright.text.similar_words.counting import CountedWords
 from maskwright.text.similar_words.neighbours import MAX_WORDS
@@ -28,14 +28,19 @@ _SENTENCES_AT_ONCE = 4096
 _MAX_WORDS = 10_000
 
 
-def require_gensim() -> None:
-    """Raise DataError if the library that learns word vectors is missing."""
-    if importlib.util.find_spec("gensim") is None:
-        raise DataError(
-            "learning similar words from the corpus needs the package `gensim`, which is not installed",
-            todo="Run `pip install 'maskwright[words]'`, or take similar words from a thesaurus or from word vectors: "
-            "--set replacement.table.source=FILE",
-        )
+def require_gensim() -> Any:
+    """Import the library that learns word vectors.
+
+    Raises:
+        DataError: If it is missing or cannot be loaded.
+    """
+    return imported(
+        "gensim",
+        package="gensim",
+        purpose="learning similar words from the corpus",
+        todo="Run `pip install 'maskwright[words]'`, or take similar words from a thesaurus or from word vectors: "
+        "--set replacement.table.source=FILE",
+    )
 
 
 def learn_vectors(words: CountedWords, min_count: int, progress: Progress) -> tuple[IntArray, NDArray[np.float32]]:
@@ -50,17 +55,15 @@ def learn_vectors(words: CountedWords, min_count: int, progress: Progress) -> tu
         (numbers of words, shape (K,), ascending; vectors, shape (K, size)), K at most `MAX_WORDS`.
 
     Raises:
-        DataError: If gensim is missing.
+        DataError: If gensim is missing or cannot be loaded.
     """
-    require_gensim()
+    gensim = require_gensim()
     frequent = words.counts >= min_count
     if not (frequent & words.ordinary).any():
         return np.empty(0, dtype=np.int64), np.empty((0, int(SETTINGS["vector_size"])), dtype=np.float32)
-    from gensim.models import Word2Vec
-
     passes = min(max(round(READ_WORDS / len(words.running)), LEAST_PASSES), MOST_PASSES)
     # One worker: two would race for the weights, and no two runs would agree.
-    model = Word2Vec(
+    model = gensim.models.Word2Vec(
         _Sentences(words, passes + 1, progress),  # words are counted in one more pass
         min_count=min_count,
         epochs=passes,

@@ -6,10 +6,11 @@ from maskwright.core.similar_words import SimilarWordsSpec
 from maskwright.text.similar_words.corpus_vectors import require_gensim
 from maskwright.text.similar_words.layout import layout_of
 from maskwright.text.similar_words.thesaurus import read_thesaurus
+from maskwright.text.similar_words.vector_file import check_vectors
 
 
 def check_source(spec: SimilarWordsSpec) -> None:
-    """Find what can be found wrong at no cost: a missing package, a missing file, one that is no thesaurus.
+    """Find what can be found wrong at no cost: a missing or broken package, a missing file, one that is no thesaurus.
 
     Raises:
         DataError: If the source cannot be used.
@@ -18,5 +19,7 @@ def check_source(spec: SimilarWordsSpec) -> None:
         require_gensim()
         return
     path = Path(spec.source).expanduser()
-    if (layout := layout_of(path)) != "vectors":
+    if (layout := layout_of(path)) == "vectors":
+        check_vectors(path)
+    else:
         read_thesaurus(path, layout)

@@ -61,14 +61,56 @@ def read_vectors(path: Path, words: CountedWords, tokenizer: Tokenizer, progress
     )
 
 
+def check_vectors(path: Path) -> None:
+    """Look at the first lines of a file of vectors.
+
+    Raises:
+        DataError: If they are no text that is read here.
+    """
+    next(_blocks(path), None)
+
+
 def _blocks(path: Path) -> Iterator[list[tuple[int, str]]]:
+    """Yield numbered lines, some at a time: UTF-8 or GB 18030, as thesauri are read."""
     with reading(path) as file:
         lines = enumerate(decompressed(file, path), 1)
-        # Broken words occur in published files; as unknown characters they match no word.
-        texts = ((number, line.decode("utf-8", errors="replace").strip()) for number, line in lines)
-        filled = ((number, text) for number, text in texts if text and not (number == 1 and len(text.split()) == 2))
-        while block := list(itertools.islice(filled, _LINES_AT_ONCE)):
-            yield block
+        while block := list(itertools.islice(lines, _LINES_AT_ONCE)):
+            encoding = _encoding_of(path, [line for _, line in block])
+            # Broken words occur in published files; as unknown characters they match no word.
+            texts = ((number, line.decode(encoding, errors="replace").strip()) for number, line in block)
+            filled = [
+                (number, text.removeprefix("\ufeff"))
+                for number, text in texts
+                if text and not (number == 1 and len(text.split()) == 2)
+            ]
+            if filled:
+                yield filled
+
+
+def _encoding_of(path: Path, lines: list[bytes]) -> str:
+    """Return the encoding that fits more of the lines; of two that fit as many, UTF-8.
+
+    Raises:
+        DataError: If neither fits half of them.
+    """
+    telling = [line for line in lines if not line.isascii()]
+    if not telling:
+        return "utf-8"
+    fitting = {encoding: sum(_decodes(line, encoding) for line in telling) for encoding in ("utf-8", "gb18030")}
+    best = max(fitting, key=lambda encoding: fitting[encoding])
+    if 2 * (len(telling) - fitting[best]) > len(lines):
+        raise DataError(
+            f"{path} is neither UTF-8 nor GB 18030 text", todo="Save the word vectors as UTF-8, in the text format."
+        )
+    return best
+
+
+def _decodes(line: bytes, encoding: str) -> bool:
+    try:
+        line.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _known(encoded: list[IntArray], words: CountedWords) -> Iterator[tuple[int, int]]:

@@ -29,7 +29,7 @@ from maskwright.core.types import BoolArray
 from maskwright.text.clean_store import CleanCorpus
 from maskwright.text.kept_folder import kept_or_made
 from maskwright.text.progress import Progress, no_progress
-from maskwright.text.words.counted_words import CountedWords, WordCounter
+from maskwright.text.words.running_text import RunningText, WordCounter
 from maskwright.text.words.scripts import is_han
 from maskwright.text.words.segmenter import Segmenter
 
@@ -154,7 +154,7 @@ class _Grams:
     parts: Mapping[int, tuple[NDArray[np.int32], NDArray[np.float64]]]
 
 
-def _by_length(words: CountedWords) -> Iterator[_Grams]:
+def _by_length(words: RunningText) -> Iterator[_Grams]:
     total = len(words.ids)
     counts = np.bincount(words.ids[words.ids >= 0], minlength=len(words.names))
     with np.errstate(divide="ignore"):
@@ -177,7 +177,7 @@ def _by_length(words: CountedWords) -> Iterator[_Grams]:
         yield _Grams(length, places[first[frequent]], log_p, dict(parts))
 
 
-def _best(grams: _Grams, words: CountedWords, edges: BoolArray) -> list[str]:
+def _best(grams: _Grams, words: RunningText, edges: BoolArray) -> list[str]:
     likeliest = _likeliest_parts(grams)
     scores = 2 * grams.log_p - likeliest
     npmi = (grams.log_p - likeliest) / -grams.log_p
@@ -205,7 +205,7 @@ def _likeliest_parts(grams: _Grams) -> NDArray[np.float64]:
     return best[grams.length]
 
 
-def _connectors(words: CountedWords, longest_han: int) -> BoolArray:
+def _connectors(words: RunningText, longest_han: int) -> BoolArray:
     """Say which words may stand within a phrase only. Shape (words,)."""
     counts = np.bincount(words.ids[words.ids >= 0], minlength=len(words.names))
     common = counts > _CONNECTOR_SHARE * len(words.ids)

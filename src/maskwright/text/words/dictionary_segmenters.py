@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from maskwright.text.words.segmenter import Segmenter, TaggedWords, joined_or_single, library
+from maskwright.text.words.segmenter import Segmenter, TaggedWords, joined_or_single, library, tagged_or_single
 from maskwright.text.words.word_lists import read_dictionary
 
 # ICTCLAS's names, as jieba has them: people (also nrt, nrfg), places, organisations, other proper nouns.
@@ -36,7 +36,15 @@ class Jieba:
     def tag(self, runs: Sequence[str]) -> TaggedWords:
         """See `Segmenter.tag`."""
         pairs = [pair for pair in self._tag(_BETWEEN.join(runs)) if pair[0] != _BETWEEN]
-        return TaggedWords([word for word, _ in pairs], [tag for _, tag in pairs])
+        if sum(len(word) for word, _ in pairs) == sum(map(len, runs)):
+            return TaggedWords([word for word, _ in pairs], [tag for _, tag in pairs])
+        every = TaggedWords([], [])
+        for run in runs:
+            found = self._tag(run)
+            words, tags = tagged_or_single(run, [word for word, _ in found], [tag for _, tag in found])
+            every.words.extend(words)
+            every.tags.extend(tags)
+        return every
 
 
 def _rjieba(dictionary: Path | None) -> Segmenter:

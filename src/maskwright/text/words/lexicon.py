@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.errors import DataError
 from maskwright.core.types import BoolArray, IntArray
+from maskwright.text.combining_marks import JOINERS
+from maskwright.text.libraries import imported
 
 
 class Spans(NamedTuple):
@@ -53,7 +54,7 @@ class Lexicon:
         entries: In the form of clean text: NFC, single spaces.
 
     Raises:
-        DataError: If pyahocorasick is not installed.
+        DataError: If pyahocorasick is not installed, or cannot be loaded.
     """
 
     def __init__(self, entries: Iterable[str]) -> None:
@@ -93,14 +94,12 @@ class Lexicon:
 
 
 def _automaton_class() -> Any:
-    try:
-        from ahocorasick import Automaton
-    except ImportError as error:
-        raise DataError(
-            "lexicons and collocations are found with pyahocorasick, which is not installed",
-            todo="Install it: `pip install 'maskwright[words]'`",
-        ) from error
-    return Automaton
+    return imported(
+        "ahocorasick",
+        package="pyahocorasick",
+        purpose="finding lexicons and collocations",
+        todo="Install it: `pip install 'maskwright[words]'`.",
+    ).Automaton
 
 
 def _lowered(text: str) -> str:
@@ -124,7 +123,7 @@ def _joins(character: str) -> bool:
     """Say whether a character is part of words written together with their other characters."""
     if character.isascii():
         return character.isalnum() or character == "_"
-    if unicodedata.category(character)[0] not in "LMN":
+    if unicodedata.category(character)[0] not in "LMN" and character not in JOINERS:
         return False
     return not _without_spaces(ord(character))
 

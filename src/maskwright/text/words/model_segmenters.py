@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.errors import DataError
-from maskwright.text.words.segmenter import Segmenter, TaggedWords, joined_or_single, library
+from maskwright.text.words.segmenter import Segmenter, TaggedWords, library, tagged_or_single
 from maskwright.text.words.word_lists import read_dictionary
 
 Analysed = tuple[list[str], list[str]]
@@ -34,11 +34,16 @@ class ModelSegmenter:
     def tag(self, runs: Sequence[str]) -> TaggedWords:
         """See `Segmenter.tag`."""
         every = TaggedWords([], [])
-        for run, (words, tags) in zip(runs, self._analyse(runs), strict=True):
-            kept = joined_or_single(run, words)
-            every.words.extend(kept)
-            every.tags.extend(tags if kept == list(words) else [""] * len(kept))
+        for run, found in zip(runs, self._analyse(runs), strict=True):
+            words, tags = tagged_or_single(run, *found)
+            every.words.extend(words)
+            every.tags.extend(tags)
         return every
+
+
+def model_package(name: str, model: str | None) -> str:
+    """Return the package that a segmenter's model would be, were it one (spaCy's are); "" for no model segmenter."""
+    return (model or _LOADERS[name][0]) if name in _LOADERS else ""
 
 
 def open_model_segmenter(name: str, dictionary: Path | None, model: str | None) -> Segmenter:

@@ -3,14 +3,12 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from maskwright.core.errors import DataError
-from maskwright.core.files import checksum
 from maskwright.core.spec import fingerprint
 from maskwright.text.words.annotator import Annotator
 from maskwright.text.words.lexicon import Lexicon
 from maskwright.text.words.segmenter import Segmenter
 from maskwright.text.words.segmenters import open_segmenter, segmenter_version
-from maskwright.text.words.word_lists import read_dictionary, read_lexicon
+from maskwright.text.words.word_lists import content_of, read_dictionary, read_lexicon
 from maskwright.text.words_spec import LEXICON_SUFFIXES, Words
 
 # Raise it with every change of what the same words become on the same tokens.
@@ -36,7 +34,7 @@ def check_words(words: Words) -> None:
 
 
 def words_fingerprint(words: Words) -> str:
-    """Identify what counts as a word: the choices, the content of the files, the segmenter's version.
+    """Identify what counts as a word: the choices, the content of the files, the versions of segmenter and model.
 
     Where the files are is no part of it.
 
@@ -44,7 +42,7 @@ def words_fingerprint(words: Words) -> str:
         DataError: If a file cannot be read.
     """
     phrases, entities = (
-        [_content(Path(source)) if _is_file(source) else source for source in sources]
+        [content_of(Path(source)) if _is_file(source) else source for source in sources]
         for sources in (words.phrases, words.entities)
     )
     return fingerprint([_VERSION, segmenter_fingerprint(words), words.units, phrases, entities])
@@ -58,8 +56,9 @@ def segmenter_fingerprint(words: Words) -> str:
     """
     if words.segmenter == "none":
         return "none"
-    dictionary = "" if words.dictionary is None else _content(Path(words.dictionary))
-    return fingerprint([words.segmenter, segmenter_version(words.segmenter), words.model, dictionary])
+    dictionary = "" if words.dictionary is None else content_of(Path(words.dictionary))
+    version = segmenter_version(words.segmenter, words.model)
+    return fingerprint([words.segmenter, version, words.model, dictionary])
 
 
 def segmenter_of(words: Words) -> Segmenter | None:
@@ -106,10 +105,3 @@ def _lexicon_paths(words: Words) -> Iterator[Path]:
 
 def _is_file(source: str) -> bool:
     return Path(source).suffix in LEXICON_SUFFIXES
-
-
-def _content(path: Path) -> str:
-    try:
-        return checksum(path.expanduser())
-    except OSError as error:
-        raise DataError(f"cannot read the word list {path}: {error.strerror}", todo="Check the path.") from error

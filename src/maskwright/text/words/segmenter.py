@@ -1,10 +1,9 @@
 """What a segmenter is: something that cuts runs of Chinese characters into words, behind one small protocol."""
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
-from maskwright.core.errors import DataError
+from maskwright.text.libraries import imported
 
 _REMEDIES = {"rjieba": "`pip install 'maskwright[zh]'`"}
 
@@ -41,14 +40,9 @@ def library(name: str) -> Any:
     Raises:
         DataError: If it is not installed, or fails on import.
     """
-    try:
-        return import_module(name)
-    except ImportError as error:
-        missing = error.name or name
-        todo = _REMEDIES.get(name, f"`pip install {name}`, or choose words.segmenter=rjieba")
-        raise DataError(
-            f"the segmenter {name!r} needs the library {missing}, which is not installed", todo=f"Install it: {todo}"
-        ) from error
+    package = name.partition(".")[0]
+    todo = _REMEDIES.get(package, f"`pip install {package}`, or choose words.segmenter=rjieba")
+    return imported(name, package=package, purpose=f"the segmenter {package!r}", todo=f"Install it: {todo}.")
 
 
 def joined_or_single(run: str, words: Sequence[str]) -> list[str]:
@@ -58,3 +52,9 @@ def joined_or_single(run: str, words: Sequence[str]) -> list[str]:
     same: Chinese-BERT-wwm, issue 13).
     """
     return list(words) if "".join(words) == run else list(run)
+
+
+def tagged_or_single(run: str, words: Sequence[str], tags: Sequence[str]) -> TaggedWords:
+    """Return the words of a run with their tags if they join to it, else its single characters without (see above)."""
+    kept = joined_or_single(run, words)
+    return TaggedWords(kept, list(tags) if kept == list(words) else [""] * len(kept))

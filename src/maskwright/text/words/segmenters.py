@@ -10,21 +10,34 @@ from pathlib import Path
 
 from maskwright.core.errors import DataError
 from maskwright.text.words.dictionary_segmenters import DICTIONARY_SEGMENTERS
-from maskwright.text.words.model_segmenters import open_model_segmenter
+from maskwright.text.words.model_segmenters import model_package, open_model_segmenter
 from maskwright.text.words.segmenter import Segmenter
+from maskwright.text.words.word_lists import content_of
 
 
-def segmenter_version(name: str) -> str:
-    """Return the version of a segmenter's library, part of what prepared text is made from ("" if not installed)."""
+def segmenter_version(name: str, model: str | None = None) -> str:
+    """Return the version of a segmenter's library ("" if not installed), part of what prepared text is made from.
+
+    Where the model is a package of its own, as spaCy's are, its version follows. Models that are downloaded have none
+    that can be asked for here.
+
+    Args:
+        name: See `open_segmenter`.
+        model: Its model; None for the usual one.
+    """
+    versions = [_installed(name), _installed(model_package(name, model))]
+    return " ".join(version for version in versions if version)
+
+
+def _installed(package: str) -> str:
     try:
-        return metadata.version(name)
+        return metadata.version(package) if package else ""
     except metadata.PackageNotFoundError:
         return ""
 
 
-@lru_cache(maxsize=4)
 def open_segmenter(name: str, dictionary: Path | None = None, model: str | None = None) -> Segmenter:
-    """Load a segmenter; it is kept for the life of the process.
+    """Load a segmenter; it is kept for the life of the process, or until its dictionary's content changes.
 
     Args:
         name: "rjieba", "jieba", "ltp", "hanlp", "spacy" or "stanza".
@@ -34,6 +47,12 @@ def open_segmenter(name: str, dictionary: Path | None = None, model: str | None 
     Raises:
         DataError: If the library, the model or the dictionary is missing, or it takes no dictionary or model.
     """
+    return _loaded(name, dictionary, model, "" if dictionary is None else content_of(dictionary))
+
+
+@lru_cache(maxsize=4)
+def _loaded(name: str, dictionary: Path | None, model: str | None, content: str) -> Segmenter:
+    """Load a segmenter; `content` is the dictionary's, so that an edited one is read again."""
     if name in DICTIONARY_SEGMENTERS:
         if model is not None:
             raise DataError(f"the segmenter {name!r} has no model to choose", todo="Leave words.model out.")

@@ -1,4 +1,4 @@
-"""A user's files of words: the dictionary of a segmenter, and lexicons of phrases or entities."""
+"""A user's files of words: plain lists, the dictionary of a segmenter, and lexicons of phrases or entities."""
 
 import re
 import unicodedata
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maskwright.core.errors import DataError
+from maskwright.core.files import checksum
 
 _MOST_CHARACTERS = 200
 _NUMBER = re.compile(r"\d+")
@@ -25,6 +26,27 @@ class DictionaryWord:
     word: str
     frequency: int | None = None
     tag: str = ""
+
+
+def content_of(path: Path) -> str:
+    """Return the checksum of a word list.
+
+    Raises:
+        DataError: If it cannot be read.
+    """
+    try:
+        return checksum(path.expanduser())
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def read_words(path: Path) -> list[str]:
+    """Read a list of words, one a line, without repeats, in the order of the file.
+
+    Raises:
+        DataError: If the file cannot be read or holds no word.
+    """
+    return list(dict.fromkeys(line.strip() for _, line in _lines(path)))
 
 
 def read_dictionary(path: Path) -> list[DictionaryWord]:
@@ -74,7 +96,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
         data = path.expanduser().read_bytes()
         text = data.decode("utf-8-sig")
     except OSError as error:
-        raise DataError(f"cannot read the word list {path}: {error.strerror}", todo="Check the path.") from error
+        raise _unreadable(path, error) from error
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise DataError(f"{path}, line {line}: not UTF-8", todo="Save the word list as UTF-8.") from error
@@ -83,6 +105,10 @@ def _lines(path: Path) -> list[tuple[int, str]]:
     if not lines:
         raise DataError(f"the word list {path} is empty", allowed="one word a line")
     return lines
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(f"cannot read the word list {path}: {error.strerror}", todo="Check the path.")
 
 
 def _shown(line: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.types import BoolArray
+from maskwright.text.combining_marks import JOINERS
 from maskwright.text.words.scripts import HAN_CLASS
 from maskwright.text.words.segmenter import Segmenter
 
@@ -20,7 +21,7 @@ _END = "\n"
 
 
 @dataclass(frozen=True, slots=True)
-class CountedWords:
+class RunningText:
     """A text as numbers of words. W words and breaks, V different words.
 
     Attributes:
@@ -96,9 +97,9 @@ class WordCounter:
                         space = ""
         return cut
 
-    def counted(self) -> CountedWords:
+    def counted(self) -> RunningText:
         """Return all that was added."""
-        return CountedWords(
+        return RunningText(
             ids=np.concatenate([np.zeros(0, dtype=np.int32), *self._ids]).astype(np.int64),
             spaced=np.concatenate([np.zeros(0, dtype=np.bool_), *self._spaced]),
             names=list(self._numbers),
@@ -112,5 +113,5 @@ def _pieces() -> re.Pattern[str]:
     Letters carry their marks (Devanagari's vowels), and what joins the parts of a word (don't, co-operate) is in it.
     """
     marks = "".join(chr(code) for code in range(0x300, 0x10000) if unicodedata.category(chr(code))[0] == "M")
-    part = f"[\\w{marks}]+"
+    part = f"[\\w{marks}{JOINERS}]+"
     return re.compile(f" ?{part}(?:['’-]{part})*|[^ ]")
