@@ -190,7 +190,7 @@ def test_units_of_several_words_are_tied_together(tokenizers):
 
 def test_pieces_of_a_word_are_joined_where_they_do_not_say_so_themselves(tokenizers):
     def joints(name):
-        showing = shown(name, tokenizers)
+        showing = shown(name, tokenizers, text="Unthinkable harbourings. So they were, everlastingly.")
         tokens = [token for sequence in showing.sequences for token in sequence.tokens if not token.begins_word]
         assert page(showing).count('class="joint"') == sum(not token.seen.startswith("##") for token in tokens)
         return len(tokens), sum(token.seen.startswith("##") for token in tokens)

@@ -74,7 +74,14 @@ def test_every_recipe_overfits_one_batch(name: str) -> None:
         take_step(model, optimizer, batch, learning_rate=0.005, clip_norm=1.0, step=number) for number in range(150)
     ]
     assert results[-1].losses["mlm"] < 0.2 * results[0].losses["mlm"]
-    assert results[-1].accuracies["mlm"] > 0.8
+    # Hidden states have no right answer, only a direction.
+    assert results[-1].accuracies.keys() == results[-1].losses.keys() - {"cosine"}
+    assert all(accuracy > 0.8 for accuracy in results[-1].accuracies.values()), results[-1].accuracies
+    assert results[-1].details.get("cosine", {}).get("mean", 1.0) > 0.8
+    if "rtd" in results[-1].losses:
+        # In the end the generator draws every token right; on the way there, what it replaced was found.
+        found = [result.details["rtd"] for result in results]
+        assert max(min(shares.get("precision", 0.0), shares.get("recall", 0.0)) for shares in found) > 0.6
     assert all(loss < 0.3 for kind, loss in results[-1].losses.items() if kind != "mlm")
 
 

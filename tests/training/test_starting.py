@@ -15,7 +15,7 @@ from maskwright.core.spec import override, parse_overrides
 from maskwright.recipes.catalog import names, resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.text.vocabulary_extension import extend_vocabulary
-from maskwright.training.comparison import differences, settings
+from maskwright.training.comparison import differences, differences_of_layers, settings
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.model import PretrainingModel, build_model
 from maskwright.training.starting import (
@@ -223,6 +223,8 @@ def test_the_settings_for_the_model_s_sharing_are_all_named_at_once(
     named = shlex.split(settings(differences(own.encoder, other.encoder)).replace("--set ", ""))
     mended = override(own, parse_overrides(named))
     assert not differences(mended.encoder, other.encoder)
+    # A student chooses its layers, whatever they share.
+    assert not differences_of_layers(own.encoder, other.encoder)
 
 
 @pytest.mark.parametrize(
@@ -260,9 +262,14 @@ def test_a_student_takes_embeddings_head_and_spread_layers(bert: ExistingModel) 
 
 
 def test_a_student_of_a_teacher_that_shares_takes_the_blocks_its_layers_used(tmp_path: Path) -> None:
-    teacher = open_existing(str(save_toy(tmp_path / "shared", "bert/tiny", "encoder.attention_plan=[0, 1, 0, 1]")))
+    teacher = open_existing(
+        str(save_toy(tmp_path / "shared", "bert/tiny", "encoder.sharing=attention", "encoder.blocks_per_group=2"))
+    )
     recipe = like_the_teacher(toy("distilbert/tiny", "encoder.num_layers=3", "teacher.model=x"), teacher, ())
     weights = begun(recipe, start_from_teacher(recipe, teacher))
+    # Of as many layers, too, each has a block of its own.
+    whole = like_the_teacher(toy("distilbert/tiny", "encoder.num_layers=4", "teacher.model=x"), teacher, ())
+    assert start_from_teacher(whole, teacher).new == ()
     for layer, block in ((0, 0), (1, 0), (2, 1)):  # Layers 0, 2 and 3.
         name = "encoder.attention_blocks.{}.query.weight"
         assert torch.equal(weights[name.format(layer)], teacher.state[name.format(block)])

@@ -8,7 +8,8 @@
 and three times that for training: the backward pass makes two products for each of the forward pass. Heads are
 their objectives' to count (`Objective.flops`). Not counted are embedding look-ups, softmax, LayerNorm,
 activations and the optimizer (each below a few per cent), and padding: a run that computes on filler spends time
-on it, not counted FLOPs. n is the mean length attended, sum(l^2) / sum(l) over sequences of lengths l, which is the length itself where all are equal.
+on it, not counted FLOPs. n is the mean length attended, sum(l^2) / sum(l) over sequences of lengths l, which is the
+length itself where all are equal.
 """
 
 from maskwright.encoder.config import EncoderConfig

@@ -81,8 +81,8 @@ class Recipe(Spec):
                 raise ValueError(f"objective {objective.kind!r} reads the pooled vector: set encoder.pooler=true")
         if self.format.tells_by_segments and self.encoder.type_vocab_size < 2:
             raise ValueError(
-                f"format {self.format.kind!r} says by segments what nothing else says, but the encoder has no two kinds "
-                f"of them: set encoder.type_vocab_size=2 (it is {self.encoder.type_vocab_size})"
+                f"format {self.format.kind!r} says by segments what nothing else says, but the encoder has no two "
+                f"kinds of them: set encoder.type_vocab_size=2 (it is {self.encoder.type_vocab_size})"
             )
         if missing_levels := self.masking.levels - set(self.words.levels):
             fields = " and ".join(f"words.{_LEVEL_FIELDS[level]}" for level in sorted(missing_levels))

@@ -18,7 +18,7 @@ class WordPiece(Spec):
     """
 
     kind: Literal["wordpiece"] = "wordpiece"
-    pad: ClassVar[int] = 0  # The padding id in every vocabulary learnt here; so for the others.
+    pad: ClassVar[int] = 0  # The padding id of every vocabulary of this kind that is learnt here.
     vocab_size: Annotated[int, Field(ge=100)] = 30522
     lowercase: bool = True
 

@@ -54,7 +54,7 @@ def differences_of_layers(mine: EncoderConfig, theirs: EncoderConfig) -> dict[st
         mine: The student.
         theirs: The teacher. Which of its layers are taken is chosen, and a student without segments leaves those.
     """
-    ignored = {"num_layers", "attention_plan", "ffn_plan"}
+    ignored = {"num_layers", "attention_plan", "ffn_plan", *_SHARING}
     if not mine.type_vocab_size:
         ignored.add("type_vocab_size")
     return {field: values for field, values in differences(mine, theirs).items() if field not in ignored}
