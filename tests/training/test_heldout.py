@@ -2,11 +2,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_batches import toy_text
 
 from maskwright.core.types import Documents
+from maskwright.recipes.catalog import resolve
 from maskwright.training.health import health_line
 from maskwright.training.heldout import Baseline, Measured
 from maskwright.training.heldout_split import split
+from maskwright.training.workload import build_workload
 
 
 def corpus(sentences_a_document: list[int], tokens: int = 10) -> Documents:
@@ -55,3 +58,18 @@ def test_long_documents_give_their_beginnings_from_many_of_them() -> None:
     assert len(parts.held_out) >= 16
     assert 14_000 <= parts.held_out.num_tokens <= 16_000
     assert len(parts.train) == 100
+
+
+@pytest.mark.parametrize("name", ["bert/tiny", "electra/tiny", "spanbert/tiny", "macbert/tiny"])
+def test_no_held_out_target_is_left_to_be_copied(name: str) -> None:
+    which = resolve(name, ["tokenizer.vocab_size=500", 'training.phases=[{"share": 1.0, "max_length": 32}]'])
+    batches = build_workload(which, toy_text(), seed=3, held_out_tokens=200, tokens_per_microbatch=4096).held_out
+    seen = copied = 0
+    for batch in batches:
+        for micro in batch.micro_batches:
+            wanted = micro.targets["mlm"]
+            copied += int((micro.batch.ids[wanted.positions] == wanted.labels).sum())
+            seen += len(wanted.labels)
+    assert seen > 20
+    # What is drawn at random may happen to be the original.
+    assert copied <= 0.05 * seen

@@ -181,7 +181,8 @@ def _held_out_batches(recipe: Recipe, documents: Documents, text: Text, tokens_p
     plan = recipe.format.plan(documents, length, _HELD_OUT_SEED, 0)
     if not len(plan):
         return []
-    collator = _collator(recipe, text, length, _HELD_OUT_SEED, tokens_per_microbatch, dropout=False)
+    measured = recipe.replace(replacement=recipe.replacement.hiding_all)
+    collator = _collator(measured, text, length, _HELD_OUT_SEED, tokens_per_microbatch, dropout=False)
     index = np.arange(len(plan))
     return [
         collator.collate(Rows(plan.rows(part), np.zeros(len(part), dtype=np.int64), part, 0.0), step=0)

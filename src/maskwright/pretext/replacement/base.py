@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from maskwright.core.randomness import Draws
 from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec
@@ -48,6 +49,14 @@ class Replacement(Spec):
     def uses_token_counts(self) -> bool:
         """Whether it asks for `VocabularyFacts.token_counts`."""
         return False
+
+    @property
+    def hiding_all(self) -> Self:
+        """The same without keeping any selected token as it is: what held-out text is measured with.
+
+        A kept token stands there to be copied, so a model that uses no context at all gets every kept one right.
+        """
+        return self
 
     @abstractmethod
     def replace_tokens(

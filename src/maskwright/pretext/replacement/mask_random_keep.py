@@ -1,6 +1,6 @@
 """BERT's replacement: mostly the mask token, sometimes a random token, sometimes the token itself."""
 
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import model_validator
@@ -52,6 +52,12 @@ class MaskRandomKeep(Replacement):
     def uses_token_counts(self) -> bool:
         """Whether random tokens are drawn as often as they stand in the corpus (see `Replacement`)."""
         return self.random_from == "corpus" and self.random > 0
+
+    @property
+    def hiding_all(self) -> Self:
+        """The shares of mask and random grown to 1 (see `Replacement.hiding_all`)."""
+        changed = self.mask + self.random
+        return self.replace(mask=self.mask / changed, random=self.random / changed, keep=0.0) if changed else self
 
     def replace_tokens(
         self, instances: Instances, selection: Selection, draws: Draws, vocabulary: VocabularyFacts

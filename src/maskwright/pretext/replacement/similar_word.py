@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import model_validator
@@ -61,6 +61,14 @@ class SimilarWord(Replacement):
     def similar_words(self) -> SimilarWordsSpec:
         """The table it draws from (see `Replacement.similar_words`)."""
         return self.table
+
+    @property
+    def hiding_all(self) -> Self:
+        """Similar and random words grown to 1, random ones wherever there is no similar one (see `Replacement`)."""
+        changed = self.similar + self.random
+        if not changed:
+            return self
+        return self.replace(similar=self.similar / changed, random=self.random / changed, keep=0.0, max_stand_ins=1.0)
 
     def replace_tokens(
         self, instances: Instances, selection: Selection, draws: Draws, vocabulary: VocabularyFacts
