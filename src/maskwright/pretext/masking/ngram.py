@@ -8,13 +8,13 @@ from pydantic import Field, model_validator
 
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.masking.units import random_order, ranks, words
 from maskwright.pretext.masking.windows import Visits, cells, take_windows
+from maskwright.pretext.masking.words import WordMasking
 from maskwright.pretext.shares import Share, check_shares
 
 
-class NgramMasking(Masking):
+class NgramMasking(WordMasking):
     """Windows of one or more neighbouring words, until the budget is met (Lan et al. 2019, section 4.1).
 
     DEVIATION: a window ends where a text ends. In ALBERT's code it can reach across a separator, since special tokens
@@ -37,34 +37,17 @@ class NgramMasking(Masking):
 
     kind: Literal["ngram"] = "ngram"
     length_shares: Annotated[tuple[Share, ...], Field(min_length=1)] = (6 / 11, 3 / 11, 2 / 11)
-    budget: Literal["tokens", "words"] = "tokens"
     order: Literal["random", "left_to_right"] = "random"
 
     @model_validator(mode="after")
     def _fits(self) -> "NgramMasking":
         check_shares({f"length_shares.{place}": share for place, share in enumerate(self.length_shares)})
-        if self.budget == "words" and self.max_targets is not None:
-            raise ValueError(
-                f"max_targets {self.max_targets} limits tokens, but budget 'words' counts words; "
-                "set max_targets to null or budget to 'tokens'"
-            )
         if self.order == "left_to_right" and self.budget == "tokens":
             raise ValueError(
                 "order 'left_to_right' draws all lengths before it knows the words that they fall on, so it cannot "
                 "keep to a budget of tokens; set budget to 'words' or order to 'random'"
             )
         return self
-
-    @property
-    def provides(self) -> frozenset[str]:
-        """Units are runs of neighbouring tokens."""
-        return frozenset({"contiguous_units"})
-
-    def sizes(self, instances: Instances) -> IntArray:
-        """Tokens or words of each sequence (see `Masking.sizes`)."""
-        if self.budget == "words":
-            return self._count(instances, instances.word_starts)
-        return super().sizes(instances)
 
     def lengths(self, uniform: IntArray) -> IntArray:
         """Turn uniform numbers in [0, 1) into window lengths in words, by their shares. Shape (K,), int64."""

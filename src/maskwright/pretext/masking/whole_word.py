@@ -3,15 +3,14 @@
 from typing import Literal
 
 import numpy as np
-from pydantic import model_validator
 
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.masking.units import random_order, ranks, until_full, words
+from maskwright.pretext.masking.words import WordMasking
 
 
-class WholeWordMasking(Masking):
+class WholeWordMasking(WordMasking):
     """Whole words in random order, until the budget is met (create_pretraining_data.py:342-415).
 
     With a budget of tokens, a word that would overrun it is skipped, never cut, and the others are still
@@ -24,27 +23,6 @@ class WholeWordMasking(Masking):
     """
 
     kind: Literal["whole_word"] = "whole_word"
-    budget: Literal["tokens", "words"] = "tokens"
-
-    @model_validator(mode="after")
-    def _caps_what_it_counts(self) -> "WholeWordMasking":
-        if self.budget == "words" and self.max_targets is not None:
-            raise ValueError(
-                f"max_targets {self.max_targets} limits tokens, but budget 'words' counts words; "
-                "set max_targets to null or budget to 'tokens'"
-            )
-        return self
-
-    @property
-    def provides(self) -> frozenset[str]:
-        """Units are runs of neighbouring tokens."""
-        return frozenset({"contiguous_units"})
-
-    def sizes(self, instances: Instances) -> IntArray:
-        """Tokens or words of each sequence (see `Masking.sizes`)."""
-        if self.budget == "words":
-            return self._count(instances, instances.word_starts)
-        return super().sizes(instances)
 
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
         """Take words in random order while they fit (see `Masking.choose`)."""
