@@ -1,0 +1,1 @@
+"""Fine-tuning and measuring: labelled files, tasks, metrics, seeds and results."""
