@@ -23,8 +23,8 @@ class Features:
         units: Shape (B,), unit of each sequence: ascending from 0 without gaps.
         examples: Shape (U,), example of each unit, ascending.
         positions: Shape (M,), ascending: tokens at which a tag is predicted; None for tasks that score sequences.
-        labels: Targets, first axis as `units` has units (U), or as `positions` (M) where there are positions; None where
-            examples have no labels. By kind of task: int64 (U,) a class or an option; float32 (U,) a number;
+        labels: Targets, first axis as `units` has units (U), or as `positions` (M) where there are positions; None
+            where examples have no labels. By kind of task: int64 (U,) a class or an option; float32 (U,) a number;
             float32 (U, C) of 0 and 1, multi-label; int64 (M,) tags, -1 where nothing is learnt;
             int64 (U, 2) first and last token of the answer, counted in their sequence.
         offsets: Shape (T, 2), characters [start, end) of the answer's text that each token covers, -1 for tokens that
