@@ -38,6 +38,8 @@ class EncoderConfig(Spec):
         pooler: Whether a dense + tanh over the first token is part of the encoder.
         initializer: "truncated_normal" (cut at two standard deviations: Google) or "normal" (fairseq).
         initializer_range: Standard deviation of the initial weights.
+        initial_attention: Where attention begins: "random", as published, or "neighbours": the position table begins
+            as waves, and each head of the first layer at one neighbouring token (see `neighbours`), for short runs.
     """
 
     hidden_size: PositiveInt = 768
@@ -61,6 +63,7 @@ class EncoderConfig(Spec):
     pooler: bool = True
     initializer: Literal["truncated_normal", "normal"] = "truncated_normal"
     initializer_range: Annotated[float, Field(gt=0)] = 0.02
+    initial_attention: Literal["random", "neighbours"] = "random"
 
     @model_validator(mode="after")
     def _fits(self) -> "EncoderConfig":

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from maskwright.core.randomness import integer_key
 from maskwright.encoder.config import EncoderConfig
+from maskwright.encoder.encoder import Encoder
+from maskwright.encoder.neighbours import look_at_neighbours
 
 
 def initialise(module: nn.Module, config: EncoderConfig, seed: int) -> None:
@@ -22,6 +24,7 @@ def initialise(module: nn.Module, config: EncoderConfig, seed: int) -> None:
 
     "truncated_normal" is TensorFlow's: values beyond two standard deviations are drawn again, so that what is
     left has 0.88 of the nominal standard deviation (`create_initializer` in modeling.py of Google's BERT).
+    Encoders whose configuration asks for it then begin with attention at neighbours (see `neighbours`).
 
     Args:
         module: The whole model; parameter names are part of the randomness.
@@ -38,6 +41,9 @@ def initialise(module: nn.Module, config: EncoderConfig, seed: int) -> None:
             else:
                 parameter.copy_(_matrix(parameter.shape, config, integer_key(seed, f"initialisation {name}")))
                 _clear_padding(name, parameter, config)
+    for part in module.modules():
+        if isinstance(part, Encoder) and part.config.initial_attention == "neighbours":
+            look_at_neighbours(part)
 
 
 def _matrix(shape: torch.Size, config: EncoderConfig, key: int) -> Tensor:

@@ -196,6 +196,10 @@ _WORDING: Mapping[str, tuple[str, Formatter]] = MappingProxyType(
         "encoder.ffn_plan": ("feed-forward blocks", _plan),
         "encoder.initializer": ("initial weights", _choice({"truncated_normal": "normal, cut at 2 sigma"})),
         "encoder.initializer_range": ("initial deviation", value_words),
+        "encoder.initial_attention": (
+            "attention begins",
+            _choice({"random": "at random", "neighbours": "at neighbours"}),
+        ),
         "generator": ("generator", _or("none")),
         "generator.size": ("generator's width", lambda value: f"{share(value)} of the encoder's"),
         "generator.depth": ("generator's layers", lambda value: f"{share(value)} of the encoder's"),

@@ -32,7 +32,8 @@ SMALLEST_BATCH = 8
 SHORT_BUDGET_TOKENS = 2e7
 """Below this many tokens training begins at length 32 (measured at 1 to 10 M tokens: see LOG.md)."""
 LONG_BUDGET_TOKENS = 2e9
-"""Below this many tokens no sequence is longer than 128 (BERT itself spends 90 % of its steps there)."""
+"""Below this many tokens no sequence is longer than 128 (BERT itself spends 90 % of its steps there), and attention
+begins at neighbours (measured at 1 to 4 M tokens: see LOG.md)."""
 FEW_EPOCHS = 4.0
 
 
@@ -66,6 +67,8 @@ class Choice:
 
 def _shown(value: Any) -> str:
     match value:
+        case bool():
+            return str(value).lower()
         case int():
             return exact_or_short(value)
         case float():
@@ -165,6 +168,9 @@ def fit_schedule(
             ("training.clip_norm", published.clip_norm or 1.0, "a high rate needs the guard"),
             ("encoder.initializer_range", spread, f"0.02 suits width 768, this is {width}"),
         ]
+        if tokens < LONG_BUDGET_TOKENS:
+            why = f"{short_count(tokens)} tokens are few to find out what stands side by side"
+            wanted.append(("encoder.initial_attention", "neighbours", why))
         if epochs < FEW_EPOCHS:
             why = f"{epochs:.2g} passes over the text leave nothing to overfit"
             wanted += [("encoder.hidden_dropout", 0.0, why), ("encoder.attention_dropout", 0.0, why)]

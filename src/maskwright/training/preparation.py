@@ -23,7 +23,7 @@ from maskwright.text.words.resources import check_words, words_fingerprint
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine
 from maskwright.training.existing import ExistingModel
-from maskwright.training.expectation import expected_tokens
+from maskwright.training.expectation import expected_tokens, reached_flops
 from maskwright.training.fit import Choice, fit_batch, fit_length, fit_schedule, fit_vocabulary
 from maskwright.training.origins import open_origins, same_teacher
 from maskwright.training.reporting import Reporter
@@ -143,14 +143,17 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
         given = origins.tokenizer
         assert given is not None
         recipe = with_tokenizer(recipe, given)
+    # Only a budget of time asks how fast the machine is.
+    reached = reached_flops(recipe.encoder, machine) if request.budget.unit == "seconds" else 0.0
     if not request.as_published:
         # The length first: the vocabulary's size and the batch follow from how many tokens the budget buys.
-        recipe, choices = fit_length(recipe, _tokens(request, recipe, machine, teacher=origins.teacher), request.fixed)
+        tokens = _tokens(request, recipe, reached, teacher=origins.teacher)
+        recipe, choices = fit_length(recipe, tokens, request.fixed)
     if given is not None:
         tokenizer = given
     else:
         if not request.as_published:
-            recipe, more = fit_vocabulary(recipe, _tokens(request, recipe, machine), request.fixed)
+            recipe, more = fit_vocabulary(recipe, _tokens(request, recipe, reached), request.fixed)
             choices += more
         tokenizer = train_tokenizer(
             recipe.tokenizer, cleaned, seed=request.seed, cache=request.cache, progress=talk.stage
@@ -158,7 +161,7 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     recipe = with_tokenizer(recipe, tokenizer)
     text = _tokenize(request, recipe, cleaned, tokenizer, talk)
     length = mean_length(recipe, text, request.seed)
-    budget_tokens = _tokens(request, recipe, machine, length, teacher=origins.teacher)
+    budget_tokens = _tokens(request, recipe, reached, length, teacher=origins.teacher)
     if not request.as_published:
         recipe, more = fit_schedule(recipe, budget_tokens, text.documents.num_tokens, length, request.fixed)
         choices += more
@@ -178,7 +181,7 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
 def _tokens(
     request: Request,
     recipe: Recipe,
-    machine: Machine,
+    reached: float,
     mean_length: float | None = None,
     teacher: ExistingModel | None = None,
 ) -> float:
@@ -189,7 +192,7 @@ def _tokens(
             return request.budget.amount * recipe.training.batch_sequences * length
         # The fitted step reads a quarter as many tokens as there are steps (see `fit.batch_tokens`), within bounds.
         return request.budget.amount * length * fit_batch(recipe, request.budget.amount**2 / 4, length, request.fixed)
-    return expected_tokens(request.budget, recipe, machine, None if teacher is None else teacher.config)
+    return expected_tokens(request.budget, recipe, reached, None if teacher is None else teacher.config)
 
 
 def prepare_again(request: Request, recipe: Recipe, folder: Path, record: dict[str, Any], talk: Reporter) -> Prepared:

@@ -32,7 +32,14 @@ _HABITS = ("hidden_activation", "layer_norm_eps", "max_positions")
 it. Dropout is no such thing; it suits the run's own budget and text."""
 _NEARLY_ONE = frozenset({"gelu", "gelu_tanh"})
 
-KEPT = frozenset({"training.learning_rate", "encoder.initializer_range", "objectives.mlm.initial_bias"})
+KEPT = frozenset(
+    {
+        "training.learning_rate",
+        "encoder.initializer_range",
+        "encoder.initial_attention",
+        "objectives.mlm.initial_bias",
+    }
+)
 """Fields that are not fitted to a budget where weights are taken over: the rates of short runs suit random weights and
 would undo trained ones, and the others are about weights that are not drawn."""
 

@@ -1,0 +1,53 @@
+import pytest
+import torch
+
+from maskwright.encoder.config import EncoderConfig
+from maskwright.recipes.catalog import get
+from maskwright.training import expectation
+from maskwright.training.budget import Budget
+from maskwright.training.device import Machine
+from maskwright.training.expectation import expected_tokens, reached_flops
+from maskwright.training.flops import expected_flops_per_token
+
+MACHINE = Machine(torch.device("cpu"), "a processor", 1, "default", 1e11, None)
+SHAPE = EncoderConfig(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64, hidden_dropout=0.1)
+
+
+class _Clock:
+    """Every reading is as much later as the list says; then one second each."""
+
+    def __init__(self, seconds):
+        self.now, self.seconds = 0.0, iter(seconds)
+
+    def __call__(self):
+        self.now += next(self.seconds, 1.0)
+        return self.now
+
+
+def test_the_fastest_step_counts(monkeypatch):
+    # Readings: begin; then for each step start, end, and one for the limit from the third step on.
+    monkeypatch.setattr(expectation.time, "perf_counter", _Clock([0, 0, 0.5, 0, 0.1, 0, 0.9]))
+    busy = reached_flops(SHAPE, MACHINE)
+    monkeypatch.setattr(expectation.time, "perf_counter", _Clock([0, 0, 0.1, 0, 0.1, 0, 0.1, 9]))
+    assert busy == pytest.approx(reached_flops(SHAPE, MACHINE))
+
+
+def test_what_is_reached_is_what_the_formula_counts(monkeypatch):
+    monkeypatch.setattr(expectation.time, "perf_counter", _Clock([0, 0, 2, 0, 2, 0, 2]))
+    # Per token and forward pass: 2 layers of 4 H H + 2 H F products and attention over 64; then the head at 15 %.
+    hidden, inner, length, vocabulary = 32, 64, 64, 4096
+    layer = 2 * (4 * hidden**2 + 2 * hidden * inner) + 2 * 2 * length * hidden
+    head = 2 * (hidden**2 + hidden * vocabulary)
+    config = SHAPE.replace(pooler=False)
+    assert reached_flops(config, MACHINE) == pytest.approx(1024 * 3 * (2 * layer + 0.15 * head) / 2, rel=0.01)
+
+
+def test_time_buys_tokens_by_what_is_reached():
+    recipe = get("bert/tiny")
+    each = expected_flops_per_token(recipe, recipe.tokenizer.vocab_size)
+    assert expected_tokens(Budget("seconds", 60), recipe, 1e9) == pytest.approx(60e9 / each)
+    assert expected_tokens(Budget("tokens", 1234), recipe, 0.0) == 1234
+    assert expected_tokens(Budget("flops", 1e12), recipe, 0.0) == pytest.approx(1e12 / each)
+    with pytest.raises(ValueError, match="steps"):
+        expected_tokens(Budget("steps", 5), recipe, 1e9)
+
