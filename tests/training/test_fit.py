@@ -3,6 +3,7 @@ import math
 import pytest
 
 from maskwright.recipes.catalog import get, resolve
+from maskwright.recipes.optimization import AdamW
 from maskwright.training.fit import batch_tokens, fit_length, fit_schedule, fit_vocabulary, vocabulary_size
 
 
@@ -38,22 +39,53 @@ def test_a_small_budget_gets_a_schedule_that_fits_into_it() -> None:
 @pytest.mark.parametrize(
     ("name", "sharing", "rate"),
     [
-        ("albert/tiny", "all", 0.01),
-        ("albert/mini", "all", 0.005),
-        ("albert/mini", "ffn", 0.005),
-        ("albert/mini", "none", 0.01),
-        ("albert/small", "all", 0.005),
-        ("albert/base", "all", 0.0017),
+        ("albert/tiny", "all", 0.003),
+        ("albert/mini", "all", 0.0015),
+        ("albert/mini", "ffn", 0.0015),
+        ("albert/mini", "none", 0.003),
+        ("albert/base", "all", 0.0005),
     ],
 )
-def test_lamb_stays_lamb_and_its_rate_falls_with_the_layers_that_share_a_block(
+def test_lamb_that_the_user_set_stays_and_its_rate_falls_with_the_layers_that_share_a_block(
     name: str, sharing: str, rate: float
 ) -> None:
     published = resolve(name, [f"encoder.sharing={sharing}"])
-    recipe, choices = fit_schedule(published, 4e6, 20_000_000, 128.0, set())
+    recipe, choices = fit_schedule(published, 4e6, 20_000_000, 128.0, {"training.optimizer.kind"})
     assert recipe.training.optimizer == published.training.optimizer.replace(betas=(0.9, 0.98))
     assert recipe.training.learning_rate == rate
     assert "training.learning_rate" in {choice.field for choice in choices}
+
+
+def test_small_steps_take_adamw_instead_of_lamb() -> None:
+    published = get("albert/mini")
+    recipe, choices = fit_schedule(published, 4e6, 20_000_000, 128.0, set())
+    assert recipe.training.optimizer == AdamW(betas=(0.9, 0.98))
+    assert recipe.training.learning_rate == get_fitted_rate("bert/mini")
+    (swap,) = (choice for choice in choices if choice.field == "training.optimizer.kind")
+    assert swap.shown() == ("lamb", "adamw")
+
+
+def test_large_steps_and_rates_of_the_user_keep_lamb() -> None:
+    published = get("albert/base")
+    large, _ = fit_schedule(published, 5e11, 10**12, 512.0, set())
+    assert large.training.batch_sequences >= 512
+    assert large.training.optimizer.kind == "lamb"
+    own, _ = fit_schedule(published, 4e6, 20_000_000, 128.0, {"training.learning_rate"})
+    assert own.training.optimizer.kind == "lamb"
+    assert own.training.learning_rate == published.training.learning_rate
+
+
+def test_attention_begins_at_neighbours_where_the_budget_is_small() -> None:
+    published = get("bert/mini")
+    small, choices = fit_schedule(published, 4e6, 20_000_000, 30.0, set())
+    assert small.encoder.initial_attention == "neighbours"
+    assert "encoder.initial_attention" in {choice.field for choice in choices}
+    large, _ = fit_schedule(published, 1e10, 10**11, 128.0, set())
+    assert large.encoder.initial_attention == "random"
+
+
+def get_fitted_rate(name: str) -> float:
+    return fit_schedule(get(name), 4e6, 20_000_000, 128.0, set())[0].training.learning_rate
 
 
 def test_what_the_user_set_stays() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskwright.core.amounts import exact_or_short, plain_float, short_count
-from maskwright.recipes.optimization import AdamW, Lamb, LengthPhase
+from maskwright.recipes.optimization import LengthPhase
 from maskwright.recipes.recipe import Recipe
 
 SEEN_ENOUGH = 100
@@ -19,11 +19,13 @@ SEEN_ENOUGH = 100
 SMALLEST_VOCABULARY = 4096
 RATE_AT_WIDTH_128 = 2e-3
 """Peak learning rate at hidden size 128; it falls as 1/hidden_size above (measured at 128 and 256: see LOG.md)."""
-LAMB_RATE = 0.01
-LAMB_RATE_SHARED = 0.02
-"""Peak learning rate of LAMB, and the same times the layers that share a block. The rate is the share by which each
-matrix moves in a step, so the width does not count; a block that serves many layers moves in all of them at once
-(measured at 1, 2, 4 and 8 layers a block, hidden sizes 128 and 256: see docs/fitting.md)."""
+LAMB_RATE = 0.003
+LAMB_RATE_SHARED = 0.006
+"""Peak learning rate of LAMB where a user wants it in a short run, and the same times the layers that share a block: it
+is the share by which each matrix moves in a step (measured at 2 layers a block: see LOG.md)."""
+LAMB_SEQUENCES = 512
+"""Below this many sequences a step AdamW stands in for LAMB, which is made for larger batches (You et al. 2020 begin at
+512); small runs learn far less by it (LOG.md)."""
 SPREAD_AT_WIDTH_768 = 0.02
 """The published standard deviation of initial weights, chosen at width 768. Narrower models need a wider one for the
 same spread of activations, in proportion to 1/sqrt(hidden_size) (measured at 128 and 256: see LOG.md)."""
@@ -154,6 +156,10 @@ def fit_schedule(
         steps = published.steps
     width = recipe.encoder.hidden_size
     epochs = tokens / max(1, corpus_tokens)
+    # A rate that the user set was meant for the published optimizer.
+    lamb = published.optimizer.kind == "lamb"
+    swaps = lamb and batch < LAMB_SEQUENCES and not _is_fixed("training.learning_rate", fixed)
+    swaps = swaps and not _is_fixed("training.optimizer.kind", fixed)
     wanted: list[tuple[str, Any, str]] = [
         ("training.batch_sequences", batch, f"{short_count(batch * mean_length)} tokens a step, {steps:,} steps"),
         ("training.steps", steps, f"what {short_count(tokens)} tokens are worth at this batch"),
@@ -161,8 +167,9 @@ def fit_schedule(
     if steps < published.steps:
         spread = _two_digits(SPREAD_AT_WIDTH_768 * math.sqrt(768 / width))
         wanted += [
+            *([("training.optimizer.kind", "adamw", "LAMB is for batches of thousands")] if swaps else []),
             ("training.warmup_steps", round(WARMUP_SHARE * steps), f"{WARMUP_SHARE:.0%} of the budget"),
-            ("training.learning_rate", _short_run_rate(recipe), "short runs bear more"),
+            ("training.learning_rate", _short_run_rate(recipe, lamb=lamb and not swaps), "short runs bear more"),
             ("training.schedule", "linear", "no jump when a warm-up of 10 % ends"),
             ("training.optimizer.betas", (published.optimizer.betas[0], 0.98), "a memory of 50 steps, not 1000"),
             ("training.clip_norm", published.clip_norm or 1.0, "a high rate needs the guard"),
@@ -234,15 +241,13 @@ def _apply(recipe: Recipe, wanted: list[tuple[str, Any, str]], fixed: Collection
     return Recipe.model_validate(data), choices
 
 
-def _short_run_rate(recipe: Recipe) -> float:
-    """The peak learning rate that a short run bears with the recipe's optimizer."""
-    match recipe.training.optimizer:
-        case Lamb():
-            plans = [recipe.encoder.layer_plan(part) for part in ("attention", "ffn")]
-            layers_of_a_block = max(plan.count(block) for plan in plans for block in plan)
-            return _two_digits(min(LAMB_RATE, LAMB_RATE_SHARED / layers_of_a_block))
-        case AdamW():
-            return _two_digits(RATE_AT_WIDTH_128 * min(1.0, 128 / recipe.encoder.hidden_size))
+def _short_run_rate(recipe: Recipe, *, lamb: bool) -> float:
+    """The peak learning rate that a short run bears."""
+    if not lamb:
+        return _two_digits(RATE_AT_WIDTH_128 * min(1.0, 128 / recipe.encoder.hidden_size))
+    plans = [recipe.encoder.layer_plan(part) for part in ("attention", "ffn")]
+    layers_of_a_block = max(plan.count(block) for plan in plans for block in plan)
+    return _two_digits(min(LAMB_RATE, LAMB_RATE_SHARED / layers_of_a_block))
 
 
 def _two_digits(number: float) -> float:

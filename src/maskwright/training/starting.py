@@ -35,6 +35,7 @@ _NEARLY_ONE = frozenset({"gelu", "gelu_tanh"})
 KEPT = frozenset(
     {
         "training.learning_rate",
+        "training.optimizer.kind",
         "encoder.initializer_range",
         "encoder.initial_attention",
         "objectives.mlm.initial_bias",
