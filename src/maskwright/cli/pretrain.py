@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -76,6 +76,10 @@ def command(
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16"],
+        typer.Option(help="Of matrix products: auto (bf16 on a GPU that has it), fp32 or bf16."),
+    ] = "auto",
     workers: Annotated[
         int | None,
         typer.Option(help="Processes that prepare text; one a core by default.", show_default=False),
@@ -104,6 +108,7 @@ def command(
         teacher=teacher,
         clean=clean or (),
         device=device,
+        precision=precision,
         workers=workers,
         checkpoint_minutes=checkpoint_minutes,
     )

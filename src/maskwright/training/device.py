@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
@@ -16,6 +16,7 @@ from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
 
 MatmulLibrary = Literal["default", "onednn"]
+Precision = Literal["auto", "fp32", "bf16"]
 
 _SIDES = (2048, 512, 1024)
 _REPETITIONS = 15
@@ -34,7 +35,7 @@ class Machine:
         threads: Threads that PyTorch computes with (CPU).
         matmul: "default", or "onednn" where that library multiplies fp32 matrices faster and as exactly.
         peak_flops: Measured multiply-add operations x 2 a second of a large matrix product in the run's precision.
-        autocast: bfloat16 on a GPU that has it, else None (fp32).
+        autocast: bfloat16 for matrix products, on a GPU that has it or where it was asked for; else None (fp32).
     """
 
     device: torch.device
@@ -43,6 +44,11 @@ class Machine:
     matmul: MatmulLibrary
     peak_flops: float
     autocast: torch.dtype | None
+
+    @property
+    def precision(self) -> Precision:
+        """What matrix products are computed in; weights and sums are fp32 always."""
+        return "fp32" if self.autocast is None else "bf16"
 
     @property
     def tokens_per_microbatch(self) -> int:
@@ -54,7 +60,12 @@ class Machine:
         return max(2048, min(65536, free // (4 << 20)))
 
 
-def prepare_machine(device: str = "auto", matmul: MatmulLibrary | None = None, cache: Path | None = None) -> Machine:
+def prepare_machine(
+    device: str = "auto",
+    matmul: MatmulLibrary | None = None,
+    cache: Path | None = None,
+    precision: Precision = "auto",
+) -> Machine:
     """Choose the device and, on a CPU, the faster matrix-product library. Takes under a second.
 
     PyTorch's CPU build multiplies fp32 matrices with its vendor library; on processors of another vendor oneDNN can be
@@ -66,23 +77,43 @@ def prepare_machine(device: str = "auto", matmul: MatmulLibrary | None = None, c
         device: "auto", "cpu", "cuda" or "cuda:N".
         matmul: The library that a run began with; None chooses.
         cache: Where the choice is kept; None for the user's cache folder.
+        precision: "fp32", "bf16" for matrix products (the weights stay fp32), or "auto": bf16 on a GPU that has it.
 
     Raises:
-        DeviceError: If there is no such device.
+        DeviceError: If there is no such device, no such precision, or the device does not have it.
     """
+    if precision not in get_args(Precision):
+        raise DeviceError(f"unknown precision {precision!r}", allowed=", ".join(get_args(Precision)))
     chosen = choose_device(device)
     threads = torch.get_num_threads()
+    has_bf16 = _has_bf16(chosen)
+    if precision == "bf16" and not has_bf16:
+        raise DeviceError(
+            f"the device {chosen} does not multiply bf16 numbers by itself: emulated, they are slower than fp32",
+            todo="Leave --precision out.",
+        )
+    half = torch.bfloat16
     if chosen.type == "cuda":
-        # Emulated bfloat16 (older cards) is slower than fp32.
-        autocast = torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else None
+        autocast = half if has_bf16 and precision != "fp32" else None
         peak = _operations_a_second(chosen, autocast or torch.float32, 4)
         return Machine(chosen, torch.cuda.get_device_name(chosen), threads, "default", peak, autocast)
     if chosen.type != "cpu":
         raise DeviceError(f"training on {chosen.type!r} is not supported", allowed="cpu, cuda")
     name = processor_name()
     library = matmul or _kept_choice(name, threads, cache or cache_folder())
+    cpu_autocast = half if precision == "bf16" else None
     with matmul_library(library):
-        return Machine(chosen, name, threads, library, _operations_a_second(chosen, torch.float32), None)
+        peak = _operations_a_second(chosen, cpu_autocast or torch.float32)
+        return Machine(chosen, name, threads, library, peak, cpu_autocast)
+
+
+def _has_bf16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    # Only says so where the processor has the instructions (AVX512_BF16 or AMX; on ARM, BF16).
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 @contextlib.contextmanager

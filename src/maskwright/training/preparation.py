@@ -21,7 +21,7 @@ from maskwright.text.words.collocations import collocations_told
 from maskwright.text.words.level_facts import told
 from maskwright.text.words.resources import check_words, words_fingerprint
 from maskwright.training.budget import Budget
-from maskwright.training.device import Machine
+from maskwright.training.device import Machine, Precision
 from maskwright.training.existing import ExistingModel
 from maskwright.training.expectation import expected_tokens, reached_flops
 from maskwright.training.fit import Choice, fit_batch, fit_length, fit_schedule, fit_vocabulary
@@ -50,6 +50,7 @@ class Request:
         cleaning: How text is cleaned.
         workers: Processes for preparation; None for one a core.
         cache: Where prepared text is kept; None for the user's cache folder.
+        precision: Of matrix products.
     """
 
     sources: tuple[str, ...]
@@ -64,6 +65,7 @@ class Request:
     cleaning: Cleaning
     workers: int | None
     cache: Path | None
+    precision: Precision = "auto"
 
     def to_json(self) -> dict[str, Any]:
         """Return what identifies a run: two requests with equal data are the same run."""
@@ -78,6 +80,7 @@ class Request:
             "init": self.init,
             "extend_vocabulary": self.extend_vocabulary,
             "cleaning": self.cleaning.model_dump(mode="json"),
+            **({} if self.precision == "auto" else {"precision": self.precision}),
         }
 
 

@@ -15,7 +15,7 @@ from maskwright.text.cleaning import Cleaning
 from maskwright.text.words.level_facts import with_levels
 from maskwright.text.words.resources import words_fingerprint
 from maskwright.training.budget import Budget
-from maskwright.training.device import Machine, matmul_library, prepare_machine
+from maskwright.training.device import Machine, Precision, matmul_library, prepare_machine
 from maskwright.training.heldout import Baseline, Measured
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.preparation import Prepared, Request, prepare, prepare_again
@@ -77,6 +77,7 @@ def pretrain(
     teacher: str | Path | None = None,
     clean: Sequence[str] = (),
     device: str = "auto",
+    precision: Precision = "auto",
     workers: int | None = None,
     cache: str | Path | None = None,
     checkpoint_minutes: float = 1.0,
@@ -100,6 +101,8 @@ def pretrain(
         teacher: The model that a recipe with a teacher learns from; the same as `set=["teacher.model=..."]`.
         clean: Overrides of the cleaning, "deduplicate=none".
         device: "auto", "cpu", "cuda" or "cuda:N".
+        precision: "fp32", "bf16" for matrix products (weights, sums and losses stay fp32), or "auto": bf16 on a GPU
+            that has it.
         workers: Processes for preparation; None for one a core.
         cache: Where prepared text is kept; None for the user's cache folder.
         checkpoint_minutes: Time between checkpoints (longer where writing one would take over 3 % of it).
@@ -127,6 +130,7 @@ def pretrain(
         init=None if init is None else str(init),
         extend_vocabulary=_words_to_add(extend_vocabulary, init),
         cleaning=override(Cleaning(), parse_overrides(clean)),
+        precision=precision,
         workers=workers,
         cache=None if cache is None else Path(cache).expanduser(),
     )
@@ -137,7 +141,7 @@ def pretrain(
             if record.get("result", {}).get("finished"):
                 talk.say("finished", f"{folder.path} is trained already; nothing is left to do")
                 return _run_of(record["result"], folder.path)
-            machine = prepare_machine(device, record.get("machine", {}).get("matmul"), request.cache)
+            machine = prepare_machine(device, record.get("machine", {}).get("matmul"), request.cache, precision)
             with matmul_library(machine.matmul):
                 return _sit(request, folder, record, machine, checkpoint_minutes, talk)
         finally:
@@ -190,7 +194,8 @@ def _sit(
     talk.say(
         "machine",
         f"{machine.name}, {machine.threads} threads, matrix products at {machine.peak_flops / 1e9:.0f} GFLOP/s"
-        + (" (oneDNN)" if machine.matmul == "onednn" else ""),
+        + (" (oneDNN)" if machine.matmul == "onednn" else "")
+        + (" in bf16" if machine.precision == "bf16" else ""),
     )
     if record.get("prepared"):
         recipe = validate(Recipe, read_json(folder.path / "recipe.json"), str(folder.path / "recipe.json"))
@@ -258,7 +263,8 @@ def _begin(folder: RunFolder, record: Mapping[str, Any], prepared: Prepared, mac
         "begun_with": None if prepared.start is None else prepared.start.to_json(),
         "teacher": None if prepared.teacher is None else prepared.teacher.to_json(),
         "fitted": [choice.to_json() for choice in prepared.choices],
-        "machine": {"name": machine.name, "device": str(machine.device), "matmul": machine.matmul},
+        "machine": {"name": machine.name, "device": str(machine.device), "matmul": machine.matmul}
+        | {"precision": machine.precision},
         "environment": environment(),
     }
     folder.write_record(begun)

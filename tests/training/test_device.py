@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import pytest
+import torch
+from toy_runs import TOY, write_corpus
+
+from maskwright.core.errors import DeviceError, MaskwrightError
+from maskwright.core.files import read_json
+from maskwright.training import device
+from maskwright.training.device import Precision, prepare_machine
+from maskwright.training.pretrain import Run, pretrain
+
+needs_bf16 = pytest.mark.skipif(
+    not device._has_bf16(torch.device("cpu")), reason="this processor does not multiply bf16 numbers"
+)
+
+
+def test_a_cpu_computes_in_fp32_unless_told_otherwise(tmp_path: Path) -> None:
+    machine = prepare_machine("cpu", "default", tmp_path)
+    assert (machine.precision, machine.autocast) == ("fp32", None)
+    assert machine.peak_flops > 1e8
+
+
+def test_unknown_precision_names_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="auto, fp32, bf16"):
+        prepare_machine("cpu", "default", tmp_path, "fp16")  # type: ignore[arg-type]
+
+
+def test_bf16_is_refused_where_it_would_be_emulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "_has_bf16", lambda _: False)
+    with pytest.raises(DeviceError, match="slower than fp32"):
+        prepare_machine("cpu", "default", tmp_path, "bf16")
+
+
+@needs_bf16
+def test_a_run_in_bf16_stays_near_the_one_in_fp32_and_is_another_run(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus.txt")
+
+    def train(out: str, precision: Precision) -> Run:
+        return pretrain(
+            corpus,
+            out=tmp_path / out,
+            recipe="roberta/tiny",
+            steps=20,
+            set=TOY,
+            workers=1,
+            cache=tmp_path / "cache",
+            precision=precision,
+        )
+
+    exact, rounded = train("fp32", "auto"), train("bf16", "bf16")
+    assert read_json(tmp_path / "bf16" / "run.json")["machine"]["precision"] == "bf16"
+    assert rounded.held_out["mlm"].loss != exact.held_out["mlm"].loss
+    assert rounded.held_out["mlm"].loss == pytest.approx(exact.held_out["mlm"].loss, abs=0.02)
+    with pytest.raises(MaskwrightError, match="precision"):
+        train("bf16", "auto")
