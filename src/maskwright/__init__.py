@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from maskwright import recipes as recipes
     from maskwright.core.errors import MaskwrightError as MaskwrightError
+    from maskwright.evaluation.evaluating import evaluate as evaluate
+    from maskwright.evaluation.finetuning import finetune as finetune
+    from maskwright.evaluation.predicting import predict as predict
     from maskwright.inference.model import Model as Model
     from maskwright.inference.model import load as load
     from maskwright.inference.quickstart import quickstart as quickstart
     from maskwright.inference.showing import show as show
+    from maskwright.training.doctor import doctor as doctor
     from maskwright.training.pretrain import Run as Run
     from maskwright.training.pretrain import pretrain as pretrain
     from maskwright.training.verify_resume import verify_resume as verify_resume
@@ -22,7 +26,11 @@ _HOMES = {
     "MaskwrightError": "maskwright.core.errors",
     "Model": "maskwright.inference.model",
     "Run": "maskwright.training.pretrain",
+    "doctor": "maskwright.training.doctor",
+    "evaluate": "maskwright.evaluation.evaluating",
+    "finetune": "maskwright.evaluation.finetuning",
     "load": "maskwright.inference.model",
+    "predict": "maskwright.evaluation.predicting",
     "pretrain": "maskwright.training.pretrain",
     "quickstart": "maskwright.inference.quickstart",
     "show": "maskwright.inference.showing",
@@ -33,7 +41,11 @@ __all__ = [
     "MaskwrightError",
     "Model",
     "Run",
+    "doctor",
+    "evaluate",
+    "finetune",
     "load",
+    "predict",
     "pretrain",
     "quickstart",
     "recipes",

@@ -8,7 +8,9 @@ import pytest
 import maskwright
 
 
-@pytest.mark.parametrize("name", ["load", "pretrain", "quickstart", "show", "verify_resume"])
+@pytest.mark.parametrize(
+    "name", ["doctor", "evaluate", "finetune", "load", "predict", "pretrain", "quickstart", "show", "verify_resume"]
+)
 def test_verbs_are_functions_of_the_package(name: str) -> None:
     found = getattr(maskwright, name)
     assert callable(found)

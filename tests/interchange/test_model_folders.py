@@ -219,7 +219,8 @@ def test_missing_and_extra_heads_are_told(tmp_path):
     build(BertForSequenceClassification, bert_config(num_labels=3)).save_pretrained(tmp_path)
     loaded = load_model(tmp_path)
     assert loaded.missing_heads == ("mlm", "nsp")
-    assert loaded.unexpected == ("classifier.bias", "classifier.weight")
+    assert loaded.heads == ("sequence",)
+    assert loaded.unexpected == ()
     assert loaded.config.pooler
     build(RobertaForMaskedLM, roberta_config()).save_pretrained(tmp_path)
     loaded = load_model(tmp_path)

@@ -11,6 +11,7 @@ from maskwright.encoder.config import EncoderConfig
 from maskwright.interchange.families import Family
 from maskwright.interchange.groups import Groups, groups_of
 from maskwright.interchange.refusals import position_offset, refuse_inexpressible
+from maskwright.interchange.task_entries import TaskEntries, entries_to_json
 
 # The first name of each of ours is the one written. "gelu_pytorch_tanh" is the same kernel as ours, bit for
 # bit; the others are the same function with other roundings.
@@ -37,6 +38,7 @@ class FolderConfig:
         trained_length: Longest sequence the model was trained on, as far as the file tells, in tokens.
         places: For each layer, where its weights stand in the file.
         pair_head: The head that is there, where several have the same names; None if the file does not say.
+        architectures: The classes that it names.
     """
 
     config: EncoderConfig
@@ -45,6 +47,7 @@ class FolderConfig:
     trained_length: int
     places: tuple[str, ...]
     pair_head: str | None
+    architectures: tuple[str, ...]
 
 
 def to_json(
@@ -53,6 +56,7 @@ def to_json(
     special_tokens: SpecialTokens,
     heads: frozenset[str],
     trained_length: int,
+    task: TaskEntries | None = None,
 ) -> dict[str, Any]:
     """Write an encoder's shape as the config.json of its family.
 
@@ -62,6 +66,7 @@ def to_json(
         special_tokens: Padding id and vocabulary size; for some families also the ends of a sequence.
         heads: Which heads the folder holds.
         trained_length: Longest sequence trained on, in tokens.
+        task: The head for labelled examples; None where there is none.
 
     Raises:
         ConversionError: If the family's classes cannot express the shape.
@@ -88,6 +93,8 @@ def to_json(
     for kind in heads & family.heads.keys():
         if family.same_names(kind)[0] != kind:
             data[_PAIR_HEAD] = kind
+    if task is not None:
+        data |= entries_to_json(family, task)
     return data | _sharing(family, config)
 
 
@@ -159,6 +166,7 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
         trained_length=_whole(data, _TRAINED_LENGTH, positions, source),
         places=family.places(config) if groups is None else groups.places,
         pair_head=data.get(_PAIR_HEAD),
+        architectures=tuple(map(str, data.get("architectures") or ())),
     )
 
 

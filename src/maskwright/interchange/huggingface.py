@@ -17,6 +17,7 @@ from maskwright.interchange.families import Family, family_named
 from maskwright.interchange.identity import identity_projection, without_identity
 from maskwright.interchange.refusals import refuse_inexpressible
 from maskwright.interchange.shapes import check_shapes
+from maskwright.interchange.task_entries import TaskEntries, entries_from_json
 from maskwright.interchange.weight_files import WEIGHTS, as_saved, locate, read_config, read_weights
 
 _OWN_HEADS = "maskwright.heads."
@@ -37,10 +38,11 @@ class LoadedModel:
         vocab_size: V.
         max_length: Longest sequence the model was trained on, as far as the folder tells, in tokens.
         state: Weights in fp32 as "encoder.*" and "heads.KIND.*".
-        heads: Kinds of the heads in `state`, e.g. ("mlm",).
+        heads: Kinds of the heads in `state`, e.g. ("mlm",) or ("sequence",).
         missing_heads: Heads that the family's classes have and the folder does not, e.g. ("nsp",).
-        unexpected: Names in the file that nothing here uses, e.g. a classifier's.
+        unexpected: Names in the file that nothing here uses.
         folder: Where it was read.
+        task: The head among `heads` that was trained on labelled examples; None where there is none.
     """
 
     family: FamilyName
@@ -52,6 +54,7 @@ class LoadedModel:
     missing_heads: tuple[str, ...]
     unexpected: tuple[str, ...]
     folder: Path
+    task: TaskEntries | None
 
 
 def save_model(
@@ -62,6 +65,7 @@ def save_model(
     special_tokens: SpecialTokens,
     state: dict[str, Tensor],
     max_length: int,
+    task: TaskEntries | None = None,
 ) -> None:
     """Write config.json and model.safetensors under the family's Hugging Face names.
 
@@ -77,6 +81,7 @@ def save_model(
         special_tokens: Padding id and vocabulary size.
         state: All weights, as "encoder.*" and "heads.KIND.*", on any device.
         max_length: Longest sequence trained on, in tokens.
+        task: The head for labelled examples, if `state` has one: it makes the model one of the class for it.
 
     Raises:
         ConversionError: If the family's classes cannot hold this model.
@@ -84,9 +89,11 @@ def save_model(
     """
     table = family_named(family)
     heads = _kinds(state)
-    data = to_json(table, config, special_tokens, heads, max_length)
+    if heads & table.tasks.keys() != ({task.kind} if task else set()):
+        raise ValueError(f"the weights have the heads {sorted(heads)}, but the head told of is {task}")
+    data = to_json(table, config, special_tokens, heads, max_length, task)
     prefix = table.prefix if heads else ""
-    own = tuple(f"heads.{kind}." for kind in heads - table.heads.keys())
+    own = tuple(f"heads.{kind}." for kind in heads - table.heads.keys() - table.tasks.keys())
     pairs = (
         *table.pairs(config, heads, prefix),
         *((name, _OWN_HEADS + name.removeprefix("heads.")) for name in state if name.startswith(own)),
@@ -128,6 +135,10 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
     names = frozenset(tensors)
     config = config.replace(pooler=any(prefix + theirs in names for _, theirs in family.pooler))
     heads = family.heads_among(names, described.pair_head)
+    kind = family.task_among(names, described.architectures)
+    task = None if kind is None else entries_from_json(family, data, kind, config.hidden_dropout, source)
+    if task is not None:
+        heads |= {task.kind}
     refuse_inexpressible(family, config, described.pad_token_id, heads, source)
     pairs = (
         *family.pairs(config, heads, prefix, described.places),
@@ -139,7 +150,7 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
             todo="Check num_hidden_layers and model_type there, or fetch the weights again",
         )
     state = _renamed(tensors, pairs, folder)
-    check_shapes(state, dict(pairs), config, described.vocab_size, folder)
+    check_shapes(state, dict(pairs), config, described.vocab_size, _task_shapes(family, config, task), folder)
     unexpected = tensors.keys() - {theirs for _, theirs in pairs}
     if layers := {name for name in unexpected if name.startswith(family.layer_starts(prefix))}:
         raise ConversionError(
@@ -156,7 +167,15 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
         missing_heads=tuple(sorted(family.lacking(heads))),
         unexpected=tuple(sorted(unexpected)),
         folder=folder,
+        task=task,
     )
+
+
+def _task_shapes(family: Family, config: EncoderConfig, task: TaskEntries | None) -> dict[str, tuple[int, ...]]:
+    if task is None:
+        return {}
+    shapes = family.tasks[task.kind].shapes(config.hidden_size, task.num_outputs)
+    return {f"heads.{task.kind}.{name}": shape for name, shape in shapes.items()}
 
 
 def _kinds(state: Iterable[str]) -> frozenset[str]:

@@ -28,7 +28,12 @@ _NAMES_SHOWN = 6
 
 
 def check_shapes(
-    state: Mapping[str, Tensor], theirs: Mapping[str, str], config: EncoderConfig, vocab_size: int, folder: Path
+    state: Mapping[str, Tensor],
+    theirs: Mapping[str, str],
+    config: EncoderConfig,
+    vocab_size: int,
+    task_shapes: Mapping[str, tuple[int, ...]],
+    folder: Path,
 ) -> None:
     """Compare weights with what config.json says.
 
@@ -37,12 +42,13 @@ def check_shapes(
         theirs: What each is called in the file.
         config: The encoder's shape.
         vocab_size: V.
+        task_shapes: The shapes of a head for labelled examples, by our names.
         folder: Where they were read, for the message.
 
     Raises:
         ConversionError: If some have another shape.
     """
-    expected = _expected_shapes(config, vocab_size)
+    expected = {**_expected_shapes(config, vocab_size), **task_shapes}
     wrong = [name for name, tensor in state.items() if tensor.shape != expected.get(name, tensor.shape)]
     if wrong:
         shown = "; ".join(
@@ -52,11 +58,11 @@ def check_shapes(
         raise ConversionError(
             f"{len(wrong)} weights in {folder} do not have the shape that config.json says: {shown}",
             todo="Correct config.json (the sizes of vocabulary, hidden states, embeddings, feed-forward part, "
-            "positions and segments) or fetch both files again",
+            "positions and segments, the labels) or fetch both files again",
         )
 
 
-def _expected_shapes(config: EncoderConfig, vocab_size: int) -> dict[str, torch.Size]:
+def _expected_shapes(config: EncoderConfig, vocab_size: int) -> dict[str, tuple[int, ...]]:
     shape = config.head_shape(vocab_size)
     with torch.device("meta"):
         modules: dict[str, nn.Module] = {"encoder": Encoder(config, vocab_size)}

@@ -51,15 +51,20 @@ def undecodable(data: bytes, error: UnicodeDecodeError, file: str, line: int) ->
     """
     column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
     before = data[max(0, error.start - _LOOKED_AROUND) : error.start]
-    guess, codec = _guess(before, data[error.start : error.start + _LOOKED_AROUND])
+    guess, codec = guess_encoding(before, data[error.start : error.start + _LOOKED_AROUND])
     found = data[error.start : error.start + 4].hex(" ")
     problem = f"not UTF-8 (bytes {found} at byte {column} of the line); {guess}"
     todo = f"Convert the file, e.g. `iconv -f {codec} -t UTF-8 OLD > NEW`" if codec else "Convert the file to UTF-8"
     return BadLine(f"{file}, line {line}", problem, todo)
 
 
-def _guess(before: bytes, data: bytes) -> tuple[str, str]:
-    """Say what the encoding of `data` looks like, and its name for iconv ("" if there is none)."""
+def guess_encoding(before: bytes, data: bytes) -> tuple[str, str]:
+    """Say what the encoding of `data` looks like, and its name for iconv and Python ("" if there is none).
+
+    Args:
+        before: Bytes before the problem.
+        data: Bytes from the first one that is not UTF-8; some thousands are enough.
+    """
     if data.count(0) > len(data) // 5:
         return "it looks like UTF-16 without a byte order mark", "UTF-16LE"
     high = [byte >= 0x80 for byte in data]
@@ -82,7 +87,9 @@ def _guess(before: bytes, data: bytes) -> tuple[str, str]:
 
 def _decodes(data: bytes, codec: str) -> bool:
     try:
-        codecs.getincrementaldecoder(codec)().decode(data)  # not final: the end may be in the middle of a character
+        # Not final: the end may be in the middle of a character.
+        text = codecs.getincrementaldecoder(codec)().decode(data)
     except UnicodeDecodeError:
         return False
-    return True
+    # Nobody writes private characters; Big5's commonest hanzi fall on GBK's.
+    return not any("\ue000" <= character <= "\uf8ff" for character in text)

@@ -73,7 +73,7 @@ def csv_documents(stream: BinaryIO, path: Path, column: str | None, on_bad_line:
     lines = _decoded_lines(stream, path, on_bad_line)
     header = next(lines, "")
     delimiter = max(",;\t", key=header.count)
-    with _long_fields():
+    with long_fields():
         rows = csv.reader(chain([header], lines), delimiter=delimiter)
         columns = next(rows, [])
         if not any(columns):
@@ -122,7 +122,8 @@ def _is_number(field: str) -> bool:
 
 
 @contextmanager
-def _long_fields() -> Iterator[None]:
+def long_fields() -> Iterator[None]:
+    """Let the csv module read fields of any length meanwhile."""
     # The csv module's limit (131 072 characters) is one for the whole process: put it back afterwards.
     before = csv.field_size_limit(_MAX_FIELD_CHARACTERS)
     try:

@@ -100,17 +100,35 @@ class Tokenizer:
         # The backend forgets in pickling that special tokens in text are text.
         return _restored, (self.backend.to_str(), self.special_tokens.names, self.folder)
 
-    def save(self, folder: Path, *, max_length: int | None = None) -> None:
+    def save(
+        self,
+        folder: Path,
+        *,
+        max_length: int | None = None,
+        segments: bool | None = None,
+        split_special_tokens: bool = False,
+    ) -> None:
         """Write a folder that `from_folder` and transformers' AutoTokenizer read with identical ids.
 
         Args:
             folder: Where to; made if need be, files of the same names are replaced.
             max_length: Longest sequence of the model it goes with, for tools that truncate.
+            segments: Whether transformers gives that model the segments of texts; None leaves it to its classes.
+            split_special_tokens: Whether transformers takes a special token that is written in a text as text, as we
+                do; not for models that fill masks.
 
         Raises:
             DeviceError: If it cannot be written.
         """
-        write_folder(folder, self.backend, self.special_tokens.names, lowercase=self.lowercase, max_length=max_length)
+        write_folder(
+            folder,
+            self.backend,
+            self.special_tokens.names,
+            lowercase=self.lowercase,
+            max_length=max_length,
+            segments=segments,
+            split_special_tokens=split_special_tokens,
+        )
 
     @cached_property
     def fingerprint(self) -> str:

@@ -115,6 +115,8 @@ def write_folder(
     *,
     lowercase: bool,
     max_length: int | None,
+    segments: bool | None = None,
+    split_special_tokens: bool = False,
 ) -> None:
     """Write every file that transformers, tokenizers and older tools look for (see the module's head)."""
     vocabulary = sorted(backend.get_vocab().items(), key=lambda entry: entry[1])
@@ -160,6 +162,10 @@ def write_folder(
             special |= {"bos_token": names[2], "eos_token": names[3]}
     if max_length is not None:
         settings["model_max_length"] = max_length
+    if segments is not None:
+        settings["model_input_names"] = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
+    if split_special_tokens:
+        settings["split_special_tokens"] = True
     write_json(folder / "tokenizer_config.json", settings | special)
     write_json(folder / "special_tokens_map.json", special)
 

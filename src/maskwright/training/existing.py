@@ -15,6 +15,7 @@ from maskwright.core.spec import fingerprint
 from maskwright.core.types import FamilyName
 from maskwright.encoder.config import EncoderConfig
 from maskwright.interchange.huggingface import load_model
+from maskwright.interchange.task_entries import TaskEntries
 from maskwright.interchange.weight_files import WEIGHTS
 from maskwright.pretext.objectives import Objective, ObjectiveChoice
 from maskwright.text.tokenizer import Tokenizer
@@ -33,6 +34,8 @@ class ExistingModel:
         state: Weights in fp32 as "encoder.*" and "heads.KIND.*".
         tokenizer: Its tokenizer.
         fingerprint: Identifies what it computes: config.json and the weights' files.
+        max_length: Longest sequence it was trained on, as far as the folder tells, in tokens.
+        task: Its head for labelled examples; None where it has none.
     """
 
     name: str
@@ -42,6 +45,8 @@ class ExistingModel:
     state: dict[str, Tensor]
     tokenizer: Tokenizer
     fingerprint: str
+    max_length: int
+    task: TaskEntries | None
 
     def extended(self, extension: Extension) -> "ExistingModel":
         """Return the model with a row for each new entry: the mean of the rows of the pieces it was written with."""
@@ -84,6 +89,8 @@ def open_existing(name: str) -> ExistingModel:
         state=state,
         tokenizer=tokenizer,
         fingerprint=_fingerprint(loaded.folder),
+        max_length=loaded.max_length,
+        task=loaded.task,
     )
 
 

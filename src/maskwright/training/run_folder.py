@@ -34,10 +34,12 @@ class RunFolder:
 
     Args:
         path: The folder; made if absent.
+        work: What in it is worth protecting from another run, as a glob.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, work: str = "checkpoints/step-*") -> None:
         self.path = path
+        self._work = work
         self.checkpoints = path / "checkpoints"
         self.generator = path / GENERATOR
         self._lock: IO[str] | None = None
@@ -74,7 +76,7 @@ class RunFolder:
             before: dict[str, Any] = held["request"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{record} cannot be read: {error}", todo="Choose another --out.") from error
-        if not any(self.checkpoints.glob("step-*")):
+        if not any(self.path.glob(self._work)):
             return {"request": dict(request)}  # It ended before anything was kept: there is nothing to protect.
         if differing := _differences(before, dict(request)):
             shown = "; ".join(differing[:5]) + (f"; and {len(differing) - 5} more" if len(differing) > 5 else "")

@@ -1,1 +1,51 @@
-"""Kinds of tasks. One line each."""
+"""Kinds of tasks. To add one: one file, one line in `TaskChoice` and one in `KINDS`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from maskwright.core.errors import DataError, unknown_name
+from maskwright.evaluation.tasks.base import HeadKind, Prediction, Scores, Task
+from maskwright.evaluation.tasks.classification import Classification, MultiLabel, Regression
+from maskwright.evaluation.tasks.multiple_choice import MultipleChoice
+from maskwright.evaluation.tasks.parts import from_json
+from maskwright.evaluation.tasks.question_answering import QuestionAnswering, tune_null_threshold
+from maskwright.evaluation.tasks.tagging import Tagging
+
+TaskChoice = Classification | Regression | MultiLabel | Tagging | QuestionAnswering | MultipleChoice
+
+KINDS: Mapping[str, type[TaskChoice]] = {
+    task.kind: task for task in (Classification, Regression, MultiLabel, Tagging, QuestionAnswering, MultipleChoice)
+}
+"""Tasks by the names that saved files use."""
+
+
+def task_from_json(data: Mapping[str, Any]) -> TaskChoice:
+    """Make the task that `Task.to_json` described.
+
+    Raises:
+        DataError: If the kind or a field is unknown, or a value is not allowed.
+    """
+    kind = data.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        problem, allowed, todo = unknown_name("kind of task", str(kind), KINDS)
+        raise DataError(problem, allowed=allowed, todo=todo)
+    task: TaskChoice = from_json(KINDS[kind], data)
+    return task
+
+
+__all__ = [
+    "KINDS",
+    "Classification",
+    "HeadKind",
+    "MultiLabel",
+    "MultipleChoice",
+    "Prediction",
+    "QuestionAnswering",
+    "Regression",
+    "Scores",
+    "Tagging",
+    "Task",
+    "TaskChoice",
+    "task_from_json",
+    "tune_null_threshold",
+]

@@ -1,7 +1,15 @@
 """ALBERT (Lan et al. 2020): groups of layers that share weights, and always a dense layer after the embeddings."""
 
 from maskwright.interchange.families.base import ConfigTable, Family
-from maskwright.interchange.families.parts import EMBEDDINGS, RTD_HEAD, SBO_HEAD, bert_fields, both, mlm_head
+from maskwright.interchange.families.parts import (
+    EMBEDDINGS,
+    RTD_HEAD,
+    SBO_HEAD,
+    bert_fields,
+    both,
+    mlm_head,
+    pooled_task_heads,
+)
 
 _LAYERS = tuple(
     pair
@@ -35,6 +43,7 @@ ALBERT = Family(
         "rtd": RTD_HEAD,
         "sbo": SBO_HEAD,
     },
+    tasks=pooled_task_heads("Albert", "classifier_dropout_prob", assumed=0.1),
     tied=(
         ("predictions.decoder.weight", "albert.embeddings.word_embeddings.weight"),
         ("predictions.decoder.bias", "predictions.bias"),

@@ -16,6 +16,11 @@ from maskwright.interchange.groups import places
 Pair = tuple[str, str]
 Field = tuple[str, str, Any]
 
+TaskKind = Literal["sequence", "token", "span", "choice"]
+"""What a head trained on labelled examples scores: whole sequences (...ForSequenceClassification), tokens
+(...ForTokenClassification), where an answer begins and ends (...ForQuestionAnswering), options
+(...ForMultipleChoice)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigTable:
@@ -49,6 +54,81 @@ class ConfigTable:
     grouped: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class DropoutEntry:
+    """Where config.json says how much is dropped before a head's last layer.
+
+    Attributes:
+        name: The entry; None where the class takes the rate of the encoder's hidden states.
+        assumed: What the class assumes where the file does not say; None: the rate of the hidden states.
+        published: What the original fine-tuned with, for heads that are made new; None: as the class assumes.
+    """
+
+    name: str | None
+    assumed: float | None = None
+    published: float | None = None
+
+    def rate(self, said: float | None, hidden_dropout: float) -> float:
+        """Return the rate that the class drops with.
+
+        Args:
+            said: The entry's value; None where it is missing or null.
+            hidden_dropout: The rate of the encoder's hidden states.
+        """
+        rates = (said if self.name else None, self.assumed, hidden_dropout)
+        return next(rate for rate in rates if rate is not None)
+
+    def new_rate(self, hidden_dropout: float) -> float:
+        """Return the rate for a head that is made new."""
+        return self.rate(None, hidden_dropout) if self.published is None else self.published
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskHead:
+    """A head for labelled examples, as one class of a family computes it.
+
+    Its scores are output(dropout(source)), or with a dense layer output(dropout(activation(dense(source)))).
+
+    Attributes:
+        architecture: The class.
+        source: What the head reads: "pooled", the pooler's vector; "first", the first token's hidden state; "tokens",
+            the hidden states of tokens.
+        dense: Their name of a dense layer H -> H before the last one; None where there is none.
+        activation: What follows it, a name for `core.tensors.activation`.
+        drops_source: Whether what goes into the dense layer is dropped, too.
+        output: Their name of the last layer.
+        dropout: The rate; None where nothing is dropped.
+        constants: Entries of config.json that must have this value where there is such a head.
+    """
+
+    architecture: str
+    source: Literal["pooled", "first", "tokens"]
+    dense: str | None = None
+    activation: str = "tanh"
+    drops_source: bool = False
+    output: str
+    dropout: DropoutEntry | None
+    constants: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Pair the weights, ours without "heads.KIND."."""
+        layers = (("dense", self.dense), ("output", self.output))
+        return tuple(
+            (f"{ours}.{part}", f"{theirs}.{part}") for ours, theirs in layers if theirs for part in ("weight", "bias")
+        )
+
+    def shapes(self, hidden_size: int, num_outputs: int) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each weight, by our names.
+
+        Args:
+            hidden_size: H.
+            num_outputs: Width of the last layer.
+        """
+        dense = {"dense.weight": (hidden_size, hidden_size), "dense.bias": (hidden_size,)} if self.dense else {}
+        return {**dense, "output.weight": (num_outputs, hidden_size), "output.bias": (num_outputs,)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """One family of Hugging Face classes.
@@ -62,6 +142,8 @@ class Family:
         pooler: Pairs of the pooler, in the same form; empty where a model with one is refused.
         heads: For each head, its pairs, without "heads.KIND.". Of heads with the same names a folder holds one; the
             first is taken where config.json does not say which. Names that no class has are passed over there.
+        tasks: For each kind of labelled examples, the head of the class for them. A folder holds one at most, and its
+            class says which: several have the same names.
         tied: Second names that files may carry for a weight: (theirs, the name of theirs that it must equal).
         architectures: (heads, class): the first whose heads are all there is the class that suits a model.
         config: The table of config.json.
@@ -74,6 +156,7 @@ class Family:
     always_projects: bool = False
     pooler: tuple[Pair, ...]
     heads: Mapping[str, tuple[Pair, ...]]
+    tasks: Mapping[TaskKind, TaskHead]
     tied: tuple[Pair, ...]
     architectures: tuple[tuple[frozenset[str], str], ...]
     config: ConfigTable
@@ -105,8 +188,25 @@ class Family:
             pairs += self.pooler
         full = [(f"encoder.{ours}", prefix + theirs) for ours, theirs in pairs]
         for head in sorted(heads):
-            full += [(f"heads.{head}.{ours}", theirs) for ours, theirs in self.heads.get(head, ())]
+            full += [(f"heads.{head}.{ours}", theirs) for ours, theirs in self.head_pairs(head)]
         return tuple(dict.fromkeys(full))
+
+    def head_pairs(self, kind: str) -> tuple[Pair, ...]:
+        """List a head's pairs, ours without "heads.KIND."; none where the family has no names for it."""
+        task = next((task for other, task in self.tasks.items() if other == kind), None)
+        return self.heads.get(kind, ()) if task is None else task.pairs
+
+    def task_among(self, names: frozenset[str], architectures: Sequence[str]) -> TaskKind | None:
+        """Find which head for labelled examples a folder holds; None if it holds none.
+
+        Args:
+            names: The names of all its weights.
+            architectures: The classes that config.json names.
+        """
+        for kind, task in self.tasks.items():
+            if task.architecture in architectures and _theirs(task.pairs) & names:
+                return kind
+        return None
 
     def places(self, config: EncoderConfig) -> tuple[str, ...]:
         """Say where each layer stands in the folders that we write."""
@@ -118,6 +218,9 @@ class Family:
 
     def architecture(self, heads: frozenset[str]) -> str:
         """Return Hugging Face's class for a model with these heads."""
+        for kind, task in self.tasks.items():
+            if kind in heads:
+                return task.architecture
         return next(name for needed, name in self.architectures if needed <= heads)
 
     @property

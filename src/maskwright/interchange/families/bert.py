@@ -10,6 +10,7 @@ from maskwright.interchange.families.parts import (
     bert_architectures,
     bert_fields,
     bert_tied,
+    pooled_task_heads,
 )
 
 BERT = Family(
@@ -18,6 +19,7 @@ BERT = Family(
     body=BERT_BODY,
     pooler=BERT_POOLER,
     heads={"mlm": BERT_MLM, **BERT_PAIR_HEADS, "sbo": SBO_HEAD},
+    tasks=pooled_task_heads("Bert", "classifier_dropout"),
     tied=bert_tied("bert."),
     architectures=bert_architectures("Bert"),
     config=ConfigTable(fields=bert_fields(), activation=("hidden_act", "gelu"), vocab_size=30522),

@@ -1,7 +1,14 @@
 """DistilBERT (Sanh et al. 2019): no segments, no pooler, and names of its own in config.json too."""
 
-from maskwright.interchange.families.base import ConfigTable, Family
-from maskwright.interchange.families.parts import EMBEDDING_NORM, SBO_HEAD, WORDS_AND_POSITIONS, both, mlm_head
+from maskwright.interchange.families.base import ConfigTable, DropoutEntry, Family, TaskHead
+from maskwright.interchange.families.parts import (
+    EMBEDDING_NORM,
+    SBO_HEAD,
+    WORDS_AND_POSITIONS,
+    both,
+    mlm_head,
+    task_heads,
+)
 
 _LAYERS = tuple(
     pair
@@ -18,12 +25,31 @@ _LAYERS = tuple(
     for pair in both(ours, "transformer.layer.{n}." + theirs)
 )
 
+
+def _over_sequences(architecture: str) -> TaskHead:
+    return TaskHead(
+        architecture=architecture,
+        source="first",
+        dense="pre_classifier",
+        activation="relu",
+        output="classifier",
+        dropout=DropoutEntry("seq_classif_dropout", assumed=0.2),
+    )
+
+
 DISTILBERT = Family(
     name="distilbert",
     prefix="distilbert.",
     body=(*WORDS_AND_POSITIONS, *EMBEDDING_NORM, *_LAYERS),
     pooler=(),
     heads={"mlm": mlm_head("vocab_transform", "vocab_layer_norm", "vocab_projector.bias"), "sbo": SBO_HEAD},
+    tasks=task_heads(
+        "DistilBert",
+        sequence=_over_sequences("DistilBertForSequenceClassification"),
+        choice=_over_sequences("DistilBertForMultipleChoice"),
+        token_dropout=DropoutEntry(None),
+        span_dropout=DropoutEntry("qa_dropout", assumed=0.1),
+    ),
     tied=(("vocab_projector.weight", "distilbert.embeddings.word_embeddings.weight"),),
     architectures=((frozenset({"mlm"}), "DistilBertForMaskedLM"), (frozenset(), "DistilBertModel")),
     config=ConfigTable(

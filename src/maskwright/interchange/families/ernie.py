@@ -10,6 +10,7 @@ from maskwright.interchange.families.parts import (
     bert_architectures,
     bert_fields,
     bert_tied,
+    pooled_task_heads,
 )
 
 ERNIE = Family(
@@ -18,6 +19,7 @@ ERNIE = Family(
     body=BERT_BODY,
     pooler=BERT_POOLER,
     heads={"mlm": BERT_MLM, **BERT_PAIR_HEADS, "sbo": SBO_HEAD},
+    tasks=pooled_task_heads("Ernie", "classifier_dropout"),
     tied=bert_tied("ernie."),
     architectures=bert_architectures("Ernie"),
     config=ConfigTable(

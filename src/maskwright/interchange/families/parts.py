@@ -1,6 +1,8 @@
 """What families have in common: BERT's names, and names that no class of a family has and all pass over."""
 
-from maskwright.interchange.families.base import Field, Pair
+from collections.abc import Mapping
+
+from maskwright.interchange.families.base import DropoutEntry, Field, Pair, TaskHead, TaskKind
 
 
 def weight(ours: str, theirs: str) -> tuple[Pair, ...]:
@@ -105,4 +107,57 @@ def bert_architectures(name: str) -> tuple[tuple[frozenset[str], str], ...]:
         (frozenset({"nsp"}), f"{name}ForNextSentencePrediction"),
         (frozenset({"sop"}), f"{name}ForNextSentencePrediction"),
         (frozenset(), f"{name}Model"),
+    )
+
+
+def task_heads(
+    name: str,
+    *,
+    sequence: TaskHead,
+    choice: TaskHead,
+    token_dropout: DropoutEntry,
+    span_dropout: DropoutEntry | None = None,
+) -> Mapping[TaskKind, TaskHead]:
+    """List the heads for labelled examples: over tokens all families have one layer, over sequences they differ.
+
+    Args:
+        name: What the classes' names begin with.
+        sequence: The head over whole sequences.
+        choice: The head over options.
+        token_dropout: What is dropped before the scores of tokens.
+        span_dropout: What is dropped before the scores of an answer's beginning and end; None for nothing.
+    """
+    return {
+        "sequence": sequence,
+        "token": TaskHead(
+            architecture=f"{name}ForTokenClassification", source="tokens", output="classifier", dropout=token_dropout
+        ),
+        "span": TaskHead(
+            architecture=f"{name}ForQuestionAnswering", source="tokens", output="qa_outputs", dropout=span_dropout
+        ),
+        "choice": choice,
+    }
+
+
+def pooled_task_heads(name: str, entry: str, assumed: float | None = None) -> Mapping[TaskKind, TaskHead]:
+    """List the heads of BERT, ALBERT and ERNIE: one linear layer, over sequences on the pooled vector.
+
+    The originals drop 0.1 of the pooled vector, whatever the encoder drops (bert: run_classifier.py, create_model;
+    albert: classifier_utils.py, create_model, and paper, table 14; ernie: finetune/classifier.py).
+
+    Args:
+        name: What the classes' names begin with.
+        entry: The entry of config.json for the dropout.
+        assumed: What the classes assume where it is missing; None: the rate of the hidden states.
+    """
+    pooled = DropoutEntry(entry, assumed, published=0.1)
+
+    def head(architecture: str) -> TaskHead:
+        return TaskHead(architecture=f"{name}{architecture}", source="pooled", output="classifier", dropout=pooled)
+
+    return task_heads(
+        name,
+        sequence=head("ForSequenceClassification"),
+        choice=head("ForMultipleChoice"),
+        token_dropout=DropoutEntry(entry, assumed),
     )

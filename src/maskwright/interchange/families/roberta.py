@@ -1,6 +1,6 @@
 """RoBERTa (Liu et al. 2019)."""
 
-from maskwright.interchange.families.base import ConfigTable, Family
+from maskwright.interchange.families.base import ConfigTable, DropoutEntry, Family, TaskHead
 from maskwright.interchange.families.parts import (
     BERT_BODY,
     BERT_PAIR_HEADS,
@@ -8,6 +8,7 @@ from maskwright.interchange.families.parts import (
     SBO_HEAD,
     bert_fields,
     mlm_head,
+    task_heads,
 )
 
 ROBERTA = Family(
@@ -21,6 +22,22 @@ ROBERTA = Family(
         **BERT_PAIR_HEADS,
         "sbo": SBO_HEAD,
     },
+    tasks=task_heads(
+        "Roberta",
+        sequence=TaskHead(
+            architecture="RobertaForSequenceClassification",
+            source="first",
+            dense="classifier.dense",
+            drops_source=True,
+            output="classifier.out_proj",
+            # fairseq: pooler_dropout, which its fine-tuning leaves at 0 (models/roberta/model.py).
+            dropout=DropoutEntry("classifier_dropout", published=0.0),
+        ),
+        choice=TaskHead(
+            architecture="RobertaForMultipleChoice", source="pooled", output="classifier", dropout=DropoutEntry(None)
+        ),
+        token_dropout=DropoutEntry("classifier_dropout"),
+    ),
     tied=(
         ("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
         ("lm_head.decoder.bias", "lm_head.bias"),

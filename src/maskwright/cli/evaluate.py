@@ -1,0 +1,58 @@
+"""`maskwright evaluate`: measure a fine-tuned model on labelled examples."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maskwright.cli import output
+from maskwright.cli.finetune import LABEL_HELP, READ_HELP, TEXT2_HELP, TEXT_HELP
+from maskwright.cli.texts import DEVICE_HELP
+
+FINE_TUNED_HELP = "A folder that `maskwright finetune` wrote, or a transformers model for such a task."
+
+
+def command(
+    model: Annotated[str, typer.Argument(help=FINE_TUNED_HELP, show_default=False)],
+    task: Annotated[
+        str | None,
+        typer.Option(help="A benchmark, for its files and columns; else the model's own task.", show_default=False),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The folder of the benchmark's own files.", show_default=False)
+    ] = None,
+    split: Annotated[str, typer.Option(help="Which of its files: train, dev or test.")] = "dev",
+    file: Annotated[list[Path] | None, typer.Option(help="A labelled file instead.", show_default=False)] = None,
+    text: Annotated[str | None, typer.Option(help=TEXT_HELP, show_default=False)] = None,
+    text2: Annotated[str | None, typer.Option(help=TEXT2_HELP, show_default=False)] = None,
+    label: Annotated[str | None, typer.Option(help=LABEL_HELP, show_default=False)] = None,
+    read: Annotated[list[str] | None, typer.Option("--read", help=READ_HELP, show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the predictions to this .jsonl file.", show_default=False)
+    ] = None,
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Measure a fine-tuned model on labelled examples."""
+    from maskwright.evaluation.evaluating import evaluate
+
+    done = evaluate(
+        model,
+        task=task,
+        data=data,
+        split=split,
+        file=file,
+        text=text,
+        text2=text2,
+        label=label,
+        read=read or (),
+        out=out,
+        device=device,
+    )
+    if json:
+        output.print_json(done.to_json())
+        return
+    output.heading(done.model, f"on {done.examples:,} examples of {done.file}")
+    output.table(("metric", "value"), [(name, f"{value:.4f}") for name, value in done.metrics.items()], right=(1,))
+    if done.cut:
+        output.note(f"{done.cut:,} examples were cut to the model's length")

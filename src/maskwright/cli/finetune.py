@@ -1,0 +1,110 @@
+"""`maskwright finetune`: turn a pretrained model and labelled examples into a measured model."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maskwright.cli import output
+from maskwright.cli.texts import DEVICE_HELP, MODEL_HELP
+
+TEXT_HELP = "Column of the text (words, question); else guessed, and said."
+TEXT2_HELP = "Column of the second text (context)."
+LABEL_HELP = "Column of the label (tags, answers); else guessed, and said."
+READ_HELP = "Set how files are read, e.g. `quoting=none`, `encoding=gb18030`; repeatable."
+
+
+def command(
+    model: Annotated[str, typer.Argument(help=MODEL_HELP, show_default=False)],
+    task: Annotated[
+        str,
+        typer.Option(
+            help="A benchmark (sst-2, squad-1.1, ...), or a kind of task for files of your own: classification, "
+            "regression, multi-label, tagging, question-answering, multiple-choice.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The folder; the same command again goes on in it.", show_default=False)],
+    data: Annotated[
+        Path | None, typer.Option(help="The folder of the benchmark's own files.", show_default=False)
+    ] = None,
+    train: Annotated[
+        list[Path] | None, typer.Option(help="Training file (CSV, TSV, JSONL, ...).", show_default=False)
+    ] = None,
+    dev: Annotated[
+        list[Path] | None,
+        typer.Option(help="Development file, to choose by; else a tenth of --train is held out.", show_default=False),
+    ] = None,
+    test: Annotated[
+        list[Path] | None, typer.Option(help="Test file: measured once, at the end.", show_default=False)
+    ] = None,
+    text: Annotated[str | None, typer.Option(help=TEXT_HELP, show_default=False)] = None,
+    text2: Annotated[str | None, typer.Option(help=TEXT2_HELP, show_default=False)] = None,
+    label: Annotated[str | None, typer.Option(help=LABEL_HELP, show_default=False)] = None,
+    read: Annotated[list[str] | None, typer.Option("--read", help=READ_HELP, show_default=False)] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds to train, for the spread.")] = 1,
+    seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grid",
+            help="Settings to choose from on dev with the first seed, e.g. `learning_rate=1e-4,3e-4`; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    set: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="Set any setting, e.g. `epochs=5`, `learning_rate=1e-4`; repeatable.", show_default=False
+        ),
+    ] = None,
+    as_published: Annotated[
+        bool, typer.Option("--as-published", help="Keep the published settings, however small model and data are.")
+    ] = False,
+    system: Annotated[
+        str | None,
+        typer.Option(
+            help="Whose published settings to take (macbert, spanbert, ...); else the model's own.", show_default=False
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 1.0,
+    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Fine-tune a model on labelled examples and measure it. Ctrl-C saves; the same command again goes on."""
+    from maskwright.evaluation.finetuning import finetune
+
+    done = finetune(
+        model,
+        task=task,
+        out=out,
+        data=data,
+        train=train,
+        dev=dev,
+        test=test,
+        text=text,
+        text2=text2,
+        label=label,
+        read=read or (),
+        seeds=seeds,
+        seed=seed,
+        grid=grid or (),
+        set=set or (),
+        as_published=as_published,
+        system=system,
+        device=device,
+        checkpoint_minutes=checkpoint_minutes,
+    )
+    if json:
+        output.print_json(done.to_json())
+    elif done.results is not None:
+        columns, rows = done.results.table(most=3)
+        output.table(columns, rows, title=f"{done.results.task}: {done.results.model}", right=range(1, len(columns)))
+        for note in done.results.notes:
+            output.note(note)
+        output.note(f"The best seed's model and the results lie in {done.folder}. Now try:")
+        output.note(f"  maskwright predict {done.folder} ...")
+    if not done.finished:
+        output.note(f"stopped by {done.stopped_by} and saved; the same command again goes on")
+        sys.exit(130)

@@ -1,0 +1,51 @@
+"""`maskwright predict`: let a fine-tuned model say what it thinks of texts or of a file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maskwright.cli import output
+from maskwright.cli.evaluate import FINE_TUNED_HELP
+from maskwright.cli.finetune import READ_HELP, TEXT2_HELP, TEXT_HELP
+from maskwright.cli.texts import DEVICE_HELP
+
+
+def command(
+    model: Annotated[str, typer.Argument(help=FINE_TUNED_HELP, show_default=False)],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(help="Texts; or one file (CSV, JSONL, SQuAD JSON, ...).", show_default=False),
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(help="A file; `-` reads one text a line from standard input.", show_default=False),
+    ] = None,
+    text: Annotated[str | None, typer.Option(help=TEXT_HELP, show_default=False)] = None,
+    text2: Annotated[str | None, typer.Option(help=TEXT2_HELP, show_default=False)] = None,
+    read: Annotated[list[str] | None, typer.Option("--read", help=READ_HELP, show_default=False)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the predictions to this .jsonl file, one line each.", show_default=False),
+    ] = None,
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Print the predictions as JSON.")] = False,
+) -> None:
+    """Predict: a class with its probability, a number, entities with their places, an answer, an option."""
+    from maskwright.evaluation.predicting import given_inputs, predict
+    from maskwright.evaluation.scoring import plain, summary, write_predictions
+
+    inputs, files = given_inputs(texts or [], file or [])
+    predictions = predict(model, inputs, file=files, text=text, text2=text2, read=read or (), device=device)
+    if out:
+        write_predictions(out.expanduser(), predictions)
+        output.note(f"{len(predictions):,} predictions in {out}")
+    if json:
+        output.print_json([plain(prediction) for prediction in predictions])
+    elif not out:
+        names = inputs if len(inputs) == len(predictions) else [prediction.key for prediction in predictions]
+        output.table(
+            ("score", "prediction", "of"),
+            [(*summary(prediction), name) for prediction, name in zip(predictions, names, strict=True)],
+            right=(0,),
+        )

@@ -1,0 +1,378 @@
+"""A model with a head for a task: made of any pretrained folder, kept and read as a folder of the family's own class.
+
+config.json, model.safetensors, tokenizer*   as transformers has them: its Auto classes and pipelines load the folder
+task.json                                    what it was trained for (`tasks.task_from_json`)
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.core.errors import ConversionError, RecipeError
+from maskwright.core.files import read_json, write_json
+from maskwright.core.types import FamilyName
+from maskwright.encoder.encoder import Encoder
+from maskwright.encoder.initialisation import initialise
+from maskwright.evaluation.examples import TaggedExample
+from maskwright.evaluation.features import FeatureBatch
+from maskwright.evaluation.heads import Head
+from maskwright.evaluation.tasks import task_from_json
+from maskwright.evaluation.tasks.base import Task
+from maskwright.evaluation.tasks.classification import Regression
+from maskwright.evaluation.tasks.tagging import Tagging
+from maskwright.interchange.families import family_named
+from maskwright.interchange.families.base import TaskHead
+from maskwright.interchange.huggingface import save_model
+from maskwright.interchange.task_entries import ProblemType, TaskEntries, unnamed_labels
+from maskwright.text.tokenizer import Tokenizer
+from maskwright.training.existing import ExistingModel, open_existing
+
+TASK_FILE = "task.json"
+
+_PROBLEM_TYPES: Mapping[str, ProblemType] = {
+    "classification": "single_label_classification",
+    "regression": "regression",
+    "multi_label": "multi_label_classification",
+}
+"""What Hugging Face calls the kinds of tasks whose head scores whole sequences."""
+
+_NUMBERED = re.compile(r"(LABEL_)?[-+.\d]+")
+"""Names of labels that do not tell what they mean."""
+
+
+@final
+class FineTunedModel(nn.Module):
+    """An encoder with a head for a task. Parameter names are "encoder.*" and "head.*".
+
+    Args:
+        encoder: The encoder; with a pooler if the head reads it.
+        head: The head.
+        task: What it is for.
+        tokenizer: Its tokenizer.
+        family: Hugging Face's model type.
+        max_length: Tokens of a sequence at most, special ones counted.
+        notes: What is to be said of it: what was taken over, what is new, what was guessed.
+
+    Attributes:
+        encoder, head, task, tokenizer, family, max_length, notes: As given.
+    """
+
+    def __init__(
+        self,
+        *,
+        encoder: Encoder,
+        head: Head,
+        task: Task[Any],
+        tokenizer: Tokenizer,
+        family: FamilyName,
+        max_length: int,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+        self.task = task
+        self.tokenizer = tokenizer
+        self.family: FamilyName = family
+        self.max_length = max_length
+        self.notes = notes
+
+    @property
+    def segments(self) -> bool:
+        """Whether the second text of a pair is segment 1: if the encoder knows it, and transformers would do it too.
+
+        What transformers does follows from the tokenizer: the byte-level one of RoBERTa calls both texts segment 0.
+        """
+        if self.encoder.config.type_vocab_size < 2:
+            return False
+        layout = self.tokenizer.backend.post_processor
+        return layout is None or 1 in self.tokenizer.backend.encode("a", "a").type_ids
+
+    def scores(self, batch: FeatureBatch, dropout_key: int | None = None) -> Tensor:
+        """Score a batch. Dropout is applied in training mode, if there is a key.
+
+        Args:
+            batch: Sequences in rows, on the model's device.
+            dropout_key: Key of the batch's dropout masks; None: the one that `batch.batch` carries, if any.
+
+        Returns:
+            Scores in fp32, of the shape that `Task.loss` tells.
+        """
+        key = batch.batch.dropout_key if dropout_key is None else dropout_key
+        output = self.encoder(replace(batch.batch, dropout_key=key))
+        scores: Tensor = self.head(output, batch, key)
+        return scores
+
+    def save(self, folder: Path) -> None:
+        """Write the model as a folder of the family's class for the task; other files in it are left alone.
+
+        A regression that learnt numbers in units of its `scale` is written with the unit multiplied into its last
+        layer, since the class, and so transformers, has no other place for it.
+
+        Raises:
+            ConversionError: If the class cannot hold the encoder.
+            DeviceError: If the folder cannot be written.
+        """
+        task, state = self.task, self.state_dict()
+        if isinstance(task, Regression) and task.scale != 1:
+            state = {name: value * task.scale if "head.output." in name else value for name, value in state.items()}
+            task = replace(task, scale=1.0)
+        write_json(folder / TASK_FILE, task.to_json())
+        self.tokenizer.save(folder, max_length=self.max_length, segments=self.segments, split_special_tokens=True)
+        save_model(
+            folder,
+            family=self.family,
+            config=self.encoder.config,
+            special_tokens=self.tokenizer.special_tokens,
+            state={_filed(name, task): tensor for name, tensor in state.items()},
+            max_length=self.max_length,
+            task=_entries(task, self.head.rate),
+        )
+
+
+def build(
+    model: str | Path,
+    task: Task[Any],
+    *,
+    seed: int,
+    max_length: int | None = None,
+    hidden_dropout: float | None = None,
+    attention_dropout: float | None = None,
+    head_dropout: float | None = None,
+) -> FineTunedModel:
+    """Put a head for a task on a pretrained encoder, in evaluation mode, on the CPU.
+
+    The heads of pretraining are dropped. The head is new, and so is a pooler that the head needs and the model has not;
+    but a model that was fine-tuned for the very same labels keeps its head, if their names tell what they mean, and one
+    for answers or for options keeps it in any case.
+
+    Args:
+        model: A run's folder, a Hugging Face folder or a hub name.
+        task: What to put a head on for.
+        seed: Keys the new weights: each is a function of the seed and its name.
+        max_length: Tokens of a sequence at most; None: the longest that the model was trained on.
+        hidden_dropout: Share of hidden values dropped in the encoder; None: as it was pretrained.
+        attention_dropout: Share of attention probabilities dropped; None: as it was pretrained.
+        head_dropout: Share dropped before the head's last layer, where the class has such a rate of its own (the notes
+            say where it has none); None: what the original fine-tuned with.
+
+    Raises:
+        ConversionError: If there is no such model, or it does not fit together.
+        RecipeError: If the model has no position for so long sequences.
+    """
+    existing = open_existing(str(model))
+    row = family_named(existing.family).tasks[task.head]
+    dropouts = {"hidden_dropout": hidden_dropout, "attention_dropout": attention_dropout}
+    config = existing.config.replace(
+        pooler=row.source == "pooled", **{name: rate for name, rate in dropouts.items() if rate is not None}
+    )
+    length = min(existing.max_length, config.max_positions) if max_length is None else max_length
+    if length > config.max_positions:
+        raise RecipeError(
+            f"max_length is {length}, but {model} has learnt {config.max_positions} positions",
+            todo=f"Give `--set max_length={config.max_positions}` or less.",
+        )
+    keeps_head = _is_for(existing, task)
+    if head_dropout is not None and row.dropout is not None and row.dropout.name is not None:
+        rate = head_dropout
+    elif keeps_head and existing.task is not None:
+        rate = existing.task.dropout
+    else:
+        rate = row.dropout.new_rate(config.hidden_dropout) if row.dropout else 0.0
+    existing = replace(existing, config=config)
+    built = _assemble(existing, task, row, rate, length)
+    wanted = built.state_dict().keys()
+    state = _named_as_here(existing, task)
+    taken = {name for name in wanted & state.keys() if keeps_head or not name.startswith("head.")}
+    fresh = _new_weights(built, wanted - taken, seed)
+    _put_in(built, {**state, **fresh})
+    built.notes = _notes(existing, built, row, taken, fresh.keys(), state.keys() - wanted, head_dropout)
+    return built.eval()
+
+
+def load(folder: str | Path) -> FineTunedModel:
+    """Read a fine-tuned model, in evaluation mode, on the CPU. No code of the folder is executed.
+
+    Args:
+        folder: What `FineTunedModel.save` wrote; or a folder or hub name of a transformers class for sequence or token
+            classification, question answering or multiple choice, whose task is told by its class and its labels.
+
+    Raises:
+        ConversionError: If there is no fine-tuned model, or it does not fit together.
+        DataError: If its tokenizer or its task cannot be read.
+    """
+    existing = open_existing(str(folder))
+    entries = existing.task
+    if entries is None:
+        raise ConversionError(
+            f"{folder} holds no fine-tuned model, but a pretrained one",
+            allowed="a folder that `maskwright finetune` wrote, or one of a transformers class for sequence or token "
+            "classification, question answering or multiple choice",
+            todo=f"Fine-tune it first: `maskwright finetune {folder} --task ...`",
+        )
+    row = family_named(existing.family).tasks[entries.kind]
+    path = existing.folder / TASK_FILE
+    task = _read_task(path, entries) if path.exists() else _guessed_task(entries, existing.folder)
+    needs_pooler = row.source == "pooled"
+    if needs_pooler and not existing.config.pooler:
+        raise ConversionError(
+            f"the weights in {existing.folder} lack the pooler, which {row.architecture} has",
+            todo="Fetch the weights again, or fine-tune again.",
+        )
+    existing = replace(existing, config=existing.config.replace(pooler=needs_pooler))
+    built = _assemble(existing, task, row, entries.dropout, existing.max_length)
+    _put_in(built, _named_as_here(existing, task))
+    if not path.exists():
+        labels = f" with the labels {', '.join(task.labels)}" if task.labels else ""
+        built.notes = (f"{folder} has no {TASK_FILE}: its class {row.architecture} is taken as {task.kind}{labels}",)
+    return built.eval()
+
+
+def _assemble(existing: ExistingModel, task: Task[Any], row: TaskHead, rate: float, max_length: int) -> FineTunedModel:
+    """Put the parts together, without values: they are put in as they are."""
+    tokenizer, config = existing.tokenizer, existing.config
+    with torch.device("meta"):
+        encoder = Encoder(config, tokenizer.special_tokens.vocab_size)
+        head = Head(task.head, row, config, task.num_outputs, rate)
+    return FineTunedModel(
+        encoder=encoder, head=head, task=task, tokenizer=tokenizer, family=existing.family, max_length=max_length
+    )
+
+
+def _put_in(built: FineTunedModel, state: Mapping[str, Tensor]) -> None:
+    """Give a model its weights, from a state that may hold more."""
+    # In memory of their own: those of a mapped file lie as they come, and some kernels round otherwise there.
+    built.load_state_dict({name: state[name].clone() for name in built.state_dict()}, assign=True)
+
+
+def _new_weights(built: FineTunedModel, names: Iterable[str], seed: int) -> dict[str, Tensor]:
+    """Draw the weights of these names; others cost no time."""
+    layers: dict[str, dict[str, nn.Module]] = {"encoder": {}, "head": {}}
+    for part in sorted({name.rpartition(".")[0] for name in names}):
+        like = built.get_submodule(part)
+        assert isinstance(like, nn.Linear)
+        tower, _, layer = part.partition(".")
+        layers[tower][layer] = nn.Linear(like.in_features, like.out_features)
+    # Under their full names, of which their weights are a function.
+    drawn = nn.ModuleDict({tower: nn.ModuleDict(its) for tower, its in layers.items()})
+    initialise(drawn, built.encoder.config, seed)
+    return dict(drawn.state_dict())
+
+
+def _named_as_here(existing: ExistingModel, task: Task[Any]) -> dict[str, Tensor]:
+    mine = f"heads.{task.head}."
+    return {
+        "head." + name.removeprefix(mine) if name.startswith(mine) else name: tensor
+        for name, tensor in existing.state.items()
+    }
+
+
+def _filed(name: str, task: Task[Any]) -> str:
+    return f"heads.{task.head}." + name.removeprefix("head.") if name.startswith("head.") else name
+
+
+def _entries(task: Task[Any], rate: float) -> TaskEntries:
+    named = task.head in ("sequence", "token")
+    return TaskEntries(
+        kind=task.head,
+        labels=(task.labels or unnamed_labels(task.num_outputs)) if named else (),
+        problem_type=_PROBLEM_TYPES.get(task.kind),
+        dropout=rate,
+    )
+
+
+def _is_for(existing: ExistingModel, task: Task[Any]) -> bool:
+    """Whether a model has a head that means the same: of the same labels, by names that tell."""
+    if existing.task is None or existing.task.kind != task.head:
+        return False
+    here, there = _entries(task, 0.0), existing.task
+    # "0" and "1" of one data set are not those of another.
+    tells = not all(_NUMBERED.fullmatch(label) for label in here.labels) or not here.labels
+    return tells and here.labels == there.labels and there.problem_type in (None, here.problem_type)
+
+
+def _read_task(path: Path, entries: TaskEntries) -> Task[Any]:
+    try:
+        data = read_json(path)
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ConversionError(f"{path} is not readable JSON: {error}", todo="Fetch or write it again") from error
+    if not isinstance(data, dict):
+        raise ConversionError(f"{path} holds a {type(data).__name__}", allowed="a JSON object")
+    task = task_from_json(data)
+    if task.head != entries.kind or (task.labels and task.labels != entries.labels):
+        raise ConversionError(
+            f"{path} tells of a task with {_told(task.head, task.labels)}, config.json beside it of one with "
+            f"{_told(entries.kind, entries.labels)}",
+            todo=f"Correct one of them, or remove {path.name} to go by config.json",
+        )
+    return task
+
+
+def _guessed_task(entries: TaskEntries, folder: Path) -> Task[Any]:
+    """Tell a task by a transformers class and its labels, as transformers itself does."""
+    if entries.kind == "token":
+        each = [TaggedExample(key=tag, words=("",), tags=(tag,)) for tag in entries.labels]
+        return Tagging.for_examples(each, labels=entries.labels)
+    if entries.kind != "sequence":
+        return task_from_json({"kind": {"span": "question_answering", "choice": "multiple_choice"}[entries.kind]})
+    problem = entries.problem_type or ("regression" if entries.num_outputs == 1 else "single_label_classification")
+    if problem == "regression" and entries.num_outputs != 1:
+        raise ConversionError(
+            f"{folder} predicts {entries.num_outputs} numbers at once", allowed="a regression of one number"
+        )
+    kind = next(ours for ours, theirs in _PROBLEM_TYPES.items() if theirs == problem)
+    return task_from_json({"kind": kind, **({} if kind == "regression" else {"labels": list(entries.labels)})})
+
+
+def _told(head: str, labels: tuple[str, ...]) -> str:
+    return f"a head {head!r}" + (f" and the labels {', '.join(labels)}" if labels else "")
+
+
+def _notes(
+    existing: ExistingModel,
+    built: FineTunedModel,
+    row: TaskHead,
+    taken: Collection[str],
+    fresh: Collection[str],
+    left_names: Collection[str],
+    head_dropout: float | None,
+) -> tuple[str, ...]:
+    left = _parts(left_names)
+    if existing.task is not None and existing.task.kind == built.task.head and any("head." in name for name in fresh):
+        left = [*left, f"its head for {', '.join(existing.task.labels)}"]
+    notes = [
+        f"taken from {existing.name}: {', '.join(_parts(taken))}",
+        *([f"new: {', '.join(_parts(fresh))} (of {row.architecture})"] if fresh else []),
+        *([f"left: {', '.join(left)}"] if left else []),
+    ]
+    if built.max_length > existing.max_length:
+        notes.append(
+            f"{existing.name} was trained on {existing.max_length} tokens; its positions beyond, up to "
+            f"{built.max_length}, are still as they were drawn"
+        )
+    if head_dropout is not None and head_dropout != built.head.rate:
+        notes.append(
+            f"{row.architecture} has no dropout of its own before its last layer, and drops {built.head.rate:g} there"
+        )
+    return tuple(notes)
+
+
+def _parts(names: Iterable[str]) -> list[str]:
+    return sorted({_part(name) for name in names})
+
+
+def _part(name: str) -> str:
+    tower, _, rest = name.partition(".")
+    if tower == "head":
+        return "head"
+    if tower == "heads":
+        return f"head {rest.partition('.')[0]!r}"
+    if "_blocks." in rest:
+        return "layers"
+    return "pooler" if rest.startswith("pooler.") else "embeddings"

@@ -1,0 +1,313 @@
+"""What a fine-tuning learns from: training, development and test examples of one task, read and counted aloud."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import TypeAdapter, ValidationError
+
+from maskwright.core.errors import DataError, RecipeError, unknown_name
+from maskwright.core.spec import fingerprint, parse_overrides
+from maskwright.evaluation.benchmarks import BENCHMARKS, SPLITS, Benchmark, Split, benchmark
+from maskwright.evaluation.examples import ExampleFile
+from maskwright.evaluation.holding_out import SHARE, hold_out
+from maskwright.evaluation.labels import check_measurable, counted_labels, unlabelled
+from maskwright.evaluation.readers import Kind, ReadOptions, read_examples
+from maskwright.evaluation.tasks import KINDS, Task
+from maskwright.training.reporting import Reporter
+
+Paths = str | Path | Sequence[str | Path]
+
+_LABELS_SHOWN = 12
+_REASONS_SHOWN = 3
+_OF_EXAMPLES = ("classification", "multi_label", "tagging", "question_answering")
+"""Kinds of tasks that look at the training examples: for their labels, or for whether all questions have answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Training, development or test examples.
+
+    Attributes:
+        name: The file, or what else they are.
+        examples: The examples.
+        skipped: Rows that were left out.
+    """
+
+    name: str
+    examples: tuple[Any, ...]
+    skipped: int
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the examples, wherever they lie."""
+        return fingerprint([repr(example) for example in self.examples])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labelled:
+    """A task and its examples.
+
+    Attributes:
+        benchmark: None for the user's own data.
+        task: The task, with the training examples' labels.
+        train, dev, test: Examples; `test` is None where there are none.
+        notes: What the reader of results must know.
+    """
+
+    benchmark: Benchmark | None
+    task: Task[Any]
+    train: Part
+    dev: Part
+    test: Part | None
+    notes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The benchmark's name, or the kind of task."""
+        return self.task.kind if self.benchmark is None else self.benchmark.name
+
+    @property
+    def parts(self) -> Mapping[str, Part]:
+        """All parts by name."""
+        found = {"train": self.train, "dev": self.dev}
+        return found if self.test is None else {**found, "test": self.test}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledRequest:
+    """Which files of which task.
+
+    Attributes:
+        kind: The kind of task.
+        benchmark: The benchmark; None for the user's own data.
+        data: The folder of the benchmark's files.
+        files: Files by part ("train", "dev", "test"), instead of the benchmark's.
+        options: How to read them.
+    """
+
+    kind: Kind
+    benchmark: Benchmark | None
+    data: Path | None
+    files: Mapping[Split, Paths]
+    options: ReadOptions
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        task: str,
+        data: str | Path | None = None,
+        files: Mapping[Split, Paths | None],
+        columns: Mapping[str, str | None],
+        read: Sequence[str] = (),
+    ) -> "LabelledRequest":
+        """Make a request of what the user said.
+
+        Args:
+            task: A benchmark's name, or a kind of task; "-" and "_" are the same.
+            data: The folder of the benchmark's files.
+            files: Files by part.
+            columns: Columns by role ("text", "text2", "label").
+            read: "field=value" for further fields of `ReadOptions`.
+
+        Raises:
+            RecipeError: If the task or a field is unknown, or no files were given.
+        """
+        found = task_named(task)
+        row = found if isinstance(found, Benchmark) else None
+        given = {part: paths for part, paths in files.items() if paths}
+        if data is None and not given:
+            todo = "Name the folder of its files, `--data DIR`" if row else "Name your files, e.g. `--train FILE`"
+            raise RecipeError(f"no data was given for the task {task!r}", todo=f"{todo}.")
+        if data is not None and row is None:
+            raise RecipeError(
+                f"--data names a benchmark's folder, and {task!r} is a kind of task",
+                todo="Name your files, e.g. `--train FILE --dev FILE`.",
+            )
+        folder = None if data is None else Path(data).expanduser()
+        return cls(
+            kind=found.kind if isinstance(found, Benchmark) else found,
+            benchmark=row,
+            data=folder,
+            files=given,
+            options=with_options(ReadOptions() if row is None else row.options, columns, read),
+        )
+
+    def read(self, part: Split, talk: Reporter, *, needed: bool | None = None) -> ExampleFile[Any] | None:
+        """Read a part, and tell how many examples it has, what was left out, and what was guessed.
+
+        Args:
+            part: "train", "dev" or "test".
+            talk: Where to tell.
+            needed: Whether rows without label are left out; None: but for test examples, which often have none.
+
+        Returns:
+            The examples; None where there is no such file.
+
+        Raises:
+            DataError: If a file cannot be read.
+        """
+        paths: Paths | None = self.files.get(part)
+        if paths is None and self.data is not None and self.benchmark is not None:
+            paths = self.benchmark.find(self.data).get(part)
+        if not paths:
+            return None
+        options = self.options
+        if self.benchmark is not None:
+            options = replace(options, known_labels=self.benchmark.labels)
+        wanted = part != "test" if needed is None else needed
+        file = read_examples(paths, self.kind, replace(options, labels="needed" if wanted else "if_there"))
+        tell(part, file, talk)
+        return file
+
+
+def task_named(name: str) -> Benchmark | Kind:
+    """Return the benchmark or the kind of task that is called so.
+
+    Raises:
+        RecipeError: If there is neither; the nearest name of both is suggested.
+    """
+    for kind in get_args(Kind):
+        if name.replace("-", "_").lower() == kind:
+            found: Kind = kind
+            return found
+    try:
+        return benchmark(name)
+    except RecipeError:
+        kinds = [kind.replace("_", "-") for kind in get_args(Kind)]
+        problem, _, todo = unknown_name("task", name, [*BENCHMARKS, *kinds])
+        allowed = f"a kind of task ({', '.join(kinds)}), or a benchmark ({', '.join(BENCHMARKS)})"
+        raise RecipeError(problem, allowed=allowed, todo=todo) from None
+
+
+def with_options(options: ReadOptions, columns: Mapping[str, str | None], read: Sequence[str]) -> ReadOptions:
+    """Return how files are read, with the user's columns and settings.
+
+    Args:
+        options: Before.
+        columns: Columns by role ("text", "text2", "label"); None leaves them.
+        read: "field=value".
+
+    Raises:
+        RecipeError: If a field is unknown or its value is not allowed.
+    """
+    changes: dict[str, Any] = {role: name for role, name in columns.items() if name is not None}
+    known = {field.name: field for field in fields(ReadOptions)}
+    for name, value in parse_overrides(read):
+        if name not in known:
+            problem, allowed, todo = unknown_name("setting of reading", name, known)
+            raise RecipeError(problem, allowed=allowed, todo=todo)
+        changes[name] = _tuples(value)
+    try:
+        return TypeAdapter(ReadOptions).validate_python(asdict(replace(options, **changes)))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise RecipeError(f"--read {where}: {first['msg']}; found {first['input']!r}") from None
+
+
+def read_labelled(request: LabelledRequest, task_fields: Mapping[str, Any], talk: Reporter) -> Labelled:
+    """Read all parts, and make the task of the training examples' labels.
+
+    Args:
+        request: Which files of which task.
+        task_fields: Fields of the task that the user set.
+        talk: Where to tell what was read.
+
+    Raises:
+        DataError: If a file cannot be read, there is no training file, or the labels do not fit.
+    """
+    row = request.benchmark
+    train, dev, test = (request.read(part, talk) for part in SPLITS)
+    if train is None:
+        where = f"in {request.data} for {row.title}" if row and request.data else ""
+        raise DataError(f"there are no training examples {where}".strip(), todo="Name their file, `--train FILE`.")
+    task = make_task(request.kind, row, train.examples, task_fields)
+    notes = []
+    train_part = _part(train)
+    if dev is None:
+        kept, held = hold_out(train.examples, train.name)
+        note = (
+            f"There is no development file: {len(held):,} of the {len(train.examples):,} training examples are held "
+            f"out for it ({SHARE:.0%}, the same ones for every seed)."
+        )
+        notes.append(note)
+        talk.say("dev", note)
+        dev_part = Part(name=f"held out of {train.name}", examples=tuple(held), skipped=0)
+        train_part = replace(train_part, examples=tuple(kept))
+    else:
+        dev_part = _part(dev)
+    check_measurable(dev_part.examples, task.labels, dev_part.name)
+    test_part = None if test is None else _part(test)
+    if test_part is not None and unlabelled(test_part.examples):
+        notes.append("The test examples have no labels: their predictions are in test_predictions.jsonl of each run.")
+    elif test_part is not None:
+        check_measurable(test_part.examples, task.labels, test_part.name)
+    return Labelled(
+        benchmark=row,
+        task=task,
+        train=train_part,
+        dev=dev_part,
+        test=test_part,
+        notes=tuple(notes),
+    )
+
+
+def make_task(kind: Kind, row: Benchmark | None, examples: Sequence[Any], own: Mapping[str, Any]) -> Task[Any]:
+    """Make the task of a benchmark or of a kind, with the labels of the training examples where nobody says them.
+
+    Args:
+        kind: The kind of task.
+        row: The benchmark; None for the user's own data.
+        examples: The training examples.
+        own: Fields that the user set.
+
+    Raises:
+        DataError: If a field is unknown or the labels make no task.
+    """
+    task_class: Any = KINDS[kind]
+    known = {field.name for field in fields(task_class) if field.init}
+    said: dict[str, Any] = {}
+    if row is not None:
+        said = {**row.task_fields, "metrics": row.metrics, **({"labels": row.labels} if row.labels else {})}
+    chosen = {**{name: value for name, value in said.items() if name in known}, **own}
+    for name in chosen:
+        if name not in known:
+            problem, allowed, todo = unknown_name(f"field of the task {kind!r}", name, known)
+            raise DataError(problem, allowed=allowed, todo=todo)
+    chosen = {name: _tuples(value) for name, value in chosen.items()}
+    try:
+        task: Task[Any] = (
+            task_class.for_examples(examples, **chosen)
+            if kind in _OF_EXAMPLES and "labels" not in chosen
+            else task_class(**chosen)
+        )
+    except TypeError as error:
+        raise DataError(f"the task {kind!r} cannot be made: {error}") from error
+    return task
+
+
+def tell(part: str, file: ExampleFile[Any], talk: Reporter) -> None:
+    """Say what was read: counts, classes, what was left out with the first reasons, what was guessed."""
+    counts = counted_labels(file.examples).most_common()
+    shown = ", ".join(f"{label} {count:,}" for label, count in counts[:_LABELS_SHOWN])
+    more = f" and {len(counts) - _LABELS_SHOWN} more" if len(counts) > _LABELS_SHOWN else ""
+    talk.say(part, f"{len(file.examples):,} examples of {file.name}" + (f" ({shown}{more})" if counts else ""))
+    for note in file.notes:
+        talk.say("", note)
+    if file.skipped:
+        reasons = Counter(skipped.reason for skipped in file.skipped).most_common(_REASONS_SHOWN)
+        first = {skipped.reason: skipped.place for skipped in reversed(file.skipped)}
+        told = "; ".join(f"{reason} ({count:,}, first at {first[reason]})" for reason, count in reasons)
+        talk.say("skipped", f"{len(file.skipped):,} rows are left out: {told}")
+
+
+def _part(file: ExampleFile[Any]) -> Part:
+    return Part(name=file.name, examples=file.examples, skipped=len(file.skipped))
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

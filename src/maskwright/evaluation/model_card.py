@@ -1,0 +1,119 @@
+"""The README.md of a fine-tuned model: what it is, from which data, with which settings, how good, how to use it."""
+
+from pathlib import Path
+
+from maskwright.core.files import write_text
+from maskwright.evaluation.fine_tuned import FineTunedModel
+from maskwright.evaluation.results import Results, data_table, markdown_table, settings_table
+from maskwright.evaluation.tasks.base import HeadKind
+from maskwright.interchange.families import family_named
+
+_PIPELINES: dict[HeadKind, str] = {"sequence": "text-classification", "token": "token-classification"}
+_TAGS: dict[HeadKind, str] = {
+    "sequence": "text-classification",
+    "token": "token-classification",
+    "span": "question-answering",
+    "choice": "multiple-choice",
+}
+_TITLES = {
+    "classification": "puts a text, or a pair of texts, into one of its classes",
+    "regression": "gives a text, or a pair of texts, a number",
+    "multi_label": "says which of its classes hold for a text",
+    "tagging": "gives each word of a sentence a tag",
+    "question_answering": "answers a question with a part of a text",
+    "multiple_choice": "chooses one of several options",
+}
+_LABELS_SHOWN = 30
+
+
+def write_model_card(folder: Path, model: FineTunedModel, results: Results) -> None:
+    """Write README.md into a model's folder.
+
+    Args:
+        folder: The folder.
+        model: What lies there.
+        results: What was measured.
+
+    Raises:
+        DeviceError: If it cannot be written.
+    """
+    write_text(folder / "README.md", model_card(folder.name, model, results))
+
+
+def model_card(name: str, model: FineTunedModel, results: Results) -> str:
+    """Return the card's text."""
+    task, best = model.task, results.best
+    row = family_named(model.family).tasks[task.head]
+    config = model.encoder.config
+    lines = [
+        "---",
+        "library_name: transformers",
+        f"pipeline_tag: {_TAGS[task.head]}",
+        "tags:",
+        "- maskwright",
+        f"- {results.task}",
+        "---",
+        "",
+        f"# {name}",
+        "",
+        f"This model {_TITLES[task.kind]}. It is {results.model}, fine-tuned for {results.task}: a {row.architecture} "
+        f"of {config.num_layers} layers and width {config.hidden_size} that reads up to {model.max_length} tokens.",
+    ]
+    if task.labels:
+        more = f" and {len(task.labels) - _LABELS_SHOWN} more" if len(task.labels) > _LABELS_SHOWN else ""
+        lines += ["", "Labels: " + ", ".join(f"`{label}`" for label in task.labels[:_LABELS_SHOWN]) + more + "."]
+    columns, body = results.table()
+    lines += [
+        "",
+        "## Scores",
+        "",
+        f"These weights are seed {best.seed}'s after epoch {best.best_epoch:g}, chosen by {results.main_metric} on "
+        "the development examples (dev); the scores there are therefore a little too good. Nothing was chosen on the "
+        "test examples.",
+        "",
+        *markdown_table(columns, body),
+        *(f"\n{note}" for note in results.notes),
+        "",
+        "## Data",
+        "",
+        *data_table(results.data),
+        "",
+        "## Settings",
+        "",
+        *settings_table(results.settings),
+        "",
+        "## Use",
+        "",
+        "```",
+        f"maskwright predict {name} {_example(task.head)}",
+        "```",
+        "",
+        "```python",
+        *_with_transformers(name, task.head, row.architecture),
+        "```",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _example(head: HeadKind) -> str:
+    return {
+        "sequence": '"A text."',
+        "token": '"A sentence."',
+        "span": 'questions.jsonl   # {"question": ..., "context": ...} a line',
+        "choice": 'questions.jsonl   # {"article": ..., "questions": ..., "options": ...} a line',
+    }[head]
+
+
+def _with_transformers(name: str, head: HeadKind, architecture: str) -> list[str]:
+    if head in _PIPELINES:
+        return [
+            "from transformers import pipeline",
+            "",
+            f'pipeline("{_PIPELINES[head]}", model="{name}")("A text.")',
+        ]
+    return [
+        f"from transformers import AutoTokenizer, {architecture}",
+        "",
+        f'model = {architecture}.from_pretrained("{name}")',
+        f'tokenizer = AutoTokenizer.from_pretrained("{name}")',
+    ]

@@ -1,0 +1,167 @@
+"""`maskwright.predict`: what a fine-tuned model says of texts, questions or files that nobody has labelled."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from maskwright.core.devices import choose_device
+from maskwright.core.errors import DataError
+from maskwright.evaluation.examples import ChoiceExample, QuestionExample, TaggedExample, TextExample
+from maskwright.evaluation.fine_tuned import FineTunedModel, load
+from maskwright.evaluation.labelled import Paths, tell, with_options
+from maskwright.evaluation.readers import Kind, ReadOptions, cut_into_words, read_examples
+from maskwright.evaluation.scoring import predict_examples
+from maskwright.evaluation.tasks.base import Prediction
+from maskwright.text.compression import COMPRESSIONS
+from maskwright.text.progress import no_progress
+from maskwright.training.reporting import OnConsole, Reporter
+
+Input = str | tuple[str, str] | Mapping[str, Any]
+"""A text, a pair of texts, or {"question", "context"}, or {"context", "question", "options"}."""
+
+_SUFFIXES = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt", ".conll"})
+_LONGEST_PATH = 1000
+_LONG = 200
+"""Examples from which on progress is shown."""
+
+
+def predict(
+    model: str | Path | FineTunedModel,
+    inputs: Input | Sequence[Input] = (),
+    *,
+    file: Paths | None = None,
+    text: str | None = None,
+    text2: str | None = None,
+    read: Sequence[str] = (),
+    device: str = "auto",
+    reporter: Reporter | None = None,
+) -> list[Prediction]:
+    """Let a fine-tuned model predict.
+
+    Args:
+        model: What `finetune` wrote, a folder of transformers' class for such a task, or a loaded model.
+        inputs: One or more: texts; (text, text) pairs; {"question": ..., "context": ...} for question answering;
+            {"context": ..., "question": ..., "options": [...]} for multiple choice.
+        file: A file instead, or besides: as `finetune` reads it, labels not needed.
+        text, text2: Its columns; those left out are guessed, and said.
+        read: Further settings of reading, "quoting=none".
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        reporter: Where to talk; None for standard error.
+
+    Returns:
+        One prediction an input, then one an example of the file. Their `details` hold the probabilities of all classes,
+        entities with their places in the text, or further answers.
+
+    Raises:
+        MaskwrightError: If the model cannot be read, or does not take such inputs.
+
+    Example:
+        >>> maskwright.predict("runs/reviews", ["Ganz wunderbar! 🙂"])[0].value
+        'good'
+    """
+    place = choose_device(device)
+    loaded = model if isinstance(model, FineTunedModel) else load(model)
+    given: Sequence[Input] = [cast(Input, inputs)] if isinstance(inputs, str | Mapping) else list(inputs)
+    kind = cast(Kind, loaded.task.kind)
+    with reporter or OnConsole() as talk:
+        examples = [_example(one, number, kind) for number, one in enumerate(given, start=1)]
+        if file:
+            options = with_options(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
+            held = read_examples(file, kind, options)
+            tell("file", held, talk)
+            examples += held.examples
+        if not examples:
+            raise DataError("nothing was given to predict", todo="Give texts, or a file.")
+        progress = talk.stage if len(examples) > _LONG else no_progress
+        predictions = predict_examples(loaded.to(place), examples, progress)
+    if kind != "tagging":
+        return predictions
+    return [
+        _placed(prediction, one) if isinstance(one, str) else prediction
+        for prediction, one in zip(predictions, [*given, *[None] * (len(predictions) - len(given))], strict=True)
+    ]
+
+
+def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str], list[Path]]:
+    """Tell texts from files on a command line: a single word that is a file, or is called like one, is a file.
+
+    Args:
+        words: What stands after the model.
+        files: What `--file` names; "-" is standard input, a text a line.
+    """
+    paths = [path.expanduser() for path in files if str(path) != "-"]
+    texts = list(words)
+    if len(texts) == 1 and _is_file(texts[0]):
+        paths, texts = [Path(texts[0]).expanduser(), *paths], []
+    if any(str(path) == "-" for path in files):
+        texts += [line.rstrip("\r\n") for line in sys.stdin if line.strip()]
+    return texts, paths
+
+
+def _is_file(word: str) -> bool:
+    if len(word) > _LONGEST_PATH or "\n" in word:
+        return False
+    path = Path(word).expanduser()
+    bare = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
+    return path.exists() or (" " not in word and bare.suffix.lower() in _SUFFIXES)
+
+
+def _example(one: Input, number: int, kind: Kind) -> Any:
+    """Make an example of an input.
+
+    Raises:
+        DataError: If the task takes another kind of input.
+    """
+    key = str(number)
+    match kind, one:
+        case "tagging", str():
+            if words := cut_into_words(one):
+                return TaggedExample(key=key, words=words, tags=None)
+            raise DataError(f"input {number} holds no word")
+        case "classification" | "regression" | "multi_label", str():
+            return TextExample(key=key, texts=(one,), label=None)
+        case "classification" | "regression" | "multi_label", (str() as first, str() as second):
+            return TextExample(key=key, texts=(first, second), label=None)
+        case "question_answering", {"question": str() as question, "context": str() as context}:
+            return QuestionExample(key=key, question=question, context=context, answers=())
+        case "multiple_choice", {"options": [str(), str(), *_] as options}:
+            assert isinstance(one, Mapping)
+            return ChoiceExample(
+                key=key,
+                context=str(one.get("context", "")),
+                question=str(one.get("question", "")),
+                options=tuple(options),
+                label=None,
+            )
+    raise DataError(
+        f"input {number} is not what a model for {kind} takes",
+        allowed={
+            "tagging": "a text",
+            "question_answering": '{"question": ..., "context": ...}, or a file of such questions',
+            "multiple_choice": '{"context": ..., "question": ..., "options": [..., ...]}, or a file of such questions',
+        }.get(kind, "a text, or a pair of texts"),
+    )
+
+
+def _placed(prediction: Prediction, text: str) -> Prediction:
+    """Give the entities of a text that was cut into words here their places in that text."""
+    ends, end = [], 0
+    starts = []
+    for word in cut_into_words(text):
+        start = text.index(word, end)
+        end = start + len(word)
+        starts.append(start)
+        ends.append(end)
+    entities = [
+        {
+            **entity,
+            "start": (start := starts[entity["first_word"]]),
+            "end": (end := ends[entity["end_word"] - 1]),
+            "text": text[start:end],
+        }
+        for entity in prediction.details.get("entities", ())
+    ]
+    details = {**prediction.details, "words": [text[s:e] for s, e in zip(starts, ends, strict=True)]}
+    return replace(prediction, details={**details, "entities": entities} if entities else details)

@@ -1,0 +1,201 @@
+"""Which column of a table is the text, which the label: as named, or guessed by name and content and said."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from maskwright.core.errors import DataError, nearest
+from maskwright.evaluation.readers import column_names
+from maskwright.evaluation.readers.delimited import is_number
+from maskwright.evaluation.readers.options import Columns, ReadOptions, TextKind, as_names
+from maskwright.evaluation.readers.rows import Table
+
+_MOST_CLASSES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """Columns of a table by what they mean.
+
+    Attributes:
+        texts: One or two.
+        label: None where the file has none.
+        label_columns: Multi-label: columns of 0 and 1.
+        key: None where rows are called by their number.
+        notes: What was guessed.
+    """
+
+    texts: tuple[str, ...]
+    label: str | None
+    label_columns: tuple[str, ...] = ()
+    key: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def roles_of(table: Table, kind: TextKind, options: ReadOptions) -> Roles:
+    """Find the columns of the texts, the label and the key.
+
+    Raises:
+        DataError: If a named column is absent (the nearest is suggested), or nothing or too much could be meant.
+    """
+    notes: list[str] = []
+    texts = _texts(table, options, notes)
+    if options.labels == "ignored":
+        label: str | None = None
+        several: tuple[str, ...] = ()
+    else:
+        label, several = _labels(table, kind, options, texts, notes)
+    key = key_column(table, options, taken=(*texts, *several, *((label,) if label else ())))
+    return Roles(texts=texts, label=label, label_columns=several, key=key, notes=tuple(notes))
+
+
+def find_column(table: Table, columns: Columns) -> str | None:
+    """Return the first of the named columns that the table has; capitals do not matter if nothing fits as written."""
+    names = as_names(columns)
+    for name in names:
+        if name in table.columns:
+            return name
+    folded = {column.casefold(): column for column in reversed(table.columns)}
+    return next((folded[name.casefold()] for name in names if name.casefold() in folded), None)
+
+
+def need_column(table: Table, columns: Columns, what: str, option: str) -> str:
+    """Return the first of the named columns that the table has.
+
+    Args:
+        table: The table.
+        columns: Names, the first one found is taken.
+        what: What it holds, for the message.
+        option: The option that names it, for the message.
+
+    Raises:
+        DataError: If it has none of them.
+    """
+    if (found := find_column(table, columns)) is not None:
+        return found
+    names = as_names(columns)
+    guess = next((near for name in names if (near := nearest(name, table.columns))), None)
+    hint = f"Did you mean {guess!r}?" if guess else f"Name it with the option {option!r}."
+    wanted = repr(names[0]) if len(names) == 1 else f"any of {', '.join(map(repr, names))}"
+    raise DataError(f"{table.name} has no column {wanted} for {what}", allowed=_shown(table.columns), todo=hint)
+
+
+def key_column(table: Table, options: ReadOptions, taken: Sequence[str] = ()) -> str | None:
+    """Return the column of ids: the named one, or a usual one whose values all differ."""
+    if options.key:
+        return need_column(table, options.key, "the id", "key")
+    for name in column_names.KEYS:
+        column = find_column(table, name)
+        if column is not None and column not in taken:
+            values = [str(value).strip() for value in table.values_of(column) if value is not None]
+            if len(values) == len(table.rows) and len(set(values)) == len(values) and all(values):
+                return column
+    return None
+
+
+def _texts(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, ...]:
+    if options.text:
+        first = need_column(table, options.text, "the text", "text")
+        return (first, need_column(table, options.text2, "the second text", "text2")) if options.text2 else (first,)
+    if options.text2:
+        second = need_column(table, options.text2, "the second text", "text2")
+        raise DataError(
+            f"{table.name}: the second text is named ({second!r}), the first is not",
+            allowed=_shown(table.columns),
+            todo="Name both with the options 'text' and 'text2'.",
+        )
+    for one, two in column_names.PAIRS:
+        first_found, second_found = find_column(table, one), find_column(table, two)
+        if first_found and second_found:
+            notes.append(f"columns {first_found!r} and {second_found!r} are taken as a pair of texts")
+            return first_found, second_found
+    if table.columns == ("text",):
+        return table.columns
+    if (named := find_column(table, column_names.TEXTS)) is not None and _mean_length(table, named) > 0:
+        notes.append(f"column {named!r} is taken as the text")
+        return (named,)
+    return (_longest(table, options, notes),)
+
+
+def _longest(table: Table, options: ReadOptions, notes: list[str]) -> str:
+    named = {*as_names(options.label), *options.label_columns, *as_names(options.key)}
+    lengths = {column: _mean_length(table, column) for column in table.columns if column not in named}
+    textual = [column for column, length in lengths.items() if length > 0]
+    if not textual:
+        raise DataError(
+            f"{table.name}: no column holds text", allowed=_shown(table.columns), todo="Name it with the option 'text'."
+        )
+    longest = max(textual, key=lambda column: lengths[column])
+    why = "the longest on average" if len(textual) > 1 else "the only one with text"
+    notes.append(f"column {longest!r} is taken as the text ({why})")
+    if others := [column for column in textual if 2 * lengths[column] > lengths[longest] and column != longest]:
+        notes.append(f"columns of about that length are not read: {', '.join(others)}; name two columns for pairs")
+    return longest
+
+
+def _labels(
+    table: Table, kind: TextKind, options: ReadOptions, texts: Sequence[str], notes: list[str]
+) -> tuple[str | None, tuple[str, ...]]:
+    if options.label_columns:
+        return None, tuple(need_column(table, name, "a class", "label_columns") for name in options.label_columns)
+    if options.label:
+        if options.labels == "if_there" and find_column(table, options.label) is None:
+            notes.append(f"no column {as_names(options.label)[0]!r}: the file has no labels")
+            return None, ()
+        return need_column(table, options.label, "the label", "label"), ()
+    rest = [column for column in table.columns if column not in texts]
+    if kind == "multi_label" and len(flags := [column for column in rest if _is_flags(table, column)]) > 1:
+        notes.append(f"columns {', '.join(map(repr, flags))} hold 0 and 1 and are taken as the classes")
+        return None, tuple(flags)
+    named = find_column(table, column_names.LABELS)
+    if named is not None and named not in texts:
+        notes.append(f"column {named!r} is taken as the label")
+        return named, ()
+    candidates = [
+        column for column in rest if column.casefold() not in column_names.KEYS and _fits(table, column, kind)
+    ]
+    if len(candidates) == 1:
+        count = len({str(value) for value in table.values_of(candidates[0])})
+        notes.append(f"column {candidates[0]!r} is taken as the label ({count} different values)")
+        return candidates[0], ()
+    if not candidates and options.labels == "if_there":
+        notes.append("no column looks like a label: the file has no labels")
+        return None, ()
+    which = (
+        f"several columns could be the label ({', '.join(candidates)})"
+        if candidates
+        else "no column looks like a label"
+    )
+    raise DataError(f"{table.name}: {which}", allowed=_shown(table.columns), todo="Name it with the option 'label'.")
+
+
+def _fits(table: Table, column: str, kind: TextKind) -> bool:
+    values = [value for value in table.values_of(column) if value is not None and str(value).strip()]
+    if kind == "multi_label":
+        return bool(values) and (
+            all(isinstance(value, list) for value in values)
+            or (_mean_length(table, column) > 0 and len({str(value) for value in values}) < len(values))
+        )
+    if any(isinstance(value, list | dict) for value in values):
+        return False
+    if kind == "regression":
+        return bool(values) and all(is_number(str(value)) for value in values)
+    different = len({str(value).strip() for value in values})
+    return 2 <= different <= max(2, min(len(values) // 2, _MOST_CLASSES))
+
+
+def _is_flags(table: Table, column: str) -> bool:
+    values = {str(value).strip().casefold() for value in table.values_of(column) if value is not None}
+    return bool(values) and values <= {"0", "1", "true", "false", "0.0", "1.0"}
+
+
+def _mean_length(table: Table, column: str) -> float:
+    """Mean number of characters; 0 if the column mostly holds something else than text, or nothing but numbers."""
+    values = [value for value in table.values_of(column) if value is not None]
+    strings = [value for value in values if isinstance(value, str)]
+    if 2 * len(strings) <= len(values) or all(is_number(value) or not value.strip() for value in strings):
+        return 0.0
+    return sum(map(len, strings)) / len(strings)
+
+
+def _shown(columns: Sequence[str]) -> str:
+    return ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")

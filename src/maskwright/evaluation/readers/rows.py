@@ -1,0 +1,59 @@
+"""A table: rows with named columns, whatever kind of file they come from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row.
+
+    Attributes:
+        number: Its line or record number, from 1: its key where it has no other.
+        values: As many as the table has columns: text, or whatever JSON and Parquet hold; None where there is none.
+    """
+
+    number: int
+    values: Sequence[object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The rows of one file.
+
+    Attributes:
+        name: The file, for messages.
+        columns: Their names; "1", "2" and so on where the file has no header.
+        rows: In the order of the file.
+        counted_in: What `Row.number` counts: "line" or "record".
+        notes: What was guessed about the file.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    counted_in: str = "line"
+    notes: tuple[str, ...] = ()
+
+    def place(self, row: Row) -> str:
+        """Say where a row is."""
+        return f"{self.name}, {self.counted_in} {row.number}"
+
+    def values_of(self, column: str) -> list[object]:
+        """Return a column's values."""
+        index = self.columns.index(column)
+        return [row.values[index] for row in self.rows]
+
+
+def unique_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Give columns without name their number (from 1), and repeated ones a number behind."""
+    taken: set[str] = set()
+    result = []
+    for number, name in enumerate(names, 1):
+        name = name.strip() or str(number)
+        unique, count = name, 2
+        while unique in taken:
+            unique, count = f"{name} ({count})", count + 1
+        taken.add(unique)
+        result.append(unique)
+    return tuple(result)

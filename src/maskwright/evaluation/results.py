@@ -1,0 +1,221 @@
+"""What a fine-tuning came to: each seed's row, mean, standard deviation and best, as values, JSON and a table."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+Metrics = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedRow:
+    """One seed.
+
+    Attributes:
+        seed: Its number.
+        steps: Steps done.
+        best_epoch: Epochs after which the weights were kept.
+        dev: Metrics of those weights on the development examples, by which they were chosen.
+        test: The same on the test examples, by which nothing was chosen; None where these have no labels or are absent.
+    """
+
+    seed: int
+    steps: int
+    best_epoch: float
+    dev: Metrics
+    test: Metrics | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridRow:
+    """One point of the grid.
+
+    Attributes:
+        values: The fields of the grid, and their values here.
+        dev: The main metric on the development examples, by which the point was chosen (mean of its seeds).
+        chosen: Whether it was.
+    """
+
+    values: Mapping[str, Any]
+    dev: float
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A metric over the seeds.
+
+    Attributes:
+        mean: Their mean.
+        sd: Their sample standard deviation (n - 1); None of a single seed.
+        best: The value of the seed whose model is kept: the best by the main metric on the development examples.
+    """
+
+    mean: float
+    sd: float | None
+    best: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """All that was measured. It holds no times and no places: the same work gives the same results.
+
+    Attributes:
+        task: The benchmark's name, or the kind of task.
+        kind: The kind of task.
+        model: What was fine-tuned, as it was called.
+        data: For "train", "dev" and, where there is one, "test": counts of examples and of rows left out, and the name.
+        settings: All hyperparameters.
+        rows: A row a seed, in order.
+        grid: A row a point of the grid; empty without one.
+        notes: What the reader must know: a held-out share instead of a development file, a test file without labels.
+    """
+
+    task: str
+    kind: str
+    model: str
+    data: Mapping[str, Mapping[str, Any]]
+    settings: Mapping[str, Any]
+    rows: tuple[SeedRow, ...]
+    grid: tuple[GridRow, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def main_metric(self) -> str:
+        """The metric that everything is chosen by."""
+        return next(iter(self.rows[0].dev))
+
+    @property
+    def best(self) -> SeedRow:
+        """The seed whose model is kept; of equal ones the first."""
+        return max(self.rows, key=lambda row: (row.dev[self.main_metric], -row.seed))
+
+    def spread(self, part: str) -> dict[str, Spread]:
+        """Return each metric over the seeds.
+
+        Args:
+            part: "dev" or "test"; empty if the latter was not measured.
+        """
+        if part == "dev":
+            return _spread([row.dev for row in self.rows], self.best.dev)
+        measured = [row.test for row in self.rows if row.test is not None]
+        return _spread(measured, self.best.test) if measured and self.best.test is not None else {}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "task": self.task,
+            "kind": self.kind,
+            "model": self.model,
+            "main_metric": self.main_metric,
+            "best_seed": self.best.seed,
+            **{part: {name: asdict(spread) for name, spread in self.spread(part).items()} for part in ("dev", "test")},
+            "seeds": [asdict(row) for row in self.rows],
+            "grid": [asdict(row) for row in self.grid],
+            "data": {name: dict(counts) for name, counts in self.data.items()},
+            "settings": dict(self.settings),
+            "notes": list(self.notes),
+        }
+
+    @property
+    def _digits(self) -> int:
+        """Digits after the point: answers are scored in percent, all else as shares and correlations."""
+        return 2 if self.kind == "question_answering" else 4
+
+    def table(self, most: int = 1000) -> tuple[list[str], list[list[str]]]:
+        """Return (columns, rows) of the table: the seeds, then mean, standard deviation and best.
+
+        Args:
+            most: Metrics shown of each part; SQuAD 2.0 has ten.
+        """
+        digits = self._digits
+        parts = [part for part in ("dev", "test") if self.spread(part)]
+        spreads = {part: dict(list(self.spread(part).items())[:most]) for part in parts}
+        columns = ["", *(f"{name} ({part})" for part in parts for name in spreads[part]), "best epoch"]
+        body = [
+            [
+                f"seed {row.seed}",
+                *(_written(value, digits) for part in parts for value in list((_of(row, part) or {}).values())[:most]),
+                f"{row.best_epoch:g}",
+            ]
+            for row in self.rows
+        ]
+        for label, pick in (("mean", "mean"), ("standard deviation", "sd"), (f"best (seed {self.best.seed})", "best")):
+            values = [_written(getattr(spread, pick), digits) for part in parts for spread in spreads[part].values()]
+            body.append([label, *values, ""])
+        return columns, body
+
+    def markdown(self) -> str:
+        """Return the table with what must be said beside it."""
+        columns, body = self.table()
+        lines = [f"# {self.task}: {self.model}", "", *markdown_table(columns, body), ""]
+        lines.append(
+            "dev: the weights of each seed's best epoch, and the best seed, were chosen on these examples. "
+            "test: measured once, after all was chosen."
+            if self.spread("test")
+            else "dev: the weights of each seed's best epoch, and the best seed, were chosen on these examples."
+        )
+        lines += [f"\n{note}" for note in self.notes]
+        if self.grid:
+            fields = list(self.grid[0].values)
+            lines += ["", "## Grid", ""]
+            lines += markdown_table(
+                [*fields, f"{self.main_metric} (dev)", ""],
+                [
+                    [
+                        *(str(row.values[name]) for name in fields),
+                        _written(row.dev, self._digits),
+                        "chosen" * row.chosen,
+                    ]
+                    for row in self.grid
+                ],
+            )
+        lines += ["", "## Data", "", *data_table(self.data)]
+        lines += ["", "## Settings", "", *settings_table(self.settings)]
+        return "\n".join(lines) + "\n"
+
+
+def data_table(data: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the lines of a table of the files: how many examples each gave, and how many rows were left out."""
+    return markdown_table(
+        ["", "examples", "left out", "cut to length", "file"],
+        [
+            [part, f"{file['examples']:,}", f"{file['skipped']:,}", f"{file['cut']:,}", file["name"]]
+            for part, file in data.items()
+        ],
+    )
+
+
+def settings_table(settings: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a table of all settings."""
+    return markdown_table(["setting", "value"], [[name, str(value)] for name, value in settings.items()])
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table."""
+    cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in (columns, *rows)]
+    return [
+        f"| {' | '.join(cells[0])} |",
+        f"|{'---|' * len(columns)}",
+        *(f"| {' | '.join(row)} |" for row in cells[1:]),
+    ]
+
+
+def _written(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _of(row: SeedRow, part: str) -> Metrics | None:
+    return row.dev if part == "dev" else row.test
+
+
+def _spread(measured: Sequence[Metrics], best: Metrics) -> dict[str, Spread]:
+    spreads = {}
+    for name in measured[0]:
+        values = [metrics[name] for metrics in measured]
+        mean = math.fsum(values) / len(values)
+        squares = math.fsum((value - mean) ** 2 for value in values)
+        sd = math.sqrt(squares / (len(values) - 1)) if len(values) > 1 else None
+        spreads[name] = Spread(mean, sd, best[name])
+    return spreads

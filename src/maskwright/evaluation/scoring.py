@@ -1,0 +1,103 @@
+"""A fine-tuned model over many examples: features, batches, scores, predictions, and files of them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskwright.core.files import write_text
+from maskwright.evaluation.batching import scoring_batches
+from maskwright.evaluation.features import Features
+from maskwright.evaluation.fine_tuned import FineTunedModel
+from maskwright.evaluation.tasks.base import Prediction, Scores, Task
+from maskwright.evaluation.tasks.question_answering import QuestionAnswering, tune_null_threshold
+from maskwright.text.progress import Progress, no_progress
+from maskwright.text.tokenizer import Tokenizer
+
+BATCH_TOKENS = 8192
+"""Tokens of a forward pass: enough to keep all cores busy, a few hundred MB for a model of base size."""
+
+
+def features_of(model: FineTunedModel, examples: Sequence[Any], *, training: bool) -> Features:
+    """Turn examples into sequences as a model reads them (`Task.features`)."""
+    return model.task.features(
+        examples, model.tokenizer, max_length=model.max_length, segments=model.segments, training=training
+    )
+
+
+def predict_examples(
+    model: FineTunedModel, examples: Sequence[Any], progress: Progress = no_progress
+) -> list[Prediction]:
+    """Say what a model predicts for each example, in their order.
+
+    Args:
+        model: On its device.
+        examples: Of the kind that its task takes.
+        progress: Called after each forward pass with the tokens done.
+    """
+    return predict_features(model, features_of(model, examples, training=False), examples, progress)
+
+
+def predict_features(
+    model: FineTunedModel, features: Features, examples: Sequence[Any], progress: Progress = no_progress
+) -> list[Prediction]:
+    """Say what a model predicts, from features made for it before."""
+    scores = score_units(model, features, progress)
+    return model.task.predictions(scores, features, examples, model.tokenizer)
+
+
+def score_units(model: FineTunedModel, features: Features, progress: Progress = no_progress) -> list[Scores]:
+    """Return a model's scores of each unit, in their order. fp32, no dropout."""
+    model.eval()
+    device = next(model.parameters()).device
+    scores: list[Scores | None] = [None] * features.num_units
+    done, total = 0, len(features.ids)
+    with torch.inference_mode():
+        for batch in scoring_batches(
+            features, tokens=BATCH_TOKENS, pad=model.tokenizer.special_tokens.pad, device=device
+        ):
+            by_unit = model.task.by_unit(model.scores(batch).float(), batch)
+            for unit, its_scores in zip(batch.unit_numbers.tolist(), by_unit, strict=True):
+                scores[unit] = its_scores
+            done += batch.batch.num_tokens
+            progress("scoring", done, total)
+    return [unit for unit in scores if unit is not None]
+
+
+def tuned(
+    task: Task[Any], scores: Sequence[Scores], features: Features, examples: Sequence[Any], tokenizer: Tokenizer
+) -> Task[Any]:
+    """Return the task with what it lets be chosen on development examples: from when on a question has no answer."""
+    if isinstance(task, QuestionAnswering) and task.impossible:
+        predictions = task.predictions(scores, features, examples, tokenizer)
+        return task.with_null_threshold(tune_null_threshold(predictions, examples))
+    return task
+
+
+def plain(prediction: Prediction) -> dict[str, Any]:
+    """Return a prediction as JSON can hold it."""
+    return asdict(prediction)
+
+
+def summary(prediction: Prediction) -> tuple[str, str]:
+    """Return a prediction's score and what is predicted, as people read them."""
+    score = "" if prediction.score is None else f"{prediction.score:.1%}"
+    if "entities" in prediction.details:
+        found = prediction.details["entities"]
+        return score, ", ".join(f"{one['text']} ({one['label']} {one['start']}-{one['end']})" for one in found)
+    value = prediction.value
+    if isinstance(value, float):
+        return score, f"{value:.4g}"
+    return score, " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def write_predictions(path: Path, predictions: Sequence[Prediction]) -> None:
+    """Write a `.jsonl` file of predictions atomically, one example a line.
+
+    Raises:
+        DeviceError: If it cannot be written.
+    """
+    write_text(path, "".join(json.dumps(plain(one), ensure_ascii=False) + "\n" for one in predictions))

@@ -1,0 +1,89 @@
+"""Texts and pairs of texts as sequences, one a unit: what classification, regression and multi-label tasks share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from maskwright.evaluation.examples import TextExample
+from maskwright.evaluation.features import Features
+from maskwright.evaluation.layout import Ranges, cut_pairs, lay_out, ranges_of, room
+from maskwright.evaluation.tasks.base import Scores
+from maskwright.evaluation.tasks.parts import learnable
+from maskwright.text.stream_encoder import StreamEncoder
+from maskwright.text.tokenizer import Tokenizer
+
+
+def text_features(
+    examples: Sequence[TextExample], tokenizer: Tokenizer, *, max_length: int, segments: bool
+) -> Features:
+    """Turn texts and pairs into sequences, one a unit, without labels.
+
+    Args:
+        examples: The texts.
+        tokenizer: The model's.
+        max_length: Tokens of a sequence at most, special ones counted.
+        segments: Whether a second text is segment 1.
+
+    Raises:
+        DataError: If no text fits into `max_length`.
+    """
+    pairs = np.array([len(example.texts) == 2 for example in examples], dtype=bool)
+    single_room = room(tokenizer, max_length, pair=False)
+    pair_room = room(tokenizer, max_length, pair=True, needed=2) if pairs.any() else 0
+    stream = StreamEncoder(tokenizer).encode([text for example in examples for text in example.texts])
+    texts = ranges_of(stream.lengths)
+    begins = np.concatenate([[0], np.cumsum(1 + pairs)])[:-1].astype(np.int64)
+    first = texts.pick(begins)
+    second = texts.pick(begins + pairs)
+    second = Ranges(second.starts, np.where(pairs, second.ends, second.starts))
+    of_first, of_second = cut_pairs(first.lengths, second.lengths, pair_room)
+    of_first = np.where(pairs, of_first, np.minimum(first.lengths, single_room))
+    of_second = np.where(pairs, of_second, 0)
+    is_cut = (of_first < first.lengths) | (of_second < second.lengths)
+    laid = lay_out(
+        stream.ids, first.first(of_first), second.first(of_second), tokenizer, segments=segments, pairs=pairs
+    )
+    numbers = np.arange(len(examples), dtype=np.int64)
+    return Features(
+        ids=laid.ids,
+        segment_ids=laid.segment_ids,
+        cu_seqlens=laid.cu_seqlens,
+        units=numbers,
+        examples=numbers,
+        num_cut=int(np.count_nonzero(is_cut)),
+    )
+
+
+def text_features_to_learn(
+    examples: Sequence[TextExample],
+    tokenizer: Tokenizer,
+    *,
+    max_length: int,
+    segments: bool,
+    target: Callable[[TextExample], Any],
+    dtype: DTypeLike,
+) -> Features:
+    """Turn the texts and pairs that have labels into sequences with targets (see `text_features`).
+
+    Args:
+        target: What is to be learnt of an example with a label.
+        dtype: Of the targets.
+
+    Raises:
+        DataError: If no example has a label, or one has a label that the task cannot have.
+    """
+    chosen = learnable(examples, [example.label is not None for example in examples])
+    kept = [examples[number] for number in chosen.tolist()]
+    targets = np.array([target(example) for example in kept], dtype=dtype)
+    features = text_features(kept, tokenizer, max_length=max_length, segments=segments)
+    return replace(features, examples=chosen, labels=targets)
+
+
+def one_row_each(scores: Sequence[Scores], features: Features, examples: Sequence[TextExample]) -> Scores:
+    """Return the scores as one array, a row an example: shape (examples, C), float64."""
+    if not len(scores) == features.num_units == len(examples):
+        raise ValueError(f"{len(scores)} scores for {len(examples)} examples: predict with features made for scoring")
+    return np.stack(scores).astype(np.float64)

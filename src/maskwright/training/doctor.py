@@ -1,0 +1,252 @@
+"""`maskwright.doctor`: what this machine is and can do at best, what training uses here, and what would help."""
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskwright.core.errors import DeviceError
+from maskwright.core.files import cache_folder, read_json, write_json
+from maskwright.core.spec import fingerprint
+from maskwright.encoder.attention import choose_backend
+from maskwright.training.device import Machine, prepare_machine
+from maskwright.training.hardware import Hardware, busy_cores, look_at_hardware
+from maskwright.training.probe import MatmulRate, probe_bandwidth, probe_matmul
+
+_VERSION = 1
+_LENGTHS = (128, 512, 1024)
+_BUSY = 0.15
+"""Share of the cores busy with other things from which measured speeds are not to be trusted."""
+_WORTH = 1.25
+_LITTLE_MEMORY = 2 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peaks:
+    """What a device can do at best.
+
+    Attributes:
+        matmul: Products of matrices by kind (`probe.probe_matmul`).
+        bandwidth: Bytes read and written a second in a large copy.
+        measured: When, in UTC, as ISO 8601.
+        busy: Cores that were busy with other things just before; None where the system does not say.
+    """
+
+    matmul: Mapping[str, MatmulRate]
+    bandwidth: float
+    measured: str
+    busy: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What training uses on this machine.
+
+    Attributes:
+        device: Where it computes.
+        threads: Threads of PyTorch.
+        precision: Type of the matrix products: "fp32" or "bf16".
+        matmul: Library of fp32 products on the CPU: "default" or "onednn".
+        attention: Backend by what it is for, e.g. {"length 128, with dropout": "rows"}.
+        allocator: The memory allocator and what it was told.
+        tokens_per_microbatch: Slots of a forward and backward pass.
+    """
+
+    device: str
+    threads: int
+    precision: str
+    matmul: str
+    attention: Mapping[str, str]
+    allocator: str
+    tokens_per_microbatch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """All that the doctor found.
+
+    Attributes:
+        hardware: What the machine is.
+        peaks: What its devices can do, by device ("cpu", "cuda:0").
+        usage: What training will use.
+        advice: What would help, a sentence each; empty if nothing is known to.
+        kept: Whether the peaks were measured at an earlier call.
+    """
+
+    hardware: Hardware
+    peaks: Mapping[str, Peaks]
+    usage: Usage
+    advice: tuple[str, ...]
+    kept: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return dataclasses.asdict(self)
+
+
+def doctor(device: str = "auto", *, fresh: bool = False, cache: Path | None = None) -> Diagnosis:
+    """Look at this machine. One to two seconds of measuring the first time; the figures are kept.
+
+    Args:
+        device: What to ask training for: "auto", "cpu", "cuda" or "cuda:N".
+        fresh: Measure again even if figures for this machine are kept.
+        cache: Where they are kept; None for the user's cache folder.
+
+    Raises:
+        DeviceError: If there is no such device.
+
+    Example:
+        >>> maskwright.doctor().peaks["cpu"].matmul["fp32"].flops / 1e9  # doctest: +SKIP
+        215.3
+    """
+    cache = cache or cache_folder()
+    hardware = look_at_hardware()
+    machine = prepare_machine(device, cache=cache)
+    peaks, kept = _kept_peaks(hardware, cache, fresh)
+    usage = usage_of(machine, hardware)
+    return Diagnosis(hardware=hardware, peaks=peaks, usage=usage, advice=advise(hardware, peaks, usage), kept=kept)
+
+
+def measure_peaks(hardware: Hardware) -> dict[str, Peaks]:
+    """Measure the processor and every graphics card."""
+    busy = busy_cores()
+    devices = [torch.device("cpu"), *(torch.device("cuda", number) for number in range(len(hardware.gpus)))]
+    return {
+        str(device): Peaks(
+            matmul=probe_matmul(device),
+            bandwidth=probe_bandwidth(device),
+            measured=datetime.now(UTC).isoformat(timespec="seconds"),
+            busy=busy,
+        )
+        for device in devices
+    }
+
+
+def usage_of(machine: Machine, hardware: Hardware) -> Usage:
+    """Say in words what training uses.
+
+    Args:
+        machine: What training was given.
+        hardware: The machine it stands on.
+    """
+    kind, dtype = machine.device.type, machine.autocast or torch.float32
+    attention = {
+        f"length {length}, {'with' if drops else 'without'} dropout": choose_backend(length, kind, dtype, drops=drops)
+        for length in _LENGTHS
+        for drops in (True, False)
+    }
+    told = " ".join(f"{name}={value}" for name, value in hardware.allocator_settings.items())
+    return Usage(
+        device=str(machine.device),
+        threads=machine.threads,
+        precision="bf16" if machine.autocast is torch.bfloat16 else "fp32",
+        matmul=machine.matmul,
+        attention=attention,
+        allocator=f"{hardware.allocator} ({told})" if told else hardware.allocator,
+        tokens_per_microbatch=machine.tokens_per_microbatch,
+    )
+
+
+def advise(hardware: Hardware, peaks: Mapping[str, Peaks], usage: Usage) -> tuple[str, ...]:
+    """Say what would make training faster here.
+
+    Args:
+        hardware: What the machine is.
+        peaks: What it can do.
+        usage: What training uses.
+    """
+    told = [*_threads_advice(hardware), *_device_advice(hardware, usage), *_library_advice(peaks, usage)]
+    if usage.device == "cpu":
+        told += _memory_advice(hardware)
+    busiest = max((each.busy for each in peaks.values() if each.busy is not None), default=0.0)
+    if busiest > _BUSY * hardware.usable_cores:
+        told.append(
+            f"The machine was busy when its speeds were measured ({busiest:.1f} of {hardware.usable_cores:g} cores "
+            "with other things): they are too low. Run `maskwright doctor --fresh` when it is quiet."
+        )
+    return tuple(told)
+
+
+def _threads_advice(hardware: Hardware) -> list[str]:
+    cores, threads = hardware.usable_cores, hardware.threads
+    asked = os.environ.get("OMP_NUM_THREADS")
+    if threads < int(cores):
+        cause = f" because OMP_NUM_THREADS is {asked}: unset it" if asked else ": set OMP_NUM_THREADS to the latter"
+        return [f"PyTorch computes with {threads} of {cores:g} cores{cause}."]
+    if threads > max(1, round(cores)):
+        return [
+            f"PyTorch computes with {threads} threads on {cores:g} cores, where they wait for each other: set "
+            f"OMP_NUM_THREADS={max(1, int(cores))}."
+        ]
+    return []
+
+
+def _device_advice(hardware: Hardware, usage: Usage) -> list[str]:
+    if hardware.card_without_torch:
+        return [
+            "There is an NVIDIA card, but this PyTorch cannot use it: install a PyTorch built for CUDA, and the card's "
+            "driver."
+        ]
+    if hardware.gpus and usage.device == "cpu":
+        return [f"There is a {hardware.gpus[0].name}: training on it (`--device cuda`) is many times faster."]
+    return []
+
+
+def _library_advice(peaks: Mapping[str, Peaks], usage: Usage) -> list[str]:
+    rates = peaks["cpu"].matmul if "cpu" in peaks else {}
+    if usage.device != "cpu" or "fp32_onednn" not in rates:
+        return []
+    gain = rates["fp32_onednn"].flops / rates["fp32"].flops
+    again = "Delete machine-*.json in the cache folder to have the choice made again, in new runs."
+    if usage.matmul == "default" and gain > _WORTH and rates["fp32_onednn"].error < 1e-5:
+        return [f"oneDNN multiplies fp32 matrices {gain:.1f} times as fast, but the default library is in use. {again}"]
+    if usage.matmul == "onednn" and gain < 1 / _WORTH:
+        return [f"The default library multiplies fp32 matrices {1 / gain:.1f} times as fast as oneDNN. {again}"]
+    return []
+
+
+def _memory_advice(hardware: Hardware) -> list[str]:
+    told = []
+    if hardware.free_memory is not None and hardware.free_memory < _LITTLE_MEMORY:
+        told.append(f"Only {hardware.free_memory / (1 << 30):.1f} GiB of memory are free: close other programs.")
+    plain = hardware.allocator.startswith("glibc") and "GLIBC_TUNABLES" not in hardware.allocator_settings
+    if plain and hardware.huge_pages == "madvise":
+        told.append(
+            "Large tensors may gain from huge pages, which the C library asks for only if it is told to: start with "
+            "GLIBC_TUNABLES=glibc.malloc.hugetlb=1."
+        )
+    if hardware.huge_pages == "never":
+        told.append(
+            "Huge pages are switched off, and large tensors gain from them: an administrator can write `madvise` to "
+            "/sys/kernel/mm/transparent_hugepage/enabled."
+        )
+    return told
+
+
+def _kept_peaks(hardware: Hardware, cache: Path, fresh: bool) -> tuple[dict[str, Peaks], bool]:
+    """Return the peaks, and whether they were kept from an earlier call."""
+    path = cache / f"doctor-{_machine_key(hardware)}.json"
+    if not fresh:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {device: _peaks(each) for device, each in read_json(path)["peaks"].items()}, True
+    peaks = measure_peaks(hardware)
+    with contextlib.suppress(DeviceError):  # A cache that cannot be written costs a second next time, no more.
+        write_json(path, {"peaks": {device: dataclasses.asdict(each) for device, each in peaks.items()}})
+    return peaks, False
+
+
+def _machine_key(hardware: Hardware) -> str:
+    """Identify the machine: all that its speed depends on and that does not change from call to call."""
+    lasting = ("processor", "cores", "usable_cores", "threads", "instructions", "allocator", "allocator_settings")
+    cards = [[card.name, card.memory] for card in hardware.gpus]
+    return fingerprint([_VERSION, torch.__version__, *(getattr(hardware, name) for name in lasting), cards])
+
+
+def _peaks(data: Mapping[str, Any]) -> Peaks:
+    return Peaks(**{**data, "matmul": {kind: MatmulRate(**rate) for kind, rate in data["matmul"].items()}})

@@ -1,0 +1,122 @@
+"""What arithmetic and memory of this machine can do: products of matrices and copies, timed for about a second.
+
+Nothing is kept or changed: a probe times, restores the settings it needed and returns plain numbers. Whoever asks
+decides what follows from them.
+"""
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# (rows, inner, columns): the feed-forward products of a base encoder and of a small one, over 2048 tokens. Which of the
+# two is nearer to the peak depends on the caches.
+SHAPES = ((2048, 768, 3072), (2048, 512, 1024))
+_GPU_SCALE = 4
+_CHECKED = (512, 256, 384)
+_COPIED = 64 << 20
+# The oneDNN setting of torch that each kind of product stands for (torch.backends.mkldnn.matmul.fp32_precision). "bf16"
+# lets oneDNN multiply fp32 matrices; whether it rounds them to bfloat16 then depends on the processor, which is why the
+# error is measured too.
+_SETTINGS = {"fp32": "none", "fp32_onednn": "bf16", "bf16": "none"}
+_KINDS = {"fp32": torch.float32, "fp32_onednn": torch.float32, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulRate:
+    """One way to multiply matrices.
+
+    Attributes:
+        flops: Operations a second (a multiply and an add are two), the best of all repetitions.
+        error: Largest error of a product of random matrices against fp64, as a share of its largest entry.
+    """
+
+    flops: float
+    error: float
+
+
+def probe_matmul(device: torch.device = torch.device("cpu"), seconds: float = 0.9) -> dict[str, MatmulRate]:
+    """Time products of matrices, in turns, and compare one of each kind with fp64.
+
+    Args:
+        device: Where.
+        seconds: For all repetitions, roughly; each kind gets two rounds even where that takes longer.
+
+    Returns:
+        By kind: "fp32" (the default library), "fp32_onednn" (oneDNN on fp32 matrices; CPU only, where it is built in)
+        and "bf16" (bfloat16 matrices).
+    """
+    kinds = ["fp32", "bf16"]
+    if device.type == "cpu" and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        kinds.insert(1, "fp32_onednn")
+    operands = {kind: [_operands(shape, _KINDS[kind], device) for shape in _shapes(device)] for kind in kinds}
+    best = dict.fromkeys(kinds, 0.0)
+    begun, rounds = time.perf_counter(), 0
+    while rounds < 2 or time.perf_counter() - begun < seconds:
+        for kind in kinds:  # In turns: what disturbs the machine then disturbs all.
+            with _setting(_SETTINGS[kind]):
+                for left, right in operands[kind]:
+                    took = _seconds(lambda left=left, right=right: torch.nn.functional.linear(left, right), device)
+                    best[kind] = max(best[kind], 2.0 * left.numel() * len(right) / took)
+        rounds += 1
+    return {kind: MatmulRate(best[kind], _relative_error(kind, device)) for kind in kinds}
+
+
+def probe_bandwidth(device: torch.device = torch.device("cpu"), seconds: float = 0.2) -> float:
+    """Time copies of a block too large for the caches; return the bytes read and written a second, at best.
+
+    Args:
+        device: Where.
+        seconds: For all repetitions, roughly; there are at least three.
+    """
+    count = _COPIED * (_GPU_SCALE if device.type == "cuda" else 1) // 4
+    source, target = torch.ones(count, device=device), torch.zeros(count, device=device)
+    best, begun, repetitions = math.inf, time.perf_counter(), 0
+    while repetitions < 3 or time.perf_counter() - begun < seconds:
+        best = min(best, _seconds(lambda: target.copy_(source), device))
+        repetitions += 1
+    return 2.0 * source.numel() * source.element_size() / best
+
+
+@contextlib.contextmanager
+def _setting(precision: str) -> Iterator[None]:
+    matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # set up at run time
+    before = matmul.fp32_precision
+    matmul.fp32_precision = precision
+    try:
+        yield
+    finally:
+        matmul.fp32_precision = before
+
+
+def _shapes(device: torch.device) -> list[tuple[int, int, int]]:
+    scale = _GPU_SCALE if device.type == "cuda" else 1
+    return [(scale * rows, scale * inner, scale * columns) for rows, inner, columns in SHAPES]
+
+
+def _operands(shape: tuple[int, int, int], dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    # Random numbers: on some processors a product of equal ones draws less power and is faster than real work.
+    rows, inner, columns = shape
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(size, inner, generator=generator) for size in (rows, columns))
+    return left.to(device, dtype), right.to(device, dtype)
+
+
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    begun = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - begun
+
+
+def _relative_error(kind: str, device: torch.device) -> float:
+    left, right = _operands(_CHECKED, torch.float32, device)
+    with _setting(_SETTINGS[kind]):
+        found = torch.nn.functional.linear(left.to(_KINDS[kind]), right.to(_KINDS[kind]))
+    exact = left.double() @ right.double().T
+    return float((found.double() - exact).abs().max() / exact.abs().max())

@@ -1,0 +1,137 @@
+"""`maskwright finetune`, `evaluate`, `predict`: tables, JSON and files; errors in one line; interruptions with 130."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from maskwright.cli.main import main
+from maskwright.evaluation import finetuning
+from maskwright.training.device import Machine
+
+
+def _run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as exit:
+        main([str(argument) for argument in arguments])
+    return int(exit.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def tuned(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with texts.csv and the model "out" that the command line made of it."""
+    folder = tmp_path_factory.mktemp("tuned")
+    rows = [
+        f"the {('cat', 'dog')[number % 2]} sat on the mat,{('feline', 'canine')[number % 2]}" for number in range(20)
+    ]
+    (folder / "texts.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finetuning, "prepare_machine", lambda *_: machine)
+        assert _run(
+            "finetune", bert_folder, "--task", "classification", "--train", folder / "texts.csv", "--out",
+            folder / "out", "--set", "epochs=2", "--set", "max_length=20", "--device", "cpu",
+        ) == 0  # fmt: skip
+    return folder
+
+
+def test_finetune_prints_the_table_and_says_where_the_model_lies(
+    tuned: Path, bert_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
+    monkeypatch.setattr(finetuning, "prepare_machine", lambda *_: machine)
+    again = (
+        "finetune", bert_folder, "--task", "classification", "--train", tuned / "texts.csv", "--out", tuned / "out",
+        "--set", "epochs=2", "--set", "max_length=20",
+    )  # fmt: skip
+    assert _run(*again) == 0
+    captured = capsys.readouterr()
+    assert "accuracy (dev)" in captured.out
+    assert "standard deviation" in captured.out
+    said = captured.err.replace("\n", " ")
+    assert "seed 0 is trained already" in said
+    assert f"maskwright predict {tuned / 'out'}" in said
+    assert _run(*again, "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["finished"]
+    assert data["results"]["main_metric"] == "accuracy"
+
+
+def test_evaluate_prints_a_table_or_json_and_writes_predictions(
+    tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "predictions.jsonl"
+    assert _run("evaluate", tuned / "out", "--file", tuned / "texts.csv", "--out", out) == 0
+    captured = capsys.readouterr()
+    assert "accuracy" in captured.out
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 20
+    assert _run("evaluate", tuned / "out", "--file", tuned / "texts.csv", "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert set(data) == {"model", "task", "file", "examples", "skipped", "cut", "metrics"}
+    assert data["examples"] == 20
+
+
+def test_predict_takes_texts_or_a_file(tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run("predict", tuned / "out", "the cat sat", "the dog sat") == 0
+    captured = capsys.readouterr()
+    assert "the cat sat" in captured.out
+    assert "%" in captured.out
+    assert _run("predict", tuned / "out", "the cat sat", "--json") == 0
+    [one] = json.loads(capsys.readouterr().out)
+    assert one["value"] in ("feline", "canine")
+    assert one["score"] == max(one["details"]["probabilities"].values())
+    out = tmp_path / "out.jsonl"
+    assert _run("predict", tuned / "out", tuned / "texts.csv", "--out", out) == 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "20 predictions in" in captured.err
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["finetune", "{model}", "--task", "sst2x", "--train", "x", "--out", "y"], "Did you mean 'sst-2'"),
+        (["finetune", "{model}", "--task", "sst-2", "--out", "y"], "no data was given"),
+        (["evaluate", "{model}", "--file", "x.csv"], "holds no fine-tuned model"),
+        (["evaluate", "{tuned}/out", "--file", "{tuned}/text.csv"], "Did you mean"),
+        (["evaluate", "{tuned}/outt", "--file", "{tuned}/text.csv"], "Did you mean"),
+        (["predict", "{tuned}/out"], "nothing was given"),
+        (["predict", "{tuned}/out", "{tuned}/text.csv"], "no such file"),
+    ],
+)
+def test_mistakes_end_with_one_line(
+    arguments: list[str], message: str, tuned: Path, bert_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(*(word.format(model=bert_folder, tuned=tuned) for word in arguments)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_options_arrive_and_an_interruption_ends_with_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: dict[str, Any] = {}
+
+    def finetune(model: str, **asked: Any) -> SimpleNamespace:
+        given.update(asked, model=model)
+        return SimpleNamespace(finished=False, results=None, stopped_by="SIGINT", folder=asked["out"])
+
+    monkeypatch.setattr(finetuning, "finetune", finetune)
+    code = _run(
+        "finetune", "runs/a", "--task", "squad", "--data", "d", "--out", "o", "--seeds", 3, "--seed", 5, "--grid",
+        "learning_rate=1e-4,3e-4", "--set", "epochs=1", "--set", "task.doc_stride=32", "--system", "macbert",
+        "--as-published", "--read", "quoting=none", "--test", "t1", "--test", "t2",
+    )  # fmt: skip
+    assert code == 130
+    assert "the same command again goes on" in capsys.readouterr().err.replace("\n", " ")
+    assert given["model"] == "runs/a"
+    assert (given["seeds"], given["seed"], given["system"], given["as_published"]) == (3, 5, "macbert", True)
+    assert given["grid"] == ["learning_rate=1e-4,3e-4"]
+    assert given["set"] == ["epochs=1", "task.doc_stride=32"]
+    assert given["read"] == ["quoting=none"]
+    assert given["test"] == [Path("t1"), Path("t2")]

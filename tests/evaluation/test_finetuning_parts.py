@@ -1,0 +1,149 @@
+"""The small parts of fine-tuning: early stopping, grids, holding out, labels, what stands on a command line."""
+
+import io
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.core.errors import DataError, RecipeError
+from maskwright.evaluation.early_stopping import Measured, best_of, should_stop
+from maskwright.evaluation.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
+from maskwright.evaluation.grid import grid_points, point_name
+from maskwright.evaluation.holding_out import hold_out
+from maskwright.evaluation.hyperparameters import Hyperparameters
+from maskwright.evaluation.labelled import task_named, with_options
+from maskwright.evaluation.labels import check_measurable, counted_labels, unlabelled
+from maskwright.evaluation.predicting import given_inputs
+from maskwright.evaluation.readers import ReadOptions
+from maskwright.evaluation.scoring import summary
+from maskwright.evaluation.study import swapped
+from maskwright.evaluation.tasks.base import Prediction
+
+
+def history(*values: float) -> list[Measured]:
+    return [Measured(step=number, epoch=number, metrics={"f1": value, "x": 9.0}) for number, value in enumerate(values)]
+
+
+def test_the_last_of_the_best_is_kept() -> None:
+    assert best_of(history(0.2, 0.7, 0.5, 0.7, 0.1)) == 3
+    assert best_of(history(math.nan, 0.0, math.nan)) == 1
+
+
+@given(st.lists(st.floats(0, 1), min_size=1), st.integers(1, 5))
+def test_training_stops_after_so_many_worse_ones(values: list[float], patience: int) -> None:
+    best = max(values)
+    worse = len(values) - 1 - max(number for number, value in enumerate(values) if value == best)
+    assert should_stop(history(*values), patience) == (worse >= patience)
+    assert not should_stop(history(*values), 0)
+
+
+def test_nothing_measured_stops_nothing() -> None:
+    assert not should_stop([], 1)
+
+
+def test_a_grid_has_every_combination_once() -> None:
+    points = grid_points(["learning_rate=1e-4,0.0001,3e-4", "batch_size=[8, 16]"], Hyperparameters())
+    assert points == [
+        {"learning_rate": 1e-4, "batch_size": 8},
+        {"learning_rate": 1e-4, "batch_size": 16},
+        {"learning_rate": 3e-4, "batch_size": 8},
+        {"learning_rate": 3e-4, "batch_size": 16},
+    ]
+    assert point_name(points[1]) == "learning_rate=0.0001,batch_size=16"
+    assert grid_points([], Hyperparameters()) == [{}]
+    assert point_name({}) == ""
+
+
+def texts(*labels: str | None) -> list[TextExample]:
+    return [TextExample(key=f"{number}", texts=("a",), label=label) for number, label in enumerate(labels)]
+
+
+@given(st.integers(2, 300))
+def test_a_tenth_is_held_out_whole_and_the_same_every_time(count: int) -> None:
+    examples = texts(*["x"] * count)
+    train, dev = hold_out(examples, "f")
+    assert len(dev) == max(1, round(count / 10))
+    assert sorted([*train, *dev], key=lambda one: int(one.key)) == examples
+    assert (train, dev) == hold_out(examples, "f")
+
+
+def test_questions_about_one_text_stay_together() -> None:
+    examples = [
+        QuestionExample(key=f"{text}-{number}", question="?", context=f"text {text}", answers=())
+        for text in range(30)
+        for number in range(4)
+    ]
+    train, dev = hold_out(examples, "f")
+    assert len(dev) == 12
+    assert not {one.context for one in train} & {one.context for one in dev}
+    with pytest.raises(DataError, match="1 texts"):
+        hold_out(examples[:4], "f")
+
+
+def test_what_has_a_label() -> None:
+    question = QuestionExample(key="q", question="?", context="c", answers=())
+    assert unlabelled([question])
+    assert not unlabelled([QuestionExample(key="q", question="?", context="c", answers=(Answer(text="c", start=0),))])
+    assert not unlabelled([QuestionExample(key="q", question="?", context="c", answers=(), is_impossible=True)])
+    assert unlabelled([TaggedExample(key="t", words=("a",), tags=None)])
+    assert unlabelled([ChoiceExample(key="c", context="", question="", options=("a", "b"), label=None)])
+    several = TextExample(key="1", texts=("a",), label=("x", "y"))
+    number = TextExample(key="2", texts=("a",), label=1.5)
+    assert counted_labels([*texts("x", None), several, number]) == {"x": 2, "y": 1}
+
+
+def test_unlabelled_development_examples_are_refused_before_training() -> None:
+    with pytest.raises(DataError, match=r"dev\.csv: 2 of 3 examples have no label, the first is 1"):
+        check_measurable(texts("x", None, None), ("x", "y"), "dev.csv")
+    check_measurable([TaggedExample(key="1", words=("a",), tags=("B-NEW",))], ("O", "B-OLD"), "dev.conll")
+
+
+def test_pairs_are_swapped_and_single_texts_are_not() -> None:
+    pair = TextExample(key="1", texts=("a", "b"), label="x")
+    assert swapped([pair, *texts("x")]) == [TextExample(key="1", texts=("b", "a"), label="x")]
+
+
+@pytest.mark.parametrize("name", ["question-answering", "question_answering", "Question-Answering"])
+def test_kinds_are_found_however_written(name: str) -> None:
+    assert task_named(name) == "question_answering"
+    with pytest.raises(RecipeError, match="Did you mean 'multi-label'"):
+        task_named("multi-labl")
+
+
+def test_reading_is_set_by_field() -> None:
+    columns = {"text": "satz", "text2": None, "label": None}
+    options = with_options(ReadOptions(label="urteil"), columns, ["choices=[a, b]", "header=none"])
+    assert (options.text, options.label, options.choices, options.header) == ("satz", "urteil", ("a", "b"), "none")
+
+
+def test_one_word_that_is_called_like_a_file_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = tmp_path / "folder"
+    there.mkdir()
+    assert given_inputs(["a text", "b.csv"], []) == (["a text", "b.csv"], [])
+    assert given_inputs(["reviews.csv.gz"], []) == ([], [Path("reviews.csv.gz")])
+    assert given_inputs([str(there)], [Path("x.csv")]) == ([], [there, Path("x.csv")])
+    assert given_inputs(["what about b.csv"], []) == (["what about b.csv"], [])
+    assert given_inputs(["x" * 5000], []) == (["x" * 5000], [])
+    monkeypatch.setattr("sys.stdin", io.StringIO("one\n\ntwo\r\n"))
+    assert given_inputs([], [Path("-")]) == (["one", "two"], [])
+
+
+@pytest.mark.parametrize(
+    ("value", "score", "details", "expected"),
+    [
+        ("good", 0.912, {}, ("91.2%", "good")),
+        (3.14159, None, {}, ("", "3.142")),
+        (["a", "b"], 0.5, {}, ("50.0%", "a b")),
+        (
+            ["B-LOC"],
+            0.5,
+            {"entities": [{"text": "Rom", "label": "LOC", "start": 3, "end": 6}]},
+            ("50.0%", "Rom (LOC 3-6)"),
+        ),
+    ],
+)
+def test_a_prediction_is_told_in_a_line(value, score, details, expected) -> None:
+    assert summary(Prediction(key="1", value=value, score=score, details=details)) == expected

@@ -1,0 +1,161 @@
+"""Settings of fine-tuning: published rows, how they are laid over each other, and what is fitted to small models."""
+
+from dataclasses import replace
+
+import pytest
+
+from maskwright.core.errors import RecipeError
+from maskwright.core.spec import override, parse_overrides
+from maskwright.encoder.config import EncoderConfig
+from maskwright.evaluation.benchmarks import BENCHMARKS
+from maskwright.evaluation.hyperparameters import (
+    Hyperparameters,
+    Learner,
+    fit_length,
+    fit_training,
+    known_system,
+    published,
+    system_named,
+)
+from maskwright.evaluation.published_settings import PUBLISHED, SYSTEMS
+from maskwright.recipes import catalog
+
+BASE = EncoderConfig()
+LARGE = EncoderConfig(hidden_size=1024, num_heads=16, num_layers=24)
+TINY = EncoderConfig(hidden_size=128, num_heads=2, num_layers=2)
+
+
+def learner(config: EncoderConfig, system: str = "bert", max_length: int = 512) -> Learner:
+    return Learner(family="bert", system=system, config=config, max_length=max_length)
+
+
+@pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: f"{row.system} {row.benchmarks} {row.heads}")
+def test_every_row_is_of_a_known_system_has_a_source_and_fits_the_fields(row) -> None:
+    assert row.system in SYSTEMS.values()
+    assert row.source
+    assert set(row.benchmarks) <= BENCHMARKS.keys()
+    assert Hyperparameters(**row.settings).model_dump(include=set(row.settings)) == row.settings
+
+
+def test_every_system_of_the_catalogue_has_settings() -> None:
+    for name in catalog.names():
+        assert system_named(name) == known_system(name, "bert")
+        settings, source = published(system_named(name), "sequence", BENCHMARKS["sst-2"], BASE)
+        assert settings.learning_rate <= 1e-4
+        assert source
+
+
+@pytest.mark.parametrize(
+    ("system", "head", "benchmark", "expected"),
+    [
+        # Devlin et al. 2019, 4.1-4.4.
+        ("bert", "sequence", "mnli", {"epochs": 3.0, "batch_size": 32, "bias_correction": False, "max_length": 128}),
+        ("bert", "span", "squad-1.1", {"epochs": 3.0, "batch_size": 32, "learning_rate": 5e-5}),
+        ("bert", "span", "squad-2.0", {"epochs": 2.0, "batch_size": 48, "learning_rate": 5e-5}),
+        ("bert", "choice", "swag", {"epochs": 3.0, "batch_size": 16, "learning_rate": 2e-5}),
+        # fairseq examples/roberta/config/finetuning.
+        ("roberta", "sequence", "rte", {"learning_rate": 2e-5, "batch_size": 16, "epochs": 10.0, "clip_norm": 0.0}),
+        ("roberta", "sequence", "qqp", {"learning_rate": 1e-5, "batch_size": 32, "warmup_share": 0.25}),
+        ("roberta", "sequence", "cola", {"warmup_share": 0.06, "betas": (0.9, 0.98), "decayed": "all"}),
+        ("roberta", "span", "squad-2.0", {"learning_rate": 1.5e-5, "batch_size": 48, "weight_decay": 0.01}),
+        ("roberta", "choice", "race", {"learning_rate": 1e-5, "batch_size": 16, "weight_decay": 0.1, "epochs": 4.0}),
+        # Lan et al. 2020, table 14; 5336 steps of 16 are ten passes over 8551.
+        ("albert", "sequence", "cola", {"learning_rate": 1e-5, "epochs": 9.98, "hidden_dropout": 0.0}),
+        ("albert", "sequence", "rte", {"learning_rate": 3e-5, "warmup_share": 0.25, "hidden_dropout": 0.1}),
+        ("albert", "span", "squad-1.1", {"max_length": 384, "batch_size": 48, "epochs": 2.0}),
+        ("albert", "choice", "race", {"learning_rate": 2e-5, "batch_size": 32, "epochs": 4.37}),
+        # google-research/electra configure_finetuning.py.
+        ("electra", "sequence", "sst-2", {"learning_rate": 1e-4, "layer_decay": 0.8, "epochs": 3.0}),
+        ("electra", "sequence", "sts-b", {"epochs": 10.0, "both_orders": True}),
+        ("electra", "span", "squad-1.1", {"epochs": 2.0, "max_length": 512}),
+        ("electra", "token", "", {"max_length": 256}),
+        # Joshi et al. 2020.
+        ("spanbert", "sequence", "cola", {"epochs": 4.0}),
+        ("spanbert", "span", "squad-2.0", {"epochs": 4.0, "learning_rate": 2e-5, "batch_size": 32, "max_length": 512}),
+        # Cui et al. 2021, table IV.
+        ("macbert", "span", "cmrc2018", {"epochs": 2.0, "learning_rate": 3e-5, "max_length": 512}),
+        ("bert-wwm", "sequence", "chnsenticorp", {"epochs": 3.0, "learning_rate": 2e-5, "max_length": 256}),
+        # PaddlePaddle/ERNIE, scripts.
+        ("ernie", "sequence", "chnsenticorp", {"batch_size": 24, "epochs": 10.0, "warmup_share": 0.0}),
+        ("ernie", "sequence", "lcqmc", {"weight_decay": 0.0, "max_length": 128}),
+        ("distilbert", "sequence", "sst-2", {"head_dropout": 0.2, "epochs": 3.0}),
+    ],
+)  # fmt: skip
+def test_settings_are_as_published(system, head, benchmark, expected) -> None:
+    settings, source = published(system, head, BENCHMARKS.get(benchmark), BASE)
+    assert settings.model_dump(include=set(expected)) == expected
+    assert source
+
+
+def test_electra_s_large_and_small_models_have_settings_of_their_own() -> None:
+    large, _ = published("electra", "sequence", BENCHMARKS["mnli"], LARGE)
+    assert (large.learning_rate, large.layer_decay) == (5e-5, 0.9)
+    small, _ = published("electra", "sequence", BENCHMARKS["mnli"], EncoderConfig(hidden_size=256, num_heads=4))
+    assert (small.learning_rate, small.weight_decay, small.layer_decay) == (3e-4, 0.0, 0.8)
+
+
+def test_a_large_model_with_much_data_keeps_the_published_settings() -> None:
+    settings, _ = published("bert", "sequence", BENCHMARKS["mnli"], BASE)
+    assert fit_training(settings, learner(BASE), 392_702, ()) == (settings, ())
+    assert fit_length(settings, learner(BASE), ()) == (settings, ())
+
+
+def test_electra_s_own_small_rate_is_what_the_rule_gives() -> None:
+    small = EncoderConfig(hidden_size=256, num_heads=4)
+    settings, _ = published("electra", "sequence", BENCHMARKS["mnli"], small)
+    fitted, _ = fit_training(settings, learner(small, "electra"), 392_702, ())
+    assert fitted.learning_rate == settings.learning_rate == 3e-4
+
+
+@pytest.mark.parametrize(("width", "rate"), [(128, 1e-3), (256, 5e-4), (768, 1.7e-4)])
+def test_a_model_of_minutes_bears_more(width: int, rate: float) -> None:
+    config = EncoderConfig(hidden_size=width, num_heads=width // 64)
+    settings, _ = published("bert", "sequence", None, config)
+    short = Learner(family="bert", system="bert", config=config, max_length=128, tokens=4e6)
+    fitted, choices = fit_training(settings, short, 100_000, ())
+    assert fitted.learning_rate == rate
+    assert "4M tokens" in choices[0].reason
+    long, _ = fit_training(settings, replace(short, tokens=3e9), 100_000, ())
+    assert long.learning_rate < rate
+
+
+def test_what_is_fitted_has_its_reason() -> None:
+    settings, _ = published("bert", "sequence", None, TINY)
+    fitted, choices = fit_training(settings, learner(TINY), 40, ())
+    assert {choice.field for choice in choices} == {"learning_rate", "epochs", "bias_correction"}
+    assert all(choice.reason for choice in choices)
+    assert all(getattr(fitted, choice.field) == choice.chosen for choice in choices)
+    assert all(getattr(settings, choice.field) == choice.published for choice in choices)
+    assert fitted.learning_rate > settings.learning_rate
+    assert fitted.epochs == 20.0
+
+
+def test_what_the_user_sets_stays() -> None:
+    settings = override(Hyperparameters(), parse_overrides(["learning_rate=1e-4", "epochs=1", "bias_correction=false"]))
+    assert fit_training(settings, learner(TINY), 40, {"learning_rate", "epochs", "bias_correction"}) == (settings, ())
+
+
+def test_length_is_kept_to_what_the_model_was_trained_on() -> None:
+    fitted, [choice] = fit_length(Hyperparameters(max_length=384), learner(TINY, max_length=128), ())
+    assert fitted.max_length == choice.chosen == 128
+
+
+def test_steps_count_passes_or_are_given() -> None:
+    settings = Hyperparameters(epochs=2.5, batch_size=8)
+    assert settings.steps_of_epoch(20) == 3
+    assert settings.total_steps(20) == 8  # round half to even of 7.5
+    assert settings.replace(steps=5).total_steps(20) == 5
+    assert Hyperparameters(epochs=0.01).total_steps(20) == 1
+
+
+@pytest.mark.parametrize(("text", "guess"), [("learning_rat=1", "learning_rate"), ("epoch=1", "epochs")])
+def test_a_misspelt_field_is_answered_with_the_nearest(text: str, guess: str) -> None:
+    with pytest.raises(RecipeError, match=guess):
+        override(Hyperparameters(), parse_overrides([text]))
+
+
+def test_an_unknown_system_is_refused_when_asked_for_and_passed_over_when_found() -> None:
+    with pytest.raises(RecipeError, match="Did you mean 'macbert'"):
+        system_named("macbart")
+    assert known_system("my-own/recipe", "electra") == "electra"
+    assert known_system("spanbert/base", "bert") == "spanbert"
