@@ -41,8 +41,10 @@ def _first_attention(config, seed=0):
         {"hidden_size": 128, "num_heads": 4, "type_vocab_size": 0, "position_offset": 2, "initializer": "normal"},
         {"hidden_size": 128, "num_heads": 2, "embedding_projection": "always", "sharing": "all"},
         {"hidden_size": 256, "num_heads": 4, "embedding_size": 128},
+        {"hidden_size": 64, "num_heads": 1, "embedding_size": 128},
+        {"hidden_size": 64, "num_heads": 1, "embedding_size": 256},
     ],
-    ids=["tiny", "mini", "base", "roberta-like", "albert", "narrow-embeddings"],
+    ids=["tiny", "mini", "base", "roberta-like", "albert", "narrow-embeddings", "small-generator", "tiny-generator"],
 )
 def test_each_head_begins_at_its_neighbour(shape):
     spread = 0.02 * (768 / shape["hidden_size"]) ** 0.5

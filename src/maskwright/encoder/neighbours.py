@@ -26,8 +26,8 @@ def look_at_neighbours(encoder: Encoder) -> None:
     """Let an encoder whose weights have just been drawn begin with its first layer's heads at neighbouring tokens.
 
     The drawn weights stay below what is added to them, so that no two heads or seeds are alike. Where the
-    embeddings are widened or narrowed, the dense layer between begins with orthogonal columns (or rows) of the drawn
-    size, since the waves must pass through it.
+    embeddings are widened, the dense layer between begins with orthogonal columns of the drawn size, since the waves
+    must pass through it; where they are narrowed (a small generator's), it begins by passing some of the waves.
 
     Args:
         encoder: Changed in place: the position table, the first layer's query and key weights, and the dense layer
@@ -39,16 +39,17 @@ def look_at_neighbours(encoder: Encoder) -> None:
         first = encoder.config.position_offset  # Rows before it belong to RoBERTa's padding.
         spread = float(table[first:].std())
         table[first:] = spread * _waves(len(table) - first, table.shape[1], angles)
-        back = None
+        waves, back = torch.arange(len(angles)), None
         if encoder.embedding_projection is not None:
             weight = encoder.embedding_projection.weight
-            weight.copy_(_orthogonal(weight))
+            waves = _passing_waves(*weight.shape)
+            weight.copy_(_passing_through(weight, waves))
             back = weight.T / weight.square().sum(0 if weight.shape[0] >= weight.shape[1] else 1).mean()
         block = encoder.attention_blocks[encoder.config.layer_plan("attention")[0]]
         assert isinstance(block, AttentionBlock)
         # Words, positions and segments begin with one spread, so that positions are that share of what LayerNorm gives.
         share = 1 / (2 if encoder.segment_embeddings is None else 3)
-        _turn_heads(block, encoder.config.num_heads, angles, share, back)
+        _turn_heads(block, encoder.config.num_heads, angles, waves, share, back)
 
 
 def offsets(num_heads: int) -> tuple[int, ...]:
@@ -85,27 +86,30 @@ def _waves(positions: int, width: int, angles: Tensor) -> Tensor:
     return (waves * math.sqrt(2)).float()
 
 
-def _turn_heads(block: AttentionBlock, num_heads: int, angles: Tensor, share: float, back: Tensor | None) -> None:
+def _turn_heads(
+    block: AttentionBlock, num_heads: int, angles: Tensor, waves: Tensor, share: float, back: Tensor | None
+) -> None:
     """Add to each head's keys some of the waves, and to its queries the same waves turned by the head's offset.
 
     Args:
         block: The first layer's attention.
         num_heads: N.
         angles: From `_angles`.
+        waves: Numbers of the waves that reach the layer.
         share: Part of the variance of what the layer reads that is positions'.
         back: Shape (E, H), leads from hidden states back to embeddings; None where they are the same.
     """
     width = block.key.weight.shape[1] if back is None else len(back)
     head_size = len(block.key.weight) // num_heads
-    count = min(head_size // 2, len(angles))
+    count = min(head_size // 2, len(waves))
     if not count:
         return
     # At the neighbour, each wave adds scale^2 x 2 x share to the product of query and key.
     scale = math.sqrt(NEIGHBOUR_SCORE * math.sqrt(head_size) / (2 * share * count))
     for head, offset in enumerate(offsets(num_heads)):
         # One wave of each stretch, another one in every head.
-        stretch = len(angles) / count
-        chosen = ((torch.arange(count) + _between(count, 1 + head)) * stretch).long().clamp_max(len(angles) - 1)
+        stretch = len(waves) / count
+        chosen = waves[((torch.arange(count) + _between(count, 1 + head)) * stretch).long().clamp_max(len(waves) - 1)]
         rows, cosines, sines = 2 * torch.arange(count), 2 * chosen, 2 * chosen + 1
         key, query = torch.zeros(2 * count, width), torch.zeros(2 * count, width)
         key[rows, cosines] = key[rows + 1, sines] = 1.0
@@ -119,9 +123,23 @@ def _turn_heads(block: AttentionBlock, num_heads: int, angles: Tensor, share: fl
         block.query.weight[own] += scale * query
 
 
-def _orthogonal(weight: Tensor) -> Tensor:
-    """A matrix of the same spread whose columns (or rows, whichever are fewer) are orthogonal and equally long."""
-    tall = weight if weight.shape[0] >= weight.shape[1] else weight.T
-    directions: Tensor = torch.linalg.qr(tall.double()).Q
-    scaled = directions.to(weight.dtype) * (weight.std() * math.sqrt(max(weight.shape)))
-    return scaled if weight.shape[0] >= weight.shape[1] else scaled.T
+def _passing_waves(hidden: int, width: int) -> Tensor:
+    """Numbers of the waves that pass a dense layer from `width` to `hidden`: as many as there is room for."""
+    count = min(hidden, width) // 2
+    return ((torch.arange(count) + 0.5) * (width // 2) / max(1, count)).long()
+
+
+def _passing_through(weight: Tensor, waves: Tensor) -> Tensor:
+    """A matrix of the same spread through which the waves pass undistorted. Shape (H, E), as `weight`.
+
+    Its columns are orthogonal and equally long; where it narrows, its rows are, each of one coordinate of a wave.
+    """
+    length = weight.std() * math.sqrt(max(weight.shape))
+    if weight.shape[0] >= weight.shape[1]:
+        directions: Tensor = torch.linalg.qr(weight.double()).Q
+        return directions.to(weight.dtype) * length
+    passing = weight.clone()
+    passing[: 2 * len(waves)] = 0
+    rows = torch.arange(len(waves))
+    passing[2 * rows, 2 * waves] = passing[2 * rows + 1, 2 * waves + 1] = length
+    return passing
