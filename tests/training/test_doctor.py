@@ -34,11 +34,13 @@ MACHINE = Machine(torch.device("cpu"), "A processor", 4, "onednn", 1e11, None)
 CARD = Gpu(name="A card", memory=24 << 30, capability="9.0", bf16=True)
 
 
-def peaks(default: float = 1.0, onednn: float = 2.0, error: float = 1e-6, busy: float | None = 0.1) -> dict[str, Peaks]:
+def peaks(
+    default: float = 1.0, onednn: float = 2.0, bf16: float = 2.0, error: float = 1e-6, busy: float | None = 0.1
+) -> dict[str, Peaks]:
     rates = {
         "fp32": MatmulRate(default * 1e11, 1e-7),
         "fp32_onednn": MatmulRate(onednn * 1e11, error),
-        "bf16": MatmulRate(4e11, 4e-3),
+        "bf16": MatmulRate(bf16 * 1e11, 4e-3),
     }
     return {"cpu": Peaks(matmul=rates, bandwidth=4e10, measured="2030-01-01T00:00:00+00:00", busy=busy)}
 
@@ -62,6 +64,7 @@ def test_a_machine_in_order_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> No
         (replace(HARDWARE, gpus=(CARD,)), peaks(), {}, "--device cuda"),
         (HARDWARE, peaks(), {"matmul": "default"}, "2.0 times as fast"),
         (HARDWARE, peaks(onednn=0.5), {}, "2.0 times as fast as oneDNN"),
+        (HARDWARE, peaks(bf16=4.0), {}, "2.0 times as fast as the fp32 ones in use: `--precision bf16`"),
         (HARDWARE, peaks(busy=3.0), {}, "busy"),
         (replace(HARDWARE, allocator_settings={}), peaks(), {}, "glibc.malloc.hugetlb=1"),
         (replace(HARDWARE, huge_pages="never"), peaks(), {}, "switched off"),
@@ -76,6 +79,10 @@ def test_what_would_help_is_said(
 
 def test_a_fast_library_that_rounds_is_not_recommended() -> None:
     assert "oneDNN" not in told(found=peaks(error=1e-3), matmul="default")
+
+
+def test_what_is_in_use_already_is_not_recommended() -> None:
+    assert told(found=peaks(bf16=4.0), autocast=torch.bfloat16) == ""
 
 
 def test_unknown_memory_and_load_give_no_advice() -> None:
@@ -112,7 +119,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         return peaks(default=float(len(calls)))
 
     monkeypatch.setattr(room, "measure_peaks", measure)
-    monkeypatch.setattr(room, "prepare_machine", lambda device, cache: MACHINE)
+    monkeypatch.setattr(room, "prepare_machine", lambda device, cache, precision: MACHINE)
     monkeypatch.setattr(room, "look_at_hardware", lambda: HARDWARE)
     return lambda: len(calls)
 
@@ -165,6 +172,6 @@ def test_json_is_plain(tmp_path: Path, measured: Callable[[], int]) -> None:
     import json
 
     data = json.loads(json.dumps(doctor(cache=tmp_path).to_json()))
-    assert data["peaks"]["cpu"]["matmul"]["bf16"] == {"flops": 4e11, "error": 4e-3}
+    assert data["peaks"]["cpu"]["matmul"]["bf16"] == {"flops": 2e11, "error": 4e-3}
     assert data["hardware"]["processor"] == "A processor"
     assert data["usage"]["matmul"] == "onednn"

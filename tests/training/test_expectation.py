@@ -50,4 +50,3 @@ def test_time_buys_tokens_by_what_is_reached():
     assert expected_tokens(Budget("flops", 1e12), recipe, 0.0) == pytest.approx(1e12 / each)
     with pytest.raises(ValueError, match="steps"):
         expected_tokens(Budget("steps", 5), recipe, 1e9)
-

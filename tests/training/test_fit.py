@@ -75,6 +75,10 @@ def test_large_steps_and_rates_of_the_user_keep_lamb() -> None:
     assert own.training.learning_rate == published.training.learning_rate
 
 
+def test_a_generator_beside_lowers_the_rate() -> None:
+    assert get_fitted_rate("electra/mini") < get_fitted_rate("bert/mini") / 2
+
+
 def test_attention_begins_at_neighbours_where_the_budget_is_small() -> None:
     published = get("bert/mini")
     small, choices = fit_schedule(published, 4e6, 20_000_000, 30.0, set())

@@ -1,6 +1,6 @@
 """`maskwright doctor`: what this machine is, what training will use on it, and what would help."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -24,13 +24,16 @@ _BACKENDS = {
 
 def command(
     device: Annotated[str, typer.Option(help="What training would be asked for: auto, cpu, cuda or cuda:N.")] = "auto",
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16"], typer.Option(help="What training would be asked for.")
+    ] = "auto",
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure again, even if figures are kept.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Say what this machine is, how fast it can be, what training will use here, and what would help."""
     from maskwright.training.doctor import doctor
 
-    found = doctor(device, fresh=fresh)
+    found = doctor(device, precision=precision, fresh=fresh)
     if json:
         output.print_json(found.to_json())
         return

@@ -19,6 +19,8 @@ SEEN_ENOUGH = 100
 SMALLEST_VOCABULARY = 4096
 RATE_AT_WIDTH_128 = 2e-3
 """Peak learning rate at hidden size 128; it falls as 1/hidden_size above (measured at 128 and 256: see LOG.md)."""
+JOINT_RATE_AT_WIDTH_128 = 7e-4
+"""The same where a generator is trained beside: twice as much keeps it on the plateau (measured at 128: see LOG.md)."""
 LAMB_RATE = 0.003
 LAMB_RATE_SHARED = 0.006
 """Peak learning rate of LAMB where a user wants it in a short run, and the same times the layers that share a block: it
@@ -244,7 +246,8 @@ def _apply(recipe: Recipe, wanted: list[tuple[str, Any, str]], fixed: Collection
 def _short_run_rate(recipe: Recipe, *, lamb: bool) -> float:
     """The peak learning rate that a short run bears."""
     if not lamb:
-        return _two_digits(RATE_AT_WIDTH_128 * min(1.0, 128 / recipe.encoder.hidden_size))
+        rate = RATE_AT_WIDTH_128 if recipe.generator is None else JOINT_RATE_AT_WIDTH_128
+        return _two_digits(rate * min(1.0, 128 / recipe.encoder.hidden_size))
     plans = [recipe.encoder.layer_plan(part) for part in ("attention", "ffn")]
     layers_of_a_block = max(plan.count(block) for plan in plans for block in plan)
     return _two_digits(min(LAMB_RATE, LAMB_RATE_SHARED / layers_of_a_block))
