@@ -14,6 +14,7 @@ from maskwright.core.devices import choose_device
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
+from maskwright.training.allocator import keep_freed_memory
 
 MatmulLibrary = Literal["default", "onednn"]
 Precision = Literal["auto", "fp32", "bf16"]
@@ -66,7 +67,7 @@ def prepare_machine(
     cache: Path | None = None,
     precision: Precision = "auto",
 ) -> Machine:
-    """Choose the device and, on a CPU, the faster matrix-product library. Takes under a second.
+    """Choose the device and, on a CPU, the faster matrix-product library; have memory kept. Takes under a second.
 
     PyTorch's CPU build multiplies fp32 matrices with its vendor library; on processors of another vendor oneDNN can be
     up to twice as fast. The switch that sends fp32 products there allows reduced precision on some machines, so it is
@@ -99,6 +100,7 @@ def prepare_machine(
         return Machine(chosen, torch.cuda.get_device_name(chosen), threads, "default", peak, autocast)
     if chosen.type != "cpu":
         raise DeviceError(f"training on {chosen.type!r} is not supported", allowed="cpu, cuda")
+    keep_freed_memory()
     name = processor_name()
     library = matmul or _kept_choice(name, threads, cache or cache_folder())
     cpu_autocast = half if precision == "bf16" else None
