@@ -32,8 +32,8 @@ def diagnosis(monkeypatch):
         kept=True,
     )
 
-    def doctor(device, *, fresh):
-        asked.append((device, fresh))
+    def doctor(device, *, precision, fresh):
+        asked.append((device, precision, fresh))
         return found
 
     monkeypatch.setattr(room, "doctor", doctor)
@@ -52,12 +52,12 @@ def test_figures_choices_and_advice_are_printed(diagnosis, capsys):
     for expected in ("200 GFLOP/s", "error 7e-07", "44 GB/s", "through oneDNN", "products of matrices", "--fresh"):
         assert expected in out
     assert "- Set [this] to that." in out
-    assert diagnosis == [("auto", False)]
+    assert diagnosis == [("auto", "auto", False)]
 
 
 def test_json_holds_the_same(diagnosis, capsys):
-    assert run("--json", "--fresh", "--device", "cpu") == 0
+    assert run("--json", "--fresh", "--device", "cpu", "--precision", "bf16") == 0
     data = json.loads(capsys.readouterr().out)
     assert data["usage"]["matmul"] == "onednn"
     assert data["peaks"]["cpu"]["matmul"]["fp32_onednn"]["flops"] == 5e11
-    assert diagnosis == [("cpu", True)]
+    assert diagnosis == [("cpu", "bf16", True)]

@@ -12,6 +12,12 @@ from maskwright.cli.main import main
 from maskwright.evaluation import finetuning
 from maskwright.training.device import Machine
 
+THOROUGH = [
+    word
+    for setting in ("epochs=8", "batch_size=4", "learning_rate=5e-3", "hidden_dropout=0", "max_length=20")
+    for word in ("--set", setting)
+]
+
 
 def _run(*arguments: object) -> int:
     with pytest.raises(SystemExit) as exit:
@@ -23,16 +29,16 @@ def _run(*arguments: object) -> int:
 def tuned(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with texts.csv and the model "out" that the command line made of it."""
     folder = tmp_path_factory.mktemp("tuned")
-    rows = [
-        f"the {('cat', 'dog')[number % 2]} sat on the mat,{('feline', 'canine')[number % 2]}" for number in range(20)
-    ]
+    does = ("sat", "ran", "sat on the mat", "ran to the tree", "ran on", "sat !", "ran !", "sat .", "ran .", "sat ?")
+    animals = (("cat", "feline"), ("dog", "canine"))
+    rows = [f"the {animal} {what},{label}" for what in does for animal, label in animals]
     (folder / "texts.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(finetuning, "prepare_machine", lambda *_: machine)
         assert _run(
             "finetune", bert_folder, "--task", "classification", "--train", folder / "texts.csv", "--out",
-            folder / "out", "--set", "epochs=2", "--set", "max_length=20", "--device", "cpu",
+            folder / "out", *THOROUGH, "--device", "cpu",
         ) == 0  # fmt: skip
     return folder
 
@@ -44,7 +50,7 @@ def test_finetune_prints_the_table_and_says_where_the_model_lies(
     monkeypatch.setattr(finetuning, "prepare_machine", lambda *_: machine)
     again = (
         "finetune", bert_folder, "--task", "classification", "--train", tuned / "texts.csv", "--out", tuned / "out",
-        "--set", "epochs=2", "--set", "max_length=20",
+        *THOROUGH,
     )  # fmt: skip
     assert _run(*again) == 0
     captured = capsys.readouterr()
@@ -80,7 +86,7 @@ def test_predict_takes_texts_or_a_file(tuned: Path, tmp_path: Path, capsys: pyte
     assert "%" in captured.out
     assert _run("predict", tuned / "out", "the cat sat", "--json") == 0
     [one] = json.loads(capsys.readouterr().out)
-    assert one["value"] in ("feline", "canine")
+    assert one["value"] == "feline"
     assert one["score"] == max(one["details"]["probabilities"].values())
     out = tmp_path / "out.jsonl"
     assert _run("predict", tuned / "out", tuned / "texts.csv", "--out", out) == 0
@@ -125,12 +131,13 @@ def test_options_arrive_and_an_interruption_ends_with_130(
     code = _run(
         "finetune", "runs/a", "--task", "squad", "--data", "d", "--out", "o", "--seeds", 3, "--seed", 5, "--grid",
         "learning_rate=1e-4,3e-4", "--set", "epochs=1", "--set", "task.doc_stride=32", "--system", "macbert",
-        "--as-published", "--read", "quoting=none", "--test", "t1", "--test", "t2",
+        "--as-published", "--from-scratch", "--read", "quoting=none", "--test", "t1", "--test", "t2",
     )  # fmt: skip
     assert code == 130
     assert "the same command again goes on" in capsys.readouterr().err.replace("\n", " ")
     assert given["model"] == "runs/a"
     assert (given["seeds"], given["seed"], given["system"], given["as_published"]) == (3, 5, "macbert", True)
+    assert given["from_scratch"] is True
     assert given["grid"] == ["learning_rate=1e-4,3e-4"]
     assert given["set"] == ["epochs=1", "task.doc_stride=32"]
     assert given["read"] == ["quoting=none"]

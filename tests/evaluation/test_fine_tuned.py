@@ -99,6 +99,31 @@ def test_new_weights_are_spread_as_the_family_spreads_them(folders):
         assert 0.9 < float(values.detach().std()) / (0.2 * share) < 1.1
 
 
+@EVERY_HEAD
+def test_from_scratch_nothing_is_taken_but_shape_and_tokenizer(folders, tmp_path, family, kind):
+    taken = build(folders[family], TASKS[kind], seed=3)
+    model = build(folders[family], TASKS[kind], seed=3, from_scratch=True)
+    assert model.encoder.config == taken.encoder.config
+    assert model.tokenizer.fingerprint == taken.tokenizer.fingerprint
+    assert model.notes == (f"all weights are drawn anew: {folders[family]} gives its shape and its tokenizer",)
+    state, other = model.state_dict(), build(folders[family], TASKS[kind], seed=4, from_scratch=True).state_dict()
+    assert state.keys() == taken.state_dict().keys()
+    for name, value in state.items():
+        assert value.isfinite().all(), name
+        if name.endswith("bias"):
+            assert not value.any(), name
+        elif value.ndim == 1:
+            assert (value == 1).all(), name
+        else:
+            new_anyway = name.startswith(("head.", "encoder.pooler"))
+            assert new_anyway or not torch.equal(value, taken.state_dict()[name]), name
+            assert not torch.equal(value, other[name]), name
+    _same(build(folders[family], TASKS[kind], seed=3, from_scratch=True).state_dict(), state)
+    # A head that was trained for these very labels is not taken either.
+    taken.save(tmp_path)
+    _same(build(tmp_path, TASKS[kind], seed=3, from_scratch=True).state_dict(), state)
+
+
 def test_a_weight_is_a_function_of_its_name_and_the_seed(folders):
     three = build(folders["roberta"], Classification(labels=LABELS), seed=1).head
     five = build(folders["roberta"], Classification(labels=tuple("abcde")), seed=1).head
@@ -192,7 +217,7 @@ def test_a_head_for_the_same_labels_is_kept_and_another_is_not(folders, tmp_path
     for task in (Classification(labels=(*LABELS[1:], LABELS[0])), MultiLabel(labels=LABELS)):
         other = build(tmp_path, task, seed=2)
         assert not torch.equal(other.head.dense.weight, first.head.dense.weight)
-        assert other.head.rate == 0.0
+        assert other.head.rate == other.encoder.config.hidden_dropout
         assert other.notes[1:] == (
             "new: head (of RobertaForSequenceClassification)",
             "left: its head for bad, fair, good",

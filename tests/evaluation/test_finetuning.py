@@ -1,7 +1,10 @@
 """Fine-tuning from files to a measured model: it learns, resumes bit for bit, adds seeds, refuses what does not fit."""
 
+import itertools
 import json
+import math
 import os
+import shutil
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,11 +17,15 @@ import toy_tasks
 from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, RecipeError, TrainingError
 from maskwright.evaluation import finetuning, loop, seed_run
 from maskwright.evaluation.evaluating import evaluate
-from maskwright.evaluation.fine_tuned import load
+from maskwright.evaluation.fine_tuned import build, load
 from maskwright.evaluation.finetuning import FineTuning, finetune
+from maskwright.evaluation.labelled import LabelledRequest, read_labelled
+from maskwright.evaluation.plan import make_plan
 from maskwright.evaluation.predicting import predict
 from maskwright.evaluation.seed_run import read_result
 from maskwright.training.device import Machine
+from maskwright.training.existing import open_existing
+from maskwright.training.pretrain import pretrain
 from maskwright.training.reporting import Silent
 
 QUICK = ("learning_rate=5e-3", "batch_size=8", "epochs=2", "max_length=32")
@@ -32,9 +39,17 @@ class Heard(Silent):
 
     def __init__(self) -> None:
         self.said: list[tuple[str, str]] = []
+        self.shown: list[str] = []
 
     def say(self, topic: str, text: str) -> None:
         self.said.append((topic, text))
+
+    def stage(self, name: str, done: int, total: int | None) -> None:
+        self.shown.append(f"{name} {done} of {total}")
+
+    def training(self, share: float, text: str) -> None:
+        assert 0 <= share <= 1
+        self.shown.append(text)
 
     def text(self) -> str:
         return "\n".join(f"{topic} {text}" for topic, text in self.said)
@@ -87,18 +102,39 @@ def test_a_model_learns_is_measured_and_lies_ready(tune: Callable[..., FineTunin
     assert [one.value for one in predicted] == ["feline", "canine"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "moments"),
+    [
+        ({}, (3, 7)),
+        ({"grid": ["learning_rate=1e-3,5e-3", "batch_size=4,8"], "set": ["patience=1"]}, (3, 17, 30)),
+        ({"task": "question-answering", "set": ["max_length=40", "patience=1"]}, (3, 7)),
+    ],
+    ids=["classification", "grid", "squad_v2"],
+)
 def test_a_killed_run_goes_on_bit_for_bit(
-    tune: Callable[..., FineTuning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: dict[str, Any],
+    moments: tuple[int, ...],
+    tune: Callable[..., FineTuning],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for folder in ("peace", "killed"):
         (tmp_path / folder).mkdir()
-    tune(out=tmp_path / "peace" / "out", seeds=2, checkpoint_minutes=0)
+    if "task" in asked:
+        file = toy_tasks.questions(tmp_path, impossible=True)
+        asked = {**asked, "train": file, "dev": file}
+    asked = {**asked, "seeds": 2, "checkpoint_minutes": 0}
+    # On a GPU so many tokens are computed at once as its memory has room for: another number at each look.
+    rooms = itertools.count(64, 32)
+    monkeypatch.setattr(Machine, "tokens_per_microbatch", property(lambda _: next(rooms)))
+    tune(out=tmp_path / "peace" / "out", **asked)
+    rooms = itertools.count(64, 32)
 
     class Killed(BaseException):
         pass
 
     whole = loop._take_step
-    for moment in (3, 7):
+    for moment in moments:
         left = [moment]
 
         def step(*given: Any, left: list[int] = left) -> tuple[float, float]:
@@ -109,10 +145,10 @@ def test_a_killed_run_goes_on_bit_for_bit(
 
         monkeypatch.setattr(loop, "_take_step", step)
         with pytest.raises(Killed):
-            tune(out=tmp_path / "killed" / "out", seeds=2, checkpoint_minutes=0)
+            tune(out=tmp_path / "killed" / "out", **asked)
     monkeypatch.setattr(loop, "_take_step", whole)
     heard = Heard()
-    tune(out=tmp_path / "killed" / "out", seeds=2, checkpoint_minutes=0, reporter=heard)
+    tune(out=tmp_path / "killed" / "out", reporter=heard, **asked)
     assert "goes on after step" in heard.text()
     peace, killed = ((tmp_path / name / "out") for name in ("peace", "killed"))
     files = {str(file.relative_to(peace)) for file in peace.rglob("*") if file.is_file()}
@@ -159,6 +195,29 @@ def test_finished_seeds_are_not_repeated_and_more_can_be_added(
     monkeypatch.setattr(seed_run, "train", refuse)
     repeated = tune(seeds=2).results
     assert repeated == both
+    # What the folder holds is told, also by a call that asks for less.
+    assert tune(seeds=1).results == both
+    assert json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))["seeds"][1]["seed"] == 1
+
+
+def test_a_folder_is_not_called_finished_while_further_seeds_train(
+    tune: Callable[..., FineTuning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune(seeds=1)
+    record = tmp_path / "out" / "run.json"
+    assert json.loads(record.read_text(encoding="utf-8"))["finished"]
+    seen = []
+    whole = loop._take_step
+
+    def step(*given: Any) -> tuple[float, float]:
+        seen.append({"finished", "best_seed"} & json.loads(record.read_text(encoding="utf-8")).keys())
+        return whole(*given)
+
+    monkeypatch.setattr(loop, "_take_step", step)
+    tune(seeds=2)
+    assert seen
+    assert not any(seen)
+    assert json.loads(record.read_text(encoding="utf-8"))["finished"]
 
 
 def test_the_grid_is_chosen_on_dev_with_the_first_seed(tune: Callable[..., FineTuning], tmp_path: Path) -> None:
@@ -177,12 +236,107 @@ def test_the_grid_is_chosen_on_dev_with_the_first_seed(tune: Callable[..., FineT
     assert "## Grid" in (tmp_path / "out" / "results.md").read_text(encoding="utf-8")
 
 
+def test_a_point_whose_loss_is_no_number_is_the_worst_and_is_not_tried_again(
+    tune: Callable[..., FineTuning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {"grid": ["learning_rate=1e30,5e-3"], "set": ["clip_norm=0"]}
+    results = tune(**asked, reporter=(heard := Heard())).results
+    assert results is not None
+    assert "learning_rate=1e+30 seed 0 broke off and counts as the worst" in heard.text()
+    assert [(row.dev is None, row.chosen) for row in results.grid] == [(True, False), (False, True)]
+    assert results.settings["learning_rate"] == 5e-3
+    assert "| 1e+30 | broke off |" in (tmp_path / "out" / "results.md").read_text(encoding="utf-8")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("nothing is left to train")
+
+    monkeypatch.setattr(seed_run, "train", refuse)
+    assert tune(**asked).results == results
+
+
+def test_a_grid_of_which_no_point_can_be_trained_is_an_error(tune: Callable[..., FineTuning]) -> None:
+    with pytest.raises(TrainingError, match="no point of the grid can be trained"):
+        tune(grid=["learning_rate=1e30,1e29"], set=["clip_norm=0"])
+
+
+def test_each_point_of_a_grid_is_fitted_to_its_own_batch(
+    tune: Callable[..., FineTuning], bert_folder: Path, tmp_path: Path
+) -> None:
+    existing = open_existing(str(bert_folder))
+    files = {"train": toy_tasks.texts(tmp_path), "dev": toy_tasks.texts(tmp_path, "dev.csv")}
+    request = LabelledRequest.of(task="classification", files=files, columns={})
+    labelled = read_labelled(request, {}, Silent())
+    made = make_plan(
+        existing, labelled, [], ["batch_size=1,4,48"], system="bert", as_published=False, from_scratch=False
+    )
+    # 300 steps at least: 48, 12 and 1 steps an epoch; no more than 20 epochs.
+    assert [point.settings.epochs for point in made.points] == [7.0, 20.0, 20.0]
+    assert made.request["settings"]["epochs"] == {"batch_size=1": 7.0, "batch_size=4": 20.0, "batch_size=48": 20.0}
+    assert made.request["settings"]["bias_correction"] is True
+    assert "48 steps an epoch" in made.choices[[choice.field for choice in made.choices].index("epochs")].reason
+
+
+def test_what_is_fitted_counts_windows_and_not_questions(bert_folder: Path, tmp_path: Path) -> None:
+    existing = open_existing(str(bert_folder))
+    file = toy_tasks.questions(tmp_path)
+    request = LabelledRequest.of(task="question-answering", files={"train": file, "dev": file}, columns={})
+    labelled = read_labelled(request, {"doc_stride": 2}, Silent())
+    made = make_plan(
+        existing,
+        labelled,
+        [("max_length", 12), ("batch_size", 4)],
+        [],
+        system="bert",
+        as_published=False,
+        from_scratch=False,
+    )
+    settings = made.points[0].settings
+    windows = made.data(settings).train.num_units
+    assert windows > 2 * len(labelled.train.examples)
+    assert settings.epochs == max(3.0, min(20.0, math.ceil(300 / math.ceil(windows / 4))))
+
+
+def test_from_scratch_the_rate_is_that_of_a_model_that_has_seen_nothing(bert_folder: Path, tmp_path: Path) -> None:
+    existing = open_existing(str(bert_folder))
+    file = toy_tasks.texts(tmp_path)
+    request = LabelledRequest.of(task="classification", files={"train": file, "dev": file}, columns={})
+    labelled = read_labelled(request, {}, Silent())
+    rates = [
+        make_plan(existing, labelled, [], [], system="bert", as_published=False, from_scratch=scratch)
+        .points[0]
+        .settings.learning_rate
+        for scratch in (True, False)
+    ]
+    assert rates == [4e-3, 1.2e-3]  # 1e-3 x 128 / 32; 5e-5 x 768 / 32
+
+
+def test_a_model_is_trained_from_scratch_and_that_is_told(
+    tune: Callable[..., FineTuning], bert_folder: Path, tmp_path: Path
+) -> None:
+    results = tune(from_scratch=True, reporter=(heard := Heard())).results
+    assert results is not None
+    assert results.from_scratch
+    assert "all weights are drawn anew" in heard.text()
+    assert "from weights drawn anew" in heard.text()
+    out = tmp_path / "out"
+    assert json.loads((out / "run.json").read_text(encoding="utf-8"))["request"]["from_scratch"]
+    assert json.loads((out / "results.json").read_text(encoding="utf-8"))["from_scratch"]
+    assert "from scratch" in (out / "README.md").read_text(encoding="utf-8")
+    with pytest.raises(CheckpointError, match="from_scratch was True, now False"):
+        tune()
+    fresh = build(bert_folder, load(out).task, seed=0, from_scratch=True).encoder.word_embeddings.weight
+    trained = load(out).encoder.word_embeddings.weight
+    # Rows of words that no text has are decayed by the optimizer, no more.
+    assert torch.corrcoef(torch.stack([fresh.flatten(), trained.flatten()]))[0, 1] > 0.9
+
+
 def test_without_dev_a_share_of_train_is_held_out_and_said(tune: Callable[..., FineTuning]) -> None:
     heard = Heard()
     results = tune(reporter=heard).results
     assert results is not None
-    assert (results.data["train"]["examples"], results.data["dev"]["examples"]) == (43, 5)
-    assert "5 of the 48 training examples are held out" in heard.text()
+    # Each text stands there twice, and stays on one side.
+    assert (results.data["train"]["examples"], results.data["dev"]["examples"]) == (44, 4)
+    assert "4 of the 48 training examples are held out for it (8%" in heard.text()
     assert any("held out" in note for note in results.notes)
 
 
@@ -196,6 +350,79 @@ def test_an_unlabelled_test_file_gives_predictions_and_no_score(
     assert any("no labels" in note for note in results.notes)
     lines = (tmp_path / "out/runs/seed-0/test_predictions.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 4
+
+
+def test_a_blank_label_in_a_test_file_costs_its_row_only(tune: Callable[..., FineTuning], tmp_path: Path) -> None:
+    test = toy_tasks.texts(tmp_path, "test.csv", rows=8)
+    test.write_text(test.read_text(encoding="utf-8") + '"the cat",\n"the dog",\n', encoding="utf-8")
+    results = tune(test=test, reporter=(heard := Heard())).results
+    assert results is not None
+    assert results.spread("test")["accuracy"].mean in {number / 8 for number in range(9)}
+    assert (results.data["test"]["examples"], results.data["test"]["skipped"]) == (8, 2)
+    assert "2 of the 10 test examples have no label" in heard.text()
+    assert any("2 of the 10 test examples" in note for note in results.notes)
+
+
+def test_a_test_file_can_be_added_and_changed_once_all_is_trained(
+    tune: Callable[..., FineTuning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = tune(seeds=2).results
+    assert first is not None
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("nothing is left to train")
+
+    monkeypatch.setattr(seed_run, "train", refuse)
+    file = toy_tasks.texts(tmp_path, "test.csv", rows=8)
+    measured = tune(seeds=2, test=file).results
+    assert measured is not None
+    assert [row.dev for row in measured.rows] == [row.dev for row in first.rows]
+    before = [row.test for row in measured.rows]
+    # The other way round every answer that was right is wrong.
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("feline", "x").replace("canine", "feline").replace(",x", ",canine"), encoding="utf-8")
+    turned = tune(seeds=2, test=file).results
+    assert turned is not None
+    assert [row.test for row in turned.rows] == [{"accuracy": 1 - row["accuracy"]} for row in before if row]
+    assert tune(seeds=2).results == first
+
+
+def test_a_stop_while_testing_is_heeded_and_progress_is_shown(
+    tune: Callable[..., FineTuning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = finetuning.measure_test
+    asked: list[str] = []
+
+    def measure(folder: Path, *given: Any) -> Any:
+        asked.append(folder.name)
+        os.kill(os.getpid(), signal.SIGINT)
+        return whole(folder, *given)
+
+    monkeypatch.setattr(finetuning, "measure_test", measure)
+    file = toy_tasks.texts(tmp_path, "test.csv", rows=8)
+    stopped = tune(test=file, seeds=2)
+    assert (stopped.finished, stopped.stopped_by, stopped.results, asked) == (False, "SIGINT", None, ["seed-0"])
+    assert "finished" not in json.loads((tmp_path / "out" / "run.json").read_text(encoding="utf-8"))
+    monkeypatch.setattr(finetuning, "measure_test", whole)
+    done = tune(test=file, seeds=2, reporter=(heard := Heard()))
+    assert done.results is not None
+    assert len(done.results.rows) == 2
+    assert any(line.startswith("scoring") for line in heard.shown)
+
+
+def test_what_was_taken_over_and_what_was_guessed_is_told(
+    tune: Callable[..., FineTuning], bert_folder: Path, tmp_path: Path
+) -> None:
+    tune(seeds=2, reporter=(heard := Heard()))
+    told = [text for topic, text in heard.said if topic == "model"]
+    assert sum(text.startswith(f"taken from {bert_folder}: embeddings, layers, pooler") for text in told) == 1
+    assert any(text.startswith("new: head") for text in told)
+    assert any("measured on dev: 100%" in line for line in heard.shown)
+    (tmp_path / "out" / "task.json").unlink()
+    evaluate(tmp_path / "out", file=tmp_path / "texts.csv", reporter=(heard := Heard()))
+    assert "has no task.json: its class BertForSequenceClassification is taken as classification" in heard.text()
+    predict(tmp_path / "out", "the cat", reporter=(heard := Heard()))
+    assert "has no task.json" in heard.text()
 
 
 def test_the_test_file_is_asked_only_once_all_is_chosen(
@@ -291,33 +518,42 @@ def test_entities_are_placed_in_the_text_as_it_was_given(bert_folder: Path, tmp_
 
 def test_german_chinese_and_emoji_of_a_newcomer_work_at_the_first_try(bert_folder: Path, tmp_path: Path) -> None:
     rows = [
-        ("Die Katze schläft 🐈, süß!", "gut"),
-        ("我爱北京 🙂", "gut"),
-        ("Schrecklich… 😡", "schlecht"),
-        ("他们不是", "schlecht"),
+        (f"{text}{end}", label)
+        for text, label in (("Süß! 🐈 我爱北京", "gut"), ("我爱北京 🙂", "gut"), ("他们不是…", "schlecht"))
+        for end in ("", "!", "?", " .", ",")
     ]
     file = tmp_path / "mein e-mails.csv"
-    lines = ["satz;urteil", *(f'"{text}";{label}' for text, label in rows * 5)]
+    lines = ["satz;urteil", *(f'"{text}";{label}' for text, label in rows)]
     file.write_text("\r\n".join(lines) + "\r\n", encoding="utf-8-sig")
     done = finetune(
-        bert_folder, task="classification", train=file, out=tmp_path / "out", set=QUICK, reporter=(heard := Heard())
+        bert_folder,
+        task="classification",
+        train=file,
+        dev=file,
+        out=tmp_path / "out",
+        set=THOROUGH,
+        reporter=(heard := Heard()),
     )
     assert done.finished
     assert "'satz' is taken as the text" in heard.text()
-    assert predict(tmp_path / "out", "我爱北京 🙂", reporter=Silent())[0].value in ("gut", "schlecht")
+    predicted = predict(tmp_path / "out", ["我爱北京 🙂 😡", "他们不是 🙂"], reporter=Silent())
+    assert [one.value for one in predicted] == ["gut", "schlecht"]
 
 
-def test_both_orders_doubles_the_pairs(bert_folder: Path, tmp_path: Path) -> None:
+def test_the_other_order_doubles_the_pairs(bert_folder: Path, tmp_path: Path) -> None:
     file = toy_tasks.numbers(tmp_path, rows=16)
-    steps = []
+    steps, cut = [], []
     for name, both in (("one", "false"), ("both", "true")):
         done = finetune(
             bert_folder, task="regression", train=file, dev=file, text="a", text2="b", out=tmp_path / name,
-            set=("epochs=1", "batch_size=8", f"both_orders={both}"), reporter=Silent(),
+            set=("epochs=1", "batch_size=8", "max_length=8", f"double_unordered={both}"), reporter=Silent(),
         )  # fmt: skip
         assert done.results is not None
         steps.append(done.results.rows[0].steps)
+        cut.append(done.results.data["train"]["cut"])
     assert steps == [2, 4]
+    # A pair that is cut is one example, in whichever order.
+    assert cut == [16, 16]
 
 
 def test_a_loss_that_is_no_number_stops_before_the_weights(tune: Callable[..., FineTuning]) -> None:
@@ -332,8 +568,37 @@ def test_another_fine_tuning_in_the_folder_is_refused_with_what_differs(
     with pytest.raises(CheckpointError, match=r"settings.learning_rate was 0.005, now 0.001"):
         tune(set=["learning_rate=1e-3"])
     toy_tasks.texts(tmp_path, rows=20)
-    with pytest.raises(CheckpointError, match=r"data.train was '43 examples .*now '18 examples"):
+    with pytest.raises(CheckpointError, match=r"data.train was '44 examples .*now '15 examples"):
         tune()
+
+
+def test_a_model_is_not_written_over(tune: Callable[..., FineTuning], bert_folder: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(bert_folder, mine)
+    before = (mine / "model.safetensors").read_bytes()
+    toy_tasks.texts(tmp_path)
+    asked: dict[str, Any] = {"task": "classification", "train": tmp_path / "texts.csv", "reporter": Silent()}
+    with pytest.raises(CheckpointError, match="the model that is to be fine-tuned"):
+        finetune(mine, out=tmp_path / "elsewhere" / ".." / "mine", **asked)
+    # A finished pretraining whose checkpoints were removed.
+    (mine / "run.json").write_text(json.dumps({"format": 1, "request": {}, "result": {"finished": True}}))
+    with pytest.raises(CheckpointError, match="the model that is to be fine-tuned"):
+        finetune(mine, out=mine, **asked)
+    with pytest.raises(CheckpointError, match="holds a pretraining, and a fine-tuning would write its own model"):
+        tune(out=mine)
+    assert (mine / "model.safetensors").read_bytes() == before
+    assert not (mine / "runs").exists()
+
+
+def test_a_fine_tuned_model_is_not_written_over_by_a_pretraining(
+    tune: Callable[..., FineTuning], tmp_path: Path
+) -> None:
+    tune()
+    before = (tmp_path / "out" / "model.safetensors").read_bytes()
+    with pytest.raises(CheckpointError, match="holds a fine-tuning, and a pretraining would write its own model"):
+        pretrain(tmp_path / "texts.csv", out=tmp_path / "out", steps=1, reporter=Silent())
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == before
+    assert tune().finished
 
 
 def test_files_of_someone_else_are_not_written_over(tune: Callable[..., FineTuning], tmp_path: Path) -> None:
@@ -402,6 +667,40 @@ def test_a_label_of_dev_that_train_lacks_is_named(tune: Callable[..., FineTuning
     dev.write_text("text,label\nthe cat,feline\nthe tree,canin\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"dev\.csv, example 3: unknown label 'canin'.*Did you mean 'canine'"):
         tune(dev=dev)
+
+
+@pytest.mark.parametrize("part", ["dev", "test"])
+@pytest.mark.parametrize(
+    ("task", "make", "bad", "message"),
+    [
+        ("regression", toy_tasks.numbers, "a\tb\tscore\nthe cat\tthe dog\t1\n", "1 examples with the same number"),
+        ("tagging", toy_tasks.tagged, "我\tB-PER\n爱\tE-PER\n\n", "the tag 'E-PER' is none of BIO"),
+        (
+            "question-answering",
+            toy_tasks.questions,
+            '{"data": [{"paragraphs": [{"context": "the cat", "qas": '
+            '[{"id": "7", "question": "who", "answers": [], "is_impossible": true}]}]}]}',
+            "question 7 has no answer",
+        ),
+    ],
+)
+def test_what_could_not_be_measured_is_refused_before_training(
+    part: str,
+    task: str,
+    make: Callable[[Path], Path],
+    bad: str,
+    message: str,
+    bert_folder: Path,
+    tmp_path: Path,
+) -> None:
+    file = make(tmp_path)
+    other = tmp_path / f"other{file.suffix}"
+    other.write_text(bad, encoding="utf-8")
+    columns = {"text": "a", "text2": "b", "label": "score"} if task == "regression" else {}
+    given = {"dev": file, part: other}
+    with pytest.raises(DataError, match=message):
+        finetune(bert_folder, task=task, train=file, out=tmp_path / "out", reporter=Silent(), **given, **columns)
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_does_not_fit_the_model_is_refused_in_use(tune: Callable[..., FineTuning], tmp_path: Path) -> None:

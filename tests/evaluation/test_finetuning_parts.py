@@ -19,8 +19,9 @@ from maskwright.evaluation.labels import check_measurable, counted_labels, unlab
 from maskwright.evaluation.predicting import given_inputs
 from maskwright.evaluation.readers import ReadOptions
 from maskwright.evaluation.scoring import summary
-from maskwright.evaluation.study import swapped
+from maskwright.evaluation.tasks import Classification, MultipleChoice, QuestionAnswering, Regression, Tagging
 from maskwright.evaluation.tasks.base import Prediction
+from maskwright.evaluation.training_data import swapped
 
 
 def history(*values: float) -> list[Measured]:
@@ -63,11 +64,22 @@ def texts(*labels: str | None) -> list[TextExample]:
 
 @given(st.integers(2, 300))
 def test_a_tenth_is_held_out_whole_and_the_same_every_time(count: int) -> None:
-    examples = texts(*["x"] * count)
+    examples = [TextExample(key=f"{number}", texts=(f"text {number}",), label="x") for number in range(count)]
     train, dev = hold_out(examples, "f")
-    assert len(dev) == max(1, round(count / 10))
+    # Of small files five, but no more than a third: one example could not tell two models.
+    assert len(dev) == max(1, round(count / 10), min(5, count // 3))
     assert sorted([*train, *dev], key=lambda one: int(one.key)) == examples
     assert (train, dev) == hold_out(examples, "f")
+
+
+@given(st.lists(st.sampled_from("abcdefghijklmnop"), min_size=2, max_size=200).filter(lambda found: len({*found}) > 1))
+def test_equal_texts_stay_together(found: list[str]) -> None:
+    examples = [TextExample(key=f"{n}", texts=(text, "b"), label="x") for n, text in enumerate(found)]
+    train, dev = hold_out(examples, "f")
+    assert not {one.texts for one in train} & {one.texts for one in dev}
+    assert train
+    wanted = max(1, round(len(found) / 10), min(5, len(found) // 3))
+    assert 1 <= len(dev) <= max(wanted, min(found.count(text) for text in found))
 
 
 def test_questions_about_one_text_stay_together() -> None:
@@ -86,6 +98,8 @@ def test_questions_about_one_text_stay_together() -> None:
 def test_what_has_a_label() -> None:
     question = QuestionExample(key="q", question="?", context="c", answers=())
     assert unlabelled([question])
+    assert not unlabelled(texts("x", None))
+    assert unlabelled(texts(None, None))
     assert not unlabelled([QuestionExample(key="q", question="?", context="c", answers=(Answer(text="c", start=0),))])
     assert not unlabelled([QuestionExample(key="q", question="?", context="c", answers=(), is_impossible=True)])
     assert unlabelled([TaggedExample(key="t", words=("a",), tags=None)])
@@ -97,8 +111,48 @@ def test_what_has_a_label() -> None:
 
 def test_unlabelled_development_examples_are_refused_before_training() -> None:
     with pytest.raises(DataError, match=r"dev\.csv: 2 of 3 examples have no label, the first is 1"):
-        check_measurable(texts("x", None, None), ("x", "y"), "dev.csv")
-    check_measurable([TaggedExample(key="1", words=("a",), tags=("B-NEW",))], ("O", "B-OLD"), "dev.conll")
+        check_measurable(texts("x", None, None), Classification(labels=("x", "y")), "dev.csv")
+
+
+@pytest.mark.parametrize(
+    ("task", "examples", "message"),
+    [
+        (Classification(labels=("x", "z")), texts("x", "y"), "file, example 1: unknown label 'y'"),
+        (
+            Regression(),
+            [TextExample(key=f"{number}", texts=("a",), label=2.0) for number in range(3)],
+            "file, 3 examples with the same number can measure no correlation",
+        ),
+        (
+            Tagging(labels=("O", "B-PER"), scheme="BIO", metrics=("f1",)),
+            [
+                TaggedExample(key="1", words=("a", "b"), tags=("O", "B-NEW")),
+                TaggedExample(key="9", words=("a", "b"), tags=("O", "S-PER")),
+            ],
+            "file, example 9: the tag 'S-PER' is none of BIO",
+        ),
+        (
+            QuestionAnswering(),
+            [QuestionExample(key="q", question="?", context="c", answers=(), is_impossible=True)],
+            "file, question q has no answer",
+        ),
+        (
+            MultipleChoice(),
+            [ChoiceExample(key="c", context="", question="", options=("a", "b"), label=2)],
+            "file, question c: its label is 2",
+        ),
+    ],
+)
+def test_what_could_not_be_scored_is_refused_by_name(task, examples, message) -> None:
+    with pytest.raises(DataError, match=message):
+        check_measurable(examples, task, "file")
+
+
+def test_an_entity_of_an_unseen_type_may_be_measured() -> None:
+    task = Tagging(labels=("O", "B-OLD"), scheme="BIO", metrics=("f1",))
+    example = TaggedExample(key="1", words=("a",), tags=("B-NEW",))
+    check_measurable([example], task, "dev.conll")
+    assert task.measure([Prediction(key="1", value=["O"], score=None, details={})], [example]) == {"f1": 0.0}
 
 
 def test_pairs_are_swapped_and_single_texts_are_not() -> None:
@@ -119,6 +173,17 @@ def test_reading_is_set_by_field() -> None:
     assert (options.text, options.label, options.choices, options.header) == ("satz", "urteil", ("a", "b"), "none")
 
 
+def test_whether_labels_are_needed_is_not_the_user_s() -> None:
+    with pytest.raises(RecipeError, match=r"labels=\.\.\. cannot be said"):
+        with_options(ReadOptions(), {}, ["labels=ignored"])
+
+
+def test_parts_of_fields_are_no_axes_of_a_grid() -> None:
+    with pytest.raises(RecipeError, match=r"names a part of a field.*betas=\[\.\.\.\]"):
+        grid_points(["betas.0=0.8,0.9"], Hyperparameters())
+    assert grid_points(["betas=[0.8,0.9],[0.9,0.99]"], Hyperparameters())
+
+
 def test_one_word_that_is_called_like_a_file_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = tmp_path / "folder"
     there.mkdir()
@@ -127,6 +192,12 @@ def test_one_word_that_is_called_like_a_file_is_a_file(tmp_path: Path, monkeypat
     assert given_inputs([str(there)], [Path("x.csv")]) == ([], [there, Path("x.csv")])
     assert given_inputs(["what about b.csv"], []) == (["what about b.csv"], [])
     assert given_inputs(["x" * 5000], []) == (["x" * 5000], [])
+    assert given_inputs(["a.csv", "b.tsv"], []) == ([], [Path("a.csv"), Path("b.tsv")])
+    monkeypatch.chdir(tmp_path)
+    assert given_inputs(["folder"], []) == (["folder"], [])
+    (tmp_path / "b.csv").write_text("x")
+    with pytest.raises(DataError, match=r"'b\.csv' is a file and 'a text' is not"):
+        given_inputs(["a text", "b.csv"], [])
     monkeypatch.setattr("sys.stdin", io.StringIO("one\n\ntwo\r\n"))
     assert given_inputs([], [Path("-")]) == (["one", "two"], [])
 
@@ -143,6 +214,7 @@ def test_one_word_that_is_called_like_a_file_is_a_file(tmp_path: Path, monkeypat
             {"entities": [{"text": "Rom", "label": "LOC", "start": 3, "end": 6}]},
             ("50.0%", "Rom (LOC 3-6)"),
         ),
+        (1, 0.75, {"option": "in Paris", "probabilities": [0.25, 0.75]}, ("75.0%", "in Paris")),
     ],
 )
 def test_a_prediction_is_told_in_a_line(value, score, details, expected) -> None:

@@ -10,14 +10,17 @@ from maskwright.encoder.config import EncoderConfig
 from maskwright.evaluation.benchmarks import BENCHMARKS
 from maskwright.evaluation.hyperparameters import (
     Hyperparameters,
-    Learner,
+    Pretrained,
     fit_length,
     fit_training,
     known_system,
     published,
+    published_task_fields,
     system_named,
 )
+from maskwright.evaluation.labelled import make_task
 from maskwright.evaluation.published_settings import PUBLISHED, SYSTEMS
+from maskwright.evaluation.tasks import KINDS
 from maskwright.recipes import catalog
 
 BASE = EncoderConfig()
@@ -25,8 +28,8 @@ LARGE = EncoderConfig(hidden_size=1024, num_heads=16, num_layers=24)
 TINY = EncoderConfig(hidden_size=128, num_heads=2, num_layers=2)
 
 
-def learner(config: EncoderConfig, system: str = "bert", max_length: int = 512) -> Learner:
-    return Learner(family="bert", system=system, config=config, max_length=max_length)
+def pretrained(config: EncoderConfig, system: str = "bert", max_length: int = 512) -> Pretrained:
+    return Pretrained(family="bert", system=system, config=config, max_length=max_length)
 
 
 @pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: f"{row.system} {row.benchmarks} {row.heads}")
@@ -66,7 +69,7 @@ def test_every_system_of_the_catalogue_has_settings() -> None:
         ("albert", "choice", "race", {"learning_rate": 2e-5, "batch_size": 32, "epochs": 4.37}),
         # google-research/electra configure_finetuning.py.
         ("electra", "sequence", "sst-2", {"learning_rate": 1e-4, "layer_decay": 0.8, "epochs": 3.0}),
-        ("electra", "sequence", "sts-b", {"epochs": 10.0, "both_orders": True}),
+        ("electra", "sequence", "sts-b", {"epochs": 10.0, "double_unordered": True}),
         ("electra", "span", "squad-1.1", {"epochs": 2.0, "max_length": 512}),
         ("electra", "token", "", {"max_length": 256}),
         # Joshi et al. 2020.
@@ -87,6 +90,14 @@ def test_settings_are_as_published(system, head, benchmark, expected) -> None:
     assert source
 
 
+@pytest.mark.parametrize("system", sorted(set(SYSTEMS.values())))
+def test_the_heads_of_the_originals_drop_what_these_drop(system: str) -> None:
+    # By source: bert run_classifier.py, albert table 14, ernie finetune/classifier.py, fairseq's pooler_dropout,
+    # electra's classification_tasks.py, DistilBERT's config.
+    settings, _ = published(system, "sequence", BENCHMARKS["sst-2"], BASE)
+    assert settings.head_dropout == {"roberta": 0.0, "distilbert": 0.2}.get(system, 0.1)
+
+
 def test_electra_s_large_and_small_models_have_settings_of_their_own() -> None:
     large, _ = published("electra", "sequence", BENCHMARKS["mnli"], LARGE)
     assert (large.learning_rate, large.layer_decay) == (5e-5, 0.9)
@@ -96,14 +107,14 @@ def test_electra_s_large_and_small_models_have_settings_of_their_own() -> None:
 
 def test_a_large_model_with_much_data_keeps_the_published_settings() -> None:
     settings, _ = published("bert", "sequence", BENCHMARKS["mnli"], BASE)
-    assert fit_training(settings, learner(BASE), 392_702, ()) == (settings, ())
-    assert fit_length(settings, learner(BASE), ()) == (settings, ())
+    assert fit_training(settings, pretrained(BASE), 392_702, ()) == (settings, ())
+    assert fit_length(settings, pretrained(BASE), ()) == (settings, ())
 
 
 def test_electra_s_own_small_rate_is_what_the_rule_gives() -> None:
     small = EncoderConfig(hidden_size=256, num_heads=4)
     settings, _ = published("electra", "sequence", BENCHMARKS["mnli"], small)
-    fitted, _ = fit_training(settings, learner(small, "electra"), 392_702, ())
+    fitted, _ = fit_training(settings, pretrained(small, "electra"), 392_702, ())
     assert fitted.learning_rate == settings.learning_rate == 3e-4
 
 
@@ -111,7 +122,7 @@ def test_electra_s_own_small_rate_is_what_the_rule_gives() -> None:
 def test_a_model_of_minutes_bears_more(width: int, rate: float) -> None:
     config = EncoderConfig(hidden_size=width, num_heads=width // 64)
     settings, _ = published("bert", "sequence", None, config)
-    short = Learner(family="bert", system="bert", config=config, max_length=128, tokens=4e6)
+    short = Pretrained(family="bert", system="bert", config=config, max_length=128, tokens=4e6)
     fitted, choices = fit_training(settings, short, 100_000, ())
     assert fitted.learning_rate == rate
     assert "4M tokens" in choices[0].reason
@@ -121,7 +132,7 @@ def test_a_model_of_minutes_bears_more(width: int, rate: float) -> None:
 
 def test_what_is_fitted_has_its_reason() -> None:
     settings, _ = published("bert", "sequence", None, TINY)
-    fitted, choices = fit_training(settings, learner(TINY), 40, ())
+    fitted, choices = fit_training(settings, pretrained(TINY), 40, ())
     assert {choice.field for choice in choices} == {"learning_rate", "epochs", "bias_correction"}
     assert all(choice.reason for choice in choices)
     assert all(getattr(fitted, choice.field) == choice.chosen for choice in choices)
@@ -132,11 +143,14 @@ def test_what_is_fitted_has_its_reason() -> None:
 
 def test_what_the_user_sets_stays() -> None:
     settings = override(Hyperparameters(), parse_overrides(["learning_rate=1e-4", "epochs=1", "bias_correction=false"]))
-    assert fit_training(settings, learner(TINY), 40, {"learning_rate", "epochs", "bias_correction"}) == (settings, ())
+    assert fit_training(settings, pretrained(TINY), 40, {"learning_rate", "epochs", "bias_correction"}) == (
+        settings,
+        (),
+    )
 
 
 def test_length_is_kept_to_what_the_model_was_trained_on() -> None:
-    fitted, [choice] = fit_length(Hyperparameters(max_length=384), learner(TINY, max_length=128), ())
+    fitted, [choice] = fit_length(Hyperparameters(max_length=384), pretrained(TINY, max_length=128), ())
     assert fitted.max_length == choice.chosen == 128
 
 
@@ -159,3 +173,34 @@ def test_an_unknown_system_is_refused_when_asked_for_and_passed_over_when_found(
         system_named("macbart")
     assert known_system("my-own/recipe", "electra") == "electra"
     assert known_system("spanbert/base", "bert") == "spanbert"
+
+
+@pytest.mark.parametrize("system", sorted(set(SYSTEMS.values())))
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_no_system_reads_less_of_a_benchmark_than_it_needs(system: str, name: str) -> None:
+    row = BENCHMARKS[name]
+    settings, _ = published(system, KINDS[row.kind].head, row, BASE)
+    its_own = any(
+        "max_length" in entry.settings
+        for entry in PUBLISHED
+        if entry.system == system
+        and (not entry.benchmarks or name in entry.benchmarks)
+        and (not entry.heads or KINDS[row.kind].head in entry.heads)
+    )
+    if system == "bert" or not its_own:
+        assert settings.max_length == row.max_length
+    else:
+        assert settings.max_length >= row.max_length
+
+
+def test_electra_learns_sts_b_as_shares_of_five() -> None:
+    assert published_task_fields("electra", "sequence", BENCHMARKS["sts-b"], BASE) == {"scale": 5.0}
+    assert published_task_fields("electra", "sequence", BENCHMARKS["mnli"], BASE) == {}
+    assert published_task_fields("bert", "sequence", BENCHMARKS["sts-b"], BASE) == {}
+    assert published_task_fields("electra", "sequence", None, BASE) == {}
+
+
+@pytest.mark.parametrize("row", [row for row in PUBLISHED if row.task_fields], ids=lambda row: f"{row.system}")
+def test_fields_of_tasks_are_fields_of_their_benchmarks_tasks(row) -> None:
+    for name in row.benchmarks:
+        make_task(BENCHMARKS[name].kind, BENCHMARKS[name], [], row.task_fields)

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -64,6 +65,19 @@ def test_the_table_has_every_seed_and_both_parts() -> None:
     assert [row[0] for row in rows] == ["seed 0", "seed 1", "mean", "standard deviation", "best (seed 1)"]
     assert all(len(row) == len(columns) for row in rows)
     assert results([0.5, 0.9]).table(most=1)[0] == ["", "accuracy (dev)", "best epoch"]
+
+
+def test_a_point_that_broke_off_and_a_start_from_scratch_are_told() -> None:
+    grid = (
+        GridRow(values={"learning_rate": 1e-4}, dev=0.5, chosen=True),
+        GridRow(values={"learning_rate": 9.0}, dev=None, chosen=False),
+    )
+    found = replace(results([0.5, 0.9]), grid=grid, from_scratch=True)
+    page = found.markdown()
+    assert page.startswith("# sst-2: runs/mine from scratch\n")
+    assert "| 9.0 | broke off |  |" in page
+    data = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert (data["from_scratch"], data["grid"][1]["dev"]) == (True, None)
 
 
 def test_answers_are_scored_in_percent() -> None:

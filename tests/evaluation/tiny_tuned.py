@@ -13,8 +13,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from maskwright.core.tensors import FlatBatch
+from maskwright.core.types import HeadKind
 from maskwright.evaluation.features import FeatureBatch
-from maskwright.evaluation.tasks.base import HeadKind
 from maskwright.text.byte_bpe_training import train_byte_bpe
 from maskwright.text.tokenizer import Tokenizer
 from maskwright.text.tokenizer_spec import ByteBPE, Unigram, WordPiece

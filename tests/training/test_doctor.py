@@ -131,6 +131,16 @@ def test_peaks_are_measured_once_a_machine(tmp_path: Path, measured: Callable[[]
     assert second.peaks == first.peaks == peaks()
 
 
+def test_speeds_of_a_busy_machine_are_not_kept(
+    tmp_path: Path, measured: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "measure_peaks", lambda _: peaks(onednn=0.1, bf16=9.0, busy=3.9))
+    found = doctor(cache=tmp_path)
+    assert len(found.advice) == 1  # and nothing is concluded from them
+    assert "busy" in found.advice[0]
+    assert not list(tmp_path.iterdir())
+
+
 def test_fresh_measures_again_and_keeps_that(tmp_path: Path, measured: Callable[[], int]) -> None:
     doctor(cache=tmp_path)
     assert doctor(cache=tmp_path, fresh=True).peaks == peaks(default=2.0)

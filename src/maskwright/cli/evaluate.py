@@ -16,7 +16,9 @@ def command(
     model: Annotated[str, typer.Argument(help=FINE_TUNED_HELP, show_default=False)],
     task: Annotated[
         str | None,
-        typer.Option(help="A benchmark, for its files and columns; else the model's own task.", show_default=False),
+        typer.Option(
+            help="A benchmark, for its files, columns and metrics; else the model's own task.", show_default=False
+        ),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="The folder of the benchmark's own files.", show_default=False)

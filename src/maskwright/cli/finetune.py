@@ -62,6 +62,13 @@ def command(
     as_published: Annotated[
         bool, typer.Option("--as-published", help="Keep the published settings, however small model and data are.")
     ] = False,
+    from_scratch: Annotated[
+        bool,
+        typer.Option(
+            "--from-scratch",
+            help="Keep the model's shape and tokenizer only: what pretraining is worth is seen beside it.",
+        ),
+    ] = False,
     system: Annotated[
         str | None,
         typer.Option(
@@ -92,6 +99,7 @@ def command(
         grid=grid or (),
         set=set or (),
         as_published=as_published,
+        from_scratch=from_scratch,
         system=system,
         device=device,
         checkpoint_minutes=checkpoint_minutes,
@@ -100,7 +108,7 @@ def command(
         output.print_json(done.to_json())
     elif done.results is not None:
         columns, rows = done.results.table(most=3)
-        output.table(columns, rows, title=f"{done.results.task}: {done.results.model}", right=range(1, len(columns)))
+        output.table(columns, rows, title=done.results.title, right=range(1, len(columns)))
         for note in done.results.notes:
             output.note(note)
         output.note(f"The best seed's model and the results lie in {done.folder}. Now try:")

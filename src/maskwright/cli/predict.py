@@ -15,7 +15,7 @@ def command(
     model: Annotated[str, typer.Argument(help=FINE_TUNED_HELP, show_default=False)],
     texts: Annotated[
         list[str] | None,
-        typer.Argument(help="Texts; or one file (CSV, JSONL, SQuAD JSON, ...).", show_default=False),
+        typer.Argument(help="Texts; or files (CSV, JSONL, SQuAD JSON, ...).", show_default=False),
     ] = None,
     file: Annotated[
         list[Path] | None,

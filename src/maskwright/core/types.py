@@ -16,6 +16,11 @@ BoolArray = NDArray[np.bool_]
 FamilyName = Literal["bert", "roberta", "albert", "electra", "distilbert", "ernie"]
 """The families of Hugging Face classes, by their `model_type`."""
 
+HeadKind = Literal["sequence", "token", "span", "choice"]
+"""What a head trained on labelled examples scores, and so which of a family's classes a model becomes: whole sequences
+(...ForSequenceClassification), tokens (...ForTokenClassification), where an answer begins and ends
+(...ForQuestionAnswering), options (...ForMultipleChoice)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecialTokens:

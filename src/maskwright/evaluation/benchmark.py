@@ -1,7 +1,7 @@
 """What a benchmark is: a row of data. Files, columns, labels, metrics, published settings."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -29,7 +29,7 @@ class Benchmark:
         folders: Usual names of its folder inside a folder of several benchmarks.
         files: Usual places of each split inside the benchmark's folder; the first that is there is taken.
         options: How its files are read. Labels are as the files write them.
-        metrics: What is reported, the main one first.
+        metrics: What is reported, the main one first; empty where a script decides it, which `task_fields` name.
         labels: The classes in the order of the head's scores; empty where the training file decides or there are none.
         task_fields: Further fields of the task.
         epochs: Passes over the training examples.
@@ -45,17 +45,13 @@ class Benchmark:
     folders: tuple[str, ...] = ()
     files: Mapping[Split, tuple[Files, ...]]
     options: ReadOptions = field(default_factory=ReadOptions)
-    metrics: tuple[str, ...]
+    metrics: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     task_fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     epochs: float
     learning_rate: float
     batch_size: int
     max_length: int
-
-    def options_for(self, split: Split) -> ReadOptions:
-        """Return how the files of a split are read: the test files of many benchmarks have no labels."""
-        return replace(self.options, known_labels=self.labels, labels="if_there" if split == "test" else "needed")
 
     def find(self, folder: str | Path) -> dict[Split, tuple[Path, ...]]:
         """Find the files of the splits in a folder that is laid out as published.

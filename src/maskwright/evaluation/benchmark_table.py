@@ -158,7 +158,6 @@ _ENGLISH = (
         folders=("squad", "SQuAD", "squad1"),
         files={"train": ("train-v1.1.json",), "dev": ("dev-v1.1.json",)},
         options=ReadOptions(format="squad"),
-        metrics=("f1", "exact_match"),
         task_fields=MappingProxyType({"metric": "squad"}),
         epochs=3.0,  # BERT, 4.2
         learning_rate=5e-5,  # BERT, 4.2
@@ -173,7 +172,6 @@ _ENGLISH = (
         folders=("squad", "SQuAD", "squad2"),
         files={"train": ("train-v2.0.json",), "dev": ("dev-v2.0.json",)},
         options=ReadOptions(format="squad"),
-        metrics=("f1", "exact_match"),
         task_fields=MappingProxyType({"metric": "squad_v2"}),
         epochs=2.0,  # BERT, 4.3
         learning_rate=5e-5,  # BERT, 4.3
@@ -225,7 +223,11 @@ _ENGLISH = (
         folders=("swag", "SWAG", "swagaf", "data"),
         files={"train": ("train.csv",), "dev": ("val.csv", "dev.csv"), "test": ("test.csv",)},
         options=ReadOptions(
-            text="sent1", text2="sent2", choices=("ending0", "ending1", "ending2", "ending3"), label="label"
+            text="sent1",
+            text2="sent2",
+            choices=("ending0", "ending1", "ending2", "ending3"),
+            label="label",
+            first_option=0,
         ),
         metrics=("accuracy",),
         epochs=3.0,  # BERT, 4.4
@@ -302,7 +304,6 @@ _CHINESE = (
             folders=folders,
             files=files,
             options=ReadOptions(format="squad"),
-            metrics=("f1", "exact_match"),
             task_fields=MappingProxyType({"metric": metric}),
             epochs=2.0,
             learning_rate=3e-5,

@@ -1,18 +1,22 @@
 """`maskwright.evaluate`: measure a fine-tuned model on labelled examples."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.evaluation.benchmarks import SPLITS, Benchmark, Split
+from maskwright.evaluation.examples import ExampleFile
 from maskwright.evaluation.fine_tuned import FineTunedModel, load
-from maskwright.evaluation.labelled import LabelledRequest, Paths, task_named
+from maskwright.evaluation.labelled import LabelledRequest, task_named
 from maskwright.evaluation.labels import check_measurable
-from maskwright.evaluation.readers import Kind
-from maskwright.evaluation.scoring import features_of, predict_features, write_predictions
+from maskwright.evaluation.matching_labels import matching_labels
+from maskwright.evaluation.readers import Kind, Paths
+from maskwright.evaluation.reading_file import read_as_of
+from maskwright.evaluation.scoring import features_of, score_units, write_predictions
+from maskwright.evaluation.tasks import QuestionAnswering, Task
 from maskwright.training.reporting import OnConsole, Reporter
 
 
@@ -64,11 +68,12 @@ def evaluate(
 
     Args:
         model: What `finetune` wrote, a folder of transformers' class for such a task, or a loaded model.
-        task: A benchmark, for its files and columns; None: the model's kind of task, with `file`.
+        task: A benchmark, for its files, columns, metrics and labels (`matching_labels`); None: the model's own task,
+            with `file`.
         data: The folder of the benchmark's own files.
         split: Which of them: "train", "dev" or "test".
         file: A labelled file instead.
-        text, text2, label: Its columns; those left out are guessed, and said.
+        text, text2, label: Its columns; those left out are as in the training file, else guessed, and said.
         read: Further settings of reading, "quoting=none".
         out: Write the predictions to this `.jsonl` file.
         device: "auto", "cpu", "cuda" or "cuda:N".
@@ -102,12 +107,23 @@ def evaluate(
         read=read,
     )
     with reporter or OnConsole() as talk:
-        examples = request.read(part, talk, needed=True)
+        for note in () if loaded is model else loaded.notes:
+            talk.say("model", note)
+        before = read_as_of(model) if isinstance(model, str | Path) and request.benchmark is None else {}
+        examples = request.read(part, talk, needed=True, before=before)
         if examples is None:
             raise DataError(f"{request.data} holds no {part} examples", todo="Name the file, `--file FILE`.")
-        check_measurable(examples.examples, loaded.task.labels, examples.name)
+        measured = loaded.task
+        if (row := request.benchmark) is not None:
+            names = matching_labels(row.labels, loaded.task.labels) if row.labels else {}
+            if changed := [f"{ours} is {theirs}" for ours, theirs in names.items() if ours != theirs]:
+                talk.say("labels", f"{', '.join(changed)} (the benchmark's and the model's)")
+            examples = _renamed(examples, names)
+            measured = _measured_as(loaded.task, row, names)
+        check_measurable(examples.examples, measured, examples.name)
         features = features_of(loaded.to(place), examples.examples, training=False)
-        predictions = predict_features(loaded, features, examples.examples, talk.stage)
+        scores = score_units(loaded, features, talk.stage)
+        predictions = measured.predictions(scores, features, examples.examples, loaded.tokenizer)
         if out is not None:
             write_predictions(Path(out).expanduser(), predictions)
     return Evaluation(
@@ -117,5 +133,32 @@ def evaluate(
         examples=len(examples.examples),
         skipped=len(examples.skipped),
         cut=features.num_cut,
-        metrics=loaded.task.measure(predictions, examples.examples),
+        metrics=measured.measure(predictions, examples.examples),
     )
+
+
+def _measured_as(task: Task[Any], row: Benchmark, names: Mapping[str, str]) -> Task[Any]:
+    """Return a model's task with a benchmark's metrics.
+
+    Args:
+        task: The model's.
+        row: The benchmark.
+        names: The model's label of each of the benchmark's.
+    """
+    if isinstance(task, QuestionAnswering):
+        metric = row.task_fields.get("metric", task.metric)
+        # A threshold tells when a question has no answer, which is right in SQuAD 2.0 alone.
+        threshold = task.null_threshold if metric == "squad_v2" else 0.0
+        return replace(task, metric=metric, null_threshold=threshold)
+    changes: dict[str, Any] = {"metrics": row.metrics}
+    if "positive" in {field.name for field in fields(cast(Any, task))}:
+        changes["positive"] = names[row.labels[1]] if len(row.labels) == 2 else None
+    changed: Task[Any] = replace(cast(Any, task), **changes)
+    return changed
+
+
+def _renamed(file: ExampleFile[Any], names: Mapping[str, str]) -> ExampleFile[Any]:
+    if all(ours == theirs for ours, theirs in names.items()):
+        return file
+    examples = tuple(replace(example, label=names.get(example.label, example.label)) for example in file.examples)
+    return replace(file, examples=examples)

@@ -1,7 +1,8 @@
 """Labelled examples as the readers give them and the tasks take them: plain text, no tokens yet."""
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 Label = str | float | tuple[str, ...]
 """The name of a class, a number (regression), or the names of all classes that hold (multi-label)."""
@@ -30,11 +31,13 @@ class TaggedExample:
         key: The number of its first line, or an id.
         words: As the file cuts them.
         tags: As the file writes them, e.g. "B-PER"; None where the file has none.
+        text: The running text that the words were cut from, for places in it; None where there were only words.
     """
 
     key: str
     words: tuple[str, ...]
     tags: tuple[str, ...] | None
+    text: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,18 @@ Example = TextExample | TaggedExample | QuestionExample | ChoiceExample
 E = TypeVar("E", TextExample, TaggedExample, QuestionExample, ChoiceExample)
 
 
+def has_label(example: Example) -> bool:
+    """Whether an example says what is right; of a question, also that nothing is."""
+    match example:
+        case TextExample() | ChoiceExample():
+            return example.label is not None
+        case TaggedExample():
+            return example.tags is not None
+        case QuestionExample():
+            return bool(example.answers) or example.is_impossible
+    raise TypeError(f"{type(example).__name__} is no example")
+
+
 @dataclass(frozen=True, slots=True)
 class Skipped:
     """A row that was left out.
@@ -115,9 +130,11 @@ class ExampleFile(Generic[E]):
         examples: In the order of the file.
         skipped: What was left out, and why.
         notes: What was guessed about the file, to be said aloud ("column 'satz' is taken as the text").
+        read_as: What was guessed, as fields of `readers.ReadOptions`: other files of the same data are read alike.
     """
 
     name: str
     examples: tuple[E, ...]
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
+    read_as: Mapping[str, Any] = field(default_factory=dict)

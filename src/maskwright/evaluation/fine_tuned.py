@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.files import read_json, write_json
 from maskwright.core.types import FamilyName
+from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.initialisation import initialise
 from maskwright.evaluation.examples import TaggedExample
@@ -85,14 +86,8 @@ class FineTunedModel(nn.Module):
 
     @property
     def segments(self) -> bool:
-        """Whether the second text of a pair is segment 1: if the encoder knows it, and transformers would do it too.
-
-        What transformers does follows from the tokenizer: the byte-level one of RoBERTa calls both texts segment 0.
-        """
-        if self.encoder.config.type_vocab_size < 2:
-            return False
-        layout = self.tokenizer.backend.post_processor
-        return layout is None or 1 in self.tokenizer.backend.encode("a", "a").type_ids
+        """Whether the second text of a pair is segment 1 (see `reads_segments`)."""
+        return reads_segments(self.encoder.config, self.tokenizer)
 
     def scores(self, batch: FeatureBatch, dropout_key: int | None = None) -> Tensor:
         """Score a batch. Dropout is applied in training mode, if there is a key.
@@ -136,6 +131,17 @@ class FineTunedModel(nn.Module):
         )
 
 
+def reads_segments(config: EncoderConfig, tokenizer: Tokenizer) -> bool:
+    """Whether the second text of a pair is segment 1: if the encoder knows it, and transformers would do it too.
+
+    What transformers does follows from the tokenizer: the byte-level one of RoBERTa calls both texts segment 0.
+    """
+    if config.type_vocab_size < 2:
+        return False
+    layout = tokenizer.backend.post_processor
+    return layout is None or 1 in tokenizer.backend.encode("a", "a").type_ids
+
+
 def build(
     model: str | Path,
     task: Task[Any],
@@ -145,6 +151,7 @@ def build(
     hidden_dropout: float | None = None,
     attention_dropout: float | None = None,
     head_dropout: float | None = None,
+    from_scratch: bool = False,
 ) -> FineTunedModel:
     """Put a head for a task on a pretrained encoder, in evaluation mode, on the CPU.
 
@@ -160,7 +167,8 @@ def build(
         hidden_dropout: Share of hidden values dropped in the encoder; None: as it was pretrained.
         attention_dropout: Share of attention probabilities dropped; None: as it was pretrained.
         head_dropout: Share dropped before the head's last layer, where the class has such a rate of its own (the notes
-            say where it has none); None: what the original fine-tuned with.
+            say where it has none); None: what the class assumes.
+        from_scratch: Draw all weights anew: of the model are then its shape and its tokenizer.
 
     Raises:
         ConversionError: If there is no such model, or it does not fit together.
@@ -178,15 +186,20 @@ def build(
             f"max_length is {length}, but {model} has learnt {config.max_positions} positions",
             todo=f"Give `--set max_length={config.max_positions}` or less.",
         )
-    keeps_head = _is_for(existing, task)
+    keeps_head = _is_for(existing, task) and not from_scratch
     if head_dropout is not None and row.dropout is not None and row.dropout.name is not None:
         rate = head_dropout
     elif keeps_head and existing.task is not None:
         rate = existing.task.dropout
     else:
-        rate = row.dropout.new_rate(config.hidden_dropout) if row.dropout else 0.0
+        rate = row.dropout.rate(None, config.hidden_dropout) if row.dropout else 0.0
     existing = replace(existing, config=config)
     built = _assemble(existing, task, row, rate, length)
+    if from_scratch:
+        built.to_empty(device="cpu")
+        initialise(built, config, seed)
+        built.notes = (f"all weights are drawn anew: {existing.name} gives its shape and its tokenizer",)
+        return built.eval()
     wanted = built.state_dict().keys()
     state = _named_as_here(existing, task)
     taken = {name for name in wanted & state.keys() if keeps_head or not name.startswith("head.")}

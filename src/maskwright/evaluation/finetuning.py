@@ -12,34 +12,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.errors import RecipeError
-from maskwright.core.files import atomic_path, read_json, write_json, write_text
+from maskwright.core.errors import CheckpointError, RecipeError
+from maskwright.core.files import atomic_path, write_json, write_text
 from maskwright.core.spec import override, parse_overrides
 from maskwright.evaluation.fine_tuned import load
-from maskwright.evaluation.grid import Point, grid_points
-from maskwright.evaluation.hyperparameters import (
-    Hyperparameters,
-    Learner,
-    fit_length,
-    fit_training,
-    known_system,
-    published,
-    system_named,
-)
-from maskwright.evaluation.labelled import Labelled, LabelledRequest, read_labelled
+from maskwright.evaluation.grid import grid_points
+from maskwright.evaluation.hyperparameters import Hyperparameters, published_task_fields
+from maskwright.evaluation.labelled import LabelledRequest, read_labelled
 from maskwright.evaluation.model_card import write_model_card
+from maskwright.evaluation.plan import Plan, make_plan, system_of
+from maskwright.evaluation.reading_file import write_read_as
 from maskwright.evaluation.results import GridRow, Results, SeedRow
 from maskwright.evaluation.seed_run import MODEL
 from maskwright.evaluation.study import RUNS, Study, StudyEnd
-from maskwright.evaluation.testing import Tested, measure_test
+from maskwright.evaluation.tasks import KINDS
+from maskwright.evaluation.testing import TestScores, measure_test
 from maskwright.training.device import Machine, matmul_library, prepare_machine
 from maskwright.training.existing import ExistingModel, open_existing
-from maskwright.training.fit import Choice
-from maskwright.training.interrupt import stop_on_signals
+from maskwright.training.interrupt import StopRequest, stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.run_folder import RunFolder, environment
 
 _TASK_FIELDS = "task."
+_OF_THE_END = ("finished", "best_seed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +81,7 @@ def finetune(
     grid: Sequence[str] = (),
     set: Sequence[str] = (),
     as_published: bool = False,
+    from_scratch: bool = False,
     system: str | None = None,
     device: str = "auto",
     checkpoint_minutes: float = 1.0,
@@ -108,7 +104,10 @@ def finetune(
         seed: The first one.
         grid: Settings to choose from, "learning_rate=1e-4,3e-4".
         set: Settings, "learning_rate=1e-4" (fields of `Hyperparameters`), and "task.FIELD=..." of the task.
-        as_published: Keep the published settings, even if the model is small or the data little.
+        as_published: Keep the published settings, even if the model is small or the data little. Sequences are still
+            no longer than those that the model was trained on.
+        from_scratch: Draw all weights anew, and keep the model's shape and tokenizer only: what pretraining is worth is
+            seen beside it.
         system: Whose published settings count; None: that of the recipe or family that the model says.
         device: "auto", "cpu", "cuda" or "cuda:N".
         checkpoint_minutes: Time between checkpoints.
@@ -136,11 +135,23 @@ def finetune(
         columns={"text": text, "text2": text2, "label": label},
         read=read,
     )
-    folder = RunFolder(Path(out).expanduser(), work=f"{RUNS}/**/seed-*")
+    folder = RunFolder(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/**/seed-*")
     with reporter or OnConsole() as talk:
         existing = open_existing(str(model))
+        _refuse_the_model(existing, folder.path)
+        its_system = system_of(existing, system)
+        head = KINDS[request.kind].head
+        of_task = {**published_task_fields(its_system, head, request.benchmark, existing.config), **of_task}
         labelled = read_labelled(request, of_task, talk)
-        plan = _plan(existing, labelled, own, grid, as_published=as_published, system=system)
+        plan = make_plan(
+            existing,
+            labelled,
+            own,
+            grid,
+            system=its_system,
+            as_published=as_published,
+            from_scratch=from_scratch,
+        )
         try:
             record = folder.open(plan.request)
             machine = prepare_machine(device, record.get("machine", {}).get("matmul"))
@@ -150,106 +161,16 @@ def finetune(
             folder.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
-    """What is to be done, decided.
-
-    Attributes:
-        existing: The pretrained model.
-        labelled: Task and examples.
-        settings: Of all trainings but for what a point of the grid changes.
-        points: The grid.
-        choices: What was fitted, and why.
-        source: Where the published settings stand.
-        system: Whose they are.
-    """
-
-    existing: ExistingModel
-    labelled: Labelled
-    settings: Hyperparameters
-    points: tuple[Point, ...]
-    choices: tuple[Choice, ...]
-    source: str
-    system: str
-
-    @property
-    def request(self) -> dict[str, Any]:
-        """What must be the same for a folder to be gone on with. Seeds may be added."""
-        fields = self.settings.model_dump(mode="json")
-        return {
-            "model": self.existing.fingerprint,
-            "task": self.labelled.task.to_json(),
-            "data": {
-                name: f"{len(part.examples):,} examples ({part.fingerprint})"
-                for name, part in self.labelled.parts.items()
-            },
-            "settings": {name: value for name, value in fields.items() if name not in self.points[0]},
-        }
-
-
-def _plan(
-    existing: ExistingModel,
-    labelled: Labelled,
-    own: Sequence[tuple[str, Any]],
-    grid: Sequence[str],
-    *,
-    as_published: bool,
-    system: str | None,
-) -> _Plan:
-    learner = Learner(
-        family=existing.family,
-        system=system_named(system) if system else known_system(_recipe_of(existing), existing.family),
-        config=existing.config,
-        max_length=existing.max_length,
-        tokens=_tokens_of(existing),
-    )
-    base, source = published(learner.system, labelled.task.head, labelled.benchmark, learner.config)
-    settings = override(base, own)
-    points = grid_points(grid, settings)
-    fixed = {name for name, _ in own} | points[0].keys()
-    settings, choices = fit_length(settings, learner, fixed)
-    if not as_published:
-        num_units = len(labelled.train.examples) * (2 if settings.both_orders else 1)
-        settings, more = fit_training(settings, learner, num_units, fixed)
-        choices += more
-    return _Plan(
-        existing=existing,
-        labelled=labelled,
-        settings=settings,
-        points=tuple(points),
-        choices=choices,
-        source=source,
-        system=learner.system,
-    )
-
-
-def _recipe_of(existing: ExistingModel) -> str:
-    """Return the name of the recipe or system that a model's folder tells; "" where it does not."""
-    told = (_told(existing, "recipe.json", "name"), _told(existing, "run.json", "system"))
-    return next((name for name in told if isinstance(name, str) and name), "")
-
-
-def _tokens_of(existing: ExistingModel) -> float | None:
-    """Return how many tokens a model was pretrained on, where its folder is a run that says so."""
-    tokens = _told(existing, "run.json", "result", "tokens")
-    begun_with = _told(existing, "run.json", "begun_with")
-    # A run that went on from another model has seen more than it counts.
-    return float(tokens) if isinstance(tokens, int | float) and tokens and not begun_with else None
-
-
-def _told(existing: ExistingModel, file: str, *keys: str) -> Any:
-    """Return an entry of a JSON file beside a model; None where there is none."""
-    try:
-        found = read_json(existing.folder / file)
-        for key in keys:
-            found = found[key]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return found
+def _refuse_the_model(existing: ExistingModel, out: Path) -> None:
+    if out.resolve() == existing.folder.resolve():
+        raise CheckpointError(
+            f"{out} is the model that is to be fine-tuned, and it would be written over",
+            todo="Choose another --out.",
+        )
 
 
 def _sit(
-    plan: _Plan,
+    plan: Plan,
     folder: RunFolder,
     record: dict[str, Any],
     machine: Machine,
@@ -257,44 +178,64 @@ def _sit(
     checkpoint_minutes: float,
     talk: Reporter,
 ) -> FineTuning:
-    labelled, settings = plan.labelled, plan.settings
+    labelled, first = plan.labelled, plan.points[0].settings
     if plan.choices:
         rows = [(choice.field, *choice.shown(), choice.reason) for choice in plan.choices]
         talk.tabulate("fitted", ("to the model", "published", "here", "because"), rows)
+    tokens_per_microbatch = _tokens_per_microbatch(record, machine)
     study = Study(
         folder=folder.path,
         model=plan.existing.name,
+        from_scratch=plan.from_scratch,
         task=labelled.task,
-        train=labelled.train.examples,
-        dev=labelled.dev.examples,
+        data=plan.data,
         machine=machine,
+        tokens_per_microbatch=tokens_per_microbatch,
         talk=talk,
         checkpoint_seconds=checkpoint_minutes * 60,
     )
     begun = {
-        **record,
+        **{name: value for name, value in record.items() if name not in _OF_THE_END},
         "system": plan.system,
         "settings_from": plan.source,
         "fitted": [choice.to_json() for choice in plan.choices],
-        "machine": {"name": machine.name, "device": str(machine.device), "matmul": machine.matmul},
+        "machine": {
+            "name": machine.name,
+            "device": str(machine.device),
+            "matmul": machine.matmul,
+            "tokens_per_microbatch": tokens_per_microbatch,
+        },
         "environment": environment(),
     }
     folder.write_record(begun)
+    scratch = ", from weights drawn anew" if plan.from_scratch else ""
     talk.say(
         "plan",
-        f"{labelled.name} with {plan.existing.name} into {folder.path}: "
-        f"{_how_long(settings)} of {settings.batch_size} examples a step, "
-        f"peak learning rate {settings.learning_rate:g}, up to {settings.max_length} tokens; the rest in "
+        f"{labelled.name} with {plan.existing.name}{scratch} into {folder.path}: "
+        f"{_how_long(first)} of {first.batch_size} examples a step, "
+        f"peak learning rate {first.learning_rate:g}, up to {first.max_length} tokens; the rest in "
         f"{folder.path / 'run.json'} ({plan.source})",
     )
     with stop_on_signals() as stop:
-        end = study.run(settings, plan.points, seeds, stop)
-        if not end.finished:
+        end = study.run(plan.points, seeds, stop)
+        results = _collect(plan, end, machine, stop, talk) if end.finished else None
+        if results is None:
             return FineTuning(folder=folder.path, finished=False, results=None, stopped_by=stop.signal)
-        results = _collect(plan, end, machine)
         _keep(folder.path, end, results)
+        write_read_as(folder.path, labelled.read_as)
     folder.write_record({**begun, "finished": True, "best_seed": results.best.seed})
     return FineTuning(folder=folder.path, finished=True, results=results, stopped_by=None)
+
+
+def _tokens_per_microbatch(record: dict[str, Any], machine: Machine) -> int:
+    """Return what a forward and backward pass holds: the number that the folder was begun with.
+
+    A GPU's depends on the memory that is free, and the masks of dropout depend on it.
+    """
+    before = record.get("machine", {})
+    same_kind = str(before.get("device", "")).partition(":")[0] == machine.device.type
+    found: int = before.get("tokens_per_microbatch", 0) if same_kind else 0
+    return found or machine.tokens_per_microbatch
 
 
 def _how_long(settings: Hyperparameters) -> str:
@@ -303,25 +244,26 @@ def _how_long(settings: Hyperparameters) -> str:
     return f"{settings.epochs:g} epoch{'s' * (settings.epochs != 1)}"
 
 
-def _collect(plan: _Plan, end: StudyEnd, machine: Machine) -> Results:
-    """Measure on the test examples, now that all is chosen, and put everything together."""
+def _collect(plan: Plan, end: StudyEnd, machine: Machine, stop: StopRequest, talk: Reporter) -> Results | None:
+    """Measure on the test examples, now that all is chosen, and put everything together; None if asked to stop."""
     labelled = plan.labelled
     assert end.chosen is not None
-    settings = plan.settings.replace(**end.points[end.chosen].values)
-    tested: list[Tested | None] = [
-        None if labelled.test is None else measure_test(run.folder, labelled.test.examples, machine)
-        for run in end.seeds
-    ]
+    tested: list[TestScores | None] = []
+    for run in end.seeds:
+        if stop:
+            return None
+        tested.append(None if labelled.test is None else measure_test(run.folder, labelled.test, machine, talk.stage))
     cut = {**end.seeds[0].cut, **({} if tested[0] is None else {"test": tested[0].num_cut})}
     return Results(
         task=labelled.name,
         kind=labelled.task.kind,
         model=plan.existing.name,
+        from_scratch=plan.from_scratch,
         data={
             name: {"name": part.name, "examples": len(part.examples), "skipped": part.skipped, "cut": cut[name]}
             for name, part in labelled.parts.items()
         },
-        settings=settings.model_dump(mode="json"),
+        settings=plan.points[end.chosen].settings.model_dump(mode="json"),
         rows=tuple(
             SeedRow(
                 seed=run.seed,
@@ -333,7 +275,11 @@ def _collect(plan: _Plan, end: StudyEnd, machine: Machine) -> Results:
             for run, its_test in zip(end.seeds, tested, strict=True)
         ),
         grid=tuple(
-            GridRow(values=point.values, dev=point.result.chosen.main, chosen=number == end.chosen)
+            GridRow(
+                values=point.values,
+                dev=None if point.result.failure else point.result.chosen.main,
+                chosen=number == end.chosen,
+            )
             for number, point in enumerate(end.points)
         )
         if len(end.points) > 1

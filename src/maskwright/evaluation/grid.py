@@ -1,5 +1,6 @@
 """A grid of settings to choose from: `--grid learning_rate=1e-4,3e-4`, each further `--grid` multiplies."""
 
+import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,8 +25,12 @@ def grid_points(grid: Sequence[str], settings: Hyperparameters) -> list[Point]:
     axes: dict[str, list[Any]] = {}
     for text in grid:
         name, _, values = text.partition("=")
-        bracketed = values if values.lstrip().startswith("[") else f"[{values}]"
-        [(field, chosen)] = parse_overrides([f"{name}={bracketed}"])
+        field, chosen = _axis(name, values)
+        if "." in field:
+            raise RecipeError(
+                f"--grid {text!r} names a part of a field",
+                todo=f"Give whole values of the field, e.g. `{field.partition('.')[0]}=[...],[...]`.",
+            )
         if field in axes:
             raise RecipeError(f"--grid names {field!r} twice", todo="Give all its values at once, `a,b,c`.")
         if not chosen:
@@ -34,6 +39,19 @@ def grid_points(grid: Sequence[str], settings: Hyperparameters) -> list[Point]:
         fitted = [getattr(override(settings, [(field, value)]), field) for value in chosen]
         axes[field] = list(dict.fromkeys(fitted))
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def _axis(name: str, values: str) -> tuple[str, list[Any]]:
+    """Read "a,b", "[a,b]", or lists as values: "[a,b],[c,d]"."""
+    texts = [f"{name}=[{values}]"]
+    if values.lstrip().startswith("["):
+        texts.insert(0, f"{name}={values}")
+    for text in texts[:-1]:
+        with contextlib.suppress(RecipeError):
+            [(field, chosen)] = parse_overrides([text])
+            return field, chosen
+    [(field, chosen)] = parse_overrides(texts[-1:])
+    return field, chosen
 
 
 def point_name(point: Point) -> str:

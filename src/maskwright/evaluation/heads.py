@@ -20,11 +20,11 @@ from typing import final
 from torch import Tensor, nn
 
 from maskwright.core.tensors import EncoderOutput, activation
+from maskwright.core.types import HeadKind
 from maskwright.encoder.block import DROPOUT_CALLS
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.dropout import DropoutKey, dropout
 from maskwright.evaluation.features import FeatureBatch
-from maskwright.evaluation.tasks.base import HeadKind
 from maskwright.interchange.families.base import TaskHead
 
 

@@ -1,22 +1,24 @@
 """Development examples where there is no file of them: a stated, keyed share of the training examples."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 from maskwright.core.errors import DataError
 from maskwright.core.randomness import Permutation, integer_key
-from maskwright.evaluation.examples import ChoiceExample, E, Example, QuestionExample
+from maskwright.evaluation.examples import ChoiceExample, E, Example, QuestionExample, TaggedExample
 
 SHARE = 0.1
 """Share of the training examples held out."""
+FEWEST = 5
+"""Examples held out of a small file, if these are no more than a third of it: one alone could not tell two models."""
 _SEED = 0
 
 
 def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
     """Split examples into training and development ones, the same way for every seed.
 
-    Questions about one text stay together, so that no text is seen in both parts.
+    Equal texts, and questions about one text, stay together: no text is seen in both parts.
 
     Args:
         examples: All labelled examples.
@@ -28,18 +30,24 @@ def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
     Raises:
         DataError: If there are too few.
     """
-    groups: dict[str, int] = {}
-    group_of = np.array(
-        [groups.setdefault(_text(example, number), len(groups)) for number, example in enumerate(examples)]
-    )
+    groups: dict[Hashable, int] = {}
+    group_of = np.array([groups.setdefault(_text(example), len(groups)) for example in examples])
     if len(groups) < 2:
         raise DataError(
             f"{name} has {len(examples)} examples of {len(groups)} texts: none can be held out to choose the model by",
             todo="Give more examples, or a development file with `--dev FILE`.",
         )
-    shuffled = Permutation(len(groups), integer_key(_SEED, "held-out examples"))(np.arange(len(groups)))
+    sizes = np.bincount(group_of)
+    wanted = max(round(SHARE * len(examples)), min(FEWEST, len(examples) // 3))
+    shuffled = Permutation(len(groups), integer_key(_SEED, "held-out examples"))(np.arange(len(groups))).tolist()
     held = np.zeros(len(groups), dtype=bool)
-    held[shuffled[: max(1, round(SHARE * len(groups)))]] = True
+    left = wanted
+    for group in shuffled:
+        if sizes[group] <= left:
+            held[group] = True
+            left -= int(sizes[group])
+    if left == wanted:  # Every text has more examples than are wanted.
+        held[min(shuffled, key=lambda group: sizes[group])] = True
     is_held = held[group_of].tolist()
     return (
         [example for example, out in zip(examples, is_held, strict=True) if not out],
@@ -47,7 +55,13 @@ def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
     )
 
 
-def _text(example: Example, number: int) -> str:
-    if isinstance(example, QuestionExample | ChoiceExample) and example.context:
-        return example.context
-    return f"{number}"
+def _text(example: Example) -> Hashable:
+    """Return what examples that stay together have in common."""
+    match example:
+        case QuestionExample():
+            return example.context or example.question
+        case ChoiceExample():
+            return example.context or (example.question, example.options)
+        case TaggedExample():
+            return example.words
+    return example.texts

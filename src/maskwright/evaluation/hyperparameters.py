@@ -10,12 +10,11 @@ from pydantic import Field, PositiveInt
 from maskwright.core.amounts import short_count
 from maskwright.core.errors import RecipeError, unknown_name
 from maskwright.core.spec import Spec
-from maskwright.core.types import FamilyName
+from maskwright.core.types import FamilyName, HeadKind
 from maskwright.encoder.config import EncoderConfig
 from maskwright.evaluation.batching import steps_of_epoch
 from maskwright.evaluation.benchmark import Benchmark
 from maskwright.evaluation.published_settings import PUBLISHED, RATES_AT_WIDTH_768, SYSTEMS, Published
-from maskwright.evaluation.tasks.base import HeadKind
 from maskwright.recipes.optimization import AdamW
 from maskwright.training.fit import Choice
 from maskwright.training.schedule import Shape
@@ -54,10 +53,10 @@ class Hyperparameters(Spec):
         betas, eps, bias_correction: Adam's.
         layer_decay: Each layer learns this share of the rate of the layer above (ELECTRA); 1 is the same rate for all.
         hidden_dropout, attention_dropout: In the encoder.
-        head_dropout: On what the head reads.
+        head_dropout: On what the head reads (also ernie: finetune/classifier.py, electra: classification_tasks.py).
         clip_norm: Gradients are scaled down to this global norm; 0 is off.
         max_length: Tokens of a sequence at most, special ones counted.
-        both_orders: Whether pairs are learnt from in the other order too (ELECTRA: `double_unordered`).
+        double_unordered: Whether pairs are learnt from in the other order too (ELECTRA: `double_unordered`).
         patience: Training stops once so many epochs in a row were worse on the development examples than the best
             before; 0 never stops early.
     """
@@ -79,7 +78,7 @@ class Hyperparameters(Spec):
     head_dropout: Rate = 0.1
     clip_norm: Annotated[float, Field(ge=0)] = 1.0
     max_length: Annotated[int, Field(ge=8)] = 128
-    both_orders: bool = False
+    double_unordered: bool = False
     patience: Annotated[int, Field(ge=0)] = 10
 
     @property
@@ -103,7 +102,7 @@ class Hyperparameters(Spec):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learner:
+class Pretrained:
     """What is known of the model before it is fine-tuned.
 
     Attributes:
@@ -175,6 +174,14 @@ def published(
     return Hyperparameters(**merged), "; ".join(dict.fromkeys(sources.values()))
 
 
+def published_task_fields(
+    system: str, head: HeadKind, benchmark: Benchmark | None, config: EncoderConfig
+) -> dict[str, Any]:
+    """Return the fields of the task that a system publishes for a benchmark (see `published`)."""
+    rows = _rows(system, head, benchmark, config)
+    return {name: value for row in rows for name, value in row.task_fields.items()}
+
+
 def _rows(system: str, head: HeadKind, benchmark: Benchmark | None, config: EncoderConfig) -> list[Published]:
     """Return the rows of a system that fit, from the general to the particular."""
     fitting = [row for row in PUBLISHED if row.system == system and _fits(row, head, benchmark, config)]
@@ -190,37 +197,39 @@ def _fits(row: Published, head: HeadKind, benchmark: Benchmark | None, config: E
 
 
 def fit_length(
-    settings: Hyperparameters, learner: Learner, fixed: Collection[str]
+    settings: Hyperparameters, pretrained: Pretrained, fixed: Collection[str]
 ) -> tuple[Hyperparameters, tuple[Choice, ...]]:
     """Keep sequences to the length that the model was trained on.
 
     Args:
         settings: Published, with the user's.
-        learner: The model.
+        pretrained: The model.
         fixed: Fields that the user set; they stay.
     """
-    longest = min(settings.max_length, learner.max_length)
-    return _apply(settings, [("max_length", longest, f"the model was trained on {learner.max_length} tokens")], fixed)
+    longest = min(settings.max_length, pretrained.max_length)
+    return _apply(
+        settings, [("max_length", longest, f"the model was trained on {pretrained.max_length} tokens")], fixed
+    )
 
 
 def fit_training(
-    settings: Hyperparameters, learner: Learner, num_units: int, fixed: Collection[str]
+    settings: Hyperparameters, pretrained: Pretrained, num_units: int, fixed: Collection[str]
 ) -> tuple[Hyperparameters, tuple[Choice, ...]]:
     """Fit published settings to a small model and to little data, each field with its reason.
 
     Args:
         settings: Published, with the user's.
-        learner: The model.
+        pretrained: The model.
         num_units: Units of the training examples.
         fixed: Fields that the user set; they stay.
     """
-    width, per_epoch = learner.config.hidden_size, settings.steps_of_epoch(num_units)
+    width, per_epoch = pretrained.config.hidden_size, settings.steps_of_epoch(num_units)
     wanted: list[tuple[str, Any, str]] = []
-    if learner.tokens is not None and learner.tokens < SHORT_PRETRAINING:
-        why = f"pretrained on {short_count(learner.tokens)} tokens only, at width {width}"
+    if pretrained.tokens is not None and pretrained.tokens < SHORT_PRETRAINING:
+        why = f"pretrained on {short_count(pretrained.tokens)} tokens only, at width {width}"
         wanted.append(("learning_rate", _two_digits(SHORT_PRETRAINING_RATE_AT_WIDTH_128 * 128 / width), why))
     elif width < PUBLISHED_WIDTH:
-        wanted.append(("learning_rate", _narrow_rate(learner), f"width {width} bears more than {PUBLISHED_WIDTH}"))
+        wanted.append(("learning_rate", _narrow_rate(pretrained), f"width {width} bears more than {PUBLISHED_WIDTH}"))
     enough = float(min(MOST_EPOCHS, math.ceil(FEWEST_STEPS / per_epoch)))
     if settings.steps is None and enough > settings.epochs:
         wanted.append(("epochs", enough, f"{per_epoch} steps an epoch: little data takes more epochs"))
@@ -243,9 +252,9 @@ def _apply(
     return settings.replace(**{choice.field: choice.chosen for choice in choices}), choices
 
 
-def _narrow_rate(learner: Learner) -> float:
-    at_published_width = RATES_AT_WIDTH_768.get(learner.system, RATES_AT_WIDTH_768["bert"])
-    return _two_digits(at_published_width * PUBLISHED_WIDTH / learner.config.hidden_size)
+def _narrow_rate(pretrained: Pretrained) -> float:
+    at_published_width = RATES_AT_WIDTH_768.get(pretrained.system, RATES_AT_WIDTH_768["bert"])
+    return _two_digits(at_published_width * PUBLISHED_WIDTH / pretrained.config.hidden_size)
 
 
 def _two_digits(value: float) -> float:

@@ -11,14 +11,21 @@ from pydantic import TypeAdapter, ValidationError
 from maskwright.core.errors import DataError, RecipeError, unknown_name
 from maskwright.core.spec import fingerprint, parse_overrides
 from maskwright.evaluation.benchmarks import BENCHMARKS, SPLITS, Benchmark, Split, benchmark
-from maskwright.evaluation.examples import ExampleFile
-from maskwright.evaluation.holding_out import SHARE, hold_out
+from maskwright.evaluation.examples import ExampleFile, has_label
+from maskwright.evaluation.holding_out import hold_out
 from maskwright.evaluation.labels import check_measurable, counted_labels, unlabelled
-from maskwright.evaluation.readers import Kind, ReadOptions, read_examples
+from maskwright.evaluation.readers import (
+    Kind,
+    Paths,
+    ReadAs,
+    ReadOptions,
+    alike,
+    read_as_before,
+    read_examples,
+    to_keep,
+)
 from maskwright.evaluation.tasks import KINDS, Task
 from maskwright.training.reporting import Reporter
-
-Paths = str | Path | Sequence[str | Path]
 
 _LABELS_SHOWN = 12
 _REASONS_SHOWN = 3
@@ -54,6 +61,7 @@ class Labelled:
         benchmark: None for the user's own data.
         task: The task, with the training examples' labels.
         train, dev, test: Examples; `test` is None where there are none.
+        read_as: How the training file was read, for files that the model meets later; empty of a benchmark.
         notes: What the reader of results must know.
     """
 
@@ -62,6 +70,7 @@ class Labelled:
     train: Part
     dev: Part
     test: Part | None
+    read_as: ReadAs
     notes: tuple[str, ...]
 
     @property
@@ -120,7 +129,8 @@ class LabelledRequest:
         row = found if isinstance(found, Benchmark) else None
         given = {part: paths for part, paths in files.items() if paths}
         if data is None and not given:
-            todo = "Name the folder of its files, `--data DIR`" if row else "Name your files, e.g. `--train FILE`"
+            own = "--train FILE" if "train" in files else "--file FILE"
+            todo = "Name the folder of its files, `--data DIR`" if row else f"Name your files, e.g. `{own}`"
             raise RecipeError(f"no data was given for the task {task!r}", todo=f"{todo}.")
         if data is not None and row is None:
             raise RecipeError(
@@ -128,21 +138,36 @@ class LabelledRequest:
                 todo="Name your files, e.g. `--train FILE --dev FILE`.",
             )
         folder = None if data is None else Path(data).expanduser()
+        options = with_options(ReadOptions() if row is None else row.options, columns, read)
+        if row is not None and row.labels:
+            renamed = dict(options.label_names)
+            row = replace(row, labels=tuple(renamed.get(label, label) for label in row.labels))
+            options = replace(options, known_labels=options.known_labels or row.labels)
         return cls(
             kind=found.kind if isinstance(found, Benchmark) else found,
             benchmark=row,
             data=folder,
             files=given,
-            options=with_options(ReadOptions() if row is None else row.options, columns, read),
+            options=options,
         )
 
-    def read(self, part: Split, talk: Reporter, *, needed: bool | None = None) -> ExampleFile[Any] | None:
+    def read(
+        self,
+        part: Split,
+        talk: Reporter,
+        *,
+        needed: bool | None = None,
+        like: ReadAs | None = None,
+        before: ReadAs | None = None,
+    ) -> ExampleFile[Any] | None:
         """Read a part, and tell how many examples it has, what was left out, and what was guessed.
 
         Args:
             part: "train", "dev" or "test".
             talk: Where to tell.
             needed: Whether rows without label are left out; None: but for test examples, which often have none.
+            like: How the training file was read; this one must be so too.
+            before: How the training file of a model was read; this one is read so too, if it can be.
 
         Returns:
             The examples; None where there is no such file.
@@ -155,11 +180,10 @@ class LabelledRequest:
             paths = self.benchmark.find(self.data).get(part)
         if not paths:
             return None
-        options = self.options
-        if self.benchmark is not None:
-            options = replace(options, known_labels=self.benchmark.labels)
         wanted = part != "test" if needed is None else needed
-        file = read_examples(paths, self.kind, replace(options, labels="needed" if wanted else "if_there"))
+        options = replace(self.options, labels="needed" if wanted else "if_there")
+        file = _read_like(paths, self.kind, options, like) if like else None
+        file = file or read_as_before(paths, self.kind, options, before or {})
         tell(part, file, talk)
         return file
 
@@ -195,8 +219,13 @@ def with_options(options: ReadOptions, columns: Mapping[str, str | None], read: 
         RecipeError: If a field is unknown or its value is not allowed.
     """
     changes: dict[str, Any] = {role: name for role, name in columns.items() if name is not None}
-    known = {field.name: field for field in fields(ReadOptions)}
+    known = {field.name: field for field in fields(ReadOptions) if field.name != "labels"}
     for name, value in parse_overrides(read):
+        if name == "labels":
+            raise RecipeError(
+                "--read labels=... cannot be said: whether rows need a label follows from what the file is for",
+                allowed=", ".join(known),
+            )
         if name not in known:
             problem, allowed, todo = unknown_name("setting of reading", name, known)
             raise RecipeError(problem, allowed=allowed, todo=todo)
@@ -221,10 +250,13 @@ def read_labelled(request: LabelledRequest, task_fields: Mapping[str, Any], talk
         DataError: If a file cannot be read, there is no training file, or the labels do not fit.
     """
     row = request.benchmark
-    train, dev, test = (request.read(part, talk) for part in SPLITS)
+    train = request.read("train", talk)
     if train is None:
         where = f"in {request.data} for {row.title}" if row and request.data else ""
         raise DataError(f"there are no training examples {where}".strip(), todo="Name their file, `--train FILE`.")
+    # What the training file showed holds for the others: guessed anew, they might be read as something else.
+    read_as = to_keep(request.options, train.read_as)
+    dev, test = (request.read(part, talk, like=read_as) for part in SPLITS[1:])
     task = make_task(request.kind, row, train.examples, task_fields)
     notes = []
     train_part = _part(train)
@@ -232,7 +264,7 @@ def read_labelled(request: LabelledRequest, task_fields: Mapping[str, Any], talk
         kept, held = hold_out(train.examples, train.name)
         note = (
             f"There is no development file: {len(held):,} of the {len(train.examples):,} training examples are held "
-            f"out for it ({SHARE:.0%}, the same ones for every seed)."
+            f"out for it ({len(held) / len(train.examples):.0%}, the same ones for every seed)."
         )
         notes.append(note)
         talk.say("dev", note)
@@ -240,20 +272,40 @@ def read_labelled(request: LabelledRequest, task_fields: Mapping[str, Any], talk
         train_part = replace(train_part, examples=tuple(kept))
     else:
         dev_part = _part(dev)
-    check_measurable(dev_part.examples, task.labels, dev_part.name)
+    check_measurable(dev_part.examples, task, dev_part.name)
     test_part = None if test is None else _part(test)
     if test_part is not None and unlabelled(test_part.examples):
         notes.append("The test examples have no labels: their predictions are in test_predictions.jsonl of each run.")
     elif test_part is not None:
-        check_measurable(test_part.examples, task.labels, test_part.name)
+        test_part, more = _with_labels(test_part)
+        notes += more
+        for note in more:
+            talk.say("test", note)
+        check_measurable(test_part.examples, task, test_part.name)
     return Labelled(
         benchmark=row,
         task=task,
         train=train_part,
         dev=dev_part,
         test=test_part,
+        read_as={} if row is not None else read_as,
         notes=tuple(notes),
     )
+
+
+def _read_like(paths: Paths, kind: Kind, options: ReadOptions, like: ReadAs) -> ExampleFile[Any]:
+    same = alike(options, like)
+    try:
+        return read_examples(paths, kind, same)
+    except DataError as error:
+        if same == options:
+            raise
+        told = ", ".join(
+            f"{name}={value}" for name, value in like.items() if getattr(same, name) != getattr(options, name)
+        )
+        raise DataError(
+            f"{error.problem} (it is read as the training file was: {told})", allowed=error.allowed, todo=error.todo
+        ) from error
 
 
 def make_task(kind: Kind, row: Benchmark | None, examples: Sequence[Any], own: Mapping[str, Any]) -> Task[Any]:
@@ -279,10 +331,15 @@ def make_task(kind: Kind, row: Benchmark | None, examples: Sequence[Any], own: M
             problem, allowed, todo = unknown_name(f"field of the task {kind!r}", name, known)
             raise DataError(problem, allowed=allowed, todo=todo)
     chosen = {name: _tuples(value) for name, value in chosen.items()}
+    if "null_threshold" in own:
+        raise DataError(
+            "the task's null_threshold cannot be set: it is chosen on the development examples",
+            todo="Leave `--set task.null_threshold` out; answers and their scores are in the predictions.",
+        )
     try:
         task: Task[Any] = (
             task_class.for_examples(examples, **chosen)
-            if kind in _OF_EXAMPLES and "labels" not in chosen
+            if kind == "tagging" or (kind in _OF_EXAMPLES and "labels" not in chosen)
             else task_class(**chosen)
         )
     except TypeError as error:
@@ -303,6 +360,16 @@ def tell(part: str, file: ExampleFile[Any], talk: Reporter) -> None:
         first = {skipped.reason: skipped.place for skipped in reversed(file.skipped)}
         told = "; ".join(f"{reason} ({count:,}, first at {first[reason]})" for reason, count in reasons)
         talk.say("skipped", f"{len(file.skipped):,} rows are left out: {told}")
+
+
+def _with_labels(part: Part) -> tuple[Part, list[str]]:
+    """Leave out the examples without label, and say how many these are."""
+    kept = tuple(example for example in part.examples if has_label(example))
+    lacking = len(part.examples) - len(kept)
+    if not lacking:
+        return part, []
+    note = f"{lacking:,} of the {len(part.examples):,} test examples have no label and are left out."
+    return replace(part, examples=kept, skipped=part.skipped + lacking), [note]
 
 
 def _part(file: ExampleFile[Any]) -> Part:

@@ -4,35 +4,22 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from maskwright.core.errors import DataError, unknown_name
-from maskwright.evaluation.examples import ChoiceExample, QuestionExample, TaggedExample, TextExample
-
-
-def has_label(example: Any) -> bool:
-    """Whether an example says what is right."""
-    match example:
-        case TextExample() | ChoiceExample():
-            return example.label is not None
-        case TaggedExample():
-            return example.tags is not None
-        case QuestionExample():
-            return bool(example.answers) or example.is_impossible
-    raise TypeError(f"{type(example).__name__} is no example")
+from maskwright.core.errors import DataError
+from maskwright.evaluation.examples import TextExample, has_label
+from maskwright.evaluation.tasks.base import Task
 
 
 def unlabelled(examples: Sequence[Any]) -> bool:
-    """Whether some example does not say what is right, so that nothing can be measured."""
-    return not all(map(has_label, examples))
+    """Whether no example says what is right, so that nothing can be measured."""
+    return not any(map(has_label, examples))
 
 
-def check_measurable(examples: Sequence[Any], labels: Sequence[str], name: str) -> None:
+def check_measurable(examples: Sequence[Any], task: Task[Any], name: str) -> None:
     """Refuse examples that cannot be measured with: before hours of training, not after.
-
-    Tags are let pass: one that was never seen in training is simply never right.
 
     Args:
         examples: Of one file.
-        labels: The task's; empty for tasks that have none.
+        task: By which they would be scored.
         name: The file, for messages.
 
     Raises:
@@ -45,13 +32,10 @@ def check_measurable(examples: Sequence[Any], labels: Sequence[str], name: str) 
             todo="Development examples must be labelled: name another file, or leave --dev out to have a share of the "
             "training examples held out.",
         )
-    for example in examples:
-        for label in _classes(example) if labels else ():
-            if label not in labels:
-                problem, allowed, todo = unknown_name("label", label, labels)
-                raise DataError(
-                    f"{name}, example {example.key}: {problem}; no training example has it", allowed=allowed, todo=todo
-                )
+    try:
+        task.check(examples)
+    except DataError as error:
+        raise DataError(f"{name}, {error.problem}", allowed=error.allowed, todo=error.todo) from error
 
 
 def counted_labels(examples: Sequence[Any]) -> Counter[str]:

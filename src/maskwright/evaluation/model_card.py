@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from maskwright.core.files import write_text
+from maskwright.core.types import HeadKind
+from maskwright.evaluation.benchmarks import BENCHMARKS
 from maskwright.evaluation.fine_tuned import FineTunedModel
 from maskwright.evaluation.results import Results, data_table, markdown_table, settings_table
-from maskwright.evaluation.tasks.base import HeadKind
 from maskwright.interchange.families import family_named
 
 _PIPELINES: dict[HeadKind, str] = {"sequence": "text-classification", "token": "token-classification"}
@@ -45,8 +46,10 @@ def model_card(name: str, model: FineTunedModel, results: Results) -> str:
     task, best = model.task, results.best
     row = family_named(model.family).tasks[task.head]
     config = model.encoder.config
+    benchmark = BENCHMARKS.get(results.task)
     lines = [
         "---",
+        *([] if benchmark is None else [f"language: {benchmark.language}"]),
         "library_name: transformers",
         f"pipeline_tag: {_TAGS[task.head]}",
         "tags:",
@@ -56,8 +59,8 @@ def model_card(name: str, model: FineTunedModel, results: Results) -> str:
         "",
         f"# {name}",
         "",
-        f"This model {_TITLES[task.kind]}. It is {results.model}, fine-tuned for {results.task}: a {row.architecture} "
-        f"of {config.num_layers} layers and width {config.hidden_size} that reads up to {model.max_length} tokens.",
+        f"This model {_TITLES[task.kind]}. It is {_made_of(results)}: a {row.architecture} of {config.num_layers} "
+        f"layers and width {config.hidden_size} that reads up to {model.max_length} tokens.",
     ]
     if task.labels:
         more = f" and {len(task.labels) - _LABELS_SHOWN} more" if len(task.labels) > _LABELS_SHOWN else ""
@@ -93,6 +96,12 @@ def model_card(name: str, model: FineTunedModel, results: Results) -> str:
         "```",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _made_of(results: Results) -> str:
+    if results.from_scratch:
+        return f"of the shape and the tokenizer of {results.model}, trained for {results.task} from scratch"
+    return f"{results.model}, fine-tuned for {results.task}"
 
 
 def _example(head: HeadKind) -> str:

@@ -4,24 +4,23 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import DataError
 from maskwright.evaluation.examples import ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.evaluation.fine_tuned import FineTunedModel, load
-from maskwright.evaluation.labelled import Paths, tell, with_options
-from maskwright.evaluation.readers import Kind, ReadOptions, cut_into_words, read_examples
+from maskwright.evaluation.labelled import tell, with_options
+from maskwright.evaluation.readers import Kind, Paths, ReadOptions, cut_into_words, is_called_a_file, read_as_before
+from maskwright.evaluation.reading_file import read_as_of
 from maskwright.evaluation.scoring import predict_examples
 from maskwright.evaluation.tasks.base import Prediction
-from maskwright.text.compression import COMPRESSIONS
 from maskwright.text.progress import no_progress
 from maskwright.training.reporting import OnConsole, Reporter
 
 Input = str | tuple[str, str] | Mapping[str, Any]
 """A text, a pair of texts, or {"question", "context"}, or {"context", "question", "options"}."""
 
-_SUFFIXES = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt", ".conll"})
 _LONGEST_PATH = 1000
 _LONG = 200
 """Examples from which on progress is shown."""
@@ -42,17 +41,18 @@ def predict(
 
     Args:
         model: What `finetune` wrote, a folder of transformers' class for such a task, or a loaded model.
-        inputs: One or more: texts; (text, text) pairs; {"question": ..., "context": ...} for question answering;
-            {"context": ..., "question": ..., "options": [...]} for multiple choice.
+        inputs: One, or a list of several: texts; (text, text) pairs; {"question": ..., "context": ...} for question
+            answering; {"context": ..., "question": ..., "options": [...]} for multiple choice. A tuple of two texts is
+            one pair, where the task takes pairs.
         file: A file instead, or besides: as `finetune` reads it, labels not needed.
-        text, text2: Its columns; those left out are guessed, and said.
+        text, text2: Its columns; those left out are as in the training file, else guessed, and said.
         read: Further settings of reading, "quoting=none".
         device: "auto", "cpu", "cuda" or "cuda:N".
         reporter: Where to talk; None for standard error.
 
     Returns:
         One prediction an input, then one an example of the file. Their `details` hold the probabilities of all classes,
-        entities with their places in the text, or further answers.
+        entities with their places in the text (of a file that holds words only: in these, joined), or further answers.
 
     Raises:
         MaskwrightError: If the model cannot be read, or does not take such inputs.
@@ -63,38 +63,51 @@ def predict(
     """
     place = choose_device(device)
     loaded = model if isinstance(model, FineTunedModel) else load(model)
-    given: Sequence[Input] = [cast(Input, inputs)] if isinstance(inputs, str | Mapping) else list(inputs)
     kind = cast(Kind, loaded.task.kind)
+    given: Sequence[Input] = [inputs] if _is_one(inputs, kind) else list(cast(Sequence[Input], inputs))
     with reporter or OnConsole() as talk:
+        for note in () if loaded is model else loaded.notes:
+            talk.say("model", note)
         examples = [_example(one, number, kind) for number, one in enumerate(given, start=1)]
         if file:
             options = with_options(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
-            held = read_examples(file, kind, options)
+            held = read_as_before(file, kind, options, {} if isinstance(model, FineTunedModel) else read_as_of(model))
             tell("file", held, talk)
             examples += held.examples
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
         progress = talk.stage if len(examples) > _LONG else no_progress
         predictions = predict_examples(loaded.to(place), examples, progress)
-    if kind != "tagging":
-        return predictions
     return [
-        _placed(prediction, one) if isinstance(one, str) else prediction
-        for prediction, one in zip(predictions, [*given, *[None] * (len(predictions) - len(given))], strict=True)
+        _placed(prediction, example.text) if isinstance(example, TaggedExample) and example.text else prediction
+        for prediction, example in zip(predictions, examples, strict=True)
     ]
 
 
 def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str], list[Path]]:
-    """Tell texts from files on a command line: a single word that is a file, or is called like one, is a file.
+    """Tell texts from files on a command line: they are files if each is one, or is called like one.
 
     Args:
         words: What stands after the model.
         files: What `--file` names; "-" is standard input, a text a line.
+
+    Raises:
+        DataError: If some are files that are there, and some are not.
     """
     paths = [path.expanduser() for path in files if str(path) != "-"]
     texts = list(words)
-    if len(texts) == 1 and _is_file(texts[0]):
-        paths, texts = [Path(texts[0]).expanduser(), *paths], []
+    named = [word for word in words if _is_file(word)]
+    if named and len(named) == len(words):
+        return _with_lines([], [*(Path(word).expanduser() for word in named), *paths], files)
+    if there := [word for word in named if Path(word).expanduser().exists()]:
+        text = next(word for word in words if word not in named)
+        raise DataError(
+            f"{there[0]!r} is a file and {text!r} is not", todo="Give files with `--file FILE`, and texts beside them."
+        )
+    return _with_lines(texts, paths, files)
+
+
+def _with_lines(texts: list[str], paths: list[Path], files: Sequence[Path]) -> tuple[list[str], list[Path]]:
     if any(str(path) == "-" for path in files):
         texts += [line.rstrip("\r\n") for line in sys.stdin if line.strip()]
     return texts, paths
@@ -104,8 +117,17 @@ def _is_file(word: str) -> bool:
     if len(word) > _LONGEST_PATH or "\n" in word:
         return False
     path = Path(word).expanduser()
-    bare = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
-    return path.exists() or (" " not in word and bare.suffix.lower() in _SUFFIXES)
+    # A folder (RACE's) is written as a path: a bare word that some folder is called is a text.
+    if path.is_file() or (path.is_dir() and len(path.parts) > 1):
+        return True
+    return " " not in word and is_called_a_file(path)
+
+
+def _is_one(inputs: Input | Sequence[Input], kind: Kind) -> TypeGuard[Input]:
+    """Whether this is one input, and not several."""
+    if isinstance(inputs, tuple) and len(inputs) == 2 and kind in ("classification", "regression", "multi_label"):
+        return all(isinstance(text, str) for text in inputs)
+    return isinstance(inputs, str | Mapping)
 
 
 def _example(one: Input, number: int, kind: Kind) -> Any:
@@ -118,7 +140,7 @@ def _example(one: Input, number: int, kind: Kind) -> Any:
     match kind, one:
         case "tagging", str():
             if words := cut_into_words(one):
-                return TaggedExample(key=key, words=words, tags=None)
+                return TaggedExample(key=key, words=words, tags=None, text=one)
             raise DataError(f"input {number} holds no word")
         case "classification" | "regression" | "multi_label", str():
             return TextExample(key=key, texts=(one,), label=None)

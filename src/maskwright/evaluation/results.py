@@ -33,12 +33,13 @@ class GridRow:
 
     Attributes:
         values: The fields of the grid, and their values here.
-        dev: The main metric on the development examples, by which the point was chosen (mean of its seeds).
+        dev: The main metric on the development examples, by which the point was chosen, with the first seed; None
+            where training broke off because the loss was no number.
         chosen: Whether it was.
     """
 
     values: Mapping[str, Any]
-    dev: float
+    dev: float | None
     chosen: bool
 
 
@@ -65,6 +66,7 @@ class Results:
         task: The benchmark's name, or the kind of task.
         kind: The kind of task.
         model: What was fine-tuned, as it was called.
+        from_scratch: Whether its weights were drawn anew, and only its shape and its tokenizer are its own.
         data: For "train", "dev" and, where there is one, "test": counts of examples and of rows left out, and the name.
         settings: All hyperparameters.
         rows: A row a seed, in order.
@@ -80,6 +82,12 @@ class Results:
     rows: tuple[SeedRow, ...]
     grid: tuple[GridRow, ...] = ()
     notes: tuple[str, ...] = ()
+    from_scratch: bool = False
+
+    @property
+    def title(self) -> str:
+        """What was fine-tuned for what, in a line."""
+        return f"{self.task}: {self.model}" + " from scratch" * self.from_scratch
 
     @property
     def main_metric(self) -> str:
@@ -108,6 +116,7 @@ class Results:
             "task": self.task,
             "kind": self.kind,
             "model": self.model,
+            "from_scratch": self.from_scratch,
             "main_metric": self.main_metric,
             "best_seed": self.best.seed,
             **{part: {name: asdict(spread) for name, spread in self.spread(part).items()} for part in ("dev", "test")},
@@ -149,7 +158,7 @@ class Results:
     def markdown(self) -> str:
         """Return the table with what must be said beside it."""
         columns, body = self.table()
-        lines = [f"# {self.task}: {self.model}", "", *markdown_table(columns, body), ""]
+        lines = [f"# {self.title}", "", *markdown_table(columns, body), ""]
         lines.append(
             "dev: the weights of each seed's best epoch, and the best seed, were chosen on these examples. "
             "test: measured once, after all was chosen."
@@ -165,7 +174,7 @@ class Results:
                 [
                     [
                         *(str(row.values[name]) for name in fields),
-                        _written(row.dev, self._digits),
+                        "broke off" if row.dev is None else _written(row.dev, self._digits),
                         "chosen" * row.chosen,
                     ]
                     for row in self.grid

@@ -88,6 +88,8 @@ def summary(prediction: Prediction) -> tuple[str, str]:
     if "entities" in prediction.details:
         found = prediction.details["entities"]
         return score, ", ".join(f"{one['text']} ({one['label']} {one['start']}-{one['end']})" for one in found)
+    if "option" in prediction.details:
+        return score, prediction.details["option"]
     value = prediction.value
     if isinstance(value, float):
         return score, f"{value:.4g}"

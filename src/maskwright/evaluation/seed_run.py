@@ -1,15 +1,16 @@
 """One training of one seed in a folder of its own: it goes on where it stopped, and ends with its best epoch's model.
 
-run.json                  settings, what each epoch brought, which was the best
+run.json                  how far it is, what each epoch brought, which was the best; or why it broke off
 metrics.jsonl             what training computed (a function of the seed)
 checkpoints/              to go on from; gone once the run is finished
 model/                    the best epoch's model, a Hugging Face folder
 dev_predictions.jsonl     what that model says of the development examples
 """
 
+import math
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,12 @@ from maskwright.core.errors import CheckpointError
 from maskwright.core.files import read_json, write_json
 from maskwright.evaluation.batching import Batcher
 from maskwright.evaluation.early_stopping import Measured, best_of, should_stop
-from maskwright.evaluation.examples import Example
-from maskwright.evaluation.features import Features
 from maskwright.evaluation.fine_tuned import FineTunedModel
 from maskwright.evaluation.hyperparameters import Hyperparameters
 from maskwright.evaluation.layer_rates import LayerwiseAdamW
 from maskwright.evaluation.loop import StepReport, train
 from maskwright.evaluation.scoring import score_units, tuned, write_predictions
+from maskwright.evaluation.training_data import TrainingData
 from maskwright.training import checkpoint
 from maskwright.training.device import Machine
 from maskwright.training.interrupt import StopRequest
@@ -35,21 +35,6 @@ from maskwright.training.reporting import Reporter
 _SHOWN = 4
 MODEL = "model"
 """Sub-folder of a run's folder in which its best epoch's model lies."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lessons:
-    """What a run learns from and is chosen by.
-
-    Attributes:
-        train: Features of the training examples.
-        dev: Features of the development examples.
-        dev_examples: The development examples.
-    """
-
-    train: Features
-    dev: Features
-    dev_examples: Sequence[Example]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +49,7 @@ class SeedResult:
         history: What each epoch brought on the development examples.
         best: Number of the epoch in `history` whose weights are kept; -1 before the first is done.
         cut: Training and development examples that were cut to the length, by "train" and "dev".
+        failure: Why it cannot go on ("the loss is nan"); "" where all is well.
     """
 
     seed: int
@@ -73,11 +59,17 @@ class SeedResult:
     history: tuple[Measured, ...]
     best: int
     cut: Mapping[str, int]
+    failure: str = ""
 
     @property
     def chosen(self) -> Measured:
         """The measurement of the weights that are kept."""
         return self.history[self.best]
+
+    @property
+    def main(self) -> float:
+        """The main metric of the weights that are kept; a run that broke off counts as the worst."""
+        return -math.inf if self.failure else self.chosen.main
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data; the folder is left out, it may be moved."""
@@ -88,7 +80,17 @@ class SeedResult:
             "best": self.best,
             "cut": dict(self.cut),
             "history": [measured.to_json() for measured in self.history],
+            "failure": self.failure,
         }
+
+
+def record_failure(folder: Path, seed: int, failure: str) -> SeedResult:
+    """Write down that a run cannot go on: what is a function of its seed and its settings would only come again."""
+    result = SeedResult(seed=seed, folder=folder, finished=True, steps=0, history=(), best=-1, cut={}, failure=failure)
+    write_json(folder / "run.json", result.to_json())
+    for kept in ("checkpoints", MODEL):
+        shutil.rmtree(folder / kept, ignore_errors=True)
+    return result
 
 
 def read_result(folder: Path) -> SeedResult | None:
@@ -112,10 +114,11 @@ class SeedRun:
     Args:
         folder: Its folder; made if absent.
         model: The encoder with a fresh head, on its device.
-        lessons: What to learn from.
+        data: What to learn from and to be chosen by.
         settings: How to train.
         seed: Keys order and dropout.
         machine: Device and precision.
+        tokens_per_microbatch: Tokens of a forward and backward pass, on which dropout depends.
         talk: Where to report.
         title: What to call it ("seed 0").
     """
@@ -125,22 +128,23 @@ class SeedRun:
         *,
         folder: Path,
         model: FineTunedModel,
-        lessons: Lessons,
+        data: TrainingData,
         settings: Hyperparameters,
         seed: int,
         machine: Machine,
+        tokens_per_microbatch: int,
         talk: Reporter,
         title: str,
     ) -> None:
-        self.folder, self.model, self.lessons = folder, model, lessons
+        self.folder, self.model, self.data = folder, model, data
         self.settings, self.seed, self.machine, self.talk, self.title = settings, seed, machine, talk, title
         self.optimizer = LayerwiseAdamW(
             model.named_parameters(), model.encoder.config, settings.optimizer, settings.layer_decay
         )
         self._batcher = Batcher(
-            lessons.train,
+            data.train,
             pad=model.tokenizer.special_tokens.pad,
-            tokens=machine.tokens_per_microbatch,
+            tokens=tokens_per_microbatch,
             device=machine.device,
         )
         self._history: list[Measured] = []
@@ -156,7 +160,7 @@ class SeedRun:
             TrainingError: If the loss is not finite; the last checkpoint is sound.
             DeviceError: If the disk is full; the last checkpoint is sound.
         """
-        num_units = self.lessons.train.num_units
+        num_units = self.data.train.num_units
         per_epoch, total = self.settings.steps_of_epoch(num_units), self.settings.total_steps(num_units)
         step, kept = self._resume()
         metrics = JsonLines(self.folder / "metrics.jsonl", step)
@@ -169,7 +173,7 @@ class SeedRun:
                 if worth_logging(step) or step == total:
                     metrics.write(_logged(report))
                 if step % per_epoch == 0 or step == total:
-                    self._measure(step, step / per_epoch, metrics)
+                    self._measure(step, step / per_epoch, step / total, metrics)
                 if self._gives_up() or stop:
                     break
                 if keeper.is_due():
@@ -186,7 +190,7 @@ class SeedRun:
             steps=step,
             history=tuple(self._history),
             best=best_of(self._history) if self._history else -1,
-            cut={"train": self.lessons.train.num_cut, "dev": self.lessons.dev.num_cut},
+            cut={"train": self.data.train.num_cut, "dev": self.data.dev.num_cut},
         )
         if ended:
             write_json(self.folder / "run.json", result.to_json())
@@ -208,13 +212,17 @@ class SeedRun:
             autocast=self.machine.autocast,
         )
 
-    def _measure(self, step: int, epoch: float, metrics: JsonLines) -> None:
+    def _measure(self, step: int, epoch: float, share: float, metrics: JsonLines) -> None:
         """Measure on the development examples, and keep the weights if they are the best so far."""
-        lessons, model = self.lessons, self.model
-        unit_scores = score_units(model, lessons.dev)
-        model.task = tuned(model.task, unit_scores, lessons.dev, lessons.dev_examples, model.tokenizer)
-        predictions = model.task.predictions(unit_scores, lessons.dev, lessons.dev_examples, model.tokenizer)
-        scores = model.task.measure(predictions, lessons.dev_examples)
+        data, model = self.data, self.model
+
+        def progress(stage: str, done: int, tokens: int | None) -> None:
+            self.talk.training(share, f"{self.title}  step {step:,}  measured on dev: {done / (tokens or done):.0%}")
+
+        unit_scores = score_units(model, data.dev, progress)
+        model.task = tuned(model.task, unit_scores, data.dev, data.dev_examples, model.tokenizer)
+        predictions = model.task.predictions(unit_scores, data.dev, data.dev_examples, model.tokenizer)
+        scores = model.task.measure(predictions, data.dev_examples)
         self._history.append(Measured(step=step, epoch=round(epoch, 4), metrics=scores))
         metrics.write({"step": step, **{f"dev_{name}": value for name, value in scores.items()}})
         is_best = best_of(self._history) == len(self._history) - 1

@@ -1,17 +1,18 @@
 """All trainings of one request: the grid with the first seed, then every seed at the point that was best on dev."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.evaluation.examples import TextExample
+from maskwright.core.errors import TrainingError
 from maskwright.evaluation.fine_tuned import FineTunedModel, build
 from maskwright.evaluation.grid import Point, point_name
 from maskwright.evaluation.hyperparameters import Hyperparameters
-from maskwright.evaluation.scoring import features_of
-from maskwright.evaluation.seed_run import Lessons, SeedResult, SeedRun, read_result
+from maskwright.evaluation.plan import PlannedPoint
+from maskwright.evaluation.seed_run import SeedResult, SeedRun, read_result, record_failure
 from maskwright.evaluation.tasks.base import Task
+from maskwright.evaluation.training_data import TrainingDataMaker
 from maskwright.training.device import Machine
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.reporting import Reporter
@@ -40,7 +41,7 @@ class StudyEnd:
     Attributes:
         points: The points of the grid that are done.
         chosen: Number of the best point; None as long as one is missing.
-        seeds: The seeds at that point that are done, in order.
+        seeds: All seeds that are done at that point, in order: those asked for, and those of earlier calls.
         finished: Whether nothing is left to do.
     """
 
@@ -56,9 +57,11 @@ class Study:
     Args:
         folder: The request's folder.
         model: What is fine-tuned, as the user named it.
+        from_scratch: Whether its weights are drawn anew.
         task: What for.
-        train, dev: Examples.
+        data: Makes the features to learn from.
         machine: Device and precision.
+        tokens_per_microbatch: Tokens of a forward and backward pass.
         talk: Where to report.
         checkpoint_seconds: Time between checkpoints.
     """
@@ -68,20 +71,22 @@ class Study:
         *,
         folder: Path,
         model: str,
+        from_scratch: bool,
         task: Task[Any],
-        train: Sequence[Any],
-        dev: Sequence[Any],
+        data: TrainingDataMaker,
         machine: Machine,
+        tokens_per_microbatch: int,
         talk: Reporter,
         checkpoint_seconds: float,
     ) -> None:
-        self.folder, self.model, self.task, self.train, self.dev = folder, model, task, train, dev
-        self.machine, self.talk, self.checkpoint_seconds = machine, talk, checkpoint_seconds
-        self._lessons: dict[tuple[int, bool], Lessons] = {}
+        self.folder, self.model, self.from_scratch, self.task, self.data = folder, model, from_scratch, task, data
+        self.machine, self.tokens_per_microbatch = machine, tokens_per_microbatch
+        self.talk, self.checkpoint_seconds = talk, checkpoint_seconds
+        self._told: set[str] = set()
 
     def build(self, settings: Hyperparameters, seed: int) -> FineTunedModel:
-        """Put a fresh head on the model, on the CPU."""
-        return build(
+        """Put a fresh head on the model, on the CPU, and tell once what was taken from it and what is new."""
+        built = build(
             self.model,
             self.task,
             seed=seed,
@@ -89,77 +94,76 @@ class Study:
             hidden_dropout=settings.hidden_dropout,
             attention_dropout=settings.attention_dropout,
             head_dropout=settings.head_dropout,
+            from_scratch=self.from_scratch,
         )
+        for note in built.notes:
+            if note not in self._told:
+                self._told.add(note)
+                self.talk.say("model", note)
+        return built
 
-    def lessons(self, model: FineTunedModel, settings: Hyperparameters) -> Lessons:
-        """Return features of the examples; they depend on two settings only, and are made once for each."""
-        key = (settings.max_length, settings.both_orders)
-        if key not in self._lessons:
-            train = [*self.train, *swapped(self.train)] if settings.both_orders else self.train
-            self._lessons[key] = Lessons(
-                train=features_of(model, train, training=True),
-                dev=features_of(model, self.dev, training=False),
-                dev_examples=self.dev,
-            )
-        return self._lessons[key]
-
-    def run(
-        self, settings: Hyperparameters, points: Sequence[Point], seeds: Sequence[int], stop: StopRequest
-    ) -> StudyEnd:
+    def run(self, points: Sequence[PlannedPoint], seeds: Sequence[int], stop: StopRequest) -> StudyEnd:
         """Train whatever is not trained yet.
 
         Args:
-            settings: Of all trainings but for what a point changes.
             points: The grid; one empty point without one.
             seeds: One or more; the first chooses the point.
             stop: Becomes true when the user asks to stop.
+
+        Raises:
+            TrainingError: If a loss is not finite; with a grid, only if that is so at every point or for a further
+                seed.
         """
         done: list[GridPoint] = []
         for point in points:
-            result = self._train(settings, point, seeds[0], stop)
+            result = self._train(point, seeds[0], stop, may_fail=len(points) > 1)
             if not result.finished:
                 return StudyEnd(points=tuple(done), chosen=None, seeds=(), finished=False)
-            done.append(GridPoint(values=point, result=result))
-        chosen = max(range(len(done)), key=lambda number: (done[number].result.chosen.main, -number))
+            done.append(GridPoint(values=point.values, result=result))
+        chosen = max(range(len(done)), key=lambda number: (done[number].result.main, -number))
+        if failure := done[chosen].result.failure:
+            raise TrainingError(
+                f"no point of the grid can be trained: {failure}", todo="Choose lower rates, in a new folder."
+            )
         if len(points) > 1:
-            self.talk.say("chosen", f"{point_name(points[chosen])}, the best on dev with seed {seeds[0]}")
-        finished = [done[chosen].result]
-        for seed in seeds[1:]:
-            result = self._train(settings, points[chosen], seed, stop)
-            if not result.finished:
-                return StudyEnd(points=tuple(done), chosen=chosen, seeds=tuple(finished), finished=False)
-            finished.append(result)
-        return StudyEnd(points=tuple(done), chosen=chosen, seeds=tuple(finished), finished=True)
+            self.talk.say("chosen", f"{point_name(points[chosen].values)}, the best on dev with seed {seeds[0]}")
+        finished = all(self._train(points[chosen], seed, stop).finished for seed in seeds[1:])
+        return StudyEnd(points=tuple(done), chosen=chosen, seeds=self._trained(points[chosen]), finished=finished)
 
-    def _train(self, settings: Hyperparameters, point: Point, seed: int, stop: StopRequest) -> SeedResult:
-        folder = self.folder / RUNS / point_name(point) / f"seed-{seed}"
-        title = f"{point_name(point)} seed {seed}".strip()
+    def _trained(self, point: PlannedPoint) -> tuple[SeedResult, ...]:
+        found = [read_result(folder) for folder in self._place(point).glob("seed-*")]
+        whole = [result for result in found if result is not None and not result.failure]
+        return tuple(sorted(whole, key=lambda result: result.seed))
+
+    def _place(self, point: PlannedPoint) -> Path:
+        return self.folder / RUNS / point_name(point.values)
+
+    def _train(self, point: PlannedPoint, seed: int, stop: StopRequest, *, may_fail: bool = False) -> SeedResult:
+        folder = self._place(point) / f"seed-{seed}"
+        title = f"{point_name(point.values)} seed {seed}".strip()
         if (before := read_result(folder)) is not None:
-            self.talk.say("finished", f"{title} is trained already ({before.chosen.main:.4g})")
+            told = f"broke off: {before.failure}" if before.failure else f"is trained already ({before.main:.4g})"
+            self.talk.say("finished", f"{title} {told}")
             return before
         if stop:
             return SeedResult(seed=seed, folder=folder, finished=False, steps=0, history=(), best=-1, cut={})
-        here = settings.replace(**point)
-        model = self.build(here, seed)
-        lessons = self.lessons(model, here)
+        model = self.build(point.settings, seed)
         folder.mkdir(parents=True, exist_ok=True)
         run = SeedRun(
             folder=folder,
             model=model.to(self.machine.device),
-            lessons=lessons,
-            settings=here,
+            data=self.data(point.settings),
+            settings=point.settings,
             seed=seed,
             machine=self.machine,
+            tokens_per_microbatch=self.tokens_per_microbatch,
             talk=self.talk,
             title=title,
         )
-        return run.run(stop, self.checkpoint_seconds)
-
-
-def swapped(examples: Sequence[Any]) -> list[TextExample]:
-    """Return every pair among the examples with its texts in the other order."""
-    return [
-        replace(example, texts=example.texts[::-1])
-        for example in examples
-        if isinstance(example, TextExample) and len(example.texts) == 2
-    ]
+        try:
+            return run.run(stop, self.checkpoint_seconds)
+        except TrainingError as error:
+            if not may_fail:
+                raise
+            self.talk.say("warning", f"{title} broke off and counts as the worst: {error.problem}")
+            return record_failure(folder, seed, error.problem)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from maskwright.core.errors import ConversionError
+from maskwright.core.types import HeadKind
 from maskwright.interchange.families import Family
-from maskwright.interchange.families.base import TaskKind
 
 ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
 """What the scores of a whole sequence mean, in Hugging Face's words; its text pipeline reads it."""
@@ -14,7 +14,7 @@ ProblemType = Literal["regression", "single_label_classification", "multi_label_
 # Hugging Face's classes assume so many where config.json names none.
 _ASSUMED_LABELS = 2
 # Heads whose width no label says: beginning and end of an answer; one score an option.
-_WIDTHS: Mapping[TaskKind, int] = {"span": 2, "choice": 1}
+_WIDTHS: Mapping[HeadKind, int] = {"span": 2, "choice": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class TaskEntries:
         dropout: Share dropped before the last layer.
     """
 
-    kind: TaskKind
+    kind: HeadKind
     labels: tuple[str, ...] = ()
     problem_type: ProblemType | None = None
     dropout: float = 0.0
@@ -64,7 +64,7 @@ def entries_to_json(family: Family, task: TaskEntries) -> dict[str, Any]:
 
 
 def entries_from_json(
-    family: Family, data: Mapping[str, Any], kind: TaskKind, hidden_dropout: float, source: str
+    family: Family, data: Mapping[str, Any], kind: HeadKind, hidden_dropout: float, source: str
 ) -> TaskEntries:
     """Read what config.json says of a head that is there.
 

@@ -93,7 +93,8 @@ class Diagnosis:
 def doctor(
     device: str = "auto", *, precision: Precision = "auto", fresh: bool = False, cache: Path | None = None
 ) -> Diagnosis:
-    """Look at this machine. One to two seconds of measuring the first time; the figures are kept.
+    """Look at this machine. One to two seconds of measuring the first time; the figures are kept, unless
+    the machine was busy with other things.
 
     Args:
         device: What to ask training for: "auto", "cpu", "cuda" or "cuda:N".
@@ -164,21 +165,23 @@ def advise(hardware: Hardware, peaks: Mapping[str, Peaks], usage: Usage) -> tupl
         peaks: What it can do.
         usage: What training uses.
     """
-    told = [
-        *_threads_advice(hardware),
-        *_device_advice(hardware, usage),
-        *_library_advice(peaks, usage),
-        *_precision_advice(peaks, usage),
-    ]
+    told = [*_threads_advice(hardware), *_device_advice(hardware, usage)]
     if usage.device == "cpu":
         told += _memory_advice(hardware)
-    busiest = max((each.busy for each in peaks.values() if each.busy is not None), default=0.0)
-    if busiest > _BUSY * hardware.usable_cores:
+    if _disturbed(peaks, hardware):
+        busy = max(each.busy or 0.0 for each in peaks.values())
         told.append(
-            f"The machine was busy when its speeds were measured ({busiest:.1f} of {hardware.usable_cores:g} cores "
-            "with other things): they are too low. Run `maskwright doctor --fresh` when it is quiet."
+            f"The machine was busy when its speeds were measured ({busy:.1f} of {hardware.usable_cores:g} cores with "
+            "other things): they are too low, and are not kept. Ask again when it is quiet."
         )
+    else:  # Nothing is to be learnt from disturbed speeds.
+        told += [*_library_advice(peaks, usage), *_precision_advice(peaks, usage)]
     return tuple(told)
+
+
+def _disturbed(peaks: Mapping[str, Peaks], hardware: Hardware) -> bool:
+    """Whether other things were at work while the peaks were measured."""
+    return any(each.busy is not None and each.busy > _BUSY * hardware.usable_cores for each in peaks.values())
 
 
 def _threads_advice(hardware: Hardware) -> list[str]:
@@ -258,8 +261,9 @@ def _kept_peaks(hardware: Hardware, cache: Path, fresh: bool) -> tuple[dict[str,
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             return {device: _peaks(each) for device, each in read_json(path)["peaks"].items()}, True
     peaks = measure_peaks(hardware)
-    with contextlib.suppress(DeviceError):  # A cache that cannot be written costs a second next time, no more.
-        write_json(path, {"peaks": {device: dataclasses.asdict(each) for device, each in peaks.items()}})
+    if not _disturbed(peaks, hardware):
+        with contextlib.suppress(DeviceError):  # A cache that cannot be written costs a second next time, no more.
+            write_json(path, {"peaks": {device: dataclasses.asdict(each) for device, each in peaks.items()}})
     return peaks, False
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import platform
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -191,10 +190,8 @@ def _allocator(environment: Mapping[str, str]) -> str:
     for name in _OTHER_ALLOCATORS:
         if name in loaded:
             return name
-    if sys.platform == "linux":
-        library, version = platform.libc_ver()
-        return f"{library} {version}".strip() or "the system's"
-    return "the system's"
+    library, version = platform.libc_ver()  # empty where the system has no such library, as on macOS
+    return f"{library} {version}".strip() or "the system's"
 
 
 def _huge_pages() -> str | None:

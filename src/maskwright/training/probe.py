@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -60,7 +61,7 @@ def probe_matmul(device: torch.device = torch.device("cpu"), seconds: float = 0.
         for kind in kinds:  # In turns: what disturbs the machine then disturbs all.
             with _setting(_SETTINGS[kind]):
                 for left, right in operands[kind]:
-                    took = _seconds(lambda left=left, right=right: torch.nn.functional.linear(left, right), device)
+                    took = _seconds(partial(torch.nn.functional.linear, left, right), device)
                     best[kind] = max(best[kind], 2.0 * left.numel() * len(right) / took)
         rounds += 1
     return {kind: MatmulRate(best[kind], _relative_error(kind, device)) for kind in kinds}

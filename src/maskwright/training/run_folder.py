@@ -17,14 +17,16 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import torch
 
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import disk_problem, read_json, write_json
+from maskwright.interchange.weight_files import WEIGHTS
 
 FORMAT = 1
+Work = Literal["pretraining", "fine-tuning"]
 GENERATOR = "generator"
 """Sub-folder of a run's folder in which its generator lies."""
 
@@ -34,12 +36,14 @@ class RunFolder:
 
     Args:
         path: The folder; made if absent.
-        work: What in it is worth protecting from another run, as a glob.
+        work: What is done in it; a folder of the other kind of work is refused.
+        kept: What in it is worth protecting from another run, besides a model, as a glob.
     """
 
-    def __init__(self, path: Path, work: str = "checkpoints/step-*") -> None:
+    def __init__(self, path: Path, work: Work = "pretraining", kept: str = "checkpoints/step-*") -> None:
         self.path = path
         self._work = work
+        self._kept = kept
         self.checkpoints = path / "checkpoints"
         self.generator = path / GENERATOR
         self._lock: IO[str] | None = None
@@ -51,7 +55,8 @@ class RunFolder:
             What `run.json` holds: {"request": ...} in a new folder, more where this very run was begun.
 
         Raises:
-            CheckpointError: If the folder holds another run or other files, or another process is at work in it.
+            CheckpointError: If the folder holds another run, another kind of work or other files, or another process is
+                at work in it.
         """
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"{self.path} is a file, not a folder", todo="Choose another --out.")
@@ -76,7 +81,13 @@ class RunFolder:
             before: dict[str, Any] = held["request"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{record} cannot be read: {error}", todo="Choose another --out.") from error
-        if not any(self.path.glob(self._work)):
+        work = held.get("work", "pretraining")  # Records of the first version do not say: there was no other kind.
+        if work != self._work:
+            raise CheckpointError(
+                f"{self.path} holds a {work}, and a {self._work} would write its own model over that one",
+                todo="Choose another --out.",
+            )
+        if not any(self.path.glob(self._kept)) and not (self.path / WEIGHTS).exists():
             return {"request": dict(request)}  # It ended before anything was kept: there is nothing to protect.
         if differing := _differences(before, dict(request)):
             shown = "; ".join(differing[:5]) + (f"; and {len(differing) - 5} more" if len(differing) > 5 else "")
@@ -125,7 +136,7 @@ class RunFolder:
 
     def write_record(self, record: Mapping[str, Any]) -> None:
         """Write `run.json`."""
-        write_json(self.path / "run.json", {"format": FORMAT, **record})
+        write_json(self.path / "run.json", {"format": FORMAT, "work": self._work, **record})
 
 
 def _differences(before: Any, now: Any, path: str = "") -> list[str]:

@@ -1,6 +1,7 @@
 """Multiple choice: RACE's folders and lines, DREAM's and C3's lists, SWAG's table, and tables of users."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,19 +132,56 @@ def test_swag_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("written", "label"), [("B", 1), ("b", 1), ("blau", 1), ("2", 1)])
 def test_right_option_is_a_letter_a_number_or_itself(tmp_path: Path, written: str, label: int) -> None:
-    file = read(tmp_path, f"question,A,B,answer\nFarbe?,rot,blau,{written}\nUnd?,rot,grün,1\n", name="a.csv")
+    file = read(tmp_path, f"question,A,B,answer\nFarbe?,rot,blau,{written}\nUnd?,rot,grün,A\n", name="a.csv")
     assert file.examples[0].options == ("rot", "blau")
     assert file.examples[0].label == label
 
 
 def test_records_list_their_options(tmp_path: Path) -> None:
-    record = {"passage": "p", "query": "q", "choices": ["x", "y"], "gold": 1}
+    record = {"passage": "p", "query": "q", "choices": ["x", "y"], "gold": 0}
     named = ReadOptions(text="passage", text2="query", choices="choices", label="gold")
-    assert read(tmp_path, json.dumps(record), named, "a.jsonl").examples[0].label == 1
+    assert read(tmp_path, json.dumps(record), named, "a.jsonl").examples[0].label == 0
     with pytest.raises(DataError, match=r"no column 'golden' for the right option.*Did you mean 'gold'"):
         read(tmp_path, json.dumps(record), ReadOptions(label="golden"), "a.jsonl")
     with pytest.raises(DataError, match="no columns look like options"):
         read(tmp_path, "question,label\nq,1\n", name="a.csv")
+
+
+def lines_of(rights: Sequence[object], options: Sequence[object] = ("w", "x", "y", "z")) -> str:
+    records = [{"question": "q", "choices": list(options), "answer": right} for right in rights]
+    return "\n".join(map(json.dumps, records))
+
+
+@pytest.mark.parametrize(
+    ("rights", "first", "labels"),
+    [
+        ([1, 4, 2], 1, [0, 3, 1]),
+        ([1, 0, 2], 0, [1, 0, 2]),
+        (["4", None, "1"], 1, [3, None, 0]),
+        ([4.0, 1.0], 1, [3, 0]),
+        (["D", "A"], None, [3, 0]),
+        (["z", "w"], None, [3, 0]),
+    ],
+)
+def test_numbers_of_right_options_tell_where_they_begin(
+    tmp_path: Path, rights: list[Any], first: int | None, labels: list[int | None]
+) -> None:
+    file = read(tmp_path, lines_of(rights), ReadOptions(labels="if_there"), "a.jsonl")
+    assert [example.label for example in file.examples] == labels
+    assert file.read_as.get("first_option") == first
+
+
+def test_numbers_that_do_not_tell_where_they_begin_are_refused_unless_it_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot be told whether they are numbered from 0 or from 1.*first_option=1"):
+        read(tmp_path, lines_of([1, 2]), name="a.jsonl")
+    for first, labels in ((0, [1, 2]), (1, [0, 1])):
+        file = read(tmp_path, lines_of([1, 2]), ReadOptions(first_option=first), "a.jsonl")  # type: ignore[arg-type]
+        assert [example.label for example in file.examples] == labels
+
+
+def test_a_number_that_contradicts_is_a_bad_row(tmp_path: Path) -> None:
+    file = read(tmp_path, lines_of([1, 2, 0]), ReadOptions(first_option=1), "a.jsonl")
+    assert [skip.reason for skip in file.skipped] == ["the answer is option 0 of 4"]
 
 
 def test_several_files_are_read_as_one(tmp_path: Path) -> None:

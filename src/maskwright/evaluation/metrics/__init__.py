@@ -1,6 +1,6 @@
 """Measures, as their sources publish them. Pure functions of what is right and what was predicted. One line each."""
 
-from maskwright.evaluation.metrics.classification import accuracy, binary_f1, macro_f1, matthews, micro_f1
+from maskwright.evaluation.metrics.classification import accuracy, binary_f1, macro_f1, matthews
 from maskwright.evaluation.metrics.cmrc import cmrc2018
 from maskwright.evaluation.metrics.correlation import pearson, spearman
 from maskwright.evaluation.metrics.entities import Entity, TagScheme, entities_of, entity_scores, scheme_of
@@ -17,7 +17,6 @@ __all__ = [
     "entity_scores",
     "macro_f1",
     "matthews",
-    "micro_f1",
     "multi_label_scores",
     "pearson",
     "scheme_of",

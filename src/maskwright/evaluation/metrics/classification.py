@@ -5,7 +5,6 @@ class and accuracy for MRPC and QQP, accuracy for the others.
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 from maskwright.evaluation.metrics.libraries import check_pairs, sklearn_metrics
 
@@ -41,7 +40,7 @@ def binary_f1(gold: Sequence[str], predicted: Sequence[str], *, positive: str) -
     Raises:
         DataError: If there are none, or numbers differ.
     """
-    return _f1(gold, predicted, [positive], "macro")  # The mean over the one class.
+    return _f1(gold, predicted, [positive])  # The mean over the one class.
 
 
 def macro_f1(gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[str]) -> float:
@@ -57,23 +56,7 @@ def macro_f1(gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[
     Raises:
         DataError: If there are none, or numbers differ.
     """
-    return _f1(gold, predicted, labels, "macro")
-
-
-def micro_f1(gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[str]) -> float:
-    """Return the F1 of all decisions for some classes taken together, in [0, 1].
-
-    Over all classes that is the accuracy; over some of them (all but "no relation") it is not.
-
-    Args:
-        gold: The right classes.
-        predicted: The predicted ones.
-        labels: The classes that count.
-
-    Raises:
-        DataError: If there are none, or numbers differ.
-    """
-    return _f1(gold, predicted, labels, "micro")
+    return _f1(gold, predicted, labels)
 
 
 def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
@@ -88,11 +71,9 @@ def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
     return float(sklearn_metrics().matthews_corrcoef(list(gold), list(predicted)))
 
 
-def _f1(
-    gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str], average: Literal["macro", "micro"]
-) -> float:
+def _f1(gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> float:
     check_pairs(len(gold), len(predicted))
     score = sklearn_metrics().f1_score(
-        list(gold), list(predicted), labels=list(labels), average=average, zero_division=0.0
+        list(gold), list(predicted), labels=list(labels), average="macro", zero_division=0.0
     )
     return float(score)

@@ -72,6 +72,11 @@ def scheme_of(sentences: Sequence[Sequence[str]]) -> TagScheme:
     )
 
 
+def type_of(tag: str) -> str:
+    """Return the type of entity that a tag other than "O" marks: "PER" of "B-PER", "_" of "B"."""
+    return tag[2:] or _NO_TYPE
+
+
 def entities_of(tags: Sequence[str], scheme: TagScheme) -> list[Entity]:
     """Read the entities off the tags of one sentence; tags that break the scheme's rules make none.
 

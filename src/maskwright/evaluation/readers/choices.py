@@ -1,6 +1,7 @@
 """Multiple choice in any format; SWAG's CSV is a table like any other."""
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from maskwright.core.errors import DataError
@@ -58,16 +59,21 @@ def _from_table(table: Table, options: ReadOptions, skips: Skips) -> ExampleFile
         right = need_column(table, options.label or column_names.RIGHT_CHOICES, "the right option", "label")
     elif options.labels == "if_there":
         right = find_column(table, options.label or column_names.RIGHT_CHOICES)
-    from_one = right is not None and _counts_from_one(table, right, columns, notes)
+    first, read_as = 0, dict(table.read_as)
+    if right is not None:
+        first, said = _first_option(table, right, columns, options, notes)
+        read_as |= said
     key = key_column(table, options, taken=[name for name in (context, question, right, *columns) if name])
     examples = []
     for row in table.rows:
         try:
-            examples.append(_example(table, row, (context, question, right, key), columns, from_one, options))
+            examples.append(_example(table, row, (context, question, right, key), columns, first, options))
         except ValueError as error:
             skips.add(table.place(row), str(error))
     skipped = skips.finished(len(examples))
-    return ExampleFile(name=table.name, examples=tuple(examples), skipped=skipped, notes=tuple(notes))
+    named = {"text": context, "text2": question, "choices": columns, "label": right}
+    read_as |= {role: column for role, column in named.items() if column}
+    return ExampleFile(name=table.name, examples=tuple(examples), skipped=skipped, notes=tuple(notes), read_as=read_as)
 
 
 def _choice_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, ...]:
@@ -86,15 +92,35 @@ def _choice_columns(table: Table, options: ReadOptions, notes: list[str]) -> tup
     return columns
 
 
-def _counts_from_one(table: Table, right: str, columns: tuple[str, ...], notes: list[str]) -> bool:
-    """Whether the right options are numbered from 1: no 0 among them, and the highest is the number of options."""
-    values = {str(value).strip() for value in table.values_of(right) if value is not None and str(value).strip()}
-    if not values or not all(value.isdecimal() for value in values) or "0" in values:
-        return False
-    from_one = len(columns) > 1 and str(len(columns)) in values
-    if from_one:
+def _first_option(
+    table: Table, right: str, columns: tuple[str, ...], options: ReadOptions, notes: list[str]
+) -> tuple[int, dict[str, int]]:
+    """Return what the right options are numbered from, and the same as a field of `ReadOptions` where it was seen.
+
+    A 0 tells of 0, a number that is that of the options tells of 1. Files in which neither occurs are refused: taken
+    the wrong way, every label would be wrong, and nothing else would be seen of it.
+    """
+    if options.first_option is not None:
+        return options.first_option, {}
+    numbered = []
+    for row in table.rows:
+        cells = dict(zip(table.columns, row.values, strict=True))
+        offered, written = _offered(cells, columns), _written(cells[right])
+        if isinstance(offered, list) and written.isdecimal() and not _repeats(written, offered):
+            numbered.append((int(written), len(offered)))
+    if not numbered:
+        return 0, {}
+    if any(number == 0 for number, _ in numbered):
+        return 0, {"first_option": 0}
+    if any(number == count for number, count in numbered):
         notes.append(f"column {right!r} numbers the options from 1")
-    return from_one
+        return 1, {"first_option": 1}
+    raise DataError(
+        f"{table.name}: column {right!r} numbers the right options, and neither 0 nor the last option's number occurs, "
+        "so that it cannot be told whether they are numbered from 0 or from 1",
+        allowed="first_option=0, first_option=1",
+        todo="Say it, e.g. `--read first_option=1`.",
+    )
 
 
 def _example(
@@ -102,24 +128,38 @@ def _example(
     row: Row,
     named: tuple[str | None, str | None, str | None, str | None],
     columns: tuple[str, ...],
-    from_one: bool,
+    first: int,
     options: ReadOptions,
 ) -> ChoiceExample:
     cells = dict(zip(table.columns, row.values, strict=True))
     context, question, right, key = (cells[name] if name else None for name in named)
-    offered = cells[columns[0]] if len(columns) == 1 else [cells[name] for name in columns]
+    offered = _offered(cells, columns)
     if not isinstance(offered, list):
         raise ValueError(f"the options are a {type(offered).__name__}, not a list")
     name = as_text(key).strip() if named[3] else str(row.number)
-    return checked_choice(name, as_text(context), question, offered, _right(right, offered, from_one), options)
+    return checked_choice(name, as_text(context), question, offered, _right(right, offered, first), options)
 
 
-def _right(value: object, offered: list[object], from_one: bool) -> int | None:
-    text = str(value).strip() if value is not None else ""
+def _offered(cells: Mapping[str, object], columns: tuple[str, ...]) -> object:
+    return cells[columns[0]] if len(columns) == 1 else [cells[name] for name in columns]
+
+
+def _written(value: object) -> str:
+    """Return an answer as text; pandas turns whole numbers into fractions where one is missing."""
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    return "" if whole is None or whole != whole else str(whole).strip()
+
+
+def _repeats(text: str, offered: Sequence[object]) -> bool:
+    return text in [str(choice).strip() for choice in offered]
+
+
+def _right(value: object, offered: list[object], first: int) -> int | None:
+    text = _written(value)
     if not text:
         return None
-    if text in [str(choice).strip() for choice in offered]:
+    if _repeats(text, offered):
         return matching(text, offered)
     if text.isdecimal():
-        return int(text) - from_one
+        return int(text) - first
     return letter(text)

@@ -53,7 +53,7 @@ def read_conll(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[
     tabs = "\t" in loaded.text
     lines = [(number, _split(line, tabs)) for number, line in enumerate(lines_of(loaded.text), 1)]
     notes = list(loaded.notes)
-    columns = _columns(lines, options, loaded, notes)
+    columns, read_as = _columns(lines, options, loaded, notes)
     examples = []
     for sentence in _sentences(lines, columns, notes):
         problem = _problem(sentence, columns)
@@ -66,7 +66,7 @@ def read_conll(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[
     tagged = [example.tags for example in examples if example.tags is not None]
     if tagged:
         notes.append(scheme_note(tagged))
-    return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes))
+    return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes), read_as=read_as)
 
 
 def _split(line: str, tabs: bool) -> list[str]:
@@ -76,12 +76,19 @@ def _split(line: str, tabs: bool) -> list[str]:
     return line.rstrip("\t ").split("\t") if tabs and "\t" in line else _RUN_OF_SPACES.split(line.strip(_SPACES))
 
 
-def _columns(lines: Sequence[Line], options: ReadOptions, loaded: LoadedText, notes: list[str]) -> _Columns:
+def _columns(
+    lines: Sequence[Line], options: ReadOptions, loaded: LoadedText, notes: list[str]
+) -> tuple[_Columns, dict[str, str]]:
+    """Return where words and tags stand, and the same as fields of `ReadOptions`."""
     counts = Counter(len(fields) for _, fields in lines if fields)
     width = counts.most_common(1)[0][0] if counts else 0
     word = _number(options.text, 0, width, "words", loaded.name)
+    read_as = {"text": str(word % width + 1)} if width else {}
     if options.labels == "ignored" or (width == 1 and options.labels == "if_there"):
-        return _Columns(word, None, width)
+        return _Columns(word, None, width), read_as
+    if options.labels == "if_there" and options.label and not _fitting(options.label, width):
+        notes.append(f"there is no column {as_names(options.label)[0]}: the file has no tags")
+        return _Columns(word, None, width), read_as
     if width < 2:
         raise DataError(
             f"{loaded.name}: most lines have one column, so there are no tags",
@@ -93,7 +100,7 @@ def _columns(lines: Sequence[Line], options: ReadOptions, loaded: LoadedText, no
         notes.append(
             f"the words are taken from column {word + 1 or width} and the tags from the last of {width} columns"
         )
-    return _Columns(word, tag, width)
+    return _Columns(word, tag, width), {**read_as, "label": str(tag % width + 1)}
 
 
 def _number(columns: Columns, default: int, width: int, what: str, file: str) -> int:
@@ -101,12 +108,17 @@ def _number(columns: Columns, default: int, width: int, what: str, file: str) ->
     names = as_names(columns)
     if not names:
         return default
-    for name in names:
-        if re.fullmatch(r"-?\d+", name) and 1 <= abs(int(name)) <= width:
-            return int(name) - 1 if int(name) > 0 else int(name)
+    for number in _fitting(columns, width):
+        return number - 1 if number > 0 else number
     raise DataError(
         f"{file} has no column {names[0]!r} for the {what}", allowed=f"1 to {width}, or -1 for the last column"
     )
+
+
+def _fitting(columns: Columns, width: int) -> list[int]:
+    """Return those numbers of columns that there are."""
+    numbers = [int(name) for name in as_names(columns) if re.fullmatch(r"-?\d+", name)]
+    return [number for number in numbers if 1 <= abs(number) <= width]
 
 
 def _sentences(lines: Sequence[Line], columns: _Columns, notes: list[str]) -> Iterator[list[Line]]:

@@ -4,7 +4,9 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from maskwright.core.errors import DataError
 from maskwright.evaluation.readers.column_names import KNOWN_NAMES
 from maskwright.evaluation.readers.loading import LoadedText, lines_of
 from maskwright.evaluation.readers.options import ReadOptions
@@ -36,15 +38,20 @@ def read_delimited(loaded: LoadedText, options: ReadOptions, skips: Skips) -> Ta
     delimiter, notes = _delimiter(loaded, options)
     if loaded.text.startswith("sep=") and loaded.text[5:6] in "\r\n":
         loaded = LoadedText(loaded.name, loaded.suffix, "\n" + loaded.text.split("\n", 1)[-1])  # Excel's own first line
+    read_as: dict[str, Any] = {}
     quoted = options.quoting == "csv" if options.quoting else quotes_quote(loaded.text, delimiter)
     if options.quoting is None and '"' in loaded.text:
         quoted = quoted or (delimiter != "\t" and not _even_without_quotes(loaded.text, delimiter))
+        read_as["quoting"] = "csv" if quoted else "none"
         notes.append("double quotes stand around texts, as in CSV" if quoted else "double quotes are part of the texts")
     lines = list(_quoted_lines(loaded, delimiter, skips) if quoted else _plain_lines(loaded, delimiter))
     lines = [(number, fields) for number, fields in lines if any(field.strip() for field in fields)]
     has_header = bool(lines) and _has_header([fields for _, fields in lines[:_LOOKED_AT]], options)
     if lines and options.header is None and not options.named_columns():
+        read_as["header"] = "first_line" if has_header else "none"
         notes.append(_header_note(has_header, lines[0][1]))
+    elif lines and not has_header and any(_is_known_name(field) for field in lines[0][1]):
+        notes.append(f"the first line is read as an example, though it looks like names: {', '.join(lines[0][1])}")
     columns: Sequence[str]
     if has_header:
         columns, where = lines[0][1], "the header has"
@@ -59,11 +66,22 @@ def read_delimited(loaded: LoadedText, options: ReadOptions, skips: Skips) -> Ta
             rows.append(Row(number, fields))
         else:
             skips.add(f"{loaded.name}, line {number}", f"{len(fields)} columns where {where} {len(columns)}")
-    return Table(name=loaded.name, columns=unique_names(columns), rows=tuple(rows), notes=(*loaded.notes, *notes))
+    return Table(
+        name=loaded.name,
+        columns=unique_names(columns),
+        rows=tuple(rows),
+        notes=(*loaded.notes, *notes),
+        read_as=read_as,
+    )
 
 
 def _delimiter(loaded: LoadedText, options: ReadOptions) -> tuple[str, list[str]]:
     if options.delimiter:
+        if len(options.delimiter) != 1 or options.delimiter in '"\r\n':
+            raise DataError(
+                f"the delimiter {options.delimiter!r} cannot stand between columns",
+                allowed="one character that is no double quote and no line end",
+            )
         return options.delimiter, []
     first = next((line for line in lines_of(loaded.text) if line.strip()), "")
     if first.startswith("sep=") and len(first) == 5:
@@ -117,9 +135,13 @@ def _has_header(lines: Sequence[Sequence[str]], options: ReadOptions) -> bool:
         return True
     if any(name.isdecimal() for name in named):
         return False
-    if named or any(field.casefold() in KNOWN_NAMES for field in first):
+    if named or any(map(_is_known_name, first)):
         return True
     return _looks_like_names(first, lines[1:])
+
+
+def _is_known_name(field: str) -> bool:
+    return field.strip().casefold() in KNOWN_NAMES
 
 
 def _looks_like_names(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:

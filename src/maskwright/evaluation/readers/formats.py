@@ -22,6 +22,14 @@ FORMATS_OF: Mapping[Kind, tuple[Format, ...]] = {
 _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
+_CALLED = frozenset({*_SUFFIXES, ".tsv", ".json", ".txt", ".conll"})
+
+
+def is_called_a_file(path: Path) -> bool:
+    """Whether a name ends as those of labelled files do, compressed or not."""
+    return suffix_of(path) in _CALLED
+
+
 def format_of(path: Path, kind: Kind, options: ReadOptions) -> Format:
     """Return the format of a file (or of a folder, for RACE).
 

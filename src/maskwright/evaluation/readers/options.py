@@ -26,6 +26,7 @@ class ReadOptions:
         text2: Column of the second text; of the context (question answering), the question (choice).
         choices: Columns of the options, one each, or the one column that holds a list (choice).
         label: Column of the label, the tags, the answers, the right option.
+        first_option: What the right options are numbered from, where they are numbered (choice).
         key: Column of the example's id; else `index`, `idx` or `id` where its values differ, else the line number.
         label_columns: Multi-label: columns of 0 and 1, named as the classes, in place of `label`.
         label_separator: Multi-label: what stands between the classes in one column of text.
@@ -48,6 +49,7 @@ class ReadOptions:
     text2: Columns = ()
     choices: Columns = ()
     label: Columns = ()
+    first_option: Literal[0, 1] | None = None
     key: Columns = ()
     label_columns: tuple[str, ...] = ()
     label_separator: str | None = None

@@ -50,7 +50,10 @@ def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleF
             skips.add(table.place(row), str(error))
     examples, notes = placed_questions(written, options, skips)
     skipped = skips.finished(len(examples))
-    return ExampleFile(name=str(path), examples=examples, skipped=skipped, notes=(*table.notes, *notes))
+    read_as = {**table.read_as, "text": question, "text2": context} | ({"label": answers} if answers else {})
+    return ExampleFile(
+        name=str(path), examples=examples, skipped=skipped, notes=(*table.notes, *notes), read_as=read_as
+    )
 
 
 def _question(

@@ -10,6 +10,7 @@ from maskwright.evaluation.examples import ChoiceExample, ExampleFile, QuestionE
 from maskwright.evaluation.readers.choices import read_choices
 from maskwright.evaluation.readers.options import Kind, ReadOptions, TextKind
 from maskwright.evaluation.readers.questions import read_questions
+from maskwright.evaluation.readers.read_as import ReadAs, alike
 from maskwright.evaluation.readers.tagged import read_tagged
 from maskwright.evaluation.readers.texts import read_texts
 
@@ -36,7 +37,8 @@ def read_examples(paths: Paths, kind: Kind, options: ReadOptions = ReadOptions()
     """Read the examples of a labelled file, or of several as one.
 
     Args:
-        paths: A file; a folder of RACE; or several, read one after the other (C3 has two files for each split).
+        paths: A file; a folder of RACE; or several, read one after the other (C3 has two files for each split), the
+            later ones as the first.
         kind: The kind of task.
         options: How to read them. What they leave open is guessed and said in the notes.
 
@@ -46,7 +48,32 @@ def read_examples(paths: Paths, kind: Kind, options: ReadOptions = ReadOptions()
     files = [Path(path).expanduser() for path in ([paths] if isinstance(paths, str | Path) else paths)]
     if not files:
         raise DataError("no file was given", allowed="one file or more")
-    return _merged([_read(file, kind, options) for file in files])
+    read: list[ExampleFile[Any]] = []
+    for file in files:
+        read.append(_read(file, kind, alike(options, read[0].read_as) if read else options))
+    return _merged(read)
+
+
+def read_as_before(paths: Paths, kind: Kind, options: ReadOptions, before: ReadAs) -> ExampleFile[Any]:
+    """Read examples as those were that a model was made of, where the file is laid out so; else guess, and say it.
+
+    Args:
+        paths: A file, or several.
+        kind: The kind of task.
+        options: How to read them.
+        before: How the training file was read (`to_keep`).
+
+    Raises:
+        DataError: If it cannot be read either way.
+    """
+    if (as_before := alike(options, before)) == options:
+        return read_examples(paths, kind, options)
+    try:
+        return read_examples(paths, kind, as_before)
+    except DataError as error:
+        file = read_examples(paths, kind, options)
+        note = f"read with columns guessed anew, since it is not laid out as the training file was: {error.problem}"
+        return replace(file, notes=(note, *file.notes))
 
 
 def _read(path: Path, kind: Kind, options: ReadOptions) -> ExampleFile[Any]:
@@ -81,4 +108,5 @@ def _merged(files: list[ExampleFile[Any]]) -> ExampleFile[Any]:
         ),
         skipped=tuple(skipped for file in files for skipped in file.skipped),
         notes=tuple(f"{file.name}: {note}" for file in files for note in file.notes),
+        read_as=files[0].read_as,
     )

@@ -1,7 +1,8 @@
 """Which column of a table is the text, which the label: as named, or guessed by name and content and said."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from maskwright.core.errors import DataError, nearest
 from maskwright.evaluation.readers import column_names
@@ -30,6 +31,12 @@ class Roles:
     key: str | None = None
     notes: tuple[str, ...] = ()
 
+    def read_as(self) -> dict[str, Any]:
+        """Return the columns as fields of `ReadOptions`; keys are found anew in every file."""
+        named = {"text": self.texts[0], "text2": self.texts[1] if len(self.texts) > 1 else (), "label": self.label}
+        found = {role: column for role, column in named.items() if column}
+        return {**found, "label_columns": self.label_columns} if self.label_columns else found
+
 
 def roles_of(table: Table, kind: TextKind, options: ReadOptions) -> Roles:
     """Find the columns of the texts, the label and the key.
@@ -39,6 +46,7 @@ def roles_of(table: Table, kind: TextKind, options: ReadOptions) -> Roles:
     """
     notes: list[str] = []
     texts = _texts(table, options, notes)
+    _check_apart(table, options, texts)
     if options.labels == "ignored":
         label: str | None = None
         several: tuple[str, ...] = ()
@@ -48,13 +56,20 @@ def roles_of(table: Table, kind: TextKind, options: ReadOptions) -> Roles:
     return Roles(texts=texts, label=label, label_columns=several, key=key, notes=tuple(notes))
 
 
-def find_column(table: Table, columns: Columns) -> str | None:
-    """Return the first of the named columns that the table has; capitals do not matter if nothing fits as written."""
+def find_column(table: Table, columns: Columns, besides: Collection[str] = ()) -> str | None:
+    """Return the first of the named columns that the table has; capitals do not matter if nothing fits as written.
+
+    Args:
+        table: The table.
+        columns: Names.
+        besides: The table's columns that are something else.
+    """
     names = as_names(columns)
+    there = [column for column in table.columns if column not in besides]
     for name in names:
-        if name in table.columns:
+        if name in there:
             return name
-    folded = {column.casefold(): column for column in reversed(table.columns)}
+    folded = {column.casefold(): column for column in reversed(there)}
     return next((folded[name.casefold()] for name in names if name.casefold() in folded), None)
 
 
@@ -92,6 +107,23 @@ def key_column(table: Table, options: ReadOptions, taken: Sequence[str] = ()) ->
     return None
 
 
+def _labelled(table: Table, options: ReadOptions) -> set[str]:
+    """Return the table's columns that are named for labels."""
+    return {
+        column for names in (options.label, *options.label_columns) if (column := find_column(table, names)) is not None
+    }
+
+
+def _check_apart(table: Table, options: ReadOptions, texts: Sequence[str]) -> None:
+    """Refuse to read a text from the column of the label: it would be learnt to perfection."""
+    if both := [column for column in texts if column in _labelled(table, options)]:
+        raise DataError(
+            f"{table.name}: column {both[0]!r} is named as the text and as the label",
+            allowed=_shown(table.columns),
+            todo="Name two different ones.",
+        )
+
+
 def _texts(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, ...]:
     if options.text:
         first = need_column(table, options.text, "the text", "text")
@@ -103,21 +135,22 @@ def _texts(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, .
             allowed=_shown(table.columns),
             todo="Name both with the options 'text' and 'text2'.",
         )
+    named = _labelled(table, options) | {find_column(table, options.key) or ""}
     for one, two in column_names.PAIRS:
         first_found, second_found = find_column(table, one), find_column(table, two)
-        if first_found and second_found:
+        if first_found and second_found and not named & {first_found, second_found}:
             notes.append(f"columns {first_found!r} and {second_found!r} are taken as a pair of texts")
             return first_found, second_found
     if table.columns == ("text",):
         return table.columns
-    if (named := find_column(table, column_names.TEXTS)) is not None and _mean_length(table, named) > 0:
-        notes.append(f"column {named!r} is taken as the text")
-        return (named,)
-    return (_longest(table, options, notes),)
+    usual = find_column(table, column_names.TEXTS, besides=named)
+    if usual is not None and _mean_length(table, usual) > 0:
+        notes.append(f"column {usual!r} is taken as the text")
+        return (usual,)
+    return (_longest(table, named, notes),)
 
 
-def _longest(table: Table, options: ReadOptions, notes: list[str]) -> str:
-    named = {*as_names(options.label), *options.label_columns, *as_names(options.key)}
+def _longest(table: Table, named: Collection[str], notes: list[str]) -> str:
     lengths = {column: _mean_length(table, column) for column in table.columns if column not in named}
     textual = [column for column, length in lengths.items() if length > 0]
     if not textual:
@@ -136,6 +169,9 @@ def _labels(
     table: Table, kind: TextKind, options: ReadOptions, texts: Sequence[str], notes: list[str]
 ) -> tuple[str | None, tuple[str, ...]]:
     if options.label_columns:
+        if options.labels == "if_there" and all(find_column(table, name) is None for name in options.label_columns):
+            notes.append(f"no column {options.label_columns[0]!r}: the file has no labels")
+            return None, ()
         return None, tuple(need_column(table, name, "a class", "label_columns") for name in options.label_columns)
     if options.label:
         if options.labels == "if_there" and find_column(table, options.label) is None:
@@ -146,8 +182,8 @@ def _labels(
     if kind == "multi_label" and len(flags := [column for column in rest if _is_flags(table, column)]) > 1:
         notes.append(f"columns {', '.join(map(repr, flags))} hold 0 and 1 and are taken as the classes")
         return None, tuple(flags)
-    named = find_column(table, column_names.LABELS)
-    if named is not None and named not in texts:
+    named = find_column(table, column_names.LABELS, besides=texts)
+    if named is not None:
         notes.append(f"column {named!r} is taken as the label")
         return named, ()
     candidates = [

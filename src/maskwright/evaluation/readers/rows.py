@@ -1,7 +1,8 @@
 """A table: rows with named columns, whatever kind of file they come from."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Table:
         rows: In the order of the file.
         counted_in: What `Row.number` counts: "line" or "record".
         notes: What was guessed about the file.
+        read_as: The same as fields of `ReadOptions`.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Table:
     rows: tuple[Row, ...]
     counted_in: str = "line"
     notes: tuple[str, ...] = ()
+    read_as: Mapping[str, Any] = field(default_factory=dict)
 
     def place(self, row: Row) -> str:
         """Say where a row is."""

@@ -65,7 +65,8 @@ def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile
     skipped = skips.finished(len(examples))
     if tagged := [example.tags for example in examples if example.tags is not None]:
         notes.append(scheme_note(tagged))
-    return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes))
+    read_as = {"text": words_column} | ({"label": tags_column} if tags_column else {})
+    return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes), read_as=read_as)
 
 
 def cut_into_words(text: str) -> tuple[str, ...]:
@@ -82,10 +83,12 @@ def _example(table: Table, row: Row, words_column: str, tags_column: str | None,
     cells = dict(zip(table.columns, row.values, strict=True))
     value = cells[words_column]
     tags = _tags(cells[tags_column]) if tags_column else None
+    text = None
     if isinstance(value, str):
         if tags is not None:
             raise ValueError("the words are one text, not a list, so the tags have no words")
-        words = cut_into_words(as_text(value))
+        text = as_text(value)
+        words = cut_into_words(text)
     elif isinstance(value, list):
         words = tuple(as_text(word) for word in value)
     else:
@@ -97,7 +100,7 @@ def _example(table: Table, row: Row, words_column: str, tags_column: str | None,
     if tags is not None and len(tags) != len(words):
         raise ValueError(f"{len(words)} words with {len(tags)} tags")
     name = as_text(cells[key]).strip() if key else str(row.number)
-    return TaggedExample(key=name, words=words, tags=tags)
+    return TaggedExample(key=name, words=words, tags=tags, text=text)
 
 
 def _tags(value: object) -> tuple[str, ...] | None:

@@ -1,6 +1,7 @@
 """Texts and pairs of texts with classes, numbers or several classes, from any table."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from maskwright.evaluation.examples import ExampleFile, Label, TextExample
@@ -34,7 +35,11 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
         skips.finished(0)
     roles = roles_of(table, kind, options)
     notes = [*table.notes, *roles.notes]
-    label_of = _label_reader(table, kind, roles, options, notes)
+    read_as = {**table.read_as, **roles.read_as()}
+    if kind == "multi_label" and roles.label and (separator := _separator(table, roles.label, options, notes)):
+        read_as["label_separator"] = separator
+        options = replace(options, label_separator=separator)
+    label_of = _label_reader(table, kind, roles, options)
     places = tuple(table.columns.index(column) for column in roles.texts)
     key = table.columns.index(roles.key) if roles.key else None
     passes = _filter(table, options)
@@ -58,7 +63,7 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
     if passed_over:
         notes.append(f"{passed_over} rows with other values of {', '.join(name for name, _ in options.only)} left out")
     skipped = skips.finished(len(examples))
-    return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes))
+    return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes), read_as=read_as)
 
 
 def _example(row: Row, places: Sequence[int], key: int | None, label_of: Callable[[Row], Label | None]) -> TextExample:
@@ -88,9 +93,17 @@ def as_text(value: object) -> str:
     return value
 
 
-def _label_reader(
-    table: Table, kind: TextKind, roles: Roles, options: ReadOptions, notes: list[str]
-) -> Callable[[Row], Label | None]:
+def _separator(table: Table, label: str, options: ReadOptions, notes: list[str]) -> str | None:
+    """Return what stands between several classes."""
+    if options.label_separator:
+        return options.label_separator
+    separator = guess_separator(table.values_of(label))
+    if separator:
+        notes.append(f"several classes are separated by {separator!r}")
+    return separator
+
+
+def _label_reader(table: Table, kind: TextKind, roles: Roles, options: ReadOptions) -> Callable[[Row], Label | None]:
     if roles.label_columns:
         places = [(check_known(name, options), table.columns.index(name)) for name in roles.label_columns]
         return lambda row: tuple(name for name, place in places if flag(row.values[place]))
@@ -100,10 +113,7 @@ def _label_reader(
     if kind == "regression":
         return lambda row: number(row.values[place])
     if kind == "multi_label":
-        separator = options.label_separator or guess_separator(table.values_of(roles.label))
-        if separator and not options.label_separator:
-            notes.append(f"several classes are separated by {separator!r}")
-        return lambda row: _several(row.values[place], separator, options)
+        return lambda row: _several(row.values[place], options)
     return lambda row: _one(row.values[place], options)
 
 
@@ -114,8 +124,8 @@ def _one(value: object, options: ReadOptions) -> str | None:
     return check_known(name, options)
 
 
-def _several(value: object, separator: str | None, options: ReadOptions) -> tuple[str, ...] | None:
-    names = class_names(value, separator)
+def _several(value: object, options: ReadOptions) -> tuple[str, ...] | None:
+    names = class_names(value, options.label_separator)
     return None if names is None else tuple(check_known(name, options) for name in names)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from maskwright.core.errors import DataError, unknown_name
-from maskwright.evaluation.tasks.base import HeadKind, Prediction, Scores, Task
+from maskwright.evaluation.tasks.base import Prediction, Scores, Task
 from maskwright.evaluation.tasks.classification import Classification, MultiLabel, Regression
 from maskwright.evaluation.tasks.multiple_choice import MultipleChoice
 from maskwright.evaluation.tasks.parts import from_json
@@ -36,7 +36,6 @@ def task_from_json(data: Mapping[str, Any]) -> TaskChoice:
 __all__ = [
     "KINDS",
     "Classification",
-    "HeadKind",
     "MultiLabel",
     "MultipleChoice",
     "Prediction",

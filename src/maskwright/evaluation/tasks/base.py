@@ -3,22 +3,17 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic
 
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.evaluation.examples import ChoiceExample, QuestionExample, TaggedExample, TextExample
+from maskwright.core.types import HeadKind
+from maskwright.evaluation.examples import E
 from maskwright.evaluation.features import FeatureBatch, Features
 from maskwright.text.tokenizer import Tokenizer
 
-HeadKind = Literal["sequence", "token", "span", "choice"]
-"""What a head scores, and so which of the family's transformers classes a model becomes: ...ForSequenceClassification,
-ForTokenClassification, ForQuestionAnswering, ForMultipleChoice."""
-
 Scores = NDArray  # type: ignore[type-arg]
-
-E = TypeVar("E", TextExample, TaggedExample, QuestionExample, ChoiceExample)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +97,17 @@ class Task(ABC, Generic[E]):
 
         Raises:
             DataError: If examples have no labels.
+        """
+
+    @abstractmethod
+    def check(self, examples: Sequence[E]) -> None:
+        """Refuse what `measure` could not score, cheaply: it is asked before training, not after.
+
+        Args:
+            examples: Labelled ones.
+
+        Raises:
+            DataError: If a label is none that the task knows how to score; the first such example is named.
         """
 
     @abstractmethod

@@ -13,12 +13,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from maskwright.core.errors import DataError
+from maskwright.core.types import HeadKind
 from maskwright.evaluation.examples import TextExample
 from maskwright.evaluation.features import FeatureBatch, Features
 from maskwright.evaluation.metrics.classification import accuracy, binary_f1, macro_f1, matthews
 from maskwright.evaluation.metrics.correlation import pearson, spearman
 from maskwright.evaluation.metrics.multi_label import multi_label_scores
-from maskwright.evaluation.tasks.base import HeadKind, Prediction, Scores, Task
+from maskwright.evaluation.tasks.base import Prediction, Scores, Task
 from maskwright.evaluation.tasks.parts import (
     as_json,
     check_labels,
@@ -129,7 +130,7 @@ class Classification(Task[TextExample]):
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
         """Compare with the examples' labels (see `Task.measure`)."""
-        require_labels(examples, [example.label is not None for example in examples])
+        require_labels(examples)
         labels = [_class_name(example) for example in examples]
         predicted = [prediction.value for prediction in predictions]
         positive = self.labels[1] if self.positive is None else self.positive
@@ -140,6 +141,10 @@ class Classification(Task[TextExample]):
             "matthews": lambda: matthews(labels, predicted),
         }
         return {name: known[name]() for name in self.metrics}
+
+    def check(self, examples: Sequence[TextExample]) -> None:
+        """Refuse classes that the task does not have (see `Task.check`)."""
+        _check_known(examples, self.labels, lambda example: (_class_name(example),))
 
     def to_json(self) -> dict[str, Any]:
         """Return what `task_from_json` reads."""
@@ -155,7 +160,8 @@ class Regression(Task[TextExample]):
         metrics: What is reported, the main one first: "pearson", "spearman" (correlations).
         scale: What targets are divided by in training and outputs multiplied by in use: ELECTRA learns STS-B's 0 to 5
             as 0 to 1 (electra: configure_finetuning.py), BERT and RoBERTa as it is.
-        bounds: Least and greatest number that can be; predictions beyond are set to it. None for no bounds.
+        bounds: Least and greatest number that can be; predictions beyond are set to it. None for no bounds. What is
+            measured is the output as it was, as GLUE's systems were: to set numbers to a bound makes them equal.
     """
 
     kind: ClassVar[str] = "regression"
@@ -220,11 +226,19 @@ class Regression(Task[TextExample]):
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
         """Compare with the examples' numbers (see `Task.measure`)."""
-        require_labels(examples, [example.label is not None for example in examples])
+        require_labels(examples)
         labels = [_number(example) for example in examples]
-        predicted = [prediction.value for prediction in predictions]
+        predicted = [prediction.details.get("unbounded", prediction.value) for prediction in predictions]
         known = {"pearson": pearson, "spearman": spearman}
         return {name: known[name](labels, predicted) for name in self.metrics}
+
+    def check(self, examples: Sequence[TextExample]) -> None:
+        """Refuse labels that are no numbers, or all the same one: no correlation has a value then."""
+        if len({_number(example) for example in examples}) < 2:
+            raise DataError(
+                f"{len(examples)} examples with the same number can measure no correlation",
+                allowed="two different numbers or more",
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Return what `task_from_json` reads."""
@@ -239,7 +253,8 @@ class MultiLabel(Task[TextExample]):
     Attributes:
         labels: Names of the classes.
         metrics: What is reported, the main one first: "micro_f1" (over all decisions), "macro_f1" (mean of the
-            classes' F1), "subset_accuracy" (share of examples whose set of classes is exactly right).
+            classes' F1), "subset_accuracy" (share of examples whose set of classes is exactly right), "f1_LABEL" (of
+            one class).
         threshold: Probability from which a class counts as given, in (0, 1).
     """
 
@@ -251,7 +266,7 @@ class MultiLabel(Task[TextExample]):
 
     def __post_init__(self) -> None:
         check_labels(self.labels)
-        check_metrics(self.metrics, MULTI_LABEL_METRICS, self.kind)
+        check_metrics(self.metrics, (*MULTI_LABEL_METRICS, *(f"f1_{label}" for label in self.labels)), self.kind)
         if not 0 < self.threshold < 1:
             raise DataError(f"the threshold is {self.threshold!r}", allowed="a probability between 0 and 1")
 
@@ -325,15 +340,29 @@ class MultiLabel(Task[TextExample]):
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
         """Compare with the examples' classes (see `Task.measure`)."""
-        require_labels(examples, [example.label is not None for example in examples])
+        require_labels(examples)
         labels = [_class_names(example) for example in examples]
         predicted = [prediction.value for prediction in predictions]
         scores = multi_label_scores(labels, predicted, labels=self.labels)
         return {name: scores[name] for name in self.metrics}
 
+    def check(self, examples: Sequence[TextExample]) -> None:
+        """Refuse classes that the task does not have (see `Task.check`)."""
+        _check_known(examples, self.labels, _class_names)
+
     def to_json(self) -> dict[str, Any]:
         """Return what `task_from_json` reads."""
         return as_json(self)
+
+
+def _check_known(
+    examples: Sequence[TextExample], labels: Sequence[str], names_of: Callable[[TextExample], Sequence[str]]
+) -> None:
+    known = frozenset(labels)
+    for example in examples:
+        for name in names_of(example):
+            if name not in known:
+                raise unknown_label(f"example {example.key}", name, labels)
 
 
 def _class_name(example: TextExample) -> str:

@@ -23,11 +23,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from maskwright.core.errors import DataError
+from maskwright.core.types import HeadKind
 from maskwright.evaluation.examples import ChoiceExample
 from maskwright.evaluation.features import FeatureBatch, Features
 from maskwright.evaluation.layout import Ranges, lay_out, ranges_of, room
 from maskwright.evaluation.metrics.classification import accuracy
-from maskwright.evaluation.tasks.base import HeadKind, Prediction, Scores, Task
+from maskwright.evaluation.tasks.base import Prediction, Scores, Task
 from maskwright.evaluation.tasks.parts import as_json, check_metrics, learnable, require_labels, rows, softmax
 from maskwright.text.stream_encoder import StreamEncoder
 from maskwright.text.tokenizer import Tokenizer
@@ -79,7 +80,7 @@ class MultipleChoice(Task[ChoiceExample]):
         """
         chosen = np.arange(len(examples), dtype=np.int64)
         if training:
-            chosen = learnable(examples, [example.label is not None for example in examples])
+            chosen = learnable(examples)
         kept = [examples[number] for number in chosen.tolist()]
         for example in kept:
             _check(example)
@@ -158,9 +159,14 @@ class MultipleChoice(Task[ChoiceExample]):
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]) -> dict[str, float]:
         """Compare with the right options (see `Task.measure`)."""
-        require_labels(examples, [example.label is not None for example in examples])
+        require_labels(examples)
         gold = [str(example.label) for example in examples]
         return {"accuracy": accuracy(gold, [str(prediction.value) for prediction in predictions])}
+
+    def check(self, examples: Sequence[ChoiceExample]) -> None:
+        """Refuse questions without options, or whose right one is none of them (see `Task.check`)."""
+        for example in examples:
+            _check(example)
 
     def to_json(self) -> dict[str, Any]:
         """Return what `task_from_json` reads."""

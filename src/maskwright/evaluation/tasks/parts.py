@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.core.errors import DataError, unknown_name
-from maskwright.evaluation.examples import Example
+from maskwright.evaluation.examples import Example, has_label
 from maskwright.evaluation.tasks.base import Scores
 
 
@@ -72,13 +72,17 @@ def unknown_label(where: str, label: object, labels: Sequence[str], what: str = 
     return DataError(f"{where}: {problem}", allowed=allowed, todo=todo)
 
 
-def learnable(examples: Sequence[Any], has_label: Sequence[bool]) -> NDArray[np.int64]:
-    """Return the numbers of the examples that have a label to learn from.
+def learnable(examples: Sequence[Example], can_be: Sequence[bool] | None = None) -> NDArray[np.int64]:
+    """Return the numbers of the examples that can be learnt from.
+
+    Args:
+        examples: Labelled ones and others.
+        can_be: Which can be; None: those with a label.
 
     Raises:
-        DataError: If none has.
+        DataError: If none can.
     """
-    chosen = np.flatnonzero(np.array(has_label, dtype=bool))
+    chosen = np.flatnonzero(np.array([*map(has_label, examples)] if can_be is None else can_be, dtype=bool))
     if not len(chosen):
         raise DataError(
             f"none of the {len(examples)} examples has a label",
@@ -88,7 +92,7 @@ def learnable(examples: Sequence[Any], has_label: Sequence[bool]) -> NDArray[np.
     return chosen
 
 
-def require_labels(examples: Sequence[Example], has_label: Sequence[bool]) -> None:
+def require_labels(examples: Sequence[Example]) -> None:
     """Refuse to measure what cannot be measured.
 
     Raises:
@@ -96,7 +100,7 @@ def require_labels(examples: Sequence[Example], has_label: Sequence[bool]) -> No
     """
     if not examples:
         raise DataError("there is no example to measure")
-    lacking = [example.key for example, has in zip(examples, has_label, strict=True) if not has]
+    lacking = [example.key for example in examples if not has_label(example)]
     if lacking:
         raise DataError(
             f"{len(lacking)} of {len(examples)} examples have no label to compare with, the first is {lacking[0]}",

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from maskwright.core.errors import DataError, unknown_name
-from maskwright.core.types import IntArray
+from maskwright.core.types import HeadKind, IntArray
 from maskwright.evaluation.examples import QuestionExample
 from maskwright.evaluation.features import FeatureBatch, Features
 from maskwright.evaluation.layout import Ranges, Sequences, lay_out, ranges_of, room
@@ -26,7 +26,7 @@ from maskwright.evaluation.metrics.squad import BestThreshold, best_threshold, s
 from maskwright.evaluation.tasks.answer_decoding import Found, best_answers
 from maskwright.evaluation.tasks.answer_texts import NO_ANSWER, AnswerTexts, encode_answer_texts
 from maskwright.evaluation.tasks.answer_windows import Windows, cut_windows, widest_context
-from maskwright.evaluation.tasks.base import HeadKind, Prediction, Scores, Task
+from maskwright.evaluation.tasks.base import Prediction, Scores, Task
 from maskwright.evaluation.tasks.parts import as_json, learnable, require_labels, rows
 from maskwright.text.stream_encoder import StreamEncoder
 from maskwright.text.tokenizer import Tokenizer
@@ -170,10 +170,7 @@ class QuestionAnswering(Task[QuestionExample]):
         for number, example in enumerate(examples):
             if example.is_impossible:
                 if not self.impossible:
-                    raise DataError(
-                        f"question {example.key} has no answer, but every question scored by {self.metric!r} has one",
-                        todo='Set metric to "squad_v2", or leave such questions out.',
-                    )
+                    raise self._without_answer(example)
                 continue
             for answer in example.answers:
                 if answer.start is not None:
@@ -259,9 +256,8 @@ class QuestionAnswering(Task[QuestionExample]):
         "NoAns_"), and the best that another `null_threshold` would give, with that threshold ("best_f1",
         "best_f1_thresh", "best_exact", "best_exact_thresh"); the best is chosen on the examples that it is measured on.
         """
-        require_labels(
-            examples, [bool(example.answers) or (self.impossible and example.is_impossible) for example in examples]
-        )
+        require_labels(examples)
+        self.check(examples)
         numbered = _numbered(examples)
         told = {str(number): prediction.value for number, prediction in enumerate(predictions)}
         if self.metric in ("cmrc", "drcd"):
@@ -283,6 +279,18 @@ class QuestionAnswering(Task[QuestionExample]):
     def with_null_threshold(self, threshold: float) -> Self:
         """Return the same task with another `null_threshold`, e.g. that of `tune_null_threshold`."""
         return replace(self, null_threshold=threshold)
+
+    def check(self, examples: Sequence[QuestionExample]) -> None:
+        """Refuse questions without an answer where all must have one (see `Task.check`)."""
+        for example in examples:
+            if example.is_impossible and not self.impossible:
+                raise self._without_answer(example)
+
+    def _without_answer(self, example: QuestionExample) -> DataError:
+        return DataError(
+            f"question {example.key} has no answer, but every question scored by {self.metric!r} has one",
+            todo='Set metric to "squad_v2", or leave such questions out.',
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return what `task_from_json` reads."""

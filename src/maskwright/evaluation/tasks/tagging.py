@@ -18,13 +18,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from maskwright.core.errors import DataError, unknown_name
-from maskwright.core.types import IntArray
+from maskwright.core.types import HeadKind, IntArray
 from maskwright.evaluation.examples import TaggedExample
 from maskwright.evaluation.features import FeatureBatch, Features
 from maskwright.evaluation.layout import lay_out, room
 from maskwright.evaluation.metrics.classification import accuracy
-from maskwright.evaluation.metrics.entities import TagScheme, entities_of, entity_scores, scheme_of
-from maskwright.evaluation.tasks.base import HeadKind, Prediction, Scores, Task
+from maskwright.evaluation.metrics.entities import TagScheme, entities_of, entity_scores, scheme_of, type_of
+from maskwright.evaluation.tasks.base import Prediction, Scores, Task
 from maskwright.evaluation.tasks.parts import (
     as_json,
     check_labels,
@@ -59,7 +59,8 @@ class Tagging(Task[TaggedExample]):
         scheme: How tags mark entities: "IO" (also for the older IOB1), "BIO", "IOBES", "BILOU"; None for tags that mark
             none (parts of speech).
         metrics: What is reported, the main one first: "f1", "precision", "recall" of entities, both ends and the type
-            right (`metrics.entity_scores`), and "accuracy", the share of words with the right tag.
+            right (`metrics.entity_scores`), of one type too ("f1_PER"), and "accuracy", the share of words with the
+            right tag.
         joined: What stands between words in running text: a "space", or "nothing" for Chinese characters.
         outside: The tag of words that the tokenizer drops: "O", or else the most frequent one of the training file.
     """
@@ -78,7 +79,7 @@ class Tagging(Task[TaggedExample]):
             if value is not None and value not in get_args(known):
                 problem, allowed, todo = unknown_name(f"{name} of the task 'tagging'", str(value), get_args(known))
                 raise DataError(problem, allowed=allowed, todo=todo)
-        check_metrics(self.metrics, TAG_METRICS if self.scheme is None else ENTITY_METRICS, self.kind)
+        check_metrics(self.metrics, TAG_METRICS if self.scheme is None else self._entity_metrics(), self.kind)
         if self.outside not in self.labels:
             raise unknown_label("the task's tag outside of entities", self.outside, self.labels, "tag")
 
@@ -124,7 +125,7 @@ class Tagging(Task[TaggedExample]):
         """
         chosen = np.arange(len(examples), dtype=np.int64)
         if training:
-            chosen = learnable(examples, [example.tags is not None for example in examples])
+            chosen = learnable(examples)
         kept = [examples[number] for number in chosen.tolist()]
         available = room(tokenizer, max_length, pair=False)
         whole = to_pieces([example.words for example in kept], tokenizer, self.joined)
@@ -237,7 +238,7 @@ class Tagging(Task[TaggedExample]):
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TaggedExample]) -> dict[str, float]:
         """Compare with the sentences' tags (see `Task.measure`)."""
-        require_labels(examples, [example.tags is not None for example in examples])
+        require_labels(examples)
         gold = [example.tags or () for example in examples]
         predicted = [prediction.value for prediction in predictions]
         scores: dict[str, float] = {}
@@ -245,7 +246,28 @@ class Tagging(Task[TaggedExample]):
             scores = entity_scores(gold, predicted, scheme=self.scheme)
         if "accuracy" in self.metrics:
             scores["accuracy"] = accuracy(list(itertools.chain(*gold)), list(itertools.chain(*predicted)))
-        return {name: scores[name] for name in self.metrics}
+        # A type that is neither there nor predicted has no scores.
+        return {name: scores.get(name, 0.0) for name in self.metrics}
+
+    def _entity_metrics(self) -> tuple[str, ...]:
+        types = dict.fromkeys(type_of(tag) for tag in self.labels if tag != OUTSIDE)
+        return (*ENTITY_METRICS, *(f"{name}_{type_}" for type_ in types for name in ("f1", "precision", "recall")))
+
+    def check(self, examples: Sequence[TaggedExample]) -> None:
+        """Refuse tags that the scheme does not know (see `Task.check`).
+
+        Others that were never seen in training are let pass: they are simply never predicted.
+        """
+        if self.scheme is None:
+            return
+        checked: set[str] = set()
+        for example in examples:
+            for tag in set(example.tags or ()) - checked:
+                try:
+                    entities_of([tag], self.scheme)
+                except DataError as error:
+                    raise DataError(f"example {example.key}: {error.problem}", allowed=error.allowed) from None
+                checked.add(tag)
 
     def to_json(self) -> dict[str, Any]:
         """Return what `task_from_json` reads."""

@@ -75,7 +75,7 @@ def text_features_to_learn(
     Raises:
         DataError: If no example has a label, or one has a label that the task cannot have.
     """
-    chosen = learnable(examples, [example.label is not None for example in examples])
+    chosen = learnable(examples)
     kept = [examples[number] for number in chosen.tolist()]
     targets = np.array([target(example) for example in kept], dtype=dtype)
     features = text_features(kept, tokenizer, max_length=max_length, segments=segments)

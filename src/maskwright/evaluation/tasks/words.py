@@ -42,7 +42,7 @@ class WordPieces:
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class WordWindows:
     """Sentences cut to windows that fit. U windows.
 
     Attributes:
@@ -87,7 +87,7 @@ def shortened(pieces: WordPieces, longest: int) -> WordPieces:
     return WordPieces(pieces.ids[kept.tokens], ranges_of(kept.lengths), pieces.sentences)
 
 
-def to_windows(pieces: WordPieces, room: int) -> Windows:
+def to_windows(pieces: WordPieces, room: int) -> WordWindows:
     """Cut sentences into windows of at most `room` tokens.
 
     Args:
@@ -109,7 +109,7 @@ def to_windows(pieces: WordPieces, room: int) -> Windows:
         ]
         windows = np.concatenate([rows[~too_long], np.array(cut, dtype=np.int64)])
         windows = windows[np.lexsort((windows[:, 3], windows[:, 0]))]
-    return Windows(windows[:, 0], Ranges(windows[:, 1], windows[:, 2]), Ranges(windows[:, 3], windows[:, 4]))
+    return WordWindows(windows[:, 0], Ranges(windows[:, 1], windows[:, 2]), Ranges(windows[:, 3], windows[:, 4]))
 
 
 def _cut(

@@ -9,17 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from maskwright.core.types import FamilyName
+from maskwright.core.types import FamilyName, HeadKind
 from maskwright.encoder.config import EncoderConfig
 from maskwright.interchange.groups import places
 
 Pair = tuple[str, str]
 Field = tuple[str, str, Any]
-
-TaskKind = Literal["sequence", "token", "span", "choice"]
-"""What a head trained on labelled examples scores: whole sequences (...ForSequenceClassification), tokens
-(...ForTokenClassification), where an answer begins and ends (...ForQuestionAnswering), options
-(...ForMultipleChoice)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +56,10 @@ class DropoutEntry:
     Attributes:
         name: The entry; None where the class takes the rate of the encoder's hidden states.
         assumed: What the class assumes where the file does not say; None: the rate of the hidden states.
-        published: What the original fine-tuned with, for heads that are made new; None: as the class assumes.
     """
 
     name: str | None
     assumed: float | None = None
-    published: float | None = None
 
     def rate(self, said: float | None, hidden_dropout: float) -> float:
         """Return the rate that the class drops with.
@@ -77,10 +70,6 @@ class DropoutEntry:
         """
         rates = (said if self.name else None, self.assumed, hidden_dropout)
         return next(rate for rate in rates if rate is not None)
-
-    def new_rate(self, hidden_dropout: float) -> float:
-        """Return the rate for a head that is made new."""
-        return self.rate(None, hidden_dropout) if self.published is None else self.published
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +145,7 @@ class Family:
     always_projects: bool = False
     pooler: tuple[Pair, ...]
     heads: Mapping[str, tuple[Pair, ...]]
-    tasks: Mapping[TaskKind, TaskHead]
+    tasks: Mapping[HeadKind, TaskHead]
     tied: tuple[Pair, ...]
     architectures: tuple[tuple[frozenset[str], str], ...]
     config: ConfigTable
@@ -196,7 +185,7 @@ class Family:
         task = next((task for other, task in self.tasks.items() if other == kind), None)
         return self.heads.get(kind, ()) if task is None else task.pairs
 
-    def task_among(self, names: frozenset[str], architectures: Sequence[str]) -> TaskKind | None:
+    def task_among(self, names: frozenset[str], architectures: Sequence[str]) -> HeadKind | None:
         """Find which head for labelled examples a folder holds; None if it holds none.
 
         Args:

@@ -39,7 +39,7 @@ ELECTRA = Family(
             activation="gelu",
             drops_source=True,
             output="classifier.out_proj",
-            dropout=DropoutEntry("classifier_dropout", published=0.1),
+            dropout=DropoutEntry("classifier_dropout"),
         ),
         choice=TaskHead(
             architecture="ElectraForMultipleChoice",

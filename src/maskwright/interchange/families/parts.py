@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from maskwright.interchange.families.base import DropoutEntry, Field, Pair, TaskHead, TaskKind
+from maskwright.core.types import HeadKind
+from maskwright.interchange.families.base import DropoutEntry, Field, Pair, TaskHead
 
 
 def weight(ours: str, theirs: str) -> tuple[Pair, ...]:
@@ -117,7 +118,7 @@ def task_heads(
     choice: TaskHead,
     token_dropout: DropoutEntry,
     span_dropout: DropoutEntry | None = None,
-) -> Mapping[TaskKind, TaskHead]:
+) -> Mapping[HeadKind, TaskHead]:
     """List the heads for labelled examples: over tokens all families have one layer, over sequences they differ.
 
     Args:
@@ -139,25 +140,22 @@ def task_heads(
     }
 
 
-def pooled_task_heads(name: str, entry: str, assumed: float | None = None) -> Mapping[TaskKind, TaskHead]:
+def pooled_task_heads(name: str, entry: str, assumed: float | None = None) -> Mapping[HeadKind, TaskHead]:
     """List the heads of BERT, ALBERT and ERNIE: one linear layer, over sequences on the pooled vector.
-
-    The originals drop 0.1 of the pooled vector, whatever the encoder drops (bert: run_classifier.py, create_model;
-    albert: classifier_utils.py, create_model, and paper, table 14; ernie: finetune/classifier.py).
 
     Args:
         name: What the classes' names begin with.
         entry: The entry of config.json for the dropout.
         assumed: What the classes assume where it is missing; None: the rate of the hidden states.
     """
-    pooled = DropoutEntry(entry, assumed, published=0.1)
+    dropout = DropoutEntry(entry, assumed)
 
     def head(architecture: str) -> TaskHead:
-        return TaskHead(architecture=f"{name}{architecture}", source="pooled", output="classifier", dropout=pooled)
+        return TaskHead(architecture=f"{name}{architecture}", source="pooled", output="classifier", dropout=dropout)
 
     return task_heads(
         name,
         sequence=head("ForSequenceClassification"),
         choice=head("ForMultipleChoice"),
-        token_dropout=DropoutEntry(entry, assumed),
+        token_dropout=dropout,
     )

@@ -30,8 +30,7 @@ ROBERTA = Family(
             dense="classifier.dense",
             drops_source=True,
             output="classifier.out_proj",
-            # fairseq: pooler_dropout, which its fine-tuning leaves at 0 (models/roberta/model.py).
-            dropout=DropoutEntry("classifier_dropout", published=0.0),
+            dropout=DropoutEntry("classifier_dropout"),
         ),
         choice=TaskHead(
             architecture="RobertaForMultipleChoice", source="pooled", output="classifier", dropout=DropoutEntry(None)
