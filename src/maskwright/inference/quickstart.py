@@ -13,7 +13,11 @@ from maskwright.training.reporting import Reporter
 
 RECIPE = "bert/tiny"
 MINUTES = 3.5
-SETTINGS = ("training.phases=[{share: 1.0, max_length: 32}]", "objectives=[mlm]", "format=doc_sentences")
+SETTINGS = (
+    "training.phases=[{share: 1.0, max_length: 32}]",
+    "objectives=[{kind: mlm, initial_bias: frequencies}]",
+    "format=doc_sentences",
+)
 """Docstrings are short, and in minutes a model learns more from many short sequences (LOG.md)."""
 PROMPTS = (
     "Return the [MASK] of the array.",

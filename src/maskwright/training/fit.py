@@ -17,11 +17,9 @@ from maskwright.recipes.recipe import Recipe
 SEEN_ENOUGH = 100
 """Times a vocabulary entry should be met in training (Gowda and May 2020: 95 % of the types at least 100 times)."""
 SMALLEST_VOCABULARY = 4096
-RATE_AT_WIDTH_128 = 2e-3
-LEAST_RATE = 1e-4
-"""Peak learning rate at hidden size 128. It falls as 1/hidden_size^2 above (measured at 128 and 256: see LOG.md), not
-below BERT's own at 768; and where more than two layers share a block, which then moves in all of them at once, as
-2/layers (measured at 2 and 4)."""
+RATE_AT_WIDTH_128 = 1e-3
+"""Peak learning rate at hidden size 128; it falls as 1/hidden_size above (measured at 128 and 256: see LOG.md), and
+where more than two layers share a block, which then moves in all of them at once, as 2/layers (measured at 2 and 4)."""
 JOINT_RATE_AT_WIDTH_128 = 7e-4
 """The same where a generator is trained beside: twice as much keeps it on the plateau (measured at 128: see LOG.md)."""
 LAMB_RATE = 0.003
@@ -41,7 +39,8 @@ SHORT_BUDGET_TOKENS = 2e7
 LONG_BUDGET_TOKENS = 2e9
 """Below this many tokens no sequence is longer than 128 (BERT itself spends 90 % of its steps there), and attention
 begins at neighbours (measured at 1 to 4 M tokens: see LOG.md)."""
-FEW_EPOCHS = 4.0
+FEW_EPOCHS = 6.0
+"""Below this many expected passes over the text nothing is dropped (measured at 3 to 4: see LOG.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +251,7 @@ def _short_run_rate(recipe: Recipe, *, lamb: bool) -> float:
     layers_of_a_block = max(plan.count(block) for plan in plans for block in plan)
     if not lamb:
         rate = RATE_AT_WIDTH_128 if recipe.generator is None else JOINT_RATE_AT_WIDTH_128
-        rate *= min(1.0, 128 / recipe.encoder.hidden_size) ** 2 * min(1.0, 2 / layers_of_a_block)
-        return _two_digits(max(LEAST_RATE, rate))
+        return _two_digits(rate * min(1.0, 128 / recipe.encoder.hidden_size) * min(1.0, 2 / layers_of_a_block))
     return _two_digits(min(LAMB_RATE, LAMB_RATE_SHARED / layers_of_a_block))
 
 
