@@ -227,7 +227,7 @@ def test_the_rate_of_a_run_that_goes_on_is_not_that_of_a_short_run(
         ),
         strict=True,
     )
-    assert rates == (2e-3, 1e-4)
+    assert rates == (1e-3, 1e-4)
     assert biases == ("frequencies", "zero")
 
 
