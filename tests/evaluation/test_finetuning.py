@@ -520,7 +520,7 @@ def test_german_chinese_and_emoji_of_a_newcomer_work_at_the_first_try(bert_folde
     rows = [
         (f"{text}{end}", label)
         for text, label in (("Süß! 🐈 我爱北京", "gut"), ("我爱北京 🙂", "gut"), ("他们不是…", "schlecht"))
-        for end in ("", "!", "?", " .", ",")
+        for end in ("", "!", "?", " .", ",", ";", " !", "!!", "??", " …", ":", " -")
     ]
     file = tmp_path / "mein e-mails.csv"
     lines = ["satz;urteil", *(f'"{text}";{label}' for text, label in rows)]
@@ -529,7 +529,6 @@ def test_german_chinese_and_emoji_of_a_newcomer_work_at_the_first_try(bert_folde
         bert_folder,
         task="classification",
         train=file,
-        dev=file,
         out=tmp_path / "out",
         set=THOROUGH,
         reporter=(heard := Heard()),
