@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from benchmarks.machine import own_machine
-from maskwright.interchange.huggingface import save_model
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import StepBatch
 from maskwright.training.budget import Budget, Spent
@@ -19,6 +18,7 @@ from maskwright.training.flops import step_flops
 from maskwright.training.loop import Position, Schedule, StepReport, train
 from maskwright.training.model import PretrainingModel, build_model
 from maskwright.training.optimizer import Optimizer
+from maskwright.training.saving import save_models
 from maskwright.training.step import take_step
 from maskwright.training.workload import Text, Workload
 
@@ -100,18 +100,7 @@ class OwnStep:
 
     def save(self, folder: Path) -> None:
         """Write the model as transformers reads it, a generator in a folder beside it."""
-        models = [(folder, self.recipe.encoder, self.model.encoder_weights())]
-        if self.model.generator is not None:
-            models.append((folder / "generator", self.model.generator.config, self.model.generator_weights()))
-        for place, config, state in models:
-            save_model(
-                place,
-                family=self.recipe.family,
-                config=config,
-                special_tokens=self.text.vocabulary.special_tokens,
-                state=state,
-                max_length=self.recipe.training.max_length,
-            )
+        save_models(folder, self.recipe, self.model, self.text.vocabulary.special_tokens)
 
     def losses_and_gradients(self, batch: StepBatch) -> tuple[dict[str, float], dict[str, Tensor], list[Tensor]]:
         """Compute what a step computes before it updates, dropout off.

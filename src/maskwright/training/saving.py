@@ -1,9 +1,15 @@
-"""What a run will save: asked before any work, so that no training ends in a model that cannot be written."""
+"""What a run saves, and whether it can: asked before any work, so that no training ends in what cannot be written."""
 
+from pathlib import Path
+
+from maskwright.core.types import SpecialTokens
 from maskwright.encoder.config import EncoderConfig
 from maskwright.interchange.families import family_named
+from maskwright.interchange.huggingface import save_model
 from maskwright.interchange.refusals import refuse_inexpressible
 from maskwright.recipes.recipe import Recipe
+from maskwright.training.model import PretrainingModel
+from maskwright.training.run_folder import GENERATOR
 
 
 def check_savable(recipe: Recipe, pad: int) -> None:
@@ -27,3 +33,29 @@ def _towers(recipe: Recipe) -> list[tuple[EncoderConfig, set[str]]]:
         return [(recipe.encoder, kinds)]
     on_generator: set[str] = {objective.kind for objective in recipe.objectives if objective.on_generator}
     return [(recipe.encoder, kinds - on_generator), (recipe.generator.config(recipe.encoder), on_generator)]
+
+
+def save_models(folder: Path, recipe: Recipe, model: PretrainingModel, special_tokens: SpecialTokens) -> None:
+    """Write what is trained as transformers reads it, a generator in a folder beside it.
+
+    Args:
+        folder: The encoder's; the generator's is its sub-folder `GENERATOR`.
+        recipe: What is trained.
+        model: Its weights.
+        special_tokens: Padding id and vocabulary size.
+
+    Raises:
+        DeviceError: If the folder cannot be written.
+    """
+    models = [(folder, recipe.encoder, model.encoder_weights())]
+    if model.generator is not None:
+        models.append((folder / GENERATOR, model.generator.config, model.generator_weights()))
+    for place, config, state in models:
+        save_model(
+            place,
+            family=recipe.family,
+            config=config,
+            special_tokens=special_tokens,
+            state=state,
+            max_length=recipe.training.max_length,
+        )

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from maskwright.core.errors import CheckpointError
-from maskwright.interchange.huggingface import save_model
 from maskwright.recipes.recipe import Recipe
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
@@ -20,6 +19,7 @@ from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.reporting import Reporter
 from maskwright.training.run_folder import RunFolder
+from maskwright.training.saving import save_models
 from maskwright.training.starting import Start
 from maskwright.training.teacher import TeacherModel
 from maskwright.training.workload import Text, Workload, build_workload
@@ -187,18 +187,7 @@ class Session:
 
     def _save(self, position: Position, journal: Journal) -> None:
         # The models first: where a checkpoint says that a step is done, its models are there.
-        models = [(self.folder.path, self.recipe.encoder, self.model.encoder_weights())]
-        if self.model.generator is not None:
-            models.append((self.folder.generator, self.model.generator.config, self.model.generator_weights()))
-        for place, config, state in models:
-            save_model(
-                place,
-                family=self.recipe.family,
-                config=config,
-                special_tokens=self.text.vocabulary.special_tokens,
-                state=state,
-                max_length=self.recipe.training.max_length,
-            )
+        save_models(self.folder.path, self.recipe, self.model, self.text.vocabulary.special_tokens)
         journal.sync()
         checkpoint.save(
             self.folder.checkpoints,
