@@ -104,6 +104,18 @@ def test_cutting_into_micro_batches_changes_no_sequence_and_no_target(tokens_per
         assert sum(map(len, labels)) == count
 
 
+@pytest.mark.parametrize("tokens_per_microbatch", [1, 64, 100, 300, 4096])
+def test_micro_batches_are_as_few_and_as_equal_as_the_limit_allows(tokens_per_microbatch: int) -> None:
+    batch = step(recipe(), tokens_per_microbatch)
+    row_length = batch.micro_batches[0].batch.row_length
+    assert row_length is not None
+    rows = [len(m.batch.ids) // row_length for m in batch.micro_batches]
+    rows_at_once = max(1, tokens_per_microbatch // row_length)
+    assert len(rows) == -(-sum(rows) // rows_at_once)
+    assert max(rows) <= rows_at_once
+    assert max(rows) - min(rows) <= 1
+
+
 def test_every_slot_belongs_to_one_sequence_or_is_filler() -> None:
     for micro in step(recipe()).micro_batches:
         batch = micro.batch

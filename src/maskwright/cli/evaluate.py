@@ -1,12 +1,12 @@
 """`maskwright evaluate`: measure a fine-tuned model on labelled examples."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from maskwright.cli import output
-from maskwright.cli.finetune import LABEL_HELP, READ_HELP, TEXT2_HELP, TEXT_HELP
+from maskwright.cli.finetune import LABEL_HELP, PRECISION_HELP, READ_HELP, TEXT2_HELP, TEXT_HELP
 from maskwright.cli.texts import DEVICE_HELP
 
 FINE_TUNED_HELP = "A folder that `maskwright finetune` wrote, or a transformers model for such a task."
@@ -33,6 +33,7 @@ def command(
         Path | None, typer.Option(help="Write the predictions to this .jsonl file.", show_default=False)
     ] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help=PRECISION_HELP)] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Measure a fine-tuned model on labelled examples."""
@@ -50,6 +51,7 @@ def command(
         read=read or (),
         out=out,
         device=device,
+        precision=precision,
     )
     if json:
         output.print_json(done.to_json())

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,6 +12,7 @@ from maskwright.cli.texts import DEVICE_HELP, MODEL_HELP
 TEXT_HELP = "Column of the text (words, question); else guessed, and said."
 TEXT2_HELP = "Column of the second text (context)."
 LABEL_HELP = "Column of the label (tags, answers); else guessed, and said."
+PRECISION_HELP = "Of matrix products: auto (bf16 on a GPU that has it), fp32 or bf16."
 READ_HELP = "Set how files are read, e.g. `quoting=none`, `encoding=gb18030`; repeatable."
 
 
@@ -76,6 +77,7 @@ def command(
         ),
     ] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help=PRECISION_HELP)] = "auto",
     checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 1.0,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -102,6 +104,7 @@ def command(
         from_scratch=from_scratch,
         system=system,
         device=device,
+        precision=precision,
         checkpoint_minutes=checkpoint_minutes,
     )
     if json:

@@ -1,13 +1,13 @@
 """`maskwright predict`: let a fine-tuned model say what it thinks of texts or of a file."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from maskwright.cli import output
 from maskwright.cli.evaluate import FINE_TUNED_HELP
-from maskwright.cli.finetune import READ_HELP, TEXT2_HELP, TEXT_HELP
+from maskwright.cli.finetune import PRECISION_HELP, READ_HELP, TEXT2_HELP, TEXT_HELP
 from maskwright.cli.texts import DEVICE_HELP
 
 
@@ -29,6 +29,7 @@ def command(
         typer.Option(help="Write the predictions to this .jsonl file, one line each.", show_default=False),
     ] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help=PRECISION_HELP)] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the predictions as JSON.")] = False,
 ) -> None:
     """Predict: a class with its probability, a number, entities with their places, an answer, an option."""
@@ -36,7 +37,9 @@ def command(
     from maskwright.evaluation.scoring import plain, summary, write_predictions
 
     inputs, files = given_inputs(texts or [], file or [])
-    predictions = predict(model, inputs, file=files, text=text, text2=text2, read=read or (), device=device)
+    predictions = predict(
+        model, inputs, file=files, text=text, text2=text2, read=read or (), device=device, precision=precision
+    )
     if out:
         write_predictions(out.expanduser(), predictions)
         output.note(f"{len(predictions):,} predictions in {out}")

@@ -1,13 +1,13 @@
 """`maskwright.evaluate`: measure a fine-tuned model on labelled examples."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-from maskwright.core.devices import choose_device
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.evaluation.benchmarks import SPLITS, Benchmark, Split
+from maskwright.evaluation.computing import machine_to_score
 from maskwright.evaluation.examples import ExampleFile
 from maskwright.evaluation.fine_tuned import FineTunedModel, load
 from maskwright.evaluation.labelled import LabelledRequest, task_named
@@ -17,6 +17,7 @@ from maskwright.evaluation.readers import Kind, Paths
 from maskwright.evaluation.reading_file import read_as_of
 from maskwright.evaluation.scoring import features_of, score_units, write_predictions
 from maskwright.evaluation.tasks import QuestionAnswering, Task
+from maskwright.training.device import Precision, matmul_library
 from maskwright.training.reporting import OnConsole, Reporter
 
 
@@ -31,6 +32,7 @@ class Evaluation:
         examples: How many.
         skipped: Rows that were left out.
         cut: Examples that were cut to the model's length.
+        precision: What matrix products were computed in, "fp32" or "bf16".
         metrics: The task's, the main one first.
     """
 
@@ -40,13 +42,12 @@ class Evaluation:
     examples: int
     skipped: int
     cut: int
+    precision: Precision
     metrics: dict[str, float]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
-        return {
-            name: getattr(self, name) for name in ("model", "task", "file", "examples", "skipped", "cut", "metrics")
-        }
+        return asdict(self)
 
 
 def evaluate(
@@ -62,6 +63,7 @@ def evaluate(
     read: Sequence[str] = (),
     out: str | Path | None = None,
     device: str = "auto",
+    precision: Precision = "auto",
     reporter: Reporter | None = None,
 ) -> Evaluation:
     """Measure a fine-tuned model.
@@ -77,6 +79,8 @@ def evaluate(
         read: Further settings of reading, "quoting=none".
         out: Write the predictions to this `.jsonl` file.
         device: "auto", "cpu", "cuda" or "cuda:N".
+        precision: "fp32", "bf16" for matrix products (weights and scores stay fp32), or "auto": bf16 on a GPU that has
+            it.
         reporter: Where to talk; None for standard error.
 
     Raises:
@@ -89,7 +93,7 @@ def evaluate(
     if split not in SPLITS:
         raise RecipeError(f"unknown split {split!r}", allowed=", ".join(SPLITS))
     part: Split = next(name for name in SPLITS if name == split)
-    place = choose_device(device)
+    machine = machine_to_score(device, precision)
     loaded = model if isinstance(model, FineTunedModel) else load(model)
     name = "the model" if isinstance(model, FineTunedModel) else str(model)
     found = task_named(task) if task is not None else cast(Kind, loaded.task.kind)
@@ -121,8 +125,9 @@ def evaluate(
             examples = _renamed(examples, names)
             measured = _measured_as(loaded.task, row, names)
         check_measurable(examples.examples, measured, examples.name)
-        features = features_of(loaded.to(place), examples.examples, training=False)
-        scores = score_units(loaded, features, talk.stage)
+        features = features_of(loaded.to(machine.device), examples.examples, training=False)
+        with matmul_library(machine.matmul):
+            scores = score_units(loaded, features, talk.stage, autocast=machine.autocast)
         predictions = measured.predictions(scores, features, examples.examples, loaded.tokenizer)
         if out is not None:
             write_predictions(Path(out).expanduser(), predictions)
@@ -133,6 +138,7 @@ def evaluate(
         examples=len(examples.examples),
         skipped=len(examples.skipped),
         cut=features.num_cut,
+        precision=machine.precision,
         metrics=measured.measure(predictions, examples.examples),
     )
 

@@ -27,7 +27,7 @@ from maskwright.evaluation.seed_run import MODEL
 from maskwright.evaluation.study import RUNS, Study, StudyEnd
 from maskwright.evaluation.tasks import KINDS
 from maskwright.evaluation.testing import TestScores, measure_test
-from maskwright.training.device import Machine, matmul_library, prepare_machine
+from maskwright.training.device import Machine, Precision, matmul_library, prepare_machine
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.interrupt import StopRequest, stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter
@@ -84,6 +84,7 @@ def finetune(
     from_scratch: bool = False,
     system: str | None = None,
     device: str = "auto",
+    precision: Precision = "auto",
     checkpoint_minutes: float = 1.0,
     reporter: Reporter | None = None,
 ) -> FineTuning:
@@ -110,6 +111,8 @@ def finetune(
             seen beside it.
         system: Whose published settings count; None: that of the recipe or family that the model says.
         device: "auto", "cpu", "cuda" or "cuda:N".
+        precision: "fp32", "bf16" for matrix products (weights, sums and losses stay fp32), or "auto": bf16 on a GPU
+            that has it. Development and test examples are scored in it too.
         checkpoint_minutes: Time between checkpoints.
         reporter: Where to talk; None for standard error.
 
@@ -141,6 +144,7 @@ def finetune(
         _refuse_the_model(existing, folder.path)
         its_system = system_of(existing, system)
         head = KINDS[request.kind].head
+        own_of_task = of_task.keys()
         of_task = {**published_task_fields(its_system, head, request.benchmark, existing.config), **of_task}
         labelled = read_labelled(request, of_task, talk)
         plan = make_plan(
@@ -151,10 +155,12 @@ def finetune(
             system=its_system,
             as_published=as_published,
             from_scratch=from_scratch,
+            own_of_task=own_of_task,
+            precision=precision,
         )
         try:
             record = folder.open(plan.request)
-            machine = prepare_machine(device, record.get("machine", {}).get("matmul"))
+            machine = prepare_machine(device, record.get("machine", {}).get("matmul"), None, precision)
             with matmul_library(machine.matmul):
                 return _sit(plan, folder, record, machine, range(seed, seed + seeds), checkpoint_minutes, talk)
         finally:
@@ -187,7 +193,6 @@ def _sit(
         folder=folder.path,
         model=plan.existing.name,
         from_scratch=plan.from_scratch,
-        task=labelled.task,
         data=plan.data,
         machine=machine,
         tokens_per_microbatch=tokens_per_microbatch,
@@ -203,6 +208,7 @@ def _sit(
             "name": machine.name,
             "device": str(machine.device),
             "matmul": machine.matmul,
+            "precision": machine.precision,
             "tokens_per_microbatch": tokens_per_microbatch,
         },
         "environment": environment(),
@@ -213,7 +219,8 @@ def _sit(
         "plan",
         f"{labelled.name} with {plan.existing.name}{scratch} into {folder.path}: "
         f"{_how_long(first)} of {first.batch_size} examples a step, "
-        f"peak learning rate {first.learning_rate:g}, up to {first.max_length} tokens; the rest in "
+        f"peak learning rate {first.learning_rate:g}, up to {first.max_length} tokens"
+        f"{', in bf16' if machine.precision == 'bf16' else ''}; the rest in "
         f"{folder.path / 'run.json'} ({plan.source})",
     )
     with stop_on_signals() as stop:
@@ -285,6 +292,7 @@ def _collect(plan: Plan, end: StudyEnd, machine: Machine, stop: StopRequest, tal
         if len(end.points) > 1
         else (),
         notes=labelled.notes,
+        precision=machine.precision,
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt
@@ -15,6 +15,7 @@ from maskwright.encoder.config import EncoderConfig
 from maskwright.evaluation.batching import steps_of_epoch
 from maskwright.evaluation.benchmark import Benchmark
 from maskwright.evaluation.published_settings import PUBLISHED, RATES_AT_WIDTH_768, SYSTEMS, Published
+from maskwright.evaluation.tasks import QuestionAnswering, Task
 from maskwright.recipes.optimization import AdamW
 from maskwright.training.fit import Choice
 from maskwright.training.schedule import Shape
@@ -210,6 +211,28 @@ def fit_length(
     return _apply(
         settings, [("max_length", longest, f"the model was trained on {pretrained.max_length} tokens")], fixed
     )
+
+
+def fit_stride(
+    task: Task[Any], published_length: int, length: int, fixed: Collection[str]
+) -> tuple[Task[Any], tuple[Choice, ...]]:
+    """Keep the share of a sequence by which windows of a long text move on, where sequences are shorter than published.
+
+    Left as published, windows would overlap less, or not at all: answers at their ends would be cut in two, or be seen
+    with nothing on one side.
+
+    Args:
+        task: What is learnt; nothing but answering questions has windows.
+        published_length: Tokens of a sequence that its `doc_stride` was published with.
+        length: Tokens of a sequence here.
+        fixed: Fields of the task that the user set; they stay.
+    """
+    if not isinstance(task, QuestionAnswering) or length >= published_length or "doc_stride" in fixed:
+        return task, ()
+    stride = max(1, round(task.doc_stride * length / published_length))
+    why = f"the same share of {length} tokens as {task.doc_stride} is of {published_length}"
+    choice = Choice("task.doc_stride", task.doc_stride, stride, why)
+    return replace(task, doc_stride=stride), (choice,)
 
 
 def fit_training(

@@ -83,7 +83,7 @@ def model_card(name: str, model: FineTunedModel, results: Results) -> str:
         "",
         "## Settings",
         "",
-        *settings_table(results.settings),
+        *settings_table(results.all_settings),
         "",
         "## Use",
         "",

@@ -1,6 +1,6 @@
 """What a fine-tuning will do, decided before anything is trained: the settings of each point of the grid, and why."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +12,16 @@ from maskwright.evaluation.hyperparameters import (
     Hyperparameters,
     Pretrained,
     fit_length,
+    fit_stride,
     fit_training,
     known_system,
     published,
     system_named,
 )
 from maskwright.evaluation.labelled import Labelled
+from maskwright.evaluation.tasks import Task
 from maskwright.evaluation.training_data import TrainingDataMaker
+from maskwright.training.device import Precision
 from maskwright.training.existing import ExistingModel
 from maskwright.training.fit import Choice
 
@@ -30,11 +33,13 @@ class PlannedPoint:
     Attributes:
         values: The fields' values; none without a grid.
         settings: Of its trainings.
+        task: What is learnt: the request's task, fitted to the point's length.
         choices: What was fitted, and why.
     """
 
     values: Point
     settings: Hyperparameters
+    task: Task[Any]
     choices: tuple[Choice, ...]
 
 
@@ -50,6 +55,7 @@ class Plan:
         points: The grid.
         source: Where the published settings stand.
         system: Whose they are.
+        precision: Of matrix products, as the user asked for it.
     """
 
     existing: ExistingModel
@@ -59,6 +65,7 @@ class Plan:
     points: tuple[PlannedPoint, ...]
     source: str
     system: str
+    precision: Precision = "auto"
 
     @property
     def request(self) -> dict[str, Any]:
@@ -69,19 +76,24 @@ class Plan:
         return {
             "model": self.existing.fingerprint,
             "from_scratch": self.from_scratch,
-            "task": self.labelled.task.to_json(),
+            "task": self._each({point_name(point.values): point.task.to_json() for point in self.points}),
             "data": {
                 name: f"{len(part.examples):,} examples ({part.fingerprint})"
                 for name, part in (("train", self.labelled.train), ("dev", self.labelled.dev))
             },
             "settings": {
-                name: self._setting(name) for name in Hyperparameters.model_fields if name not in self.points[0].values
+                name: self._each(
+                    {point_name(point.values): point.settings.model_dump(mode="json")[name] for point in self.points}
+                )
+                for name in Hyperparameters.model_fields
+                if name not in self.points[0].values
             },
+            **({} if self.precision == "auto" else {"precision": self.precision}),
         }
 
-    def _setting(self, name: str) -> Any:
-        """Return a field's value; one a point where fitting made them differ."""
-        values = {point_name(point.values): point.settings.model_dump(mode="json")[name] for point in self.points}
+    @staticmethod
+    def _each(values: dict[str, Any]) -> Any:
+        """Return a value; one a point where fitting made them differ."""
         first = next(iter(values.values()))
         return first if all(value == first for value in values.values()) else values
 
@@ -100,6 +112,8 @@ def make_plan(
     system: str,
     as_published: bool,
     from_scratch: bool,
+    own_of_task: Collection[str] = (),
+    precision: Precision = "auto",
 ) -> Plan:
     """Decide what is done.
 
@@ -111,6 +125,8 @@ def make_plan(
         system: Whose published settings count.
         as_published: Whether these are kept, however small model and data are.
         from_scratch: Whether the weights are drawn anew.
+        own_of_task: Fields of the task that the user set.
+        precision: Of matrix products, as the user asked for it.
 
     Raises:
         RecipeError: If a setting or the grid cannot be honoured.
@@ -126,7 +142,6 @@ def make_plan(
     base, source = published(system, labelled.task.head, labelled.benchmark, existing.config)
     settings = override(base, own)
     data = TrainingDataMaker(
-        task=labelled.task,
         tokenizer=existing.tokenizer,
         segments=reads_segments(existing.config, existing.tokenizer),
         train=labelled.train.examples,
@@ -136,10 +151,12 @@ def make_plan(
     for values in grid_points(grid, settings):
         fixed = {name for name, _ in own} | values.keys()
         here, choices = fit_length(settings.replace(**values), pretrained, fixed)
+        task, more = fit_stride(labelled.task, base.max_length, here.max_length, own_of_task)
+        choices += more
         if not as_published:
-            here, more = fit_training(here, pretrained, data(here).train.num_units, fixed)
+            here, more = fit_training(here, pretrained, data(task, here).train.num_units, fixed)
             choices += more
-        points.append(PlannedPoint(values=values, settings=here, choices=choices))
+        points.append(PlannedPoint(values=values, settings=here, task=task, choices=choices))
     return Plan(
         existing=existing,
         from_scratch=from_scratch,
@@ -148,6 +165,7 @@ def make_plan(
         points=tuple(points),
         source=source,
         system=system,
+        precision=precision,
     )
 
 

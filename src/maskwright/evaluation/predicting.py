@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
-from maskwright.core.devices import choose_device
 from maskwright.core.errors import DataError
+from maskwright.evaluation.computing import machine_to_score
 from maskwright.evaluation.examples import ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.evaluation.fine_tuned import FineTunedModel, load
 from maskwright.evaluation.labelled import tell, with_options
@@ -16,6 +16,7 @@ from maskwright.evaluation.reading_file import read_as_of
 from maskwright.evaluation.scoring import predict_examples
 from maskwright.evaluation.tasks.base import Prediction
 from maskwright.text.progress import no_progress
+from maskwright.training.device import Precision, matmul_library
 from maskwright.training.reporting import OnConsole, Reporter
 
 Input = str | tuple[str, str] | Mapping[str, Any]
@@ -35,6 +36,7 @@ def predict(
     text2: str | None = None,
     read: Sequence[str] = (),
     device: str = "auto",
+    precision: Precision = "auto",
     reporter: Reporter | None = None,
 ) -> list[Prediction]:
     """Let a fine-tuned model predict.
@@ -48,6 +50,8 @@ def predict(
         text, text2: Its columns; those left out are as in the training file, else guessed, and said.
         read: Further settings of reading, "quoting=none".
         device: "auto", "cpu", "cuda" or "cuda:N".
+        precision: "fp32", "bf16" for matrix products (weights and scores stay fp32), or "auto": bf16 on a GPU that has
+            it.
         reporter: Where to talk; None for standard error.
 
     Returns:
@@ -61,7 +65,7 @@ def predict(
         >>> maskwright.predict("runs/reviews", ["Ganz wunderbar! 🙂"])[0].value
         'good'
     """
-    place = choose_device(device)
+    machine = machine_to_score(device, precision)
     loaded = model if isinstance(model, FineTunedModel) else load(model)
     kind = cast(Kind, loaded.task.kind)
     given: Sequence[Input] = [inputs] if _is_one(inputs, kind) else list(cast(Sequence[Input], inputs))
@@ -77,7 +81,8 @@ def predict(
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
         progress = talk.stage if len(examples) > _LONG else no_progress
-        predictions = predict_examples(loaded.to(place), examples, progress)
+        with matmul_library(machine.matmul):
+            predictions = predict_examples(loaded.to(machine.device), examples, progress, autocast=machine.autocast)
     return [
         _placed(prediction, example.text) if isinstance(example, TaggedExample) and example.text else prediction
         for prediction, example in zip(predictions, examples, strict=True)

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from maskwright.training.device import Precision
+
 Metrics = Mapping[str, float]
 
 
@@ -72,6 +74,7 @@ class Results:
         rows: A row a seed, in order.
         grid: A row a point of the grid; empty without one.
         notes: What the reader must know: a held-out share instead of a development file, a test file without labels.
+        precision: What matrix products were computed in, "fp32" or "bf16".
     """
 
     task: str
@@ -83,6 +86,7 @@ class Results:
     grid: tuple[GridRow, ...] = ()
     notes: tuple[str, ...] = ()
     from_scratch: bool = False
+    precision: Precision = "fp32"
 
     @property
     def title(self) -> str:
@@ -124,8 +128,14 @@ class Results:
             "grid": [asdict(row) for row in self.grid],
             "data": {name: dict(counts) for name, counts in self.data.items()},
             "settings": dict(self.settings),
+            "precision": self.precision,
             "notes": list(self.notes),
         }
+
+    @property
+    def all_settings(self) -> Mapping[str, Any]:
+        """The hyperparameters, and how exactly was computed."""
+        return {**self.settings, "precision": self.precision}
 
     @property
     def _digits(self) -> int:
@@ -181,7 +191,7 @@ class Results:
                 ],
             )
         lines += ["", "## Data", "", *data_table(self.data)]
-        lines += ["", "## Settings", "", *settings_table(self.settings)]
+        lines += ["", "## Settings", "", *settings_table(self.all_settings)]
         return "\n".join(lines) + "\n"
 
 

@@ -29,7 +29,11 @@ def features_of(model: FineTunedModel, examples: Sequence[Any], *, training: boo
 
 
 def predict_examples(
-    model: FineTunedModel, examples: Sequence[Any], progress: Progress = no_progress
+    model: FineTunedModel,
+    examples: Sequence[Any],
+    progress: Progress = no_progress,
+    *,
+    autocast: torch.dtype | None = None,
 ) -> list[Prediction]:
     """Say what a model predicts for each example, in their order.
 
@@ -37,25 +41,40 @@ def predict_examples(
         model: On its device.
         examples: Of the kind that its task takes.
         progress: Called after each forward pass with the tokens done.
+        autocast: Compute type of matrix products, None for fp32.
     """
-    return predict_features(model, features_of(model, examples, training=False), examples, progress)
+    features = features_of(model, examples, training=False)
+    return predict_features(model, features, examples, progress, autocast=autocast)
 
 
 def predict_features(
-    model: FineTunedModel, features: Features, examples: Sequence[Any], progress: Progress = no_progress
+    model: FineTunedModel,
+    features: Features,
+    examples: Sequence[Any],
+    progress: Progress = no_progress,
+    *,
+    autocast: torch.dtype | None = None,
 ) -> list[Prediction]:
-    """Say what a model predicts, from features made for it before."""
-    scores = score_units(model, features, progress)
+    """Say what a model predicts, from features made for it before (see `predict_examples`)."""
+    scores = score_units(model, features, progress, autocast=autocast)
     return model.task.predictions(scores, features, examples, model.tokenizer)
 
 
-def score_units(model: FineTunedModel, features: Features, progress: Progress = no_progress) -> list[Scores]:
-    """Return a model's scores of each unit, in their order. fp32, no dropout."""
+def score_units(
+    model: FineTunedModel,
+    features: Features,
+    progress: Progress = no_progress,
+    *,
+    autocast: torch.dtype | None = None,
+) -> list[Scores]:
+    """Return a model's scores of each unit, in their order and in fp32; no dropout (see `predict_examples`)."""
     model.eval()
     device = next(model.parameters()).device
     scores: list[Scores | None] = [None] * features.num_units
     done, total = 0, len(features.ids)
-    with torch.inference_mode():
+    # One block for all batches: the weights are then rounded to `autocast` once.
+    precision = torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None)
+    with torch.inference_mode(), precision:
         for batch in scoring_batches(
             features, tokens=BATCH_TOKENS, pad=model.tokenizer.special_tokens.pad, device=device
         ):

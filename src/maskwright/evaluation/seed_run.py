@@ -219,7 +219,7 @@ class SeedRun:
         def progress(stage: str, done: int, tokens: int | None) -> None:
             self.talk.training(share, f"{self.title}  step {step:,}  measured on dev: {done / (tokens or done):.0%}")
 
-        unit_scores = score_units(model, data.dev, progress)
+        unit_scores = score_units(model, data.dev, progress, autocast=self.machine.autocast)
         model.task = tuned(model.task, unit_scores, data.dev, data.dev_examples, model.tokenizer)
         predictions = model.task.predictions(unit_scores, data.dev, data.dev_examples, model.tokenizer)
         scores = model.task.measure(predictions, data.dev_examples)

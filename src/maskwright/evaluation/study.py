@@ -58,7 +58,6 @@ class Study:
         folder: The request's folder.
         model: What is fine-tuned, as the user named it.
         from_scratch: Whether its weights are drawn anew.
-        task: What for.
         data: Makes the features to learn from.
         machine: Device and precision.
         tokens_per_microbatch: Tokens of a forward and backward pass.
@@ -72,23 +71,22 @@ class Study:
         folder: Path,
         model: str,
         from_scratch: bool,
-        task: Task[Any],
         data: TrainingDataMaker,
         machine: Machine,
         tokens_per_microbatch: int,
         talk: Reporter,
         checkpoint_seconds: float,
     ) -> None:
-        self.folder, self.model, self.from_scratch, self.task, self.data = folder, model, from_scratch, task, data
+        self.folder, self.model, self.from_scratch, self.data = folder, model, from_scratch, data
         self.machine, self.tokens_per_microbatch = machine, tokens_per_microbatch
         self.talk, self.checkpoint_seconds = talk, checkpoint_seconds
         self._told: set[str] = set()
 
-    def build(self, settings: Hyperparameters, seed: int) -> FineTunedModel:
+    def build(self, task: Task[Any], settings: Hyperparameters, seed: int) -> FineTunedModel:
         """Put a fresh head on the model, on the CPU, and tell once what was taken from it and what is new."""
         built = build(
             self.model,
-            self.task,
+            task,
             seed=seed,
             max_length=settings.max_length,
             hidden_dropout=settings.hidden_dropout,
@@ -147,12 +145,12 @@ class Study:
             return before
         if stop:
             return SeedResult(seed=seed, folder=folder, finished=False, steps=0, history=(), best=-1, cut={})
-        model = self.build(point.settings, seed)
+        model = self.build(point.task, point.settings, seed)
         folder.mkdir(parents=True, exist_ok=True)
         run = SeedRun(
             folder=folder,
             model=model.to(self.machine.device),
-            data=self.data(point.settings),
+            data=self.data(point.task, point.settings),
             settings=point.settings,
             seed=seed,
             machine=self.machine,

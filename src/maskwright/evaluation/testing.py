@@ -39,7 +39,7 @@ def measure_test(folder: Path, test: Part, machine: Machine, progress: Progress 
     Args:
         folder: The run's folder.
         test: The test examples.
-        machine: Where to compute.
+        machine: Where to compute, and how exactly.
         progress: Called after each forward pass with the tokens done.
     """
     record = folder / "test.json"
@@ -53,7 +53,7 @@ def measure_test(folder: Path, test: Part, machine: Machine, progress: Progress 
             return before
     model = load(folder / MODEL).to(machine.device)
     features = features_of(model, test.examples, training=False)
-    predictions = predict_features(model, features, test.examples, progress)
+    predictions = predict_features(model, features, test.examples, progress, autocast=machine.autocast)
     write_predictions(folder / PREDICTIONS, predictions)
     metrics = None if unlabelled(test.examples) else model.task.measure(predictions, test.examples)
     scores = TestScores(examples=fingerprint, metrics=metrics, num_cut=features.num_cut)

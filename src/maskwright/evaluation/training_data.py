@@ -30,41 +30,38 @@ class TrainingDataMaker:
     """Makes the features of some examples as settings ask for them.
 
     Args:
-        task: What is learnt.
         tokenizer: The model's.
         segments: Whether the model knows the second text of a pair by its segment.
         train, dev: Examples.
     """
 
-    def __init__(
-        self, *, task: Task[Any], tokenizer: Tokenizer, segments: bool, train: Sequence[Any], dev: Sequence[Any]
-    ) -> None:
-        self._task, self._tokenizer, self._segments = task, tokenizer, segments
+    def __init__(self, *, tokenizer: Tokenizer, segments: bool, train: Sequence[Any], dev: Sequence[Any]) -> None:
+        self._tokenizer, self._segments = tokenizer, segments
         self._train, self._dev = train, dev
-        self._made: dict[tuple[int, bool], TrainingData] = {}
+        self._made: dict[tuple[Task[Any], int, bool], TrainingData] = {}
 
-    def __call__(self, settings: Hyperparameters) -> TrainingData:
-        """Return the features; they depend on two settings only, and are made once for each."""
-        key = (settings.max_length, settings.double_unordered)
+    def __call__(self, task: Task[Any], settings: Hyperparameters) -> TrainingData:
+        """Return the features; they depend on the task and on two settings only, and are made once for each."""
+        key = (task, settings.max_length, settings.double_unordered)
         if key not in self._made:
             self._made[key] = TrainingData(
-                train=self._to_learn(settings),
-                dev=self._features(self._dev, settings.max_length, training=False),
+                train=self._to_learn(task, settings),
+                dev=self._features(task, self._dev, settings.max_length, training=False),
                 dev_examples=self._dev,
             )
         return self._made[key]
 
-    def _to_learn(self, settings: Hyperparameters) -> Features:
-        once = self._features(self._train, settings.max_length, training=True)
+    def _to_learn(self, task: Task[Any], settings: Hyperparameters) -> Features:
+        once = self._features(task, self._train, settings.max_length, training=True)
         others = swapped(self._train) if settings.double_unordered else []
         if not others:
             return once
-        both = self._features([*self._train, *others], settings.max_length, training=True)
+        both = self._features(task, [*self._train, *others], settings.max_length, training=True)
         # A pair that is cut is one example that is cut, in whichever order.
         return replace(both, num_cut=once.num_cut)
 
-    def _features(self, examples: Sequence[Any], max_length: int, *, training: bool) -> Features:
-        return self._task.features(
+    def _features(self, task: Task[Any], examples: Sequence[Any], max_length: int, *, training: bool) -> Features:
+        return task.features(
             examples, self._tokenizer, max_length=max_length, segments=self._segments, training=training
         )
 

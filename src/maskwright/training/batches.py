@@ -1,5 +1,6 @@
 """From rows of a plan to what a step computes on: laid out, corrupted, packed into rows, cut into micro-batches."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -154,9 +155,8 @@ class Collator:
         sequence_ids = _spread(num_slots, slots, instances.sequence_ids, -1)
         first_slots = slots[instances.cu_seqlens[:-1]]
         predicts = {objective.kind: objective.predicts for objective in self.objectives}
-        rows_at_once = max(1, self.tokens_per_microbatch // self.row_length)
-        for number, first_row in enumerate(range(0, packing.num_rows, rows_at_once)):
-            last_row = min(first_row + rows_at_once, packing.num_rows)
+        cuts = _even_cuts(packing.num_rows, max(1, self.tokens_per_microbatch // self.row_length))
+        for number, (first_row, last_row) in enumerate(itertools.pairwise(cuts)):
             low, high = first_row * self.row_length, last_row * self.row_length
             first, last = np.searchsorted(packing.rows, (first_row, last_row))
             sequences = sequence_ids[low:high]
@@ -205,6 +205,13 @@ def with_sampling(targets: Targets, instances: Instances, draws: Draws) -> Targe
     sequences = instances.sequence_ids[targets.positions]
     uniform = draws.uniform_at("generator sample", sequences, targets.positions - instances.cu_seqlens[sequences])
     return replace(targets, extra={**targets.extra, "sampling": uniform.astype(np.float32)})
+
+
+def _even_cuts(num_rows: int, rows_at_once: int) -> list[int]:
+    # As few parts as the limit allows, as equal as can be: one row more than fits would otherwise be a part of its
+    # own, which costs a whole pass over the weights.
+    num_parts = -(-num_rows // rows_at_once)
+    return [part * num_rows // num_parts for part in range(num_parts + 1)]
 
 
 def _spread(num_slots: int, slots: IntArray, values: IntArray, filler: int) -> IntArray:
