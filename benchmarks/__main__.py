@@ -58,6 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sizes", default="", help="only these models: tiny,small,base,albert")
     parser.add_argument("--vocabulary", type=int, help="entries of the vocabulary (each model has its own)")
     parser.add_argument("--corpus", type=Path, help="a text file to measure on (texts are made by default)")
+    parser.add_argument("--labelled", type=Path, help="folder of labelled sets to fine-tune on (made by default)")
+    parser.add_argument("--model", type=Path, help="a pretrained model to fine-tune (drawn weights by default)")
     parser.add_argument("--threads", type=int, help="threads of every side (all cores by default)")
     parser.add_argument(
         "--allocator",
@@ -77,6 +79,10 @@ def _checked(names: Sequence[str]) -> list[str]:
             problem, allowed, todo = unknown_name("row", name, (*ROWS, RENDER))
             raise MaskwrightError(problem, allowed=allowed, todo=todo)
     return list(names) or list(ROWS)
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.expanduser().resolve()
 
 
 def _results(options: argparse.Namespace) -> Path:
@@ -104,7 +110,9 @@ def _run(name: str, options: argparse.Namespace) -> int:
             rounds=options.rounds,
             sizes=tuple(filter(None, options.sizes.split(","))),
             vocabulary=options.vocabulary,
-            corpus=None if options.corpus is None else options.corpus.expanduser().resolve(),
+            corpus=_absolute(options.corpus),
+            labelled=_absolute(options.labelled),
+            model=_absolute(options.model),
             seed=options.seed,
             keeps_memory=keeps_memory,
         )

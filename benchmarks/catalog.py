@@ -36,6 +36,8 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "corpus": Row("From a corpus to token shards", 7),
         "inference": Row("Filling masks and making vectors, base", 9),
         "int8": Row("ALBERT in int8 against BERT in int8", 4),
+        "finetuning": Row("Fine-tuning and scoring, fp32, dropout 0.1", 12),
+        "finetuning_scores": Row("Scores of fine-tuned models beside the Trainer's", 15),
         "memory": Row("Peak memory of a training step", 10),
         "trajectory": Row("Two hundred steps, loss by loss", 5),
         "scaling": Row("How cost grows", 6),

@@ -71,6 +71,8 @@ def facts(settings: Settings, begun: datetime, busy: float | None) -> dict[str, 
             "sizes": list(settings.sizes),
             "vocabulary": settings.vocabulary,
             "corpus": settings.corpus.name if settings.corpus else None,
+            "labelled": settings.labelled.name if settings.labelled else None,
+            "model": settings.model.name if settings.model else None,
             "seed": settings.seed,
         },
     }

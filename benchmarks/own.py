@@ -95,8 +95,12 @@ class OwnStep:
         return list(reports)[1:]
 
     def flops(self, batches: Sequence[StepBatch]) -> float:
-        """Return the operations that the steps need: real tokens only, by the documented formula."""
-        return sum(step_flops(self.recipe, self.text.vocab_size, batch) for batch in batches)
+        """Return the operations that the steps need: real tokens only, less what the last layer may leave out."""
+        return sum(
+            step_flops(self.recipe, self.text.vocab_size, batch)
+            - sum(self.model.skipped_flops(micro) for micro in batch.micro_batches)
+            for batch in batches
+        )
 
     def save(self, folder: Path) -> None:
         """Write the model as transformers reads it, a generator in a folder beside it."""

@@ -15,6 +15,8 @@ class Settings:
         sizes: Names of the model sizes to measure; empty for all of a row.
         vocabulary: Entries of the vocabulary; None takes each size's own.
         corpus: A text file whose documents are used instead of made ones; None makes them.
+        labelled: Folder of published labelled sets (`score_sets`) for the rows of fine-tuning; None makes examples.
+        model: A pretrained model to fine-tune; None draws weights.
         seed: Keys weights, texts and masks.
         keeps_memory: Whether the C library was told to keep freed memory, on every side.
     """
@@ -25,6 +27,8 @@ class Settings:
     sizes: tuple[str, ...] = ()
     vocabulary: int | None = None
     corpus: Path | None = None
+    labelled: Path | None = None
+    model: Path | None = None
     seed: int = 0
     keeps_memory: bool = False
 

@@ -41,7 +41,10 @@ def run(settings: Settings) -> Report:
     return Report(
         tables=(Table(title="", columns=columns, rows=tuple(rows), words=(0, 1)),),
         measurements=tuple(measurements),
-        notes=("Operations are those of encoder/sizes.py and the heads at their targets, times real tokens.",),
+        notes=(
+            "Operations are those of encoder/sizes.py and the heads at their targets, times real tokens; "
+            "what the last layer leaves out of tokens that nobody reads is not counted.",
+        ),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from maskwright.cli.main import main
-from maskwright.evaluation import finetuning
+from maskwright.evaluation import computing, evaluating, finetuning, predicting
 from maskwright.training.device import Machine
 
 THOROUGH = [
@@ -23,6 +23,14 @@ def _run(*arguments: object) -> int:
     with pytest.raises(SystemExit) as exit:
         main([str(argument) for argument in arguments])
     return int(exit.value.code or 0)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the second in which a machine's speed is measured, and leave this process's memory as it is."""
+    machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
+    monkeypatch.setattr(computing, "prepare_machine", lambda *_: machine)
+    computing.machine_to_score.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +83,8 @@ def test_evaluate_prints_a_table_or_json_and_writes_predictions(
     assert len(out.read_text(encoding="utf-8").splitlines()) == 20
     assert _run("evaluate", tuned / "out", "--file", tuned / "texts.csv", "--json") == 0
     data = json.loads(capsys.readouterr().out)
-    assert set(data) == {"model", "task", "file", "examples", "skipped", "cut", "metrics"}
+    assert set(data) == {"model", "task", "file", "examples", "skipped", "cut", "precision", "metrics"}
+    assert data["precision"] == "fp32"
     assert data["examples"] == 20
 
 
@@ -132,13 +141,36 @@ def test_options_arrive_and_an_interruption_ends_with_130(
         "finetune", "runs/a", "--task", "squad", "--data", "d", "--out", "o", "--seeds", 3, "--seed", 5, "--grid",
         "learning_rate=1e-4,3e-4", "--set", "epochs=1", "--set", "task.doc_stride=32", "--system", "macbert",
         "--as-published", "--from-scratch", "--read", "quoting=none", "--test", "t1", "--test", "t2",
+        "--precision", "bf16",
     )  # fmt: skip
     assert code == 130
     assert "the same command again goes on" in capsys.readouterr().err.replace("\n", " ")
     assert given["model"] == "runs/a"
     assert (given["seeds"], given["seed"], given["system"], given["as_published"]) == (3, 5, "macbert", True)
     assert given["from_scratch"] is True
+    assert given["precision"] == "bf16"
     assert given["grid"] == ["learning_rate=1e-4,3e-4"]
     assert given["set"] == ["epochs=1", "task.doc_stride=32"]
     assert given["read"] == ["quoting=none"]
     assert given["test"] == [Path("t1"), Path("t2")]
+
+
+def test_the_precision_reaches_measuring_and_predicting(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+
+    def evaluate(model: str, **asked: Any) -> evaluating.Evaluation:
+        given.append(asked["precision"])
+        return evaluating.Evaluation(
+            model=model, task="t", file="f", examples=1, skipped=0, cut=0, precision="bf16", metrics={"accuracy": 1.0}
+        )
+
+    def predict(model: str, inputs: list[str], **asked: Any) -> list[Any]:
+        given.append(asked["precision"])
+        return []
+
+    monkeypatch.setattr(evaluating, "evaluate", evaluate)
+    monkeypatch.setattr(predicting, "predict", predict)
+    assert _run("evaluate", "m", "--file", "f.csv", "--precision", "bf16") == 0
+    assert _run("predict", "m", "a text", "--precision", "bf16", "--json") == 0
+    assert _run("predict", "m", "a text", "--json") == 0
+    assert given == ["bf16", "bf16", "auto"]

@@ -67,7 +67,7 @@ def test_a_student_without_a_teacher_is_one_line_and_exit_code_2(
         ("electra/tiny", (), "detect"),
         ("macbert/tiny", (), "embed"),  # It has the head, but never saw a mask.
         ("bert/tiny", ("replacement={mask: 0, random: 0.5, keep: 0.5}",), "embed"),
-        ("bert/tiny", ("objectives=[nsp]",), "embed"),
+        ("bert/tiny", ("objectives=[nsp]", "replacement={mask: 0, random: 0, keep: 1}"), "embed"),
     ],
 )
 def test_a_finished_run_names_what_shows_best_what_it_has_learnt(

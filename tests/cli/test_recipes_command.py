@@ -72,6 +72,22 @@ def test_recipes_diff_prints_what_differs(run):
     assert "masking" in out
 
 
+@pytest.mark.parametrize("name", catalog.names())
+def test_recipes_diff_sets_every_recipe_against_bert(run, name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # A narrow terminal folds long names.
+    code, out, _ = run("recipes", "diff", "bert/base", name, "--json")
+    assert code == 0
+    differing = {field["path"] for field in json.loads(out)["fields"]}
+    left, right = (catalog.get(each).model_dump() for each in ("bert/base", name))
+    # What differs between the recipes is told, under its own name or that of its part, and nothing else is.
+    axes = {axis for axis in left if left[axis] != right[axis]} - {"name", "summary", "paper"}
+    assert {path.partition(".")[0] for path in differing} == axes
+    code, out, _ = run("recipes", "diff", "bert/base", name)
+    assert code == 0
+    assert bool(out) == bool(axes)
+    assert not out or name in out
+
+
 def test_recipes_diff_of_the_same_says_so(run):
     code, out, err = run("recipes", "diff", "bert/base", "bert/base")
     assert (code, out) == (0, "")

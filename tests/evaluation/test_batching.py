@@ -1,5 +1,6 @@
 """Batches hold every unit once, whole, with its own slots, positions and labels."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -10,8 +11,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.evaluation.batching import Batcher, StepBatches, scoring_batches, steps_of_epoch, units_of_step
+from maskwright.evaluation.batching import (
+    Batcher,
+    StepBatches,
+    pack_cheaply,
+    scoring_batches,
+    steps_of_epoch,
+    units_of_step,
+)
 from maskwright.evaluation.features import FeatureBatch, Features
+from maskwright.training.packing import pack
 
 PAD = 7
 CPU = torch.device("cpu")
@@ -193,3 +202,51 @@ def test_features_without_labels_give_batches_without() -> None:
 
 def test_no_units_give_no_batches() -> None:
     assert list(scoring_batches(plain_features(0), tokens=30, pad=PAD, device=CPU)) == []
+
+
+@given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=60), tokens=st.integers(40, 400))
+def test_groups_are_as_few_as_can_be_or_one_more_and_of_like_size(sizes: list[int], tokens: int) -> None:
+    lengths = np.array(sizes)
+    features = Features(
+        ids=np.zeros(lengths.sum(), dtype=np.int32),
+        segment_ids=np.zeros(lengths.sum(), dtype=np.int8),
+        cu_seqlens=np.concatenate([[0], np.cumsum(lengths)]),
+        units=np.arange(len(lengths)),
+        examples=np.arange(len(lengths)),
+    )
+    groups = Batcher(features, pad=PAD, tokens=tokens, device=CPU).by_length(np.arange(len(lengths)))
+    totals = [int(lengths[group].sum()) for group in groups]
+    fewest = -(-sum(totals) // tokens)
+    assert max(totals) <= tokens
+    # Whole sequences cannot always be cut evenly: each group may go beyond its share by one of them, which those after
+    # it lack.
+    assert len(groups) <= max(fewest, -(-sum(totals) // (tokens - int(lengths.max()) + 1)))
+    if len(groups) == fewest:
+        assert max(totals) - min(totals) <= (2 + math.log(len(groups))) * int(lengths.max())
+
+
+@given(sizes=st.lists(st.integers(1, 128), min_size=1, max_size=40), width=st.sampled_from([32, 256, 768]))
+def test_rows_are_as_long_as_costs_least_and_no_dearer_than_the_longest_sequence_asks(
+    sizes: list[int], width: int
+) -> None:
+    lengths = np.array(sizes)
+
+    def cost(row_length: int, num_rows: int) -> int:
+        return row_length * num_rows * (6 * width + row_length)
+
+    row_length, packing = pack_cheaply(lengths, width)
+    assert row_length >= lengths.max()
+    shortest = pack(lengths, int(lengths.max()))
+    assert cost(row_length, packing.num_rows) <= cost(int(lengths.max()), shortest.num_rows)
+    used = np.zeros(packing.num_rows, dtype=np.int64)
+    np.add.at(used, packing.rows, lengths[packing.order])
+    assert used.max() <= row_length
+    assert sorted(packing.order.tolist()) == list(range(len(lengths)))
+
+
+def test_rows_become_longer_where_sequences_leave_half_of_them_empty() -> None:
+    """Two of 70 do not fit into a row of 100, but into one of 150; a narrow model pays more for its attention."""
+    lengths = np.array([100] + [70] * 21)
+    assert pack_cheaply(lengths, 768)[0] > 100
+    assert pack_cheaply(np.array([100] * 20), 768)[0] == 100
+    assert pack_cheaply(np.array([17]), 768)[0] == 17

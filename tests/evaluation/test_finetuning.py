@@ -55,13 +55,6 @@ class Heard(Silent):
         return "\n".join(f"{topic} {text}" for topic, text in self.said)
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the second in which a machine's speed is measured."""
-    machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
-    monkeypatch.setattr(finetuning, "prepare_machine", lambda *_: machine)
-
-
 @pytest.fixture
 def tune(bert_folder: Path, tmp_path: Path) -> Callable[..., FineTuning]:
     """Fine-tune the tiny model on texts about cats and dogs, into tmp_path/out."""
@@ -289,9 +282,11 @@ def test_what_is_fitted_counts_windows_and_not_questions(bert_folder: Path, tmp_
         system="bert",
         as_published=False,
         from_scratch=False,
+        own_of_task=("doc_stride",),
     )
-    settings = made.points[0].settings
-    windows = made.data(settings).train.num_units
+    (point,) = made.points
+    settings = point.settings
+    windows = made.data(point.task, settings).train.num_units
     assert windows > 2 * len(labelled.train.examples)
     assert settings.epochs == max(3.0, min(20.0, math.ceil(300 / math.ceil(windows / 4))))
 
@@ -716,3 +711,28 @@ def test_what_does_not_fit_the_model_is_refused_in_use(tune: Callable[..., FineT
     unlabelled = toy_tasks.texts(tmp_path, "unlabelled.csv", labelled=False)
     with pytest.raises(DataError, match="label"):
         evaluate(out, file=unlabelled, reporter=Silent())
+
+
+def test_the_stride_of_windows_is_fitted_with_the_length_and_that_is_said(bert_folder: Path, tmp_path: Path) -> None:
+    class Told(Heard):
+        def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+            self.said += [(topic, " ".join(row)) for row in rows]
+
+    file = toy_tasks.questions(tmp_path)
+    asked: dict[str, Any] = {"task": "question-answering", "train": file, "dev": file, "device": "cpu"}
+    short = ("epochs=1", "batch_size=8", "learning_rate=1e-3")
+    finetune(bert_folder, out=tmp_path / "fitted", set=short, reporter=(heard := Told()), **asked)
+    # The model has 40 positions, of 384 that were published with windows 128 apart.
+    assert load(tmp_path / "fitted").task.doc_stride == 13
+    assert "fitted task.doc_stride 128 13 the same share of 40 tokens as 128 is of 384" in heard.text()
+    finetune(bert_folder, out=tmp_path / "set", set=(*short, "task.doc_stride=7"), reporter=(heard := Told()), **asked)
+    assert load(tmp_path / "set").task.doc_stride == 7
+    assert "doc_stride" not in heard.text()
+    finetune(bert_folder, out=tmp_path / "grid", set=short, grid=["max_length=24,40"], reporter=Silent(), **asked)
+    strides = {
+        folder.parent.name: json.loads((folder / "model" / "task.json").read_text(encoding="utf-8"))["doc_stride"]
+        for folder in (tmp_path / "grid" / "runs").glob("*/seed-0")
+    }
+    assert strides == {"max_length=24": 8, "max_length=40": 13}
+    held = json.loads((tmp_path / "grid" / "run.json").read_text(encoding="utf-8"))["request"]["task"]
+    assert {name: task["doc_stride"] for name, task in held.items()} == strides

@@ -2,6 +2,7 @@
 
 import io
 import math
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from maskwright.evaluation.labelled import task_named, with_options
 from maskwright.evaluation.labels import check_measurable, counted_labels, unlabelled
 from maskwright.evaluation.predicting import given_inputs
 from maskwright.evaluation.readers import ReadOptions
-from maskwright.evaluation.scoring import summary
+from maskwright.evaluation.scoring import plain, summary
 from maskwright.evaluation.tasks import Classification, MultipleChoice, QuestionAnswering, Regression, Tagging
 from maskwright.evaluation.tasks.base import Prediction
 from maskwright.evaluation.training_data import swapped
@@ -219,3 +220,9 @@ def test_one_word_that_is_called_like_a_file_is_a_file(tmp_path: Path, monkeypat
 )
 def test_a_prediction_is_told_in_a_line(value, score, details, expected) -> None:
     assert summary(Prediction(key="1", value=value, score=score, details=details)) == expected
+
+
+def test_a_prediction_is_written_with_all_its_parts() -> None:
+    details = {"answers": [{"text": "a", "start": 0, "end": 1, "score": 0.5}]}
+    prediction = Prediction(key="q", value="a", score=0.5, details=details)
+    assert plain(prediction) == asdict(prediction)

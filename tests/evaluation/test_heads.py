@@ -49,7 +49,7 @@ class Ours(nn.Module):
 
     def forward(self, batch):
         (head,) = self.heads.values()
-        return head(self.encoder(batch.batch), batch, batch.batch.dropout_key)
+        return head(self.encoder(batch.batch, head.reads(batch)), batch, batch.batch.dropout_key)
 
 
 def _save(folder, loaded, **changes):
@@ -263,3 +263,16 @@ def test_tables_name_each_weight_once(family):
         assert len({theirs for _, theirs in row.pairs}) == len(row.pairs)
         head = Head(kind, row, EncoderConfig(hidden_size=32, num_heads=4, num_layers=2), 3, 0.1)
         assert {name: tuple(tensor.shape) for name, tensor in head.state_dict().items()} == row.shapes(32, 3)
+
+
+@EVERY_HEAD
+def test_the_last_layer_computes_only_what_the_head_reads(tmp_path, family, kind):
+    tuned(family, kind).save_pretrained(tmp_path)
+    ours, made = Ours(load_model(tmp_path)).eval(), ragged(family, kind)
+    sizes = []
+    last = ours.encoder.ffn_blocks[ours.encoder.config.layer_plan("ffn")[-1]]
+    last.register_forward_hook(lambda _module, given, _made: sizes.append(len(given[0])))
+    ours(made.batch)
+    flat = made.batch.batch
+    expected = {"token": made.batch.positions, "span": flat.ids}.get(kind, flat.first_tokens)
+    assert sizes[-1] == len(expected)

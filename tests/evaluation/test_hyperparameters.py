@@ -12,6 +12,7 @@ from maskwright.evaluation.hyperparameters import (
     Hyperparameters,
     Pretrained,
     fit_length,
+    fit_stride,
     fit_training,
     known_system,
     published,
@@ -20,7 +21,7 @@ from maskwright.evaluation.hyperparameters import (
 )
 from maskwright.evaluation.labelled import make_task
 from maskwright.evaluation.published_settings import PUBLISHED, SYSTEMS
-from maskwright.evaluation.tasks import KINDS
+from maskwright.evaluation.tasks import KINDS, Classification, QuestionAnswering
 from maskwright.recipes import catalog
 
 BASE = EncoderConfig()
@@ -204,3 +205,30 @@ def test_electra_learns_sts_b_as_shares_of_five() -> None:
 def test_fields_of_tasks_are_fields_of_their_benchmarks_tasks(row) -> None:
     for name in row.benchmarks:
         make_task(BENCHMARKS[name].kind, BENCHMARKS[name], [], row.task_fields)
+
+
+@pytest.mark.parametrize(
+    ("stride", "published_length", "length", "expected"),
+    [
+        (128, 384, 128, 43),
+        (128, 512, 128, 32),
+        (64, 384, 96, 16),
+        (128, 384, 384, 128),
+        (128, 384, 512, 128),
+        (1, 384, 8, 1),
+    ],
+)
+def test_windows_move_on_by_the_same_share_of_a_shorter_sequence(
+    stride: int, published_length: int, length: int, expected: int
+) -> None:
+    task, choices = fit_stride(QuestionAnswering(doc_stride=stride), published_length, length, ())
+    assert isinstance(task, QuestionAnswering)
+    assert task.doc_stride == expected
+    assert [choice.field for choice in choices] == ["task.doc_stride"] * (expected != stride)
+
+
+def test_a_stride_that_was_set_stays_and_other_tasks_have_none() -> None:
+    task = QuestionAnswering(doc_stride=100)
+    assert fit_stride(task, 384, 128, {"doc_stride"}) == (task, ())
+    other = Classification(labels=("a", "b"))
+    assert fit_stride(other, 384, 128, ()) == (other, ())

@@ -5,12 +5,14 @@ import io
 import itertools
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from maskwright.core.errors import DataError, RecipeError
+from maskwright.core.files import write_json
 from maskwright.inference.showing import show
 from maskwright.inference.showing.page import page
 from maskwright.inference.showing.show import sentences_of_documents
@@ -28,6 +30,15 @@ ENGLISH = (
     "Rain fell over the harbour. The boats stayed where they were, and the sailors played cards until noon."
 )
 CHINESE = "模型预测下一个词。她说：“今天很冷。”我们都笑了。\n\n昨天晚上下了一场大雨。街上到处是积水。"
+
+# One turn a line, three of them of two sentences.
+TURNS = [
+    "Nobody asked. It rained.",
+    "Is it not late? The clock struck nine.",
+    "The boats stayed. The sailors too.",
+    "Rain.",
+]
+DIALOGUE = "\n".join(TURNS)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +63,8 @@ def shown(recipe, tokenizers, text=ENGLISH, **options):
 
 @pytest.mark.parametrize("name", catalog.names())
 def test_every_recipe_can_be_shown_and_drawn(name, tokenizers):
-    showing = shown(name, tokenizers, text=ENGLISH + "\n\n" + CHINESE)
+    reads_turns = catalog.get(name).format.sentences_are_lines
+    showing = shown(name, tokenizers, text=DIALOGUE if reads_turns else ENGLISH + "\n\n" + CHINESE)
     assert showing.num_sequences == len(showing.sequences) > 0
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(render(showing))
@@ -128,7 +140,7 @@ def test_pairs_in_order_and_swapped_are_put_in_words(tokenizers):
 
 
 def test_labels_of_dialogues_and_sentence_pairs_are_put_in_words(tokenizers):
-    dialogues = shown("ernie/base-dialogue", tokenizers, text="\n\n".join([ENGLISH] * 6))
+    dialogues = shown("ernie/base-dialogue", tokenizers, text="\n\n".join([DIALOGUE] * 6))
     assert {0, 1} == {sequence.pair_label for sequence in dialogues.sequences}
     assert dialogues.pair_words(0) == "a real dialogue (label 0)"
     assert dialogues.pair_words(1) == "a fake dialogue: the first or the last turn is of another (label 1)"
@@ -136,6 +148,15 @@ def test_labels_of_dialogues_and_sentence_pairs_are_put_in_words(tokenizers):
     assert pairs.pair_words(1) == "second text: a random one (label 1)"
     unlabelled = shown("bert/tiny", tokenizers, set=["format.second=next", "objectives=[mlm]"])
     assert [unlabelled.pair_words(label) for label in (-1, 0, 1)] == ["", "", ""]
+
+
+def test_a_line_of_a_dialogue_is_one_turn_of_however_many_sentences(tokenizers):
+    showing = shown("ernie/base-dialogue", tokenizers, text=DIALOGUE, set=["format.fake_share=0"])
+    turns = ["".join(turn.lower().split()) for turn in TURNS]
+    for sequence, begin in zip(showing.sequences, (0, 1), strict=True):
+        pieces = ["|" if token.special else token.original.removeprefix("##") for token in sequence.tokens]
+        assert "".join(pieces) == "|" + "|".join(turns[begin : begin + 3]) + "|"
+        assert [token.segment for token in sequence.tokens if token.special] == [0, 0, 1, 0]
 
 
 def test_stages_of_masking_are_shown_one_at_a_time(tokenizers, tmp_path):
@@ -216,6 +237,14 @@ def test_another_kind_of_tokenizer_is_remarked_on(tokenizers):
     showing = show("bert/tiny", ENGLISH, tokenizer=tokenizers["byte_bpe"])
     assert "byte_bpe" in showing.notes[0]
     assert showing.sequences[0].tokens[0].seen == "<s>"
+
+
+def test_a_run_is_shown_with_its_own_tokenizer(tokenizers, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(tokenizers["wordpiece"], run)
+    write_json(run / "recipe.json", catalog.resolve("bert/tiny").model_dump(mode="json"))
+    assert show(str(run), ENGLISH).tokenizer.startswith(str(run))
+    assert show(str(run), ENGLISH).sequences == shown("bert/tiny", tokenizers).sequences
 
 
 def test_a_generator_is_remarked_on(tokenizers):

@@ -1,7 +1,11 @@
 """Dialogues: three turns with their roles, and false turns where the label says so."""
 
+import itertools
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pretext_samples import SPECIAL, documents_of, lay_out, within
 
 from maskwright.core.errors import RecipeError
@@ -76,10 +80,44 @@ def test_fake_dialogues_have_a_first_or_last_turn_from_elsewhere() -> None:
     assert within(false_turns.count(0) / fake, 0.5, fake)
 
 
-def test_long_dialogues_are_cut_to_their_room() -> None:
-    for row in laid_out(Dialogue(), [[30, 30, 30]] * 20, max_length=40):
-        assert len(row.ids) <= 40
-        assert len(turns_of(row)) >= 2
+def cut_by_hand(lengths: list[int], room: int) -> list[int]:
+    """Take a token from the longest turn, of equal ones from the last, until all fit."""
+    lengths = list(lengths)
+    while sum(lengths) > room:
+        longest = max(range(3), key=lambda turn: (lengths[turn], turn))
+        lengths[longest] -= 1
+    return lengths
+
+
+TURN = st.one_of(st.integers(1, 3), st.integers(1, 60))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.lists(TURN, min_size=3, max_size=5), min_size=1, max_size=4), st.integers(7, 90), st.integers(0, 9))
+def test_no_turn_is_ever_lost(turns: list[list[int]], max_length: int, refresh: int) -> None:
+    ends = documents_of(turns).sentence_ends.tolist()
+    written = [range(*bounds) for bounds in itertools.pairwise([0, *ends])]
+    for row in laid_out(Dialogue(), turns, max_length, refresh):
+        assert row.special.sum() == 4
+        held = turns_of(row)
+        whole = [next(turn for turn in written if part[0] in turn) for part in held]
+        assert [len(part) for part in held] == cut_by_hand([len(turn) for turn in whole], max_length - 4)
+        for part, turn in zip(held, whole, strict=True):
+            assert part == list(range(part[0], part[-1] + 1))
+            assert part[-1] in turn
+        assert [int(role) for role in row.segment_ids[row.special]] == [0, 0, 1, 0]
+
+
+def test_how_a_dialogue_is_cut_does_not_tell_whether_it_is_fake() -> None:
+    beginnings: dict[int, list[bool]] = {0: [], 1: []}
+    for row in laid_out(Dialogue(), [[9, 9, 9]] * 1000, max_length=16):
+        middle = turns_of(row)[1]
+        beginnings[int(row.pair_labels[0])].append(middle[0] % 27 == 9)
+    for kept in beginnings.values():
+        assert within(sum(kept) / len(kept), 0.5, len(kept))
+
+
+def test_lengths_without_room_for_three_turns_are_refused() -> None:
     with pytest.raises(RecipeError, match="at least 7"):
         Dialogue().plan(documents_of(TURNS), 6, seed=0, refresh=0)
 

@@ -78,6 +78,24 @@ def test_drawing_does_not_move_loss_or_gradients(block_elements: int) -> None:
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("block_elements", [300 * 40, 1 << 25])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_under_autocast_tokens_are_drawn_by_logits_in_fp32(dtype: torch.dtype, block_elements: int) -> None:
+    """Of features in either precision: a head's last layer may leave bf16."""
+    generator = torch.Generator().manual_seed(0)
+    features, weight, bias = (torch.randn(*shape, generator=generator) for shape in ((2000, 32), (300, 32), (300,)))
+    features = features.to(dtype)
+    numbers, labels = torch.rand(2000, generator=generator), torch.zeros(2000, dtype=torch.int64)
+    wanted = summed_cross_entropy(features.float(), weight, bias, labels, block_elements, sampling=numbers)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = summed_cross_entropy(features, weight, bias, labels, block_elements, sampling=numbers)
+        without = summed_cross_entropy(features, weight, bias, labels, block_elements)
+    assert found.sampled is not None
+    assert wanted.sampled is not None
+    assert found.sampled.tolist() == wanted.sampled.tolist()
+    assert found.total.item() == without.total.item() != wanted.total.item()  # The loss is that of bf16 products.
+
+
 def test_no_targets_give_no_tokens() -> None:
     nothing = torch.zeros(0, dtype=torch.int64)
     scores = summed_cross_entropy(

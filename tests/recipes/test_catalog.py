@@ -1,6 +1,7 @@
 """The catalogue: every recipe is found, read, written and overridden; wrong names are answered."""
 
 import json
+import sys
 
 import pytest
 
@@ -125,6 +126,15 @@ def _leaves(data, prefix=""):
         ("training.phases=[{share: 0.5}]", "training: the shares of the length phases add up to 0.5"),
         ("objectives=[mlm, mlm]", "name one twice"),
         ("replacement.mask=0.9", "add up to"),
+        (
+            "replacement={mask: 0, random: 0, keep: 1}",
+            "'mlm' asks for the selected tokens, which replacement 'mask_random_keep' as set leaves as they are",
+        ),
+        (
+            "replacement={kind: similar_word, similar: 0, random: 0, keep: 1}",
+            "which replacement 'similar_word' as set leaves as they are, to be copied",
+        ),
+        ("objectives=[nsp]", "hides 15 % of the tokens, and none of the objectives ['nsp'] asks for any: add 'mlm'"),
         ("training.steps=100", "training: warmup_steps 10000 is more than steps 100"),
     ],
 )
@@ -132,6 +142,14 @@ def test_resolve_explains_what_does_not_fit(override, message):
     with pytest.raises(RecipeError) as caught:
         catalog.resolve("bert/tiny", [override])
     assert message in str(caught.value)
+
+
+def test_a_pair_is_judged_alone_where_nothing_is_hidden():
+    hidden_nothing = "replacement={kind: mask_random_keep, mask: 0, random: 0, keep: 1}"  # what the refusal proposes
+    for name in ("bert/tiny", "macbert/tiny"):
+        kind = catalog.get(name).objectives[1].kind
+        recipe = catalog.resolve(name, [f"objectives=[{kind}]", hidden_nothing])
+        assert not recipe.replacement.hides
 
 
 def test_resolve_explains_files_that_cannot_be_read(tmp_path):
@@ -151,22 +169,35 @@ def test_resolve_explains_files_that_cannot_be_read(tmp_path):
         catalog.resolve(str(binary))
 
 
+TENTH = """
+from maskwright.pretext.masking import WholeWordMasking
+from maskwright.recipes.systems import roberta
+
+
+def recipes():
+    for recipe in roberta.recipes():
+        size = recipe.name.removeprefix("roberta/")
+        yield recipe.replace(name=f"tenth/{size}", masking=WholeWordMasking(rate=0.123))
+"""
+
+
 def test_a_new_system_is_one_new_file(tmp_path, monkeypatch):
-    (tmp_path / "roberta_wwm.py").write_text(
-        "from maskwright.recipes.systems import roberta\n"
-        "from maskwright.pretext.masking import WholeWordMasking\n"
-        "def recipes():\n"
-        "    for recipe in roberta.recipes():\n"
-        "        name = recipe.name.replace('roberta/', 'roberta-wwm/')\n"
-        "        yield recipe.replace(name=name, masking=WholeWordMasking())\n"
-    )
+    shipped = catalog.names()
+    assert not any(name.startswith("tenth/") or catalog.get(name).masking.rate == 0.123 for name in shipped)
+    (tmp_path / "tenth_system.py").write_text(TENTH)
     monkeypatch.setattr(catalog.systems, "__path__", [*catalog.systems.__path__, str(tmp_path)])
     catalog._recipes.cache_clear()
     try:
-        assert catalog.get("roberta-wwm/base").masking.kind == "whole_word"
-        assert "bert/base" in catalog.names()
+        found = catalog.get("tenth/base")
+        assert (found.masking.kind, found.masking.rate) == ("whole_word", 0.123)
+        assert catalog.resolve("tenth/tiny", ["masking.rate=0.2"]).masking.rate == 0.2
+        sizes = {name.removeprefix("roberta/") for name in shipped if name.startswith("roberta/")}
+        assert set(catalog.names()) == {*shipped, *(f"tenth/{size}" for size in sizes)}
     finally:
         catalog._recipes.cache_clear()
+        # What was imported would be found without its file by whoever asks next.
+        sys.modules.pop("maskwright.recipes.systems.tenth_system", None)
+        vars(catalog.systems).pop("tenth_system", None)
 
 
 def test_field_paths_of_a_recipe_name_every_axis():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from maskwright.core.randomness import Draws
 from maskwright.core.types import Instances
 from maskwright.recipes import catalog
 from maskwright.recipes.sizing import sizes
@@ -116,17 +117,18 @@ def test_the_smallest_say_that_they_are_not_published(size):
     assert recipe.replacement == catalog.get("electra/small").replacement
 
 
-def full(length):
-    """One sequence without padding."""
-    special = np.zeros(length, dtype=bool)
-    special[[0, length // 2, length - 1]] = True
+def full(length, sequences=1):
+    """Sequences without padding, each of two texts."""
+    special = np.zeros((sequences, length), dtype=bool)
+    special[:, [0, length // 2, length - 1]] = True
+    total = sequences * length
     return Instances(
-        ids=np.full(length, 9, dtype=np.int32),
-        segment_ids=np.zeros(length, dtype=np.int8),
-        word_starts=np.ones(length, dtype=bool),
-        special=special,
-        cu_seqlens=np.array([0, length]),
-        pair_labels=np.array([-1], dtype=np.int8),
+        ids=np.full(total, 9, dtype=np.int32),
+        segment_ids=np.zeros(total, dtype=np.int8),
+        word_starts=np.ones(total, dtype=bool),
+        special=special.ravel(),
+        cu_seqlens=np.arange(sequences + 1) * length,
+        pair_labels=np.full(sequences, -1, dtype=np.int8),
     )
 
 
@@ -144,8 +146,19 @@ def test_the_original_s_slots_never_bind(length, rate, slots, selected):
 @pytest.mark.parametrize(("length", "draws", "distinct"), [(128, 19, 17.7), (512, 77, 71.5)])
 def test_what_the_original_loses_by_drawing_with_replacement(length, draws, distinct):
     # We draw distinct places (DEVIATION): k draws among n candidates hit n (1 - (1 - 1/n)^k) of them on average.
-    candidates = length - 3  # [CLS] and two [SEP] are none
-    assert candidates * (1 - (1 - 1 / candidates) ** draws) == pytest.approx(distinct, abs=0.05)
+    rounds, instances = 4000, full(length)
+    candidates = np.flatnonzero(~instances.special)  # [CLS] and two [SEP] are none
+    expected = len(candidates) * (1 - (1 - 1 / len(candidates)) ** draws)
+    assert expected == pytest.approx(distinct, abs=0.05)
+    theirs = np.sort(np.random.default_rng(0).choice(candidates, (rounds, draws)))
+    different = 1 + (np.diff(theirs) > 0).sum(axis=1)
+    # The mean of so many rounds is off by more than 4.5 standard errors once in 100,000.
+    assert abs(different.mean() - expected) < 4.5 * different.std() / np.sqrt(rounds)
+    masking = catalog.get("electra/small").masking
+    draws_of_all = Draws(0, np.zeros(rounds, dtype=np.int64), np.arange(rounds))
+    ours = masking.select(full(length, rounds), draws_of_all).positions
+    assert len(np.unique(ours)) == len(ours)
+    assert np.bincount(ours // length, minlength=rounds).tolist() == [draws] * rounds
 
 
 def test_the_rate_never_reaches_its_peak():

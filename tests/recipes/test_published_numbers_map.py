@@ -1,24 +1,17 @@
 """The pages that map numbers, examples and deviations to code say what is there: no test, line or number astray."""
 
 import re
-import shlex
 from collections import Counter
-from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
+from docs_pages import ROOT, commands, page
 from maskwright.cli.main import VERBS
 from maskwright.cli.pretrain import command as pretrain_command
 from maskwright.recipes import catalog
 
-ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "maskwright"
 PAGES = ("published_numbers.md", "worked_examples.md", "systems.md")
-
-
-def page(name: str) -> str:
-    return (ROOT / "docs" / name).read_text(encoding="utf-8")
 
 
 def cited(text: str) -> list[tuple[str, str]]:
@@ -41,35 +34,22 @@ def test_each_of_the_45_numbers_has_its_test_or_the_reason_why_not() -> None:
     assert all(held.strip().startswith("no test: ") for number, _, held in rows if int(number) in without)
 
 
-def commands(text: str) -> list[list[str]]:
-    """The command lines in a page's blocks, those that go over a line's end joined."""
-    blocks = "\n".join(re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)).replace("\\\n", " ")
-    lines = [line.removeprefix("$ ") for line in blocks.split("\n")]
-    return [shlex.split(line, comments=True) for line in lines if line.startswith("maskwright ")]
-
-
 @pytest.mark.parametrize("name", PAGES[1:])
 def test_every_command_names_a_recipe_and_settings_that_fit(name: str) -> None:
     found = commands(page(name))
     assert len(found) >= 8
-    for _, verb, *words in found:
-        assert verb in VERBS
-        if verb not in ("pretrain", "show"):
+    for command in found:
+        assert command.verb in VERBS
+        if command.verb not in ("pretrain", "show"):
             continue
-        recipe = words[words.index("--recipe") + 1] if verb == "pretrain" else words[0]
-        settings = [after for word, after in pairwise(words) if word == "--set"]
-        catalog.resolve(recipe, settings)
-        if verb == "pretrain":
-            options = {word.removeprefix("--").replace("-", "_") for word in words if word.startswith("--")}
+        catalog.resolve(command.recipe, command.settings)
+        if command.verb == "pretrain":
+            options = {word.removeprefix("--").replace("-", "_") for word in command.words if word.startswith("--")}
             assert options <= set(pretrain_command.__annotations__)
 
 
 def test_every_system_has_its_commands() -> None:
-    told = {
-        words[words.index("--recipe") + 1].split("/")[0]
-        for words in commands(page("systems.md"))
-        if "--recipe" in words
-    }
+    told = {command.recipe.split("/")[0] for command in commands(page("systems.md")) if "--recipe" in command.words}
     assert told == {name.split("/")[0] for name in catalog.names()} - {"distilroberta"}
 
 

@@ -1,10 +1,14 @@
 """SpanBERT, BERT-wwm, RoBERTa-wwm, ERNIE and PMI-masking as published."""
 
+import inspect
+import re
+
 import pytest
 
 from maskwright.core.errors import RecipeError
 from maskwright.recipes import catalog
 from maskwright.recipes.sizing import sizes
+from maskwright.recipes.systems import bert_wwm
 
 
 def shape(name):
@@ -60,6 +64,19 @@ def test_bert_wwm_is_as_published(name, steps, shares):
     assert (recipe.replacement.per, recipe.replacement.random_from) == ("token", "vocabulary")
     assert [each.kind for each in recipe.objectives] == ["mlm", "nsp"]
     assert sizes(recipe).encoder_and_pooler == 102_267_648
+
+
+@pytest.mark.parametrize(
+    ("name", "pair", "runs"),
+    [("bert-wwm/base", 0, (100, 100)), ("bert-wwm/base-ext", 1, (1000, 400))],
+)
+def test_the_settings_for_bert_wwms_two_runs_give_those_two_runs(name, pair, runs):
+    settings = re.findall(r'--set "(training=.*)"', inspect.getsource(bert_wwm))
+    told = [catalog.resolve(name, [setting]).training for setting in settings[2 * pair : 2 * pair + 2]]
+    for training, thousands, length, batch in zip(told, runs, (128, 512), (2560, 384), strict=True):
+        assert (training.steps, training.batch_sequences) == (1000 * thousands, batch)
+        assert training.warmup_steps == training.steps / 10
+        assert [(phase.share, phase.max_length) for phase in training.phases] == [(1.0, length)]
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,17 @@ def test_lines_lead_with_a_space_where_white_space_stood(tmp_path: Path) -> None
     assert (corpus.num_characters, corpus.num_bytes) == (33 + 15, 33 + 1 + 14 * 3)
 
 
+def test_lines_that_are_sentences_are_not_split_or_cut(tmp_path: Path) -> None:
+    endless = "词" * 3000
+    text = f"Mr. Smith left. Why?\nNobody knew.\n\n他走了。我们也走了。\n{endless}\n\n"
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    corpus = clean_corpus([tmp_path / "a.txt"], cleaning=ALL.replace(line_breaks="sentence"), cache=tmp_path)
+    # White space stands between lines, and so before the second of each document.
+    stored = text.replace("\nN", "\n N").replace("\n词", "\n 词")
+    assert corpus.blocks[0].read_text(encoding="utf-8") == stored
+    assert not any("cut" in note for source in corpus.card["sources"] for note in source["notes"])
+
+
 def test_counts_agree_with_the_text(tmp_path: Path, small_blocks: None) -> None:
     path = jsonl(
         tmp_path / "a.jsonl", [prose(number % 25, 3 + number % 9) for number in range(60)] + ["short", "x" * 70]

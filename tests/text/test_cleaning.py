@@ -15,7 +15,7 @@ CLEANINGS = st.builds(
     Cleaning,
     unicode=st.sampled_from(["NFC", "NFKC", "none"]),
     control_characters=st.sampled_from(["drop", "keep"]),
-    line_breaks=st.sampled_from(["auto", "paragraph", "space"]),
+    line_breaks=st.sampled_from(["auto", "paragraph", "sentence", "space"]),
 )
 
 
@@ -84,6 +84,7 @@ def test_wrapped_lines_are_joined() -> None:
     assert len(paragraphs) == 2
     assert "single man in possession" in paragraphs[0]
     assert len(clean_document(WRAPPED, Cleaning(line_breaks="paragraph"))) == 6
+    assert clean_document(WRAPPED, Cleaning(line_breaks="sentence")) == [line for line in WRAPPED.split("\n") if line]
 
 
 def test_lines_that_are_sentences_stay_paragraphs() -> None:

@@ -84,8 +84,9 @@ def test_every_span_of_whole_words_is_found_where_it_stands(words: list[str], da
 
 def corpus_of(folder: Path, records: list[dict[str, Any]], **options: Any) -> CleanCorpus:
     folder.mkdir(exist_ok=True)
-    with gzip.open(folder / "a.jsonl.gz", "wt", encoding="utf-8") as file:
-        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    # Without the time of writing, so that the same records are the same file.
+    (folder / "a.jsonl.gz").write_bytes(gzip.compress(lines.encode(), mtime=0))
     return clean_corpus([folder / "a.jsonl.gz"], cache=folder / "cache", with_spans=True, **options)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from maskwright.core.similar_words import SimilarWords, word_hashes
-from maskwright.core.types import Documents, IntArray, SpecialTokens, TakenTokens
+from maskwright.core.types import BoolArray, Documents, IntArray, SpecialTokens, TakenTokens
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
@@ -25,17 +25,18 @@ def toy_text(documents: int = 80) -> Text:
     lengths = draw.integers(3, 12, int(sentences.sum()))
     ends, last = np.cumsum(lengths), np.cumsum(sentences)
     ids = draw.integers(5, VOCABULARY, int(ends[-1])).astype(np.int32)
-    # Every token is a word; some neighbouring words of a sentence are a phrase, some phrases an entity.
-    phrases = np.random.default_rng(1).random(len(ids)) < 0.7
-    phrases[np.append(0, ends[:-1])] = True
-    entities = phrases & (np.random.default_rng(2).random(len(ids)) < 0.8)
-    entities[np.append(0, ends[:-1])] = True
+    # Words have one token and more; some neighbouring words of a sentence are a phrase, some phrases an entity.
+    first = np.zeros(len(ids), dtype=bool)
+    first[np.append(0, ends[:-1])] = True
+    words = first | (np.random.default_rng(3).random(len(ids)) < 0.6)
+    phrases = first | (words & (np.random.default_rng(1).random(len(ids)) < 0.7))
+    entities = first | (phrases & (np.random.default_rng(2).random(len(ids)) < 0.8))
 
     def take(starts: IntArray, stops: IntArray) -> TakenTokens:
         ranges = [np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)]
         places = np.concatenate(ranges) if ranges else np.zeros(0, dtype=np.int64)
         levels = {"phrase": phrases[places], "entity": entities[places]}
-        return TakenTokens(ids[places], np.ones(len(places), dtype=bool), levels)
+        return TakenTokens(ids[places], words[places], levels)
 
     docs = Documents(ends, last - sentences, last)
     return Text(
@@ -47,26 +48,39 @@ def toy_text(documents: int = 80) -> Text:
         vocabulary=VocabularyFacts(
             special_tokens=SPECIAL,
             token_counts=np.bincount(ids, minlength=VOCABULARY),
-            similar_words=toy_similar_words(),
+            similar_words=toy_similar_words({(token,) for token in range(5, VOCABULARY)} | written(ids, words)),
         ),
     )
 
 
-def toy_similar_words() -> SimilarWords:
-    """Every token but the special ones is a word, similar to the next two; random words are all of them."""
-    words = np.arange(5, VOCABULARY)
-    hashes = word_hashes(words, np.arange(len(words)))
+def written(ids: IntArray, words: BoolArray) -> set[tuple[int, ...]]:
+    return {tuple(word.tolist()) for word in np.split(ids, np.flatnonzero(words)[1:])}
+
+
+def toy_similar_words(words: set[tuple[int, ...]]) -> SimilarWords:
+    """Each word is similar to the next two of as many tokens, where there are any; random words are all of them."""
+    by_length = [sorted(word for word in words if len(word) == length) for length in range(1 + max(map(len, words)))]
+    similar = {
+        word: [group[(place + step) % len(group)] for step in (1, 2) if step < len(group)]
+        for group in by_length
+        for place, word in enumerate(group)
+    }
+    known = [word for word, others in similar.items() if others]
+    lengths = np.array([len(word) for word in known])
+    counts = np.array([len(similar[word]) for word in known])
+    hashes = word_hashes(np.concatenate(known), np.cumsum(lengths) - lengths)
     order = np.argsort(hashes)
-    following = 5 + (words[order][:, None] - 5 + np.arange(1, 3)) % len(words)
+    candidates = [token for word in known for other in similar[word] for token in other]
+    sizes = np.array([length * len(group) for length, group in enumerate(by_length)])
     return SimilarWords(
-        ids=np.concatenate([following.ravel(), words]).astype(np.int32),
+        ids=np.array(candidates + [token for group in by_length for word in group for token in word], dtype=np.int32),
         hashes=hashes[order],
-        lengths=np.ones(len(words), dtype=np.int64),
-        firsts=2 * np.arange(len(words)),
-        counts=np.full(len(words), 2),
-        random_firsts=np.array([0, 2 * len(words)]),
-        random_counts=np.array([0, len(words)]),
-        similarities=np.ones(2 * len(words), dtype=np.float32),
+        lengths=lengths[order],
+        firsts=(np.cumsum(counts * lengths) - counts * lengths)[order],
+        counts=counts[order],
+        random_firsts=len(candidates) + np.cumsum(sizes) - sizes,
+        random_counts=np.array([len(group) for group in by_length]),
+        similarities=np.ones(int(counts.sum()), dtype=np.float32),
     )
 
 
@@ -164,7 +178,14 @@ def masks_by_epoch(which: Recipe) -> dict[int, dict[int, tuple[int, ...]]]:
     return seen
 
 
-@pytest.mark.parametrize("masking", ["token", "whole_word", "span", "levels", "pmi"])
+@pytest.mark.parametrize(
+    "masking",
+    [
+        *("token", "whole_word", "ngram", "span", "levels", "pmi"),
+        "{kind: whole_word, budget: words}",
+        "{kind: ngram, budget: words, order: left_to_right}",
+    ],
+)
 def test_static_masks_agree_between_epochs_and_dynamic_ones_differ(masking: str) -> None:
     words = "words={segmenter: rjieba, phrases: [segmenter], entities: [tags]}"
     same_layout = ("format=full_sentences", "objectives=[mlm]", f"masking={masking}", words)

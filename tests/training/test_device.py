@@ -11,7 +11,7 @@ from maskwright.training.device import Precision, prepare_machine
 from maskwright.training.pretrain import Run, pretrain
 
 needs_bf16 = pytest.mark.skipif(
-    not device._has_bf16(torch.device("cpu")), reason="this processor does not multiply bf16 numbers"
+    not device.multiplies_bf16(torch.device("cpu")), reason="this processor does not multiply bf16 numbers"
 )
 
 
@@ -27,7 +27,7 @@ def test_unknown_precision_names_those_there_are(tmp_path: Path) -> None:
 
 
 def test_bf16_is_refused_where_it_would_be_emulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "_has_bf16", lambda _: False)
+    monkeypatch.setattr(device, "multiplies_bf16", lambda _: False)
     with pytest.raises(DeviceError, match="slower than fp32"):
         prepare_machine("cpu", "default", tmp_path, "bf16")
 

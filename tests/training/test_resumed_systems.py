@@ -1,14 +1,18 @@
-"""Whole runs of the systems that differ most from BERT, killed and resumed: each holds state that others do not."""
+"""Whole runs of every system, killed and resumed: each holds state that others do not."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from test_every_recipe import RECIPES
 from test_pretrain import CLEAN, die_after
 from toy_runs import TOY, write_corpus
 
+from maskwright.recipes.catalog import get
+from maskwright.recipes.recipe import Recipe
 from maskwright.training.pretrain import Run, pretrain
 from maskwright.training.reporting import Silent
 
@@ -18,59 +22,79 @@ OBJECTS = ("人工智能", "上海", "语言模型", "红色的房子", "长城"
 SYNONYMS = "喜欢 看见 研究 记得\n上海 长城 大海\n老师 船长 小明\n"
 STEPS = 12
 
+Train = Callable[..., Run]
 
-def write_chinese(path: Path) -> Path:
+
+def write_chinese(path: Path, between: str = "") -> Path:
     """Write documents of simple Chinese sentences, with names of people and places."""
     draw = np.random.default_rng(0)
     texts = []
     for _ in range(40):
         chosen = draw.integers(0, (6, 4, 6), (int(draw.integers(4, 10)), 3))
-        texts.append("".join(f"{SUBJECTS[a]}{VERBS[b]}{OBJECTS[c]}。" for a, b, c in chosen))
+        texts.append(between.join(f"{SUBJECTS[a]}{VERBS[b]}{OBJECTS[c]}。" for a, b, c in chosen))
     path.write_text("\n\n".join(texts), encoding="utf-8")
     return path
 
 
-@pytest.mark.parametrize(
-    ("recipe", "chinese", "kills"),
-    [
-        ("albert/tiny", False, (6,)),  # LAMB, unigram pieces; the length changes there.
-        ("spanbert/tiny", False, (5,)),  # Spans, a head with anchors.
-        ("macbert/tiny", True, (7,)),  # A segmenter's words, a table of similar words.
-        ("ernie/tiny", True, (4, 8)),  # Both ends of a stage of masking.
-    ],
-)
-def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
-    recipe: str, chinese: bool, kills: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    overrides = (*TOY, "training.batch_sequences=24")
-    if recipe.startswith("macbert"):
-        (tmp_path / "synonyms.txt").write_text(SYNONYMS, encoding="utf-8")
-        overrides = (*overrides, f"replacement.table.source={tmp_path / 'synonyms.txt'}")
-    corpus = (write_chinese if chinese else write_corpus)(tmp_path / "corpus.txt")
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("resumed")
 
-    def train(out: str) -> Run:
-        settings: dict[str, Any] = {"clean": CLEAN, "workers": 1, "cache": tmp_path / "cache", "reporter": Silent()}
+
+@pytest.fixture(scope="module")
+def train(shared: Path) -> Train:
+    """Train a toy of a recipe on text that has what its masking looks for."""
+    english, chinese = write_corpus(shared / "english.txt"), write_chinese(shared / "chinese.txt")
+    dialogues = write_chinese(shared / "dialogues.txt", between="\n")
+    (shared / "synonyms.txt").write_text(SYNONYMS, encoding="utf-8")
+
+    def run(recipe: Recipe, out: Path, **changes: Any) -> Run:
+        corpus = english if recipe.words.segmenter == "none" else chinese
+        settings = [*TOY, "training.batch_sequences=24"]
+        if recipe.tokenizer.kind == "byte_bpe":
+            settings.append("tokenizer.vocab_size=400")
+        if recipe.replacement.similar_words is not None:
+            settings.append(f"replacement.table.source={shared / 'synonyms.txt'}")
         return pretrain(
-            corpus,
-            out=tmp_path / out,
-            recipe=recipe,
+            dialogues if recipe.format.kind == "dialogue" else corpus,
+            out=out,
+            recipe=recipe.name,
             steps=STEPS,
-            set=overrides,
-            checkpoint_minutes=0.0,
-            **settings,
+            set=[setting for setting in settings if recipe.teacher is None or "vocab_size" not in setting],
+            clean=CLEAN,
+            workers=1,
+            cache=shared / "cache",
+            reporter=Silent(),
+            **changes,
         )
 
-    peace = train("peace")
+    return run
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
+    name: str, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = get(name)
+    changes: dict[str, Any] = {"checkpoint_minutes": 0.0}
+    if recipe.teacher is not None:
+        taught = get("roberta/tiny" if recipe.family == "roberta" else "bert/tiny")
+        changes["teacher"] = train(taught, tmp_path / "teacher").folder
+    peace = train(recipe, tmp_path / "peace", **changes)
     assert peace.epochs > 1
-    for kill in kills:
+    # Where the length changes, or at both ends of a stage of masking.
+    for kill in (4, 8) if len(recipe.masking.stages) > 1 else (6,):
         with monkeypatch.context() as patch:
             die_after(kill, patch)
             with pytest.raises(KeyboardInterrupt):
-                train("killed")
-    resumed = train("killed")
-    for name in ("metrics.jsonl", "model.safetensors", "config.json", "recipe.json"):
-        assert (peace.folder / name).read_bytes() == (resumed.folder / name).read_bytes(), name
+                train(recipe, tmp_path / "killed", **changes)
+    resumed = train(recipe, tmp_path / "killed", **changes)
+    models = [path.relative_to(peace.folder) for path in peace.folder.rglob("model.safetensors")]
+    assert len(models) == 1 + (recipe.generator is not None)
+    for file in ("metrics.jsonl", "config.json", "recipe.json", *models):
+        assert (peace.folder / file).read_bytes() == (resumed.folder / file).read_bytes(), file
     assert resumed.held_out == peace.held_out
-    if recipe.startswith("ernie"):  # There was something to hide in every stage.
-        levels = json.loads((resumed.folder / "data_card.json").read_text(encoding="utf-8"))["levels"]
-        assert all(levels[level]["units"] for level in ("phrase", "entity"))
+    # There was something to hide on every level.
+    levels = json.loads((resumed.folder / "data_card.json").read_text(encoding="utf-8"))["levels"]
+    assert recipe.masking.levels <= levels.keys()
+    assert all(levels[level]["units"] for level in recipe.masking.levels)

@@ -1,12 +1,12 @@
 """`maskwright detect`: let a trained model mark the tokens of a text that look replaced."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from maskwright.cli import output
-from maskwright.cli.texts import DEVICE_HELP, FILE_HELP, MODEL_HELP, counted, gather, warnings_said
+from maskwright.cli.texts import DEVICE_HELP, FILE_HELP, MODEL_HELP, PRECISION_HELP, counted, gather, warnings_said
 
 
 def command(
@@ -19,6 +19,7 @@ def command(
         typer.Option(help="Write the result to this .jsonl file, one line a text.", show_default=False),
     ] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    precision: Annotated[Literal["auto", "fp32", "bf16", "int8"], typer.Option(help=PRECISION_HELP)] = "fp32",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, with every token.")] = False,
 ) -> None:
     """Mark the tokens that look as if another had stood there (a model trained with an electra recipe)."""
@@ -28,7 +29,8 @@ def command(
     from maskwright.inference.texts import write_json_lines
 
     out = out and out.expanduser()
-    loaded = load(model, device=device)
+    with warnings_said():
+        loaded = load(model, device=device, precision=precision)
     with warnings_said():
         detections = loaded.detect(given, threshold=threshold)
     if out:

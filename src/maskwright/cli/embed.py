@@ -1,12 +1,12 @@
 """`maskwright embed`: turn texts into vectors with a trained model."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from maskwright.cli import output
-from maskwright.cli.texts import DEVICE_HELP, FILE_HELP, MODEL_HELP, counted, gather, warnings_said
+from maskwright.cli.texts import DEVICE_HELP, FILE_HELP, MODEL_HELP, PRECISION_HELP, counted, gather, warnings_said
 
 _SHOWN = 20
 _LONG = 200
@@ -25,6 +25,7 @@ def command(
     ] = "mean",
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale each vector to length 1.")] = False,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    precision: Annotated[Literal["auto", "fp32", "bf16", "int8"], typer.Option(help=PRECISION_HELP)] = "fp32",
     json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON; with the vectors if there is no --out.")
     ] = False,
@@ -46,7 +47,8 @@ def command(
     if out and out.suffix != ".npy":
         raise MaskwrightError(f"cannot write vectors as {out.name!r}", allowed="a name that ends in .npy")
     chosen = output.one_of("pooling", pooling, POOLINGS)
-    loaded = load(model, device=device)
+    with warnings_said():
+        loaded = load(model, device=device, precision=precision)
     # The file is begun before the work, so that a folder that cannot be written is noticed at once.
     with atomic_path(out) if out else contextlib.nullcontext() as temporary:
         with warnings_said(), OnConsole(output.talk()) as talk:

@@ -1,12 +1,21 @@
 """`maskwright fill-mask`: let a trained model fill the blanks of a text."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from maskwright.cli import output
-from maskwright.cli.texts import DEVICE_HELP, FILE_HELP, MODEL_HELP, counted, gather, heading, warnings_said
+from maskwright.cli.texts import (
+    DEVICE_HELP,
+    FILE_HELP,
+    MODEL_HELP,
+    PRECISION_HELP,
+    counted,
+    gather,
+    heading,
+    warnings_said,
+)
 
 
 def command(
@@ -22,6 +31,7 @@ def command(
         typer.Option(help="Write the result to this .jsonl file, one line a text.", show_default=False),
     ] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    precision: Annotated[Literal["auto", "fp32", "bf16", "int8"], typer.Option(help=PRECISION_HELP)] = "fp32",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Say which tokens may stand at each mask of a text. Several masks are guessed independently."""
@@ -32,7 +42,8 @@ def command(
     from maskwright.inference.texts import write_json_lines
 
     out = out and out.expanduser()
-    loaded = load(model, device=device)
+    with warnings_said():
+        loaded = load(model, device=device, precision=precision)
     if loaded.mlm_head is None and loaded.generator is not None:
         output.note(f"filled by the generator in {loaded.generator.name}")
     with warnings_said():

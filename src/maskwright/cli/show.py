@@ -19,7 +19,7 @@ def command(
     text_file: Annotated[Path | None, typer.Option(help="Read the text from a file (- for standard input).")] = None,
     tokenizer: Annotated[
         Path | None,
-        typer.Option(help="A folder with a tokenizer, e.g. a run's. Without: a small one is learnt."),
+        typer.Option(help="A folder with a tokenizer. Without: the run's, or a small one that is learnt."),
     ] = None,
     corpus: Annotated[
         list[str] | None,

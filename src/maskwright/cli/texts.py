@@ -12,6 +12,9 @@ from maskwright.cli import output
 MODEL_HELP = "A run's folder, or a Hugging Face model's folder or hub name."
 FILE_HELP = "Read one text a line from a .txt or .jsonl file; `-` reads standard input."
 DEVICE_HELP = "auto, cpu, cuda or cuda:N."
+PRECISION_HELP = (
+    "Of matrix products: fp32 (exact), bf16 or int8 (faster, rounded), or auto (bf16 on a GPU that has it, else fp32)."
+)
 
 
 def gather(texts: Sequence[str] | None, file: Path | None) -> list[str]:

@@ -26,7 +26,9 @@ class AttentionBlock(nn.Module):
         self._attention_dropout = config.attention_dropout
         self._hidden_dropout = config.hidden_dropout
 
-    def forward(self, hidden: Tensor, plan: AttentionPlan, key: DropoutKey | None, call: int) -> Tensor:
+    def forward(
+        self, hidden: Tensor, plan: AttentionPlan, key: DropoutKey | None, call: int, read: Tensor | None = None
+    ) -> Tensor:
         """Attend and add.
 
         Args:
@@ -34,9 +36,10 @@ class AttentionBlock(nn.Module):
             plan: Who may look at whom.
             key: Key of the dropout masks; None drops nothing.
             call: Number of the first dropout call made here; two are made.
+            read: Shape (W,), int64: the tokens to return; None returns all.
 
         Returns:
-            Shape (T, H).
+            Shape (T, H), or (W, H).
         """
         mixed = attend(
             self.query(hidden),
@@ -48,6 +51,8 @@ class AttentionBlock(nn.Module):
             dropout_key=key,
             dropout_call=call,
         )
+        if read is not None:
+            mixed, hidden = mixed.index_select(0, read), hidden.index_select(0, read)
         normed: Tensor = self.norm(dropout_add(self.output(mixed), hidden, self._hidden_dropout, key, call + 1))
         return normed
 

@@ -40,16 +40,21 @@ class Encoder(nn.Module):
         self.ffn_blocks = nn.ModuleList(FeedForwardBlock(config) for _ in set(self._ffn_plan))
         self.pooler = nn.Linear(hidden, hidden) if config.pooler else None
 
-    def forward(self, batch: FlatBatch) -> EncoderOutput:
+    def forward(self, batch: FlatBatch, read: Tensor | None = None) -> EncoderOutput:
         """Encode a flat batch. Dropout is applied in training mode if the batch has a key.
+
+        The last layer need not transform tokens that nobody reads: with `read` it attends from all tokens, and
+        everything behind the attention sees those only. What is read, and every gradient, stays the same.
 
         Args:
             batch: Ids, positions and segments of T tokens. A batch in rows is used as it is; another is cut
                 into rows of one sequence each.
+            read: Shape (W,), int64, the offsets whose hidden states are read, each once; with a pooler each
+                sequence's first token must be among them. None reads all.
 
         Returns:
             Hidden states in the order of the batch's tokens. Those at filler slots are finite and mean
-            nothing.
+            nothing; those that are not read are zero, or finite and mean nothing.
         """
         key = None
         if self.training and batch.dropout_key is not None:
@@ -57,14 +62,14 @@ class Encoder(nn.Module):
         if batch.row_length is None:
             cut = cut_into_rows(batch)
             first_tokens = batch.first_tokens
-            hidden = self._encode(cut.batch, key)[cut.places]
+            hidden = self._encode(cut.batch, key, None)[cut.places]
         else:
             first_tokens = batch.first_tokens
-            hidden = self._encode(batch, key)
+            hidden = self._encode(batch, key, read)
         pooled = None if self.pooler is None else torch.tanh(self.pooler(hidden[first_tokens]))
         return EncoderOutput(hidden, pooled)
 
-    def _encode(self, batch: FlatBatch, key: DropoutKey | None) -> Tensor:
+    def _encode(self, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None) -> Tensor:
         config = self.config
         plan = plan_attention(batch, *self._backend(batch, drops=key is not None and config.attention_dropout > 0))
         hidden: Tensor = self.embedding_norm(
@@ -81,9 +86,12 @@ class Encoder(nn.Module):
             hidden = self.embedding_projection(hidden)
         for layer, (attention, ffn) in enumerate(zip(self._attention_plan, self._ffn_plan, strict=True)):
             call = 1 + DROPOUT_CALLS * layer
-            hidden = self.attention_blocks[attention](hidden, plan, key, call)
+            chosen = read if layer == config.num_layers - 1 else None
+            hidden = self.attention_blocks[attention](hidden, plan, key, call, chosen)
             hidden = self.ffn_blocks[ffn](hidden, key, call + 2)
-        return hidden
+        if read is None:
+            return hidden
+        return hidden.new_zeros(len(batch.ids), config.hidden_size).index_copy(0, read, hidden)
 
     def _backend(self, batch: FlatBatch, *, drops: bool) -> tuple[Backend, torch.dtype]:
         weight = self.word_embeddings.weight

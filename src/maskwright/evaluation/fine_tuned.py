@@ -100,7 +100,7 @@ class FineTunedModel(nn.Module):
             Scores in fp32, of the shape that `Task.loss` tells.
         """
         key = batch.batch.dropout_key if dropout_key is None else dropout_key
-        output = self.encoder(replace(batch.batch, dropout_key=key))
+        output = self.encoder(replace(batch.batch, dropout_key=key), self.head.reads(batch))
         scores: Tensor = self.head(output, batch, key)
         return scores
 

@@ -79,6 +79,10 @@ class Head(nn.Module):
         scores: Tensor = self.output(dropout(hidden, self.rate, key, self._first_call + 1))
         return scores.float()
 
+    def reads(self, batch: FeatureBatch) -> Tensor | None:
+        """Return the slots whose hidden states are read, as `Encoder.forward` takes them; None for all. Shape (W,)."""
+        return batch.batch.first_tokens if self._row.source in ("pooled", "first") else batch.positions
+
     def _read(self, output: EncoderOutput, batch: FeatureBatch) -> Tensor:
         if self._row.source == "pooled":
             if output.pooled is None:

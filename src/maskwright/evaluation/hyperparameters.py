@@ -230,6 +230,8 @@ def fit_stride(
     if not isinstance(task, QuestionAnswering) or length >= published_length or "doc_stride" in fixed:
         return task, ()
     stride = max(1, round(task.doc_stride * length / published_length))
+    if stride == task.doc_stride:
+        return task, ()
     why = f"the same share of {length} tokens as {task.doc_stride} is of {published_length}"
     choice = Choice("task.doc_stride", task.doc_stride, stride, why)
     return replace(task, doc_stride=stride), (choice,)

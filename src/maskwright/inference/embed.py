@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.core.errors import MaskwrightError, unknown_name
-from maskwright.core.tensors import EncoderOutput, FlatBatch
+from maskwright.core.tensors import FlatBatch
 
 Pooling = Literal["mean", "first"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
@@ -25,20 +25,16 @@ def check_pooling(name: str) -> None:
         raise MaskwrightError(problem, allowed=allowed, todo=todo)
 
 
-def pool(output: EncoderOutput, batch: FlatBatch, pooling: Pooling) -> Tensor:
-    """Reduce each sequence's hidden states to one vector.
+def mean_of_tokens(hidden: Tensor, batch: FlatBatch) -> Tensor:
+    """Return the mean state of each sequence's tokens, special ones included.
 
     Args:
-        output: Hidden states, shape (T, H).
+        hidden: Hidden states in fp32, shape (T, H).
         batch: What was encoded: B sequences, in the order in which they lie; filler is not counted.
-        pooling: "mean" over all tokens of a sequence, special ones included, or the "first" token's state.
 
     Returns:
-        Shape (B, H), fp32.
+        Shape (B, H).
     """
-    hidden = output.hidden.float()
-    if pooling == "first":
-        return hidden[batch.first_tokens]
     real = batch.sequence_ids >= 0
     lengths = torch.bincount(batch.sequence_ids[real], minlength=len(batch.first_tokens))
     # Not index_add: on a GPU that adds in no fixed order.

@@ -1,5 +1,6 @@
 """`maskwright.load`: a trained model, ready to fill masks, to find replaced tokens and to turn texts into vectors."""
 
+import functools
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,18 +9,20 @@ from typing import final
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import ConversionError, MaskwrightError
-from maskwright.core.tensors import EncoderOutput
 from maskwright.core.types import IntArray
 from maskwright.encoder.encoder import Encoder
 from maskwright.inference.batching import TextBatch, batches
+from maskwright.inference.computing import Scores, States, scores_of, states_of
 from maskwright.inference.detect import THRESHOLD, Detection, Judged
-from maskwright.inference.embed import Pooling, check_pooling, pool
+from maskwright.inference.embed import Pooling, check_pooling, mean_of_tokens
 from maskwright.inference.fill_mask import Filled, best_tokens, fill, read_masks
+from maskwright.inference.precision import Chosen, Precision, choose_precision
 from maskwright.interchange.huggingface import LoadedModel, load_model
-from maskwright.pretext.objectives.mlm import MaskedLanguageModeling, MaskedLanguageModelingHead
+from maskwright.pretext.objectives.mlm import MaskedLanguageModelingHead
 from maskwright.pretext.objectives.rtd import ReplacedTokenDetectionHead
 from maskwright.text.progress import Progress, no_progress
 from maskwright.text.tokenizer import Encoded, Tokenizer
@@ -29,6 +32,7 @@ BATCH_TOKENS = 8192
 """Tokens of a forward pass: enough to keep all cores busy, a few hundred MB for a model of base size."""
 
 _MASKS_AT_ONCE = 512
+_FIRST = np.zeros(1, dtype=np.int64)
 
 
 class TextCut(UserWarning):
@@ -40,7 +44,7 @@ class Model:
     """A trained encoder with its tokenizer and, if it has them, its heads for masked and for replaced tokens.
 
     Nothing here is random: the same call gives the same numbers. In other company a text's numbers are the
-    same to within rounding (about 1e-6).
+    same to within rounding (about 1e-6 in fp32).
 
     Args:
         name: Where it came from, for messages.
@@ -50,9 +54,10 @@ class Model:
         max_length: Tokens read at once, special ones counted.
         rtd_head: The head that says which tokens were replaced (ELECTRA's discriminator); None if there is none.
         generator: A model that was trained beside it and fills masks in its stead (ELECTRA's generator).
+        precision: What matrices are multiplied in, from `choose_precision`; the weights of the modules are fp32.
 
     Attributes:
-        name, tokenizer, encoder, mlm_head, max_length, rtd_head, generator: As given.
+        name, tokenizer, encoder, mlm_head, max_length, rtd_head, generator, precision: As given.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class Model:
         max_length: int,
         rtd_head: ReplacedTokenDetectionHead | None = None,
         generator: "Model | None" = None,
+        precision: Chosen = "fp32",
     ) -> None:
         self.name = name
         self.tokenizer = tokenizer
@@ -73,6 +79,7 @@ class Model:
         self.max_length = max_length
         self.rtd_head = rtd_head
         self.generator = generator
+        self.precision = precision
 
     def fill_mask(
         self, texts: str | Sequence[str], *, top_k: int = 5, batch_tokens: int = BATCH_TOKENS
@@ -116,20 +123,15 @@ class Model:
             read_masks(text, name, self.tokenizer, self.max_length) for text, name in zip(texts, names, strict=True)
         ]
         self._warn_of_cuts([text.is_cut for text in masked], "only the part around the masks was read")
-        objective, words = MaskedLanguageModeling(), self.encoder.word_embeddings.weight
         filled: list[list[list[Filled]]] = [[] for _ in texts]
+        asked = [text.positions for text in masked]
         with torch.inference_mode():
-            for laid, output in self._encode([text.ids for text in masked], batch_tokens):
-                owners = np.repeat(laid.texts, [len(masked[text].positions) for text in laid.texts])
-                slots = np.concatenate(
-                    [start + masked[text].positions for text, start in zip(laid.texts, laid.starts, strict=True)]
-                )
+            for laid, hidden in self._encode([text.ids for text in masked], batch_tokens, asked):
+                owners = np.repeat(laid.texts, [len(asked[text]) for text in laid.texts])
                 # In blocks, since a row of scores is as wide as the vocabulary.
-                for first in range(0, len(slots), _MASKS_AT_ONCE):
+                for first in range(0, len(owners), _MASKS_AT_ONCE):
                     block = slice(first, first + _MASKS_AT_ONCE)
-                    hidden = output.hidden[torch.from_numpy(slots[block])]
-                    logits = objective.logits(self.mlm_head, hidden, words)
-                    scores, ids = best_tokens(logits, top_k, vocab_size)
+                    scores, ids = best_tokens(self._scores(hidden[block]), top_k, vocab_size)
                     for owner, its_scores, its_ids in zip(owners[block], scores.tolist(), ids.tolist(), strict=True):
                         done = filled[owner]
                         done.append(fill(masked[owner], len(done), its_scores, its_ids, self.tokenizer))
@@ -173,8 +175,8 @@ class Model:
         sequences = [np.concatenate([[special.cls], tokens.ids[:room], [special.sep]]) for tokens in encoded]
         probabilities: list[list[float]] = [[] for _ in texts]
         with torch.inference_mode():
-            for laid, output in self._encode(sequences, batch_tokens):
-                scores = torch.sigmoid(self.rtd_head(output.hidden).double()).cpu().numpy()
+            for laid, hidden in self._encode(sequences, batch_tokens):
+                scores = torch.sigmoid(self.rtd_head(hidden).double()).cpu().numpy()
                 for text, start in zip(laid.texts, laid.starts, strict=True):
                     # The special tokens at both ends are scored too, but they are not the text's.
                     probabilities[text] = scores[start + 1 : start + len(sequences[text]) - 1].tolist()
@@ -216,9 +218,10 @@ class Model:
         sequences = [np.concatenate([[special.cls], ids[:room], [special.sep]]) for ids in tokens]
         total, done = sum(map(len, sequences)), 0
         vectors = np.empty((len(texts), self.encoder.config.hidden_size), dtype=np.float32)
+        asked = [_FIRST] * len(texts) if pooling == "first" else None
         with torch.inference_mode():
-            for laid, output in self._encode(sequences, batch_tokens):
-                pooled = pool(output, laid.batch, pooling)
+            for laid, hidden in self._encode(sequences, batch_tokens, asked):
+                pooled = hidden if pooling == "first" else mean_of_tokens(hidden, laid.batch)
                 if normalize:
                     pooled = torch.nn.functional.normalize(pooled)
                 vectors[laid.texts] = pooled.cpu().numpy()
@@ -226,10 +229,26 @@ class Model:
                 progress("embedding", done, total)
         return vectors
 
-    def _encode(self, sequences: list[IntArray], batch_tokens: int) -> Iterator[tuple[TextBatch, EncoderOutput]]:
+    @functools.cached_property
+    def _states(self) -> States:
+        return states_of(self.encoder, self.precision)
+
+    @functools.cached_property
+    def _scores(self) -> Scores:
+        assert self.mlm_head is not None
+        return scores_of(self.mlm_head, self.encoder, self.precision)
+
+    def _encode(
+        self, sequences: list[IntArray], batch_tokens: int, asked: list[IntArray] | None = None
+    ) -> Iterator[tuple[TextBatch, Tensor]]:
+        """Yield batches with the hidden states of all slots, or of the positions asked for in each text, in order."""
         device = self.encoder.word_embeddings.weight.device
         for laid in batches(sequences, pad=self.tokenizer.special_tokens.pad, tokens=batch_tokens, device=device):
-            yield laid, self.encoder(laid.batch)
+            if asked is None:
+                yield laid, self._states(laid.batch)
+            else:
+                slots = [start + asked[text] for text, start in zip(laid.texts, laid.starts, strict=True)]
+                yield laid, self._states(laid.batch, torch.from_numpy(np.concatenate(slots)).to(device))
 
     def _warn_of_cuts(self, is_cut: list[bool], effect: str) -> None:
         cut = [str(number) for number, was in enumerate(is_cut, start=1) if was]
@@ -243,15 +262,19 @@ class Model:
             )
 
 
-def load(model: str | Path, *, device: str = "auto") -> Model:
-    """Load a model for use: weights in fp32, no dropout. No code of the folder is executed.
+def load(model: str | Path, *, device: str = "auto", precision: Precision = "fp32") -> Model:
+    """Load a model for use, without dropout. No code of the folder is executed.
 
     Args:
         model: A run's folder, any folder of a BERT, RoBERTa, ALBERT, ELECTRA, DistilBERT or ERNIE 1.0 in Hugging
             Face's format, or such a hub name. A generator in the folder's sub-folder "generator" comes with it.
         device: Where to compute: "cpu", "cuda", "cuda:N"; "auto" takes a GPU if there is one.
+        precision: What matrices are multiplied in: "fp32", exactly; "bf16" or "int8" (on a processor), faster and
+            rounded; "auto" is bf16 on a GPU that has it. Where the device has no fast way to do what is asked, it is
+            fp32, with the warning `PrecisionChanged`.
 
     Raises:
+        MaskwrightError: If there is no such precision.
         ConversionError: If there is no such model, or it does not fit together.
         DataError: If its tokenizer cannot be read.
         DeviceError: If the device is not there.
@@ -262,6 +285,7 @@ def load(model: str | Path, *, device: str = "auto") -> Model:
         (2, 256)
     """
     place = choose_device(device)
+    chosen = choose_precision(precision, place)
     loaded = load_model(model)
     tokenizer = Tokenizer.from_folder(loaded.folder)
     if tokenizer.special_tokens.vocab_size > loaded.vocab_size:
@@ -290,7 +314,8 @@ def load(model: str | Path, *, device: str = "auto") -> Model:
         mlm_head=mlm_head,
         max_length=loaded.max_length,
         rtd_head=rtd_head,
-        generator=load(beside, device=device) if (beside / "config.json").is_file() else None,
+        generator=load(beside, device=device, precision=chosen) if (beside / "config.json").is_file() else None,
+        precision=chosen,
     )
 
 

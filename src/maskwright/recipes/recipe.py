@@ -103,6 +103,23 @@ class Recipe(Spec):
             )
         return self
 
+    @model_validator(mode="after")
+    def _asks_for_what_it_hides(self) -> "Recipe":
+        asked = {objective.kind: objective.predicts for objective in self.objectives}
+        copied = [kind for kind, predicts in asked.items() if predicts == "token"]
+        if copied and not self.replacement.hides:
+            raise ValueError(
+                f"objective {copied[0]!r} asks for the selected tokens, which replacement {self.replacement.kind!r} as "
+                "set leaves as they are, to be copied: keep fewer of them (replacement.keep)"
+            )
+        if self.replacement.hides and set(asked.values()) == {"sequence"}:
+            raise ValueError(
+                f"masking {self.masking.kind!r} hides {100 * self.masking.rate:g} % of the tokens, and none of the "
+                f"objectives {list(asked)} asks for any: add 'mlm', or hide nothing: set "
+                "replacement={kind: mask_random_keep, mask: 0, random: 0, keep: 1}"
+            )
+        return self
+
     @property
     def provides(self) -> frozenset[str]:
         """All facts that objectives can ask for in their `needs`."""

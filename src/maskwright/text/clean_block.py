@@ -16,7 +16,7 @@ from maskwright.text.cleaning import Cleaning, clean_document
 from maskwright.text.encodings import BadLine
 from maskwright.text.parsing import MarkedDocument, OnBadLine, Piece, documents_of, marked_documents_of
 from maskwright.text.readers import MAX_DOCUMENT_BYTES, RawBlock
-from maskwright.text.sentences import split_paragraph
+from maskwright.text.sentences import sentences_of
 from maskwright.text.words.given_spans import GivenSpan, locate_spans
 
 _PLACES_KEPT = 5
@@ -227,7 +227,7 @@ def _keep(text: str, paragraphs: list[str], encoded: list[bytes], counts: Counts
 
 
 def _sentence_lines(paragraph: str, cleaning: Cleaning, *, first: bool) -> bytes:
-    sentences = split_paragraph(paragraph, language=cleaning.language, max_characters=cleaning.max_sentence_characters)
+    sentences = sentences_of(paragraph, cleaning)
     # The line break before a paragraph is white space like any other.
     return (("" if first else " ") + "\n".join(sentences) + "\n").encode()
 

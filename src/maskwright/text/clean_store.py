@@ -1,6 +1,6 @@
 """From CORPUS arguments to a clean corpus on disk, kept by fingerprint; a second call returns at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import chain, compress
@@ -54,6 +54,12 @@ class CleanCorpus:
     blocks: tuple[Path, ...]
     block_sources: tuple[int, ...]
     card: dict[str, Any] = field(repr=False)
+
+    @property
+    def scripts(self) -> Mapping[str, float]:
+        """Share of the letters in each script that occurs, by name (`text_statistics.SCRIPTS`)."""
+        shares: Mapping[str, float] = self.card["total"]["scripts"]
+        return shares
 
     def sentences(self, block: int) -> Iterator[list[str]]:
         """Yield the documents of a block, each the list of its sentences as stored.

@@ -25,9 +25,10 @@ class Cleaning(Spec):
             full-width letters, ligatures and superscripts (and turns ， into a comma); "none" keeps the text.
         control_characters: "drop" removes control characters, U+FFFD, zero-width spaces, soft hyphens and byte
             order marks; "keep" only removes what cannot be stored (NUL, lone surrogates).
-        line_breaks: What a single line break means. "paragraph": a new paragraph; "space": a wrapped line;
-            "auto": wrapped where most breaks of a document stand in mid-sentence before a lower-case letter.
-            A blank line always ends a paragraph.
+        line_breaks: What a single line break means. "paragraph": a new paragraph; "sentence": a new sentence, and
+            nothing else begins one, so that a line stays whole (the turns of a dialogue); "space": a wrapped line;
+            "auto": wrapped where most breaks of a document stand in mid-sentence before a lower-case letter, else
+            a new paragraph. A blank line always ends a paragraph.
         text_documents: What separates documents in plain text files. "blank_lines": the BERT layout; "files": a
             file is a document; "wiki_titles": lines such as ` = Title = ` begin one (WikiText); "auto":
             "wiki_titles" where a file has such titles, else "blank_lines".
@@ -36,7 +37,8 @@ class Cleaning(Spec):
             short replies ("What do you mean?") come again naturally, and documents would lose their shape.
         min_document_bytes: Shorter documents are dropped, also those that shrink below it when repeated paragraphs
             are taken out.
-        max_sentence_characters: Longer sentences (logs, tables, text without punctuation) are cut at white space.
+        max_sentence_characters: Longer sentences (logs, tables, text without punctuation) are cut at white space;
+            lines that are sentences are not.
         language: Which rules split sentences: an ISO 639 code, or "auto" to go by each paragraph's script.
         bad_lines: What to do with a line that is broken (JSON, UTF-8, number of columns): "refuse" names the file
             and line and stops; "skip" leaves it out and counts it in the data card.
@@ -44,7 +46,7 @@ class Cleaning(Spec):
 
     unicode: Literal["NFC", "NFKC", "none"] = "NFC"
     control_characters: Literal["drop", "keep"] = "drop"
-    line_breaks: Literal["auto", "paragraph", "space"] = "auto"
+    line_breaks: Literal["auto", "paragraph", "sentence", "space"] = "auto"
     text_documents: Literal["auto", "blank_lines", "files", "wiki_titles"] = "auto"
     deduplicate: Literal["documents_and_paragraphs", "documents", "none"] = "documents_and_paragraphs"
     min_duplicate_bytes: Annotated[int, Field(ge=1)] = 30
@@ -71,6 +73,7 @@ _HAN_AND_KANA = "\u2e80-\u2fdf\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-
 _WRAP_WITHOUT_SPACE = re.compile(f"(?<=[{_HAN_AND_KANA}，、])[^\\S\n]*\n[^\\S\n]*(?=[{_HAN_AND_KANA}])")
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _MID_SENTENCE_ENDS = re.compile(r"[\w,\-–—)\]]$")
+_ENDING = ("paragraph", "sentence")
 _LINES_LOOKED_AT = 400
 _MIN_BREAKS = 3
 _MIN_WRAPPED_SHARE = 0.4
@@ -94,7 +97,8 @@ def clean_document(text: str, cleaning: Cleaning) -> list[str]:
         # After the removals: two characters that a zero-width space kept apart may now compose.
         text = unicodedata.normalize(cleaning.unicode, text)
         tidy = tidy and cleaning.unicode == "NFC"  # NFKC makes new spaces
-    if cleaning.line_breaks == "paragraph" or (cleaning.line_breaks == "auto" and not is_wrapped(text)):
+    # A line that is a sentence is a paragraph of its own.
+    if cleaning.line_breaks in _ENDING or (cleaning.line_breaks == "auto" and not is_wrapped(text)):
         if tidy and "  " not in text and " \n" not in text and "\n " not in text:
             return [paragraph for paragraph in text.strip().split("\n") if paragraph]
         pieces = text.split("\n")

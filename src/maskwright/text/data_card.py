@@ -109,7 +109,8 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
             "order of sentences need longer ones. If blank lines separate paragraphs in these files, not documents, "
             "say so with `--clean text_documents=files`."
         )
-    if kept.document_lengths.largest and kept.sentence_lengths.largest >= cleaning.max_sentence_characters:
+    lines_stay = cleaning.line_breaks == "sentence"
+    if not lines_stay and kept.sentence_lengths.largest >= cleaning.max_sentence_characters:
         notes.append(
             f"Some text had no sentence end within {cleaning.max_sentence_characters:,} characters (logs, tables, "
             "lists of words?) and was cut there."

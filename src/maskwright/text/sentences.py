@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 from sentencex import segment
 
+from maskwright.text.cleaning import Cleaning
+
 # Ranges of letters and the language whose rules fit them, ascending.
 _SCRIPTS = (
     (0x0370, 0x03FF, "el"),
@@ -72,6 +74,18 @@ def language_of(paragraph: str) -> str:
     # twice, rightly: a Latin word has more letters), in a tenth of the time.
     start = paragraph[:_LOOKED_AT]
     return language if 2 * (len(start.encode()) - len(start)) >= len(start) else "en"
+
+
+def sentences_of(paragraph: str, cleaning: Cleaning) -> list[str]:
+    """Return the sentences of a clean paragraph: itself where lines are sentences, else what `split_paragraph` finds.
+
+    Example:
+        >>> sentences_of("是的。我们去公园吧。", Cleaning(line_breaks="sentence"))
+        ['是的。我们去公园吧。']
+    """
+    if cleaning.line_breaks == "sentence":
+        return [paragraph]
+    return split_paragraph(paragraph, language=cleaning.language, max_characters=cleaning.max_sentence_characters)
 
 
 def split_paragraph(paragraph: str, *, language: str = "auto", max_characters: int = 2000) -> list[str]:

@@ -87,7 +87,7 @@ def prepare_machine(
         raise DeviceError(f"unknown precision {precision!r}", allowed=", ".join(get_args(Precision)))
     chosen = choose_device(device)
     threads = torch.get_num_threads()
-    has_bf16 = _has_bf16(chosen)
+    has_bf16 = multiplies_bf16(chosen)
     if precision == "bf16" and not has_bf16:
         raise DeviceError(
             f"the device {chosen} does not multiply bf16 numbers by itself: emulated, they are slower than fp32",
@@ -109,7 +109,8 @@ def prepare_machine(
         return Machine(chosen, name, threads, library, peak, cpu_autocast)
 
 
-def _has_bf16(device: torch.device) -> bool:
+def multiplies_bf16(device: torch.device) -> bool:
+    """Say whether a device multiplies bfloat16 matrices by itself; emulated, they are slower than fp32 ones."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]

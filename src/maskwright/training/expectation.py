@@ -14,7 +14,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import MicroBatch, StepBatch
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine
-from maskwright.training.flops import expected_flops_per_token
+from maskwright.training.flops import expected_flops_per_token, expected_skipped_flops_per_token
 from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.step import take_step
@@ -43,7 +43,7 @@ def expected_tokens(budget: Budget, recipe: Recipe, reached: float, teacher: Enc
         case "flops":
             return budget.amount / each
         case "seconds":
-            return budget.amount * reached / each
+            return budget.amount * reached / (each - expected_skipped_flops_per_token(recipe))
         case "steps":
             raise ValueError("a budget of steps buys what the steps read")
 
@@ -68,14 +68,16 @@ def reached_flops(config: EncoderConfig, machine: Machine) -> float:
     best, begun, steps = math.inf, time.perf_counter(), 0
     while steps < _LEAST_STEPS or (time.perf_counter() - begun < _SECONDS and steps < _MOST_STEPS):
         started = time.perf_counter()
-        take_step(model, optimizer, batch, learning_rate=1e-4, clip_norm=1.0, step=steps, autocast=machine.autocast)
+        result = take_step(
+            model, optimizer, batch, learning_rate=1e-4, clip_norm=1.0, step=steps, autocast=machine.autocast
+        )
         if machine.device.type == "cuda":
             torch.cuda.synchronize(machine.device)
         best = min(best, time.perf_counter() - started)
         steps += 1
     head = objective.flops(config.head_shape(_VOCABULARY))
     each = flops_per_token(config, length=_ROW) + 3 * _PREDICTED * head
-    return batch.num_tokens * each / best
+    return (batch.num_tokens * each - result.skipped_flops) / best
 
 
 def _random_step(*, drops: bool) -> StepBatch:

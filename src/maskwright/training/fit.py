@@ -39,6 +39,8 @@ SHORT_BUDGET_TOKENS = 2e7
 LONG_BUDGET_TOKENS = 2e9
 """Below this many tokens no sequence is longer than 128 (BERT itself spends 90 % of its steps there), and attention
 begins at neighbours (measured at 1 to 4 M tokens: see LOG.md)."""
+MOSTLY = 0.5
+"""Below this share of Chinese letters most of a text is in other scripts, in which a segmenter finds no phrase."""
 FEW_EPOCHS = 6.0
 """Below this many expected passes over the text nothing is dropped (measured at 3 to 4: see LOG.md)."""
 
@@ -218,6 +220,24 @@ def fit_length(recipe: Recipe, tokens: float, fixed: Collection[str]) -> tuple[R
         return recipe, []
     changed = recipe.replace(training=recipe.training.replace(phases=wanted))
     return changed, [Choice("training.phases", _lengths(published), _lengths(wanted), reason)]
+
+
+def fit_phrases(recipe: Recipe, chinese: float, fixed: Collection[str]) -> tuple[Recipe, list[Choice]]:
+    """Let the corpus itself give the phrases that a masking hides, where its script gives a segmenter none to find.
+
+    Args:
+        recipe: With the user's settings.
+        chinese: Share of the corpus's letters that are Chinese characters.
+        fixed: Dotted fields the user set; they stay.
+    """
+    published = recipe.words.phrases
+    asked = "phrase" in recipe.masking.levels and not _is_fixed("words.phrases", fixed)
+    if not asked or published != ("segmenter",) or chinese >= MOSTLY:
+        return recipe, []
+    wanted = (*published, "collocations")
+    reason = f"{chinese:.0%} of the letters are Chinese, and a segmenter cuts no others"
+    changed = recipe.replace(words=recipe.words.replace(phrases=wanted))
+    return changed, [Choice("words.phrases", published, wanted, reason)]
 
 
 def _mean_length(phases: tuple[LengthPhase, ...]) -> float:

@@ -18,6 +18,27 @@ def expected_flops_per_token(recipe: Recipe, vocab_size: int, teacher: EncoderCo
     return training_flops_per_token(recipe, vocab_size, length=length, teacher=teacher)
 
 
+def expected_skipped_flops_per_token(recipe: Recipe) -> float:
+    """Return what the last layers spare of it (`PretrainingModel.skipped_flops`), roughly.
+
+    Args:
+        recipe: What is trained.
+    """
+    towers = [
+        (recipe.encoder, [each for each in recipe.objectives if recipe.generator is None or not each.on_generator])
+    ]
+    if recipe.generator is not None:
+        towers.append(
+            (recipe.generator.config(recipe.encoder), [each for each in recipe.objectives if each.on_generator])
+        )
+    skipped = 0.0
+    for config, asked in towers:
+        if not any(objective.predicts == "every_token" for objective in asked):
+            behind_attention = 2 * config.hidden_size**2 + 4 * config.hidden_size * config.intermediate_size
+            skipped += 3 * (1 - recipe.masking.rate) * behind_attention
+    return skipped
+
+
 def step_flops(recipe: Recipe, vocab_size: int, batch: StepBatch, teacher: EncoderConfig | None = None) -> float:
     """Return the training FLOPs of a step: real tokens, real lengths, real targets; filler is not counted.
 

@@ -107,7 +107,7 @@ class Journal:
         window, self._window = self._window, []
         tokens = sum(seen.batch.num_tokens for seen in window)
         slots = sum(seen.batch.num_slots for seen in window)
-        flops = sum(seen.flops for seen in window)
+        flops = sum(seen.flops - seen.result.skipped_flops for seen in window)
         numbers: dict[str, Any] = {
             "seconds": report.position.spent.seconds,
             "tokens_per_second": tokens / seconds,
@@ -152,7 +152,7 @@ class _Sums:
         self.slots += report.batch.num_slots
         self.seconds += report.seconds
         self.waited += report.waited
-        self.flops += report.flops
+        self.flops += report.flops - report.result.skipped_flops
 
 
 class _Board:

@@ -79,7 +79,7 @@ class StepReport:
         learning_rate: Used in this step.
         progress: Share of the budget spent after the step.
         batch: Counts of the step (targets, tokens, sequences, slots).
-        flops: Training operations of the step.
+        flops: Training operations of the step by the documented formula.
         seconds: Wall clock of the step, waiting included.
         waited: Seconds of it spent waiting for data.
     """

@@ -1,6 +1,6 @@
 """The model put together: an encoder and one head for each objective of a recipe; perhaps a generator, a teacher."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -19,6 +19,8 @@ from maskwright.training.batches import MicroBatch
 from maskwright.training.teacher import TeacherModel
 
 _GENERATOR_KEY = 0x5BD1E995
+# Above this share of the tokens, gathering them costs what the last layer saves.
+_MOST_READ = 0.75
 
 
 class PretrainingModel(nn.Module):
@@ -99,7 +101,8 @@ class PretrainingModel(nn.Module):
         if not asked:
             return {}
         heads = {objective.kind: self.heads[objective.kind] for objective in asked}
-        view = View(output=encoder(batch), word_embeddings=encoder.word_embeddings.weight, heads=heads)
+        read = read_positions(asked, batch, targets, pools=encoder.pooler is not None)
+        view = View(output=encoder(batch, read), word_embeddings=encoder.word_embeddings.weight, heads=heads)
         teacher = None
         if self.teacher is not None and any("teacher" in objective.needs for objective in asked):
             teacher = self.teacher.look(batch)
@@ -109,6 +112,23 @@ class PretrainingModel(nn.Module):
             )
             for objective in asked
         }
+
+    def skipped_flops(self, micro_batch: MicroBatch) -> float:
+        """Return the training FLOPs that the last layers spare by leaving out the tokens that nobody reads.
+
+        Args:
+            micro_batch: As `losses` takes it.
+        """
+        batch, skipped = micro_batch.batch, 0.0
+        for encoder in (self.encoder, self.generator):
+            asked = [objective for objective in self.objectives if self._under(objective) is encoder]
+            if encoder is None or not asked:
+                continue
+            read = read_positions(asked, batch, micro_batch.targets, pools=encoder.pooler is not None)
+            if read is not None:
+                hidden, inner = encoder.config.hidden_size, encoder.config.intermediate_size
+                skipped += 3 * max(0, batch.num_tokens - len(read)) * (2 * hidden * hidden + 4 * hidden * inner)
+        return skipped
 
     def weights(self) -> dict[str, Tensor]:
         """Return all weights by name, those that encoder and generator share once, as the encoder's."""
@@ -177,6 +197,34 @@ def build_model(recipe: Recipe, vocab_size: int, teacher: TeacherModel | None = 
         shares_embeddings=generator is not None and generator.shared == "embeddings",
         teacher=teacher,
     )
+
+
+def read_positions(
+    objectives: Sequence[Objective], batch: FlatBatch, targets: Mapping[str, TargetTensors], *, pools: bool
+) -> Tensor | None:
+    """Return the tokens whose last hidden states the objectives on one encoder read, or None for all.
+
+    Args:
+        objectives: What is asked of the encoder.
+        batch: What it sees.
+        targets: Where, by objective; anchors are read too.
+        pools: Whether the encoder has a pooler, which reads the first token of each sequence.
+
+    Returns:
+        Shape (W,), int64, ascending. None where most tokens are read, or none.
+    """
+    if any(objective.predicts == "every_token" for objective in objectives):
+        return None
+    places = [batch.first_tokens] if pools else []
+    for objective in objectives:
+        if objective.predicts == "token":
+            wanted = targets[objective.kind]
+            places += [wanted.positions, *wanted.anchors.values()]
+    is_read = torch.zeros_like(batch.ids, dtype=torch.bool)
+    for each in places:
+        is_read[each] = True
+    read = is_read.nonzero().squeeze(1)
+    return read if 0 < len(read) <= _MOST_READ * len(is_read) else None
 
 
 def _with_own_dropout(batch: FlatBatch) -> FlatBatch:

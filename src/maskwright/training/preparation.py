@@ -19,12 +19,14 @@ from maskwright.text.tokenizer import Tokenizer
 from maskwright.text.vocabulary import train_tokenizer
 from maskwright.text.words.collocations import collocations_told
 from maskwright.text.words.level_facts import told
+from maskwright.text.words.lexicon import lexicons_work
 from maskwright.text.words.resources import check_words, words_fingerprint
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision
+from maskwright.training.empty_levels import empty_levels
 from maskwright.training.existing import ExistingModel
 from maskwright.training.expectation import expected_tokens, reached_flops
-from maskwright.training.fit import Choice, fit_batch, fit_length, fit_schedule, fit_vocabulary
+from maskwright.training.fit import Choice, fit_batch, fit_length, fit_phrases, fit_schedule, fit_vocabulary
 from maskwright.training.origins import open_origins, same_teacher
 from maskwright.training.reporting import Reporter
 from maskwright.training.saving import check_savable
@@ -149,9 +151,12 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     # Only a budget of time asks how fast the machine is.
     reached = reached_flops(recipe.encoder, machine) if request.budget.unit == "seconds" else 0.0
     if not request.as_published:
+        if lexicons_work():
+            recipe, choices = fit_phrases(recipe, cleaned.scripts.get("Han", 0.0), request.fixed)
         # The length first: the vocabulary's size and the batch follow from how many tokens the budget buys.
         tokens = _tokens(request, recipe, reached, teacher=origins.teacher)
-        recipe, choices = fit_length(recipe, tokens, request.fixed)
+        recipe, more = fit_length(recipe, tokens, request.fixed)
+        choices += more
     if given is not None:
         tokenizer = given
     else:
@@ -325,6 +330,8 @@ def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer:
         talk.say("words", collocations_told(corpus.collocations))
     for level, facts in corpus.levels.items():
         talk.say("words", told(level, facts))
+    for warning in empty_levels(recipe, corpus.levels):
+        talk.say("warning", warning)
     text = text_of(corpus, tokenizer, cleaned.source_weights)
     return with_similar_words(text, recipe, corpus, tokenizer, seed=request.seed, cache=request.cache, talk=talk)
 

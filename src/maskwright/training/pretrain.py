@@ -10,8 +10,8 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.files import read_json, write_json, write_text
 from maskwright.core.spec import override, parse_overrides, validate
 from maskwright.recipes.catalog import resolve
+from maskwright.recipes.default_cleaning import default_cleaning
 from maskwright.recipes.recipe import Recipe
-from maskwright.text.cleaning import Cleaning
 from maskwright.text.words.level_facts import with_levels
 from maskwright.text.words.resources import words_fingerprint
 from maskwright.training.budget import Budget
@@ -99,7 +99,8 @@ def pretrain(
         extend_vocabulary: How many words of the corpus to add to that model's vocabulary, or a file of words, one a
             line.
         teacher: The model that a recipe with a teacher learns from; the same as `set=["teacher.model=..."]`.
-        clean: Overrides of the cleaning, "deduplicate=none".
+        clean: Overrides of the cleaning, "deduplicate=none"; where the recipe reads dialogues, of one that leaves lines
+            whole (`default_cleaning`).
         device: "auto", "cpu", "cuda" or "cuda:N".
         precision: "fp32", "bf16" for matrix products (weights, sums and losses stay fp32), or "auto": bf16 on a GPU
             that has it.
@@ -129,7 +130,7 @@ def pretrain(
         tokenizer=None if tokenizer is None else Path(tokenizer).expanduser(),
         init=None if init is None else str(init),
         extend_vocabulary=_words_to_add(extend_vocabulary, init),
-        cleaning=override(Cleaning(), parse_overrides(clean)),
+        cleaning=override(default_cleaning(chosen), parse_overrides(clean)),
         precision=precision,
         workers=workers,
         cache=None if cache is None else Path(cache).expanduser(),

@@ -22,6 +22,7 @@ class StepResult:
         accuracies: Share of right predictions of each objective that has any, by kind.
         gradient_norm: Global norm before clipping.
         details: Further shares of each objective that has any, by kind and name (`Objective.details`).
+        skipped_flops: Operations of the documented formula that were not needed (`PretrainingModel.skipped_flops`).
     """
 
     loss: float
@@ -29,6 +30,7 @@ class StepResult:
     accuracies: dict[str, float]
     gradient_norm: float
     details: dict[str, dict[str, float]] = field(default_factory=dict)
+    skipped_flops: float = 0.0
 
 
 def take_step(
@@ -63,7 +65,7 @@ def take_step(
     device = next(model.parameters()).device
     totals = {objective.kind: 0.0 for objective in model.objectives}
     correct = dict[str, int]()
-    tallies = Tallies()
+    tallies, skipped_flops = Tallies(), 0.0
     for micro in batch.micro_batches:
         with torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None):
             terms = model.losses(micro.to(device))
@@ -72,6 +74,7 @@ def take_step(
             for objective in model.objectives
         ]
         torch.autograd.backward(torch.stack(weighted).sum())
+        skipped_flops += model.skipped_flops(micro)
         for kind, term in terms.items():
             totals[kind] += float(term.total.detach())
             if term.correct is not None:
@@ -98,4 +101,5 @@ def take_step(
         accuracies={kind: correct[kind] / count for kind, count in batch.counts.items() if count and kind in correct},
         gradient_norm=gradient_norm,
         details=tallies.details(model.objectives, batch.counts),
+        skipped_flops=skipped_flops,
     )

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from maskwright.core.similar_words import SimilarWordsSpec
+from maskwright.recipes.default_cleaning import default_cleaning
 from maskwright.recipes.recipe import Recipe
 from maskwright.text.clean_store import clean_corpus
-from maskwright.text.cleaning import Cleaning
 from maskwright.text.corpus import Corpus
 from maskwright.text.progress import Progress
 from maskwright.text.shards import tokenize_corpus
@@ -38,7 +38,11 @@ def prepared_corpus(
         MaskwrightError: If the corpus or the tokenizer cannot be used.
     """
     cleaned = clean_corpus(
-        corpus, cleaning=Cleaning(), cache=cache, progress=progress, with_spans=recipe.words.needs_given_spans
+        corpus,
+        cleaning=default_cleaning(recipe),
+        cache=cache,
+        progress=progress,
+        with_spans=recipe.words.needs_given_spans,
     )
     used = (
         train_tokenizer(recipe.tokenizer, cleaned, seed=seed, cache=cache, progress=progress)

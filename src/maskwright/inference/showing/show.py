@@ -18,11 +18,12 @@ from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import Masking
 from maskwright.pretext.replacement import VocabularyFacts
 from maskwright.recipes.catalog import resolve
+from maskwright.recipes.default_cleaning import default_cleaning
 from maskwright.recipes.recipe import Recipe
 from maskwright.text.cleaning import Cleaning, clean_document
 from maskwright.text.corpus import Corpus
 from maskwright.text.progress import Progress
-from maskwright.text.sentences import split_paragraph
+from maskwright.text.sentences import sentences_of
 from maskwright.text.similar_words import TokenSample, check_source
 from maskwright.text.stream_encoder import StreamEncoder
 from maskwright.text.tokenizer import Tokenizer
@@ -99,8 +100,9 @@ def show(
     Args:
         recipe: A recipe's name, its JSON file, or the recipe itself.
         text: Running text; blank lines separate documents.
-        tokenizer: A folder with a tokenizer (a run's folder has one). None learns a small one from the
-            docstrings of the Python installation and from the text, so that all its characters are known.
+        tokenizer: A folder with a tokenizer. None takes the run's, where `recipe` is a run's folder, and else learns a
+            small one from the docstrings of the Python installation and from the text, so that all its characters
+            are known.
         corpus: Corpus arguments, as `pretrain` takes them: the vocabulary (unless a tokenizer is given), phrases,
             similar words and how often tokens occur are learnt from it, as for training.
         seed: The run's seed.
@@ -120,9 +122,10 @@ def show(
         '[CLS]'
     """
     chosen = recipe if isinstance(recipe, Recipe) else resolve(recipe, set)
-    documents = sentences_of_documents(text)
+    documents = sentences_of_documents(text, default_cleaning(chosen))
     if not documents:
         raise DataError("the text to show is empty", todo="Give a sentence or more.")
+    tokenizer = tokenizer or _tokenizer_of_run(recipe)
     notes = []
     stage, masking = _stage(chosen, stage)
     if len(chosen.masking.stages) > 1:
@@ -191,23 +194,29 @@ def show(
     )
 
 
-def sentences_of_documents(text: str) -> list[list[str]]:
+def sentences_of_documents(text: str, cleaning: Cleaning = Cleaning()) -> list[list[str]]:
     """Split a text at blank lines into documents and these into sentences, as a corpus is prepared.
 
     A sentence carries the white space before it, also where a paragraph begins.
     """
-    cleaning = Cleaning()
     documents = []
     for document in _BLANK_LINES.split(text.replace("\r\n", "\n")):
         sentences: list[str] = []
         for paragraph in clean_document(document, cleaning):
-            split = split_paragraph(paragraph, max_characters=cleaning.max_sentence_characters)
+            split = sentences_of(paragraph, cleaning)
             if sentences and split:
                 split[0] = " " + split[0]
             sentences.extend(split)
         if sentences:
             documents.append(sentences)
     return documents
+
+
+def _tokenizer_of_run(recipe: str | Recipe) -> Path | None:
+    if isinstance(recipe, Recipe):
+        return None
+    folder = Path(recipe).expanduser()
+    return folder if (folder / "tokenizer.json").is_file() else None
 
 
 def _stage(recipe: Recipe, wanted: int | None) -> tuple[int, Masking]:

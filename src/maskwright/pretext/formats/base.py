@@ -20,10 +20,13 @@ class Format(Spec):
         kind: The member's name in recipes.
         tells_by_segments: Whether segments say something that nothing else in a sequence does, so that the encoder
             must tell two kinds of them apart.
+        sentences_are_lines: Whether a sentence is a line as it was written (a turn of a dialogue): it may hold several
+            sentences, and stays one.
     """
 
     kind: str
     tells_by_segments: ClassVar[bool] = False
+    sentences_are_lines: ClassVar[bool] = False
 
     @property
     def provides(self) -> frozenset[str]:

@@ -45,20 +45,62 @@ def summed_cross_entropy(
         labels: Shape (M,), int64, in [0, V).
         block_elements: Most logits held at a time.
         sampling: Shape (M,), uniform numbers in [0, 1): draws the token at which the summed probabilities, taken in
-            the order of ids in fp32, pass that number. One number a token gives the same distribution as one Gumbel
-            noise a logit, at a thousandth of the random numbers. On CUDA, PyTorch does not promise that a running sum
-            of floats is the same each time (`torch.use_deterministic_algorithms` names `cumsum`), so a number on the
-            border of two tokens may draw either there; this was not tried on a GPU.
+            the order of ids, pass that number. One number a token gives the same distribution as one Gumbel noise a
+            logit, at a thousandth of the random numbers. Under autocast the loss is that of rounded logits, but tokens
+            are drawn by logits multiplied anew in fp32 (a second block): in bf16 those from 8 on are multiples of 1/16.
+            On CUDA, PyTorch does not promise that a running sum of floats is the same each time
+            (`torch.use_deterministic_algorithms` names `cumsum`), so a number on the border of two tokens may draw
+            either there; this was not tried on a GPU.
     """
     device = features.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+    exact = _exact(dtype)
     with torch.autocast(device, enabled=False):
+        drawing = None
+        if sampling is not None:
+            unrounded = None if dtype == exact else (features.to(exact), weight.to(exact), bias.to(exact))
+            drawing = _Drawing(sampling, unrounded)
         features, weight, bias = features.to(dtype), weight.to(dtype), bias.to(dtype)
         rows = max(1, block_elements // len(weight))
         total, correct, sampled = _SummedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-            features, weight, bias, labels, rows, torch.is_grad_enabled(), sampling
+            features, weight, bias, labels, rows, torch.is_grad_enabled(), drawing
         )
     return Scores(total, correct, sampled if sampling is not None else None)
+
+
+def _exact(dtype: torch.dtype) -> torch.dtype:
+    """Return the precision of sums and distributions: fp32, or finer where the factors are."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+class _Drawing(NamedTuple):
+    """What tokens are drawn by.
+
+    Attributes:
+        numbers: Shape (M,), uniform in [0, 1).
+        unrounded: Features, weight and bias in fp32; None where the logits that are scored are not rounded.
+    """
+
+    numbers: Tensor
+    unrounded: tuple[Tensor, Tensor, Tensor] | None
+
+    def draw(self, part: slice, exponentials: Tensor) -> Tensor:
+        """Return where the running sums of probabilities pass the numbers of some targets.
+
+        Args:
+            part: Which targets, R of them.
+            exponentials: Their probabilities by the scored logits, each row times a number of its own. Shape (R, V).
+        """
+        if self.unrounded is not None:
+            features, weight, bias = self.unrounded
+            logits = torch.nn.functional.linear(features[part], weight, bias)
+            exponentials = logits.sub_(logits.amax(dim=1, keepdim=True)).exp_()
+        running = exponentials.cumsum(dim=1)
+        whole = running[:, -1:].contiguous()
+        wanted = whole * self.numbers[part, None].to(exponentials.dtype)
+        # Rounding must not carry a number near 1 beyond the last token that has any probability.
+        wanted = torch.minimum(wanted, torch.nextafter(whole, torch.zeros_like(whole)))
+        return torch.searchsorted(running, wanted, right=True).squeeze(1)
 
 
 class _SummedCrossEntropy(torch.autograd.Function):
@@ -71,18 +113,19 @@ class _SummedCrossEntropy(torch.autograd.Function):
         labels: Tensor,
         rows: int,
         with_gradients: bool,
-        sampling: Tensor | None,
+        drawing: _Drawing | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         # Sums are kept in fp32 (or fp64) whatever the precision of the products.
-        exact = torch.promote_types(weight.dtype, torch.float32)
+        exact = _exact(weight.dtype)
         total = weight.new_zeros((), dtype=exact)
         correct = labels.new_zeros(())
         features_grad = torch.empty_like(features)
         weight_grad = weight.new_zeros(weight.shape if with_gradients else 0, dtype=exact)
         bias_grad = bias.new_zeros(bias.shape if with_gradients else 0, dtype=exact)
-        sampled = labels.new_zeros(len(labels) if sampling is not None else 0)
+        sampled = labels.new_zeros(len(labels) if drawing is not None else 0)
         for begin in range(0, len(labels), rows):
-            block, answers = features[begin : begin + rows], labels[begin : begin + rows, None]
+            part = slice(begin, begin + rows)
+            block, answers = features[part], labels[part, None]
             logits = torch.nn.functional.linear(block, weight, bias).to(exact)
             highest, guesses = logits.max(dim=1, keepdim=True)
             correct += (guesses == answers).sum()
@@ -90,19 +133,14 @@ class _SummedCrossEntropy(torch.autograd.Function):
             exponentials = logits.sub_(highest).exp_()
             sums = exponentials.sum(dim=1, keepdim=True)
             total += (sums.log() - of_answers).sum()
-            if sampling is not None:
-                running = exponentials.cumsum(dim=1)
-                whole = running[:, -1:].contiguous()
-                wanted = whole * sampling[begin : begin + rows, None].to(exact)
-                # Rounding must not carry a number near 1 beyond the last token that has any probability.
-                wanted = torch.minimum(wanted, torch.nextafter(whole, torch.zeros_like(whole)))
-                sampled[begin : begin + rows] = torch.searchsorted(running, wanted, right=True).squeeze(1)
+            if drawing is not None:
+                sampled[part] = drawing.draw(part, exponentials)
             if with_gradients:
                 # d loss / d logits = softmax - one hot, written over the logits.
                 slopes = exponentials.div_(sums).scatter_add_(1, answers, torch.full_like(sums, -1.0))
                 bias_grad += slopes.sum(dim=0)
                 slopes = slopes.to(weight.dtype)
-                features_grad[begin : begin + rows] = slopes @ weight
+                features_grad[part] = slopes @ weight
                 weight_grad += slopes.T @ block
         ctx.save_for_backward(features_grad, weight_grad.to(weight.dtype), bias_grad.to(bias.dtype))
         ctx.mark_non_differentiable(correct, sampled)

@@ -46,6 +46,11 @@ class Replacement(Spec):
         return False
 
     @property
+    def hides(self) -> bool:
+        """Whether selected tokens ever become others; where they do not, all of them stand there to be copied."""
+        return True
+
+    @property
     def uses_token_counts(self) -> bool:
         """Whether it asks for `VocabularyFacts.token_counts`."""
         return False

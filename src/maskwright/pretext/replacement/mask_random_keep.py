@@ -49,6 +49,11 @@ class MaskRandomKeep(Replacement):
         return self.mask > 0
 
     @property
+    def hides(self) -> bool:
+        """Whether anything is not kept (see `Replacement.hides`)."""
+        return self.mask + self.random > 0
+
+    @property
     def uses_token_counts(self) -> bool:
         """Whether random tokens are drawn as often as they stand in the corpus (see `Replacement`)."""
         return self.random_from == "corpus" and self.random > 0

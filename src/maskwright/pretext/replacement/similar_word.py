@@ -63,6 +63,11 @@ class SimilarWord(Replacement):
         return self.table
 
     @property
+    def hides(self) -> bool:
+        """Whether anything is not kept (see `Replacement.hides`)."""
+        return self.similar + self.random > 0
+
+    @property
     def hiding_all(self) -> Self:
         """Similar and random words grown to 1, random ones wherever there is no similar one (see `Replacement`)."""
         changed = self.similar + self.random

@@ -35,8 +35,10 @@ MASKING = WholeWordMasking(
 )
 
 # DEVIATION: the authors took 2560 sequences a step at length 128 and 384 at 512, in two runs, each with its own
-# warm-up. A recipe has one batch and one schedule; it is the first run's. For the second:
-# --set "training={batch_sequences: 384, phases: [{max_length: 512}]}"
+# warm-up. A recipe has one batch and one schedule: the batch is the first run's. The two runs one after the other are
+# --set "training={steps: 100000, warmup_steps: 10000, phases: [{max_length: 128}]}"
+# --set "training={steps: 100000, warmup_steps: 10000, batch_sequences: 384, phases: [{max_length: 512}]}"
+# the second with --init, the folder of the first.
 TRAINING = Training(
     steps=200_000,  # 100 k at each length
     batch_sequences=2560,
@@ -50,7 +52,9 @@ TRAINING = Training(
     optimizer=Lamb(),
 )
 
-# 1 M steps at 128, 400 k at 512, on 5.4 instead of 0.4 billion words.
+# 1 M steps at 128, 400 k at 512, on 5.4 instead of 0.4 billion words. As two runs:
+# --set "training={steps: 1000000, warmup_steps: 100000, phases: [{max_length: 128}]}"
+# --set "training={steps: 400000, warmup_steps: 40000, batch_sequences: 384, phases: [{max_length: 512}]}"
 TRAINING_EXT = TRAINING.replace(
     steps=1_400_000,
     phases=(LengthPhase(share=5 / 7, max_length=128), LengthPhase(share=2 / 7, max_length=512)),

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.core.errors import DataError
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.text.combining_marks import JOINERS
 from maskwright.text.libraries import imported
@@ -42,6 +43,15 @@ def longest(spans: Spans) -> Spans:
             kept.append(number)
             covered = end
     return Spans(starts[kept], ends[kept])
+
+
+def lexicons_work() -> bool:
+    """Say whether what finds lexicons and collocations is installed."""
+    try:
+        _automaton_class()
+    except DataError:
+        return False
+    return True
 
 
 class Lexicon:

@@ -1,0 +1,24 @@
+"""What tests of fine-tuning share: a machine whose speed need not be measured first."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from maskwright.core.devices import choose_device
+from maskwright.evaluation import computing, finetuning
+from maskwright.training.device import Machine, Precision
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the second in which a machine's speed is measured, and leave this process's memory as it is."""
+
+    def prepared(device: str, matmul: str | None, cache: Path | None, precision: Precision) -> Machine:
+        # Any processor can compute in bf16; `prepare_machine` refuses those that have to emulate it.
+        autocast = torch.bfloat16 if precision == "bf16" else None
+        return Machine(choose_device(device), "a machine", 1, "default", 1e9, autocast)
+
+    monkeypatch.setattr(finetuning, "prepare_machine", prepared)
+    monkeypatch.setattr(computing, "prepare_machine", prepared)
+    computing.machine_to_score.cache_clear()

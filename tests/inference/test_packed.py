@@ -1,0 +1,205 @@
+"""What is laid out for use alone computes as the trained modules do: exactly, or as far apart as is stated here."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from maskwright.core.tensors import activation
+from maskwright.encoder.config import EncoderConfig
+from maskwright.encoder.encoder import Encoder
+from maskwright.encoder.initialisation import initialise
+from maskwright.inference.batching import TextBatch, batches
+from maskwright.inference.packed.dense import Int8Dense, pack
+from maskwright.inference.packed.encoder import PackedEncoder
+from maskwright.inference.packed.head import PackedHead
+from maskwright.inference.precision import Chosen, choose_precision
+from maskwright.pretext.objectives.mlm import MaskedLanguageModeling, MaskedLanguageModelingHead
+
+CPU = torch.device("cpu")
+WORDS = 90
+SHAPES = {
+    "bert": {"hidden_activation": "gelu"},
+    "google's bert": {"hidden_activation": "gelu_tanh", "num_heads": 1},
+    "roberta": {"position_offset": 2, "type_vocab_size": 1, "layer_norm_eps": 1e-5, "hidden_activation": "gelu"},
+    "albert": {"embedding_size": 16, "sharing": "all", "num_groups": 2},
+    "electra": {"embedding_size": 16, "hidden_activation": "gelu"},
+    "distilbert": {"type_vocab_size": 0, "hidden_activation": "gelu"},
+    "ernie": {"hidden_activation": "relu", "layer_norm_eps": 1e-5},
+    "a plan of its own": {"attention_plan": (0, 1, 0), "ffn_plan": (0, 0, 1), "embedding_projection": "always"},
+}
+# The error allowed, as a share of the largest value, and the least cosine. Weights are drawn five times as wide as
+# usual, so that what is rounded matters.
+ROUNDED: dict[Chosen, tuple[float, float]] = {"fp32": (1e-5, 0.999999), "bf16": (0.05, 0.999), "int8": (0.08, 0.998)}
+PRECISIONS = [
+    pytest.param(
+        precision,
+        marks=pytest.mark.skipif(
+            choose_precision(precision, CPU) != precision,
+            reason=f"this processor does not multiply {precision} numbers",
+        ),
+    )
+    for precision in ROUNDED
+]
+
+
+@cache
+def encoder(name: str) -> Encoder:
+    config = EncoderConfig(
+        **{
+            "hidden_size": 64,
+            "num_layers": 3,
+            "num_heads": 4,
+            "intermediate_size": 128,
+            "max_positions": 40,
+            "initializer_range": 0.1,
+            **SHAPES[name],
+        }
+    )
+    made = Encoder(config, WORDS)
+    initialise(made, config, seed=1)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            if parameter.dim() == 1:  # Biases begin at zero: any mistake with them would be invisible.
+                parameter.add_(torch.linspace(-0.3, 0.3, len(parameter)))
+    return made.eval()
+
+
+def laid(lengths: list[int], tokens: int = 1000) -> list[TextBatch]:
+    generator = np.random.default_rng(len(lengths))
+    return list(batches([generator.integers(0, WORDS, n) for n in lengths], pad=0, tokens=tokens, device=CPU))
+
+
+def expected(name: str, text_batch: TextBatch) -> tuple[Tensor, Tensor]:
+    """Hidden states of real tokens, one sequence after the other, and which slots are real."""
+    module = encoder(name)
+    before, module.backend = module.backend, "reference"
+    with torch.no_grad():
+        hidden = module(text_batch.batch).hidden
+    module.backend = before
+    return hidden, text_batch.batch.sequence_ids >= 0
+
+
+def assert_near(found: Tensor, wanted: Tensor, precision: Chosen) -> None:
+    error, cosine = ROUNDED[precision]
+    assert found.dtype == torch.float32
+    assert (found - wanted).abs().max() <= error * wanted.abs().max()
+    assert torch.cosine_similarity(found, wanted, dim=-1).min() >= cosine
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", SHAPES)
+@settings(max_examples=6, deadline=None)
+@given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=6))
+def test_packed_encoder_computes_as_the_module(name: str, precision: Chosen, lengths: list[int]) -> None:
+    packed = PackedEncoder(encoder(name), precision)
+    for text_batch in laid(lengths):
+        wanted, real = expected(name, text_batch)
+        found = packed(text_batch.batch)
+        assert torch.isfinite(found).all()
+        assert_near(found[real], wanted[real], precision)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_packed_encoder_gives_what_is_asked_for(precision: Chosen) -> None:
+    packed = PackedEncoder(encoder("albert"), precision)
+    (text_batch,) = laid([3, 9, 5, 1])
+    asked = torch.tensor([9, 0, 4, 4])
+    torch.testing.assert_close(packed(text_batch.batch, asked), packed(text_batch.batch)[asked], atol=1e-5, rtol=1e-5)
+
+
+def test_packed_encoder_lays_out_a_shared_block_once() -> None:
+    shared, separate = PackedEncoder(encoder("albert"), "fp32"), PackedEncoder(encoder("bert"), "fp32")
+    assert [len({id(block) for block in blocks}) for blocks in zip(*shared._layers, strict=True)] == [2, 2]
+    assert [len({id(block) for block in blocks}) for blocks in zip(*separate._layers, strict=True)] == [3, 3]
+
+
+def test_packed_encoder_keeps_weights_of_its_own() -> None:
+    module = encoder("bert")
+    packed = PackedEncoder(module, "fp32")
+    (text_batch,) = laid([7, 4])
+    before = packed(text_batch.batch)
+    weight = module.ffn_blocks[0].dense_in.weight.data
+    kept = weight.clone()
+    weight.zero_()
+    found = packed(text_batch.batch)
+    weight.copy_(kept)
+    assert torch.equal(found, before)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_packed_head_scores_as_the_module(precision: Chosen) -> None:
+    module = encoder("electra")
+    torch.manual_seed(0)
+    head = MaskedLanguageModelingHead(module.config.head_shape(WORDS)).eval()
+    hidden = torch.randn(5, 64)
+    words = module.word_embeddings.weight
+    with torch.inference_mode():
+        found = PackedHead(head, words, precision)(hidden)
+        wanted = MaskedLanguageModeling().logits(head, hidden, words)
+    assert found.shape == (5, WORDS)
+    assert_near(found, wanted, precision)
+    assert found.argmax(1).tolist() == wanted.argmax(1).tolist()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", ["", "gelu", "gelu_tanh", "relu"])
+def test_dense_computes_the_layer_its_activation_or_its_residual(name: str, precision: Chosen) -> None:
+    torch.manual_seed(0)
+    weight, bias, inputs, residual = torch.randn(48, 32), torch.randn(48), torch.randn(6, 32), torch.randn(6, 48)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    dense = pack(weight, bias, precision, name)
+    with torch.inference_mode():
+        plain = torch.nn.functional.linear(inputs, weight, bias)
+        found = dense(inputs.to(dtype))
+        assert found.dtype == dtype
+        assert_near(found.float(), activation(name, plain) if name else plain, precision)
+        if not name:
+            assert_near(dense(inputs.to(dtype), residual.to(dtype)).float(), plain + residual, precision)
+
+
+@pytest.mark.skipif(choose_precision("int8", CPU) != "int8", reason="this processor does not multiply 8-bit numbers")
+class TestInt8:
+    @settings(max_examples=30, deadline=None)
+    @given(seed=st.integers(0, 2**16), tokens=st.integers(1, 9), scale=st.sampled_from([1e-2, 1.0, 1e4]))
+    def test_it_is_the_product_of_rounded_numbers(self, seed: int, tokens: int, scale: float) -> None:
+        draws = np.random.default_rng(seed)
+        weight = (draws.normal(size=(24, 40)) * draws.uniform(0.1, 9, (24, 1))).astype(np.float32)
+        bias = draws.normal(size=24).astype(np.float32)
+        inputs = (scale * draws.normal(size=(tokens, 40)) ** 3).astype(np.float32)
+        found = Int8Dense(torch.from_numpy(weight), torch.from_numpy(bias), "")(torch.from_numpy(inputs)).numpy()
+        for token, row in enumerate(inputs.astype(np.float64)):
+            step = (row.max() - row.min()) / 255
+            rounded = row.min() + step * np.rint((row - row.min()) / step)
+            for output, weights in enumerate(weight.astype(np.float64)):
+                highest = np.abs(weights).max()
+                wanted = rounded @ (np.rint(weights / highest * 127) * highest / 127) + bias[output]
+                # What lies in the middle between two whole numbers may go to either: one step of the largest weight.
+                assert abs(found[token, output] - wanted) <= 1.01 * step * highest
+
+    def test_a_token_does_not_depend_on_its_company(self) -> None:
+        torch.manual_seed(0)
+        dense = Int8Dense(torch.randn(48, 32), torch.randn(48), "gelu")
+        inputs = torch.randn(7, 32)
+        inputs[3] *= 1000
+        alone = torch.cat([dense(row[None]) for row in inputs])
+        assert torch.equal(dense(inputs), alone)
+
+    def test_nothing_in_gives_the_bias(self) -> None:
+        weight = torch.randn(48, 32)
+        weight[5] = 0
+        bias = torch.randn(48)
+        inputs = torch.randn(3, 32)
+        inputs[1] = 0
+        found = Int8Dense(weight, bias, "")(inputs)
+        assert torch.equal(found[1], bias)
+        assert torch.equal(found[:, 5], bias[5].expand(3))
+
+    def test_a_width_without_a_layout_stays_exact(self) -> None:
+        weight, bias, inputs = torch.randn(6, 30), torch.randn(6), torch.randn(3, 30)
+        wanted = torch.nn.functional.linear(inputs, weight, bias)
+        torch.testing.assert_close(pack(weight, bias, "int8")(inputs), wanted, atol=1e-5, rtol=1e-5)

@@ -1,0 +1,133 @@
+"""Phrases for texts in which a segmenter finds none, and a plain word where a level stays empty after all."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_runs import TOY, write_corpus
+
+from maskwright.core.files import read_json
+from maskwright.recipes.catalog import resolve
+from maskwright.training import preparation
+from maskwright.training.empty_levels import empty_levels
+from maskwright.training.fit import fit_phrases
+from maskwright.training.pretrain import pretrain
+from maskwright.training.reporting import Silent
+
+CHINESE = "张伟昨天去了北京大学。他在图书馆里学习机器学习的课程。王芳说上海的天气很好，我们明天一起去公园散步。"
+
+
+class Listening(Silent):
+    """Keeps what was said."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str]] = []
+
+    def say(self, topic: str, text: str) -> None:
+        self.heard.append((topic, text))
+
+    def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        self.heard += [(topic, " | ".join(row)) for row in rows]
+
+    def on(self, topic: str, word: str) -> list[str]:
+        return [text for about, text in self.heard if about == topic and word in text]
+
+
+def english(folder: Path) -> Path:
+    return write_corpus(folder / "english.txt", documents=120)
+
+
+def chinese(folder: Path) -> Path:
+    file = folder / "chinese.txt"
+    file.write_text("\n\n".join(f"{CHINESE}第{number}篇文章结束。" for number in range(40)), encoding="utf-8")
+    return file
+
+
+def run(corpus: Path, recipe: str = "ernie/tiny", settings: tuple[str, ...] = TOY, **more: Any) -> Listening:
+    listening = Listening()
+    pretrain(
+        corpus,
+        out=corpus.parent / "run",
+        recipe=recipe,
+        steps=2,
+        set=settings,
+        cache=corpus.parent / "cache",
+        workers=1,
+        device="cpu",
+        reporter=listening,
+        clean=("deduplicate=none",),
+        **more,
+    )
+    return listening
+
+
+def test_english_text_gives_ernie_its_own_phrases_and_no_entities(tmp_path: Path) -> None:
+    told = run(english(tmp_path))
+    [fitted] = told.on("fitted", "words.phrases")
+    assert fitted.startswith("words.phrases | segmenter | segmenter, collocations | ")
+    assert "0% of the letters" in fitted
+    [found] = told.on("words", "phrases of two words and more")
+    assert "open door" in found
+    [warned] = told.on("warning", "of two words and more was found")
+    assert warned.startswith("no entity of two words and more was found, and masking 'levels' hides single words")
+    assert "in 33% of training" in warned
+    assert "--set words.entities=[names.txt]" in warned
+    assert read_json(tmp_path / "run" / "recipe.json")["words"]["phrases"] == ["segmenter", "collocations"]
+
+
+@pytest.mark.parametrize("way", ["as published", "set by the user", "without the library"])
+def test_where_nothing_is_fitted_the_remedy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    settings: tuple[str, ...] = TOY
+    if way == "set by the user":
+        settings = (*TOY, "words.phrases=[segmenter]")
+    if way == "without the library":
+        monkeypatch.setattr(preparation, "lexicons_work", lambda: False)
+    told = run(english(tmp_path), settings=settings, as_published=way == "as published")
+    assert not told.on("fitted", "words.phrases")
+    [warned] = told.on("warning", "no phrase of two words")
+    assert "--set words.phrases=[collocations]" in warned
+
+
+def test_chinese_text_is_as_published_and_needs_no_word(tmp_path: Path) -> None:
+    told = run(chinese(tmp_path))
+    assert not told.on("fitted", "words.phrases")
+    assert not told.on("warning", "of two words and more was found")
+    assert told.on("words", "phrases of two words and more")
+
+
+def test_a_corpus_without_collocations_is_warned_of(tmp_path: Path) -> None:
+    told = run(write_corpus(tmp_path / "small.txt", documents=3), recipe="pmi/tiny")
+    [warned] = told.on("warning", "no phrase of two words")
+    assert "masking 'pmi' hides single words instead, in 100% of training" in warned
+    assert "--set words.phrases=[phrases.txt]" in warned
+
+
+@pytest.mark.parametrize(
+    ("recipe", "chinese", "fixed", "phrases"),
+    [
+        ("ernie/base", 0.0, (), ("segmenter", "collocations")),
+        ("ernie/base", 0.49, (), ("segmenter", "collocations")),
+        ("ernie/base", 0.5, (), ("segmenter",)),
+        ("ernie/base", 0.0, ("words.phrases",), ("segmenter",)),
+        ("ernie/base", 0.0, ("words",), ("segmenter",)),
+        ("pmi/base", 0.0, (), ("collocations",)),
+        ("bert-wwm/base", 0.0, (), ()),
+    ],
+)
+def test_phrases_are_fitted_to_the_script_unless_the_user_chose(
+    recipe: str, chinese: float, fixed: tuple[str, ...], phrases: tuple[str, ...]
+) -> None:
+    before = resolve(recipe)
+    after, choices = fit_phrases(before, chinese, fixed)
+    assert after.words.phrases == phrases
+    assert [choice.field for choice in choices] == (["words.phrases"] if after != before else [])
+
+
+def test_a_level_that_masking_does_not_hide_is_not_missed() -> None:
+    recipe = resolve("ernie/base", ["masking={basic: 0.5, phrase: 0.5, entity: 0}"])
+    nothing = {"units": 0}
+    [warning] = empty_levels(recipe, {"phrase": nothing, "entity": nothing})
+    assert warning.startswith("no phrase")
+    assert "in 50% of training" in warning
+    assert not list(empty_levels(recipe, {"phrase": {"units": 1}, "entity": nothing}))

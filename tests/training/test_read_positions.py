@@ -1,0 +1,65 @@
+"""The last layer leaves out what nobody reads: no loss, draw or gradient may tell."""
+
+import pytest
+import torch
+from test_batches import step
+from test_every_recipe import RECIPES, model_of, teacher_of, toy
+
+from maskwright.encoder.config import EncoderConfig
+from maskwright.recipes.catalog import resolve
+from maskwright.training import model as model_module
+from maskwright.training.batches import StepBatch
+from maskwright.training.model import PretrainingModel, read_positions
+from maskwright.training.optimizer import Optimizer
+from maskwright.training.step import take_step
+
+
+def totals_and_gradients(model: PretrainingModel, batch: StepBatch) -> tuple[dict[str, float], dict[str, torch.Tensor]]:
+    totals: dict[str, float] = {}
+    for micro in batch.micro_batches:
+        terms = model.losses(micro)
+        torch.stack([term.total for term in terms.values()]).sum().backward()  # type: ignore[no-untyped-call]
+        for kind, term in terms.items():
+            totals[kind] = totals.get(kind, 0.0) + float(term.total.detach())
+    gradients = {name: each.grad for name, each in model.named_parameters() if each.grad is not None}
+    model.zero_grad(set_to_none=True)
+    return totals, gradients
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_losses_and_gradients_are_those_of_reading_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = toy(name)
+    batch, model = step(recipe), model_of(recipe, teacher_of(recipe, steps=0)).eval()
+    skipped = sum(model.skipped_flops(micro) for micro in batch.micro_batches)
+    totals, gradients = totals_and_gradients(model, batch)
+    monkeypatch.setattr(model_module, "_MOST_READ", -1.0)
+    assert not any(model.skipped_flops(micro) for micro in batch.micro_batches)
+    all_totals, all_gradients = totals_and_gradients(model, batch)
+    # A student follows its teacher at every token.
+    assert (skipped > 0) == (recipe.teacher is None)
+    assert totals == pytest.approx(all_totals, rel=1e-6)
+    assert gradients.keys() == all_gradients.keys()
+    for part, gradient in gradients.items():
+        torch.testing.assert_close(gradient, all_gradients[part], rtol=1e-4, atol=1e-5, msg=part)
+
+
+def test_pooled_first_tokens_and_anchors_are_read() -> None:
+    recipe = toy("spanbert/tiny")
+    (micro, *_) = step(recipe).micro_batches
+    boundary = micro.targets["sbo"]
+    read = read_positions(recipe.objectives, micro.batch, micro.targets, pools=True)
+    assert read is not None
+    wanted = torch.cat(
+        [micro.batch.first_tokens, micro.targets["mlm"].positions, boundary.anchors["left"], boundary.anchors["right"]]
+    )
+    assert read.tolist() == sorted(set(wanted.tolist()) | set(boundary.positions.tolist()))
+
+
+def test_a_step_counts_what_it_left_out() -> None:
+    recipe = resolve("roberta/tiny", ("tokenizer.vocab_size=500", 'training.phases=[{"share": 1.0, "max_length": 32}]'))
+    batch, model = step(recipe), model_of(recipe)
+    optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer)
+    result = take_step(model.train(), optimizer, batch, learning_rate=1e-3, clip_norm=1.0, step=0)
+    config: EncoderConfig = recipe.encoder
+    each = 3 * (2 * config.hidden_size**2 + 4 * config.hidden_size * config.intermediate_size)
+    assert result.skipped_flops == pytest.approx(each * (batch.num_tokens - batch.counts["mlm"]))
