@@ -210,6 +210,8 @@ def with_sampling(targets: Targets, instances: Instances, draws: Draws) -> Targe
 def _even_cuts(num_rows: int, rows_at_once: int) -> list[int]:
     # As few parts as the limit allows, as equal as can be: one row more than fits would otherwise be a part of its
     # own, which costs a whole pass over the weights.
+    if not num_rows:
+        return [0]
     num_parts = -(-num_rows // rows_at_once)
     return [part * num_rows // num_parts for part in range(num_parts + 1)]
 

@@ -39,8 +39,9 @@ SHORT_BUDGET_TOKENS = 2e7
 LONG_BUDGET_TOKENS = 2e9
 """Below this many tokens no sequence is longer than 128 (BERT itself spends 90 % of its steps there), and attention
 begins at neighbours (measured at 1 to 4 M tokens: see LOG.md)."""
-MOSTLY = 0.5
-"""Below this share of Chinese letters most of a text is in other scripts, in which a segmenter finds no phrase."""
+MOSTLY_CHINESE = 0.5
+"""Below this share of Chinese letters most of a text is in other scripts, in which a segmenter finds no phrase: a
+choice, not measured."""
 FEW_EPOCHS = 6.0
 """Below this many expected passes over the text nothing is dropped (measured at 3 to 4: see LOG.md)."""
 
@@ -232,7 +233,7 @@ def fit_phrases(recipe: Recipe, chinese: float, fixed: Collection[str]) -> tuple
     """
     published = recipe.words.phrases
     asked = "phrase" in recipe.masking.levels and not _is_fixed("words.phrases", fixed)
-    if not asked or published != ("segmenter",) or chinese >= MOSTLY:
+    if not asked or published != ("segmenter",) or chinese >= MOSTLY_CHINESE:
         return recipe, []
     wanted = (*published, "collocations")
     reason = f"{chinese:.0%} of the letters are Chinese, and a segmenter cuts no others"

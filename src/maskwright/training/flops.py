@@ -21,6 +21,8 @@ def expected_flops_per_token(recipe: Recipe, vocab_size: int, teacher: EncoderCo
 def expected_skipped_flops_per_token(recipe: Recipe) -> float:
     """Return what the last layers spare of it (`PretrainingModel.skipped_flops`), roughly.
 
+    Selected tokens are counted as read; first tokens, a span's neighbours and recipes that select most tokens are not.
+
     Args:
         recipe: What is trained.
     """

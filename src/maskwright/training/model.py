@@ -19,7 +19,7 @@ from maskwright.training.batches import MicroBatch
 from maskwright.training.teacher import TeacherModel
 
 _GENERATOR_KEY = 0x5BD1E995
-# Above this share of the tokens, gathering them costs what the last layer saves.
+# Above this share of the tokens, gathering them is taken to cost what the last layer saves: a guess, not measured.
 _MOST_READ = 0.75
 
 

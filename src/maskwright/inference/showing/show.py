@@ -17,7 +17,7 @@ from maskwright.inference.showing.tokenizer import small_tokenizer
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import Masking
 from maskwright.pretext.replacement import VocabularyFacts
-from maskwright.recipes.catalog import resolve
+from maskwright.recipes.catalog import names, resolve
 from maskwright.recipes.default_cleaning import default_cleaning
 from maskwright.recipes.recipe import Recipe
 from maskwright.text.cleaning import Cleaning, clean_document
@@ -104,7 +104,7 @@ def show(
             small one from the docstrings of the Python installation and from the text, so that all its characters
             are known.
         corpus: Corpus arguments, as `pretrain` takes them: the vocabulary (unless a tokenizer is given), phrases,
-            similar words and how often tokens occur are learnt from it, as for training.
+            similar words and how often tokens occur are learnt from it, by the recipe as it stands: nothing is fitted.
         seed: The run's seed.
         epoch: Which epoch, from 0.
         stage: Which stretch of training, from 1, where masking goes in several (ERNIE); None for the last.
@@ -213,10 +213,12 @@ def sentences_of_documents(text: str, cleaning: Cleaning = Cleaning()) -> list[l
 
 
 def _tokenizer_of_run(recipe: str | Recipe) -> Path | None:
-    if isinstance(recipe, Recipe):
+    # As in `resolve`, a recipe's name wins over a folder.
+    if isinstance(recipe, Recipe) or recipe in names():
         return None
     folder = Path(recipe).expanduser()
-    return folder if (folder / "tokenizer.json").is_file() else None
+    has_both = (folder / "recipe.json").is_file() and (folder / "tokenizer.json").is_file()
+    return folder if has_both else None
 
 
 def _stage(recipe: Recipe, wanted: int | None) -> tuple[int, Masking]:
