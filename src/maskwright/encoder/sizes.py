@@ -73,6 +73,11 @@ def flops_per_token(config: EncoderConfig, *, length: float, sequences_per_token
     return 3 * (body + sequences * per_sequence)
 
 
+def skipped_flops_per_token(config: EncoderConfig) -> float:
+    """Return the training FLOPs that the last layer spares for a token that nobody reads: all behind its attention."""
+    return 3.0 * (2 * config.hidden_size**2 + 4 * config.hidden_size * config.intermediate_size)
+
+
 def memory(config: EncoderConfig, vocab_size: int, head_parameters: int = 0) -> dict[str, int]:
     """Return the bytes that training holds, by kind, in fp32 with AdamW or LAMB; activations come on top.
 

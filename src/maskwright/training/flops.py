@@ -1,6 +1,7 @@
 """Training operations of a recipe, expected and spent, by the one formula of `recipes.sizing`."""
 
 from maskwright.encoder.config import EncoderConfig
+from maskwright.encoder.sizes import skipped_flops_per_token
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.training.batches import StepBatch
@@ -36,8 +37,7 @@ def expected_skipped_flops_per_token(recipe: Recipe) -> float:
     skipped = 0.0
     for config, asked in towers:
         if not any(objective.predicts == "every_token" for objective in asked):
-            behind_attention = 2 * config.hidden_size**2 + 4 * config.hidden_size * config.intermediate_size
-            skipped += 3 * (1 - recipe.masking.rate) * behind_attention
+            skipped += (1 - recipe.masking.rate) * skipped_flops_per_token(config)
     return skipped
 
 

@@ -12,6 +12,7 @@ from maskwright.core.types import IntArray
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.initialisation import initialise
+from maskwright.encoder.sizes import skipped_flops_per_token
 from maskwright.pretext.objectives.base import Objective
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.towers import SHARED_EMBEDDINGS
@@ -126,8 +127,7 @@ class PretrainingModel(nn.Module):
                 continue
             read = read_positions(asked, batch, micro_batch.targets, pools=encoder.pooler is not None)
             if read is not None:
-                hidden, inner = encoder.config.hidden_size, encoder.config.intermediate_size
-                skipped += 3 * max(0, batch.num_tokens - len(read)) * (2 * hidden * hidden + 4 * hidden * inner)
+                skipped += max(0, batch.num_tokens - len(read)) * skipped_flops_per_token(encoder.config)
         return skipped
 
     def weights(self) -> dict[str, Tensor]:
