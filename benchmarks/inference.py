@@ -26,11 +26,12 @@ from benchmarks.shapes import BASE, Shape, fitted
 from benchmarks.timing import Side, Spread, interleave, ratios, speeds
 from benchmarks.tokenizer import word, word_tokenizer
 from benchmarks.workloads import made_text, mlm_recipe, natural_lengths, zipf_ids
-from maskwright.inference.precision import Chosen, choose_precision
+from maskwright.core.types import ProductPrecision
+from maskwright.inference.precision import choose_precision
 
 FP32_ERROR = 1e-5
 HF_BF16, HF_INT8 = "transformers, bf16", "transformers, int8"
-PRECISIONS: tuple[Chosen, ...] = ("fp32", "bf16", "int8")
+PRECISIONS: tuple[ProductPrecision, ...] = ("fp32", "bf16", "int8")
 _ROUNDS, _CALLS = 9, {1: 10, 32: 1}
 
 Answer = NDArray[np.float32]
@@ -160,7 +161,7 @@ def _transformers(
     return Way(name, fill, embed, around, exact)
 
 
-def _own(folder: Path, precision: Chosen) -> Way:
+def _own(folder: Path, precision: ProductPrecision) -> Way:
     import maskwright
 
     model = maskwright.load(folder, device="cpu", precision=precision)

@@ -16,13 +16,14 @@ from benchmarks.shapes import BASE, Shape, fitted
 from benchmarks.timing import Side, Spread, interleave, ratios, speeds
 from benchmarks.workloads import zipf_ids
 from maskwright.core.tensors import FlatBatch
+from maskwright.core.types import ProductPrecision
 from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.initialisation import initialise
-from maskwright.inference.computing import States, states_of
-from maskwright.inference.precision import Chosen, choose_precision
+from maskwright.encoder.states import States, states_of
+from maskwright.inference.precision import choose_precision
 
 LENGTHS = (8, 16, 32, 128)
-PRECISIONS: tuple[Chosen, ...] = ("fp32", "bf16", "int8")
+PRECISIONS: tuple[ProductPrecision, ...] = ("fp32", "bf16", "int8")
 _ROUNDS, _CALLS = 15, 20
 _MODELS = ("BERT", "ALBERT")
 

@@ -9,9 +9,11 @@ import torch
 
 import maskwright
 from maskwright.core.errors import MaskwrightError
-from maskwright.inference import computing, precision
-from maskwright.inference.packed.encoder import PackedEncoder
-from maskwright.inference.plain import PlainEncoder, PlainHead
+from maskwright.encoder import states
+from maskwright.encoder.packed.encoder import PackedEncoder
+from maskwright.encoder.states import PlainEncoder
+from maskwright.inference import mlm_scores, precision
+from maskwright.inference.mlm_scores import PlainHead
 from maskwright.inference.precision import PrecisionChanged, choose_precision
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -78,7 +80,7 @@ def test_a_model_without_the_instructions_computes_as_in_fp32(
 @pytest.mark.parametrize(("asked", "error", "cosine"), [("bf16", 0.02, 0.9998), ("int8", 0.05, 0.998)])
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_rounded_models_stay_near_the_exact_one(
-    family: str, asked: precision.Chosen, error: float, cosine: float, request: pytest.FixtureRequest
+    family: str, asked: precision.ProductPrecision, error: float, cosine: float, request: pytest.FixtureRequest
 ) -> None:
     if choose_precision(asked, CPU) != asked:
         pytest.skip(f"this processor does not multiply {asked} numbers")
@@ -110,11 +112,12 @@ def test_a_generator_computes_in_the_precision_of_its_model(electra_folder: Path
 
 @pytest.mark.parametrize("asked", ["fp32", "bf16"])
 def test_devices_that_nothing_is_laid_out_for_use_the_modules(
-    asked: precision.Chosen, bert_folder: Path, monkeypatch: pytest.MonkeyPatch
+    asked: precision.ProductPrecision, bert_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed, plain = (maskwright.load(bert_folder, device="cpu") for _ in range(2))
-    assert isinstance(packed._states, PackedEncoder) == computing._packs(packed.encoder)
-    monkeypatch.setattr(computing, "_packs", lambda _: False)
+    assert isinstance(packed._states, PackedEncoder) == states.packs(packed.encoder, "fp32")
+    for module in (states, mlm_scores):
+        monkeypatch.setattr(module, "packs", lambda *_: False)
     plain.precision = asked
     assert isinstance(plain._states, PlainEncoder)
     assert isinstance(plain._scores, PlainHead)

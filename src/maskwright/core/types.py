@@ -16,6 +16,9 @@ BoolArray = NDArray[np.bool_]
 FamilyName = Literal["bert", "roberta", "albert", "electra", "distilbert", "ernie"]
 """The families of Hugging Face classes, by their `model_type`."""
 
+ProductPrecision = Literal["fp32", "bf16", "int8"]
+"""What products of matrices are computed in: exactly, of bfloat16 numbers, or of 8-bit numbers. Sums are fp32 or
+whole numbers."""
 HeadKind = Literal["sequence", "token", "span", "choice"]
 """What a head trained on labelled examples scores, and so which of a family's classes a model becomes: whole sequences
 (...ForSequenceClassification), tokens (...ForTokenClassification), where an answer begins and ends

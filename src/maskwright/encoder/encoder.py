@@ -66,8 +66,11 @@ class Encoder(nn.Module):
         else:
             first_tokens = batch.first_tokens
             hidden = self._encode(batch, key, read)
-        pooled = None if self.pooler is None else torch.tanh(self.pooler(hidden[first_tokens]))
-        return EncoderOutput(hidden, pooled)
+        return self.pooled(hidden, first_tokens)
+
+    def pooled(self, hidden: Tensor, first_tokens: Tensor) -> EncoderOutput:
+        """Put beside hidden states (T, H) the pooled vectors (B, H) of first tokens (B,), if there is a pooler."""
+        return EncoderOutput(hidden, None if self.pooler is None else torch.tanh(self.pooler(hidden[first_tokens])))
 
     def _encode(self, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None) -> Tensor:
         config = self.config

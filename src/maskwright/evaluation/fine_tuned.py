@@ -20,6 +20,7 @@ from maskwright.core.types import FamilyName
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.initialisation import initialise
+from maskwright.encoder.states import States
 from maskwright.evaluation.examples import TaggedExample
 from maskwright.evaluation.features import FeatureBatch
 from maskwright.evaluation.heads import Head
@@ -90,7 +91,7 @@ class FineTunedModel(nn.Module):
         return reads_segments(self.encoder.config, self.tokenizer)
 
     def scores(self, batch: FeatureBatch, dropout_key: int | None = None) -> Tensor:
-        """Score a batch. Dropout is applied in training mode, if there is a key.
+        """Score a batch, for training. Dropout is applied in training mode, if there is a key.
 
         Args:
             batch: Sequences in rows, on the model's device.
@@ -102,6 +103,15 @@ class FineTunedModel(nn.Module):
         key = batch.batch.dropout_key if dropout_key is None else dropout_key
         output = self.encoder(replace(batch.batch, dropout_key=key), self.head.reads(batch))
         scores: Tensor = self.head(output, batch, key)
+        return scores
+
+    def scores_from(self, states: States, batch: FeatureBatch) -> Tensor:
+        """Score a batch without dropout, the encoder's hidden states computed by `states` (see `scores`)."""
+        read = self.head.reads(batch)
+        hidden = states(batch.batch, read)
+        if read is not None:
+            hidden = hidden.new_zeros(len(batch.batch.ids), hidden.shape[1]).index_copy_(0, read, hidden)
+        scores: Tensor = self.head(self.encoder.pooled(hidden, batch.batch.first_tokens), batch, None)
         return scores
 
     def save(self, folder: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from maskwright.core.files import write_text
+from maskwright.encoder.states import states_of
 from maskwright.evaluation.batching import scoring_batches
 from maskwright.evaluation.features import FeatureBatch, Features
 from maskwright.evaluation.fine_tuned import FineTunedModel
@@ -72,11 +73,12 @@ def score_units(
     device = next(model.parameters()).device
     scores: list[Scores | None] = [None] * features.num_units
     done, total = 0, len(features.ids)
-    # One block for all batches: the weights are then rounded to `autocast` once.
+    # What follows serves all batches: weights are rounded, and laid out for the processor, once.
+    states = states_of(model.encoder, "fp32" if autocast is None else "bf16")
     precision = torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None)
     with torch.inference_mode(), precision:
         for batch in batches_to_score(model, features):
-            by_unit = model.task.by_unit(model.scores(batch).float(), batch)
+            by_unit = model.task.by_unit(model.scores_from(states, batch), batch)
             for unit, its_scores in zip(batch.unit_numbers.tolist(), by_unit, strict=True):
                 scores[unit] = its_scores
             done += batch.batch.num_tokens

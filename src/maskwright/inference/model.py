@@ -13,14 +13,15 @@ from torch import Tensor
 
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import ConversionError, MaskwrightError
-from maskwright.core.types import IntArray
+from maskwright.core.types import IntArray, ProductPrecision
 from maskwright.encoder.encoder import Encoder
+from maskwright.encoder.states import States, states_of
 from maskwright.inference.batching import TextBatch, batches
-from maskwright.inference.computing import Scores, States, scores_of, states_of
 from maskwright.inference.detect import THRESHOLD, Detection, Judged
 from maskwright.inference.embed import Pooling, check_pooling, mean_of_tokens
 from maskwright.inference.fill_mask import Filled, best_tokens, fill, read_masks
-from maskwright.inference.precision import Chosen, Precision, choose_precision
+from maskwright.inference.mlm_scores import Scores, scores_of
+from maskwright.inference.precision import Precision, choose_precision
 from maskwright.interchange.huggingface import LoadedModel, load_model
 from maskwright.pretext.objectives.mlm import MaskedLanguageModelingHead
 from maskwright.pretext.objectives.rtd import ReplacedTokenDetectionHead
@@ -70,7 +71,7 @@ class Model:
         max_length: int,
         rtd_head: ReplacedTokenDetectionHead | None = None,
         generator: "Model | None" = None,
-        precision: Chosen = "fp32",
+        precision: ProductPrecision = "fp32",
     ) -> None:
         self.name = name
         self.tokenizer = tokenizer

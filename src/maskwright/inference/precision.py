@@ -6,11 +6,11 @@ from typing import Literal, get_args
 import torch
 
 from maskwright.core.errors import MaskwrightError, unknown_name
+from maskwright.core.types import ProductPrecision
 from maskwright.training.device import multiplies_bf16
 
 Precision = Literal["auto", "fp32", "bf16", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-Chosen = Literal["fp32", "bf16", "int8"]
 
 _VNNI = ("avx512_vnni", "avx_vnni", "amx_int8")
 
@@ -19,7 +19,7 @@ class PrecisionChanged(UserWarning):
     """The device does not do by itself what was asked for, and computes in fp32."""
 
 
-def choose_precision(name: str, device: torch.device) -> Chosen:
+def choose_precision(name: str, device: torch.device) -> ProductPrecision:
     """Return what is computed in, fp32 where the device has no fast way to do what was asked.
 
     Args:
@@ -55,6 +55,6 @@ def _has_int8() -> bool:
     return has_library and any(capabilities.get(name) for name in _VNNI)
 
 
-def _exactly(why: str) -> Chosen:
+def _exactly(why: str) -> ProductPrecision:
     warnings.warn(f"computing in fp32: {why}", PrecisionChanged, stacklevel=4)
     return "fp32"

@@ -15,14 +15,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from maskwright.core.tensors import FlatBatch
+from maskwright.core.types import ProductPrecision
 from maskwright.encoder.attention import AttentionPlan, plan_attention
 from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.embeddings import sum_embeddings
 from maskwright.encoder.encoder import Encoder
-from maskwright.inference.packed.dense import pack
-from maskwright.inference.packed.norm import Norm
-from maskwright.inference.precision import Chosen
+from maskwright.encoder.packed.dense import pack
+from maskwright.encoder.packed.norm import Norm
 
 
 @final
@@ -34,7 +34,7 @@ class PackedEncoder:
         precision: Of the products in the layers. LayerNorms and softmax sum in fp32 always.
     """
 
-    def __init__(self, encoder: Encoder, precision: Chosen) -> None:
+    def __init__(self, encoder: Encoder, precision: ProductPrecision) -> None:
         config = encoder.config
         self._encoder = encoder
         self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
@@ -88,7 +88,7 @@ class PackedEncoder:
 class _Attention:
     """Self-attention with its projections, residual and LayerNorm."""
 
-    def __init__(self, block: AttentionBlock, precision: Chosen, config: EncoderConfig) -> None:
+    def __init__(self, block: AttentionBlock, precision: ProductPrecision, config: EncoderConfig) -> None:
         parts = (block.query, block.key, block.value)
         weight, bias = (torch.cat([getattr(part, name) for part in parts]) for name in ("weight", "bias"))
         self._project = pack(weight, bias, precision)
@@ -112,7 +112,7 @@ class _Attention:
 class _FeedForward:
     """Two dense layers with an activation between them, residual and LayerNorm."""
 
-    def __init__(self, block: FeedForwardBlock, precision: Chosen, config: EncoderConfig) -> None:
+    def __init__(self, block: FeedForwardBlock, precision: ProductPrecision, config: EncoderConfig) -> None:
         self._dense_in = pack(block.dense_in.weight, block.dense_in.bias, precision, config.hidden_activation)
         self._dense_out = pack(block.dense_out.weight, block.dense_out.bias, precision)
         self._norm = Norm(block.norm)

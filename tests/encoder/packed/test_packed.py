@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from maskwright.core.tensors import activation
+from maskwright.core.types import ProductPrecision
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.initialisation import initialise
+from maskwright.encoder.packed.dense import Int8Dense, pack
+from maskwright.encoder.packed.encoder import PackedEncoder
 from maskwright.inference.batching import TextBatch, batches
-from maskwright.inference.packed.dense import Int8Dense, pack
-from maskwright.inference.packed.encoder import PackedEncoder
-from maskwright.inference.packed.head import PackedHead
-from maskwright.inference.precision import Chosen, choose_precision
-from maskwright.pretext.objectives.mlm import MaskedLanguageModeling, MaskedLanguageModelingHead
+from maskwright.inference.precision import choose_precision
 
 CPU = torch.device("cpu")
 WORDS = 90
@@ -34,7 +33,11 @@ SHAPES = {
 }
 # The error allowed, as a share of the largest value, and the least cosine. Weights are drawn five times as wide as
 # usual, so that what is rounded matters.
-ROUNDED: dict[Chosen, tuple[float, float]] = {"fp32": (1e-5, 0.999999), "bf16": (0.05, 0.999), "int8": (0.08, 0.998)}
+ROUNDED: dict[ProductPrecision, tuple[float, float]] = {
+    "fp32": (1e-5, 0.999999),
+    "bf16": (0.05, 0.999),
+    "int8": (0.08, 0.998),
+}
 PRECISIONS = [
     pytest.param(
         precision,
@@ -84,7 +87,7 @@ def expected(name: str, text_batch: TextBatch) -> tuple[Tensor, Tensor]:
     return hidden, text_batch.batch.sequence_ids >= 0
 
 
-def assert_near(found: Tensor, wanted: Tensor, precision: Chosen) -> None:
+def assert_near(found: Tensor, wanted: Tensor, precision: ProductPrecision) -> None:
     error, cosine = ROUNDED[precision]
     assert found.dtype == torch.float32
     assert (found - wanted).abs().max() <= error * wanted.abs().max()
@@ -95,7 +98,7 @@ def assert_near(found: Tensor, wanted: Tensor, precision: Chosen) -> None:
 @pytest.mark.parametrize("name", SHAPES)
 @settings(max_examples=6, deadline=None)
 @given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=6))
-def test_packed_encoder_computes_as_the_module(name: str, precision: Chosen, lengths: list[int]) -> None:
+def test_packed_encoder_computes_as_the_module(name: str, precision: ProductPrecision, lengths: list[int]) -> None:
     packed = PackedEncoder(encoder(name), precision)
     for text_batch in laid(lengths):
         wanted, real = expected(name, text_batch)
@@ -105,7 +108,7 @@ def test_packed_encoder_computes_as_the_module(name: str, precision: Chosen, len
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_packed_encoder_gives_what_is_asked_for(precision: Chosen) -> None:
+def test_packed_encoder_gives_what_is_asked_for(precision: ProductPrecision) -> None:
     packed = PackedEncoder(encoder("albert"), precision)
     (text_batch,) = laid([3, 9, 5, 1])
     asked = torch.tensor([9, 0, 4, 4])
@@ -132,23 +135,8 @@ def test_packed_encoder_keeps_weights_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_packed_head_scores_as_the_module(precision: Chosen) -> None:
-    module = encoder("electra")
-    torch.manual_seed(0)
-    head = MaskedLanguageModelingHead(module.config.head_shape(WORDS)).eval()
-    hidden = torch.randn(5, 64)
-    words = module.word_embeddings.weight
-    with torch.inference_mode():
-        found = PackedHead(head, words, precision)(hidden)
-        wanted = MaskedLanguageModeling().logits(head, hidden, words)
-    assert found.shape == (5, WORDS)
-    assert_near(found, wanted, precision)
-    assert found.argmax(1).tolist() == wanted.argmax(1).tolist()
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", ["", "gelu", "gelu_tanh", "relu"])
-def test_dense_computes_the_layer_its_activation_or_its_residual(name: str, precision: Chosen) -> None:
+def test_dense_computes_the_layer_its_activation_or_its_residual(name: str, precision: ProductPrecision) -> None:
     torch.manual_seed(0)
     weight, bias, inputs, residual = torch.randn(48, 32), torch.randn(48), torch.randn(6, 32), torch.randn(6, 48)
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from maskwright.core.tensors import activation
-from maskwright.inference.precision import Chosen
+from maskwright.core.types import ProductPrecision
 
 _HIGHEST = 127
 """Of a signed 8-bit number, as in symmetric quantisation: -128 is not used for weights."""
@@ -42,7 +42,7 @@ class Dense(Protocol):
         """
 
 
-def pack(weight: Tensor, bias: Tensor, precision: Chosen, activation_name: str = "") -> Dense:
+def pack(weight: Tensor, bias: Tensor, precision: ProductPrecision, activation_name: str = "") -> Dense:
     """Lay out the weights of a dense layer.
 
     Args:
