@@ -1,11 +1,14 @@
 """`maskwright fill-mask`: texts from the command line or a file; a table, JSON or a file; one-line errors."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from maskwright.cli.main import main
+from maskwright.core.files import write_json
+from maskwright.recipes.catalog import get
 
 
 def _run(*arguments: object) -> int:
@@ -42,6 +45,17 @@ def test_fill_mask_reads_and_writes_files(
     assert "2 texts in" in captured.err
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [len(line["masks"]) for line in lines] == [1, 2]
+
+
+@pytest.mark.parametrize(("name", "told"), [("macbert/tiny", True), ("bert/tiny", False)])
+def test_fill_mask_says_where_masks_were_never_learnt(
+    name: str, told: bool, bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "run"
+    shutil.copytree(bert_folder, model)
+    write_json(model / "recipe.json", get(name).model_dump(mode="json"))
+    assert _run("fill-mask", model, "a [MASK]", "--json") == 0
+    assert ("without [MASK]" in capsys.readouterr().err) == told
 
 
 def test_fill_mask_says_that_a_text_was_cut(bert_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

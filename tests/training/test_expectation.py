@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from maskwright.encoder.config import EncoderConfig
-from maskwright.recipes.catalog import get
+from maskwright.recipes.catalog import get, resolve
 from maskwright.training import expectation
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine
@@ -55,6 +55,12 @@ def test_time_buys_tokens_by_what_is_reached():
     generator = detecting.generator.config(detecting.encoder)
     assert expected_skipped_flops_per_token(detecting) == pytest.approx(
         3 * 0.85 * (2 * generator.hidden_size**2 + 4 * generator.hidden_size * generator.intermediate_size)
+    )
+    sequences_only = resolve(
+        "bert/tiny", ["objectives=[nsp]", "replacement={kind: mask_random_keep, mask: 0, random: 0, keep: 1}"]
+    )
+    assert expected_skipped_flops_per_token(sequences_only) == pytest.approx(
+        expected_skipped_flops_per_token(recipe) / 0.85
     )
     assert expected_tokens(Budget("tokens", 1234), recipe, 0.0) == 1234
     assert expected_tokens(Budget("flops", 1e12), recipe, 0.0) == pytest.approx(1e12 / each)

@@ -68,3 +68,14 @@ def test_a_model_is_protected_as_checkpoints_are(work: Work, kept: str, tmp_path
 def test_what_ended_before_anything_was_kept_protects_nothing(tmp_path: Path) -> None:
     begun(tmp_path, "pretraining")
     assert opened(tmp_path, "pretraining", {"seed": 1}) == {"request": {"seed": 1}}
+
+
+def test_a_start_that_fails_leaves_no_folder_of_its_own(tmp_path: Path) -> None:
+    opened(tmp_path / "new", "pretraining", REQUEST)
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "old").mkdir()
+    opened(tmp_path / "old", "pretraining", REQUEST)
+    assert (tmp_path / "old").is_dir()
+    begun(tmp_path / "begun", "pretraining")
+    opened(tmp_path / "begun", "pretraining", REQUEST)
+    assert (tmp_path / "begun" / "run.json").is_file()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.core.files import write_json
-from maskwright.training.verify_resume import _compare
+from maskwright.training.verify_resume import compare
 
 METRICS = '{"step": 1}\n{"step": 2}\n'
 
@@ -31,7 +31,7 @@ def test_any_difference_is_noticed(
             (tmp_path / name / weights).write_text("weights", encoding="utf-8")
     if file:
         (tmp_path / "killed" / file).write_text(content, encoding="utf-8")
-    verdict = _compare("electra/tiny", tmp_path, (1,))
+    verdict = compare("electra/tiny", tmp_path, (1,))
     assert (verdict.metrics_equal, verdict.weights_equal) == (metrics_equal, weights_equal)
     assert verdict.equal == (metrics_equal and weights_equal)
     assert verdict.first_difference == difference

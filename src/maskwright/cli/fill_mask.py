@@ -46,6 +46,8 @@ def command(
         loaded = load(model, device=device, precision=precision)
     if loaded.mlm_head is None and loaded.generator is not None:
         output.note(f"filled by the generator in {loaded.generator.name}")
+    if _never_saw_masks(model):
+        output.note("trained without [MASK] tokens: what it makes of one was never learnt")
     with warnings_said():
         filled = loaded.fill_mask(given, top_k=top_k)
     plain = [
@@ -67,3 +69,11 @@ def command(
                     right=(0,),
                     fixed=(0, 1),
                 )
+
+
+def _never_saw_masks(model: str) -> bool:
+    """Whether a model is a run whose recipe puts other words where it asks, and no mask (MacBERT's)."""
+    from maskwright.recipes.catalog import resolve
+
+    recipe = Path(model).expanduser() / "recipe.json"
+    return recipe.is_file() and not resolve(str(recipe)).replacement.shows_masks

@@ -22,7 +22,8 @@ def expected_flops_per_token(recipe: Recipe, vocab_size: int, teacher: EncoderCo
 def expected_skipped_flops_per_token(recipe: Recipe) -> float:
     """Return what the last layers spare of it (`PretrainingModel.skipped_flops`), roughly.
 
-    Selected tokens are counted as read; first tokens, a span's neighbours and recipes that select most tokens are not.
+    Selected tokens are counted as read where an objective predicts them; first tokens, a span's neighbours and recipes
+    that select most tokens are not.
 
     Args:
         recipe: What is trained.
@@ -36,8 +37,10 @@ def expected_skipped_flops_per_token(recipe: Recipe) -> float:
         )
     skipped = 0.0
     for config, asked in towers:
-        if not any(objective.predicts == "every_token" for objective in asked):
-            skipped += (1 - recipe.masking.rate) * skipped_flops_per_token(config)
+        predicts = {objective.predicts for objective in asked}
+        if predicts and "every_token" not in predicts:
+            read = recipe.masking.rate if "token" in predicts else 0.0
+            skipped += (1 - read) * skipped_flops_per_token(config)
     return skipped
 
 

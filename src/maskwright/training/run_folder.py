@@ -10,6 +10,7 @@ config.json, model.safetensors, tokenizer*       the model itself, in Hugging Fa
 generator/        where there is one: the same of the generator, a model folder of its own
 """
 
+import contextlib
 import errno
 import os
 import platform
@@ -29,6 +30,7 @@ FORMAT = 1
 Work = Literal["pretraining", "fine-tuning"]
 GENERATOR = "generator"
 """Sub-folder of a run's folder in which its generator lies."""
+_LOCK = ".lock"
 
 
 class RunFolder:
@@ -47,6 +49,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.generator = path / GENERATOR
         self._lock: IO[str] | None = None
+        self._made = False
 
     def open(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Take hold of the folder for a request.
@@ -60,6 +63,7 @@ class RunFolder:
         """
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"{self.path} is a file, not a folder", todo="Choose another --out.")
+        self._made = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -112,7 +116,7 @@ class RunFolder:
         except ImportError:  # Windows has no flock; two runs in one folder are then the user's to avoid.
             return
         try:
-            lock = open(self.path / ".lock", "w")  # noqa: SIM115 (held as long as the run)
+            lock = open(self.path / _LOCK, "w")  # noqa: SIM115 (held as long as the run)
         except OSError as error:
             raise disk_problem(error, self.path) from error
         try:
@@ -129,7 +133,11 @@ class RunFolder:
         self._lock = lock
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Let go of the folder. One that was made here and holds nothing yet is removed: the start failed."""
+        if self._made and {item.name for item in self.path.glob("*")} <= {_LOCK}:
+            with contextlib.suppress(OSError):
+                (self.path / _LOCK).unlink(missing_ok=True)
+                self.path.rmdir()
         if self._lock is not None:
             self._lock.close()
             self._lock = None

@@ -111,10 +111,17 @@ def verify_resume(
             killed_at.append(reached)
             talk.say("killed", f"after step {reached}; the same command again")
         _finish([*command, "--out", str(work / "killed")], work / "cache")
-        return _compare(recipe, work, tuple(killed_at))
+        return compare(recipe, work, tuple(killed_at))
 
 
-def _compare(recipe: str, work: Path, killed_at: tuple[int, ...]) -> Verdict:
+def compare(recipe: str, work: Path, killed_at: tuple[int, ...]) -> Verdict:
+    """Compare two finished runs, in the folders "peace" and "killed", step by step and byte by byte.
+
+    Args:
+        recipe: What both trained.
+        work: The folder that holds both.
+        killed_at: Last steps before each kill of the second.
+    """
     files = [work / name / "metrics.jsonl" for name in ("peace", "killed")]
     peace, killed = (file.read_text(encoding="utf-8").splitlines() for file in files)
     difference = next((f"{left} / {right}" for left, right in zip(peace, killed, strict=False) if left != right), "")

@@ -38,7 +38,7 @@ MASKING = WholeWordMasking(
 # warm-up. A recipe has one batch and one schedule: the batch is the first run's. The two runs one after the other are
 # --set "training={steps: 100000, warmup_steps: 10000, phases: [{max_length: 128}]}"
 # --set "training={steps: 100000, warmup_steps: 10000, batch_sequences: 384, phases: [{max_length: 512}]}"
-# the second with --init, the folder of the first.
+# the second with --init, the folder of the first. Of the -ext models, the first run has --init too.
 TRAINING = Training(
     steps=200_000,  # 100 k at each length
     batch_sequences=2560,
