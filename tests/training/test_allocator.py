@@ -1,6 +1,7 @@
 import ctypes
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +50,28 @@ def test_large_blocks_come_from_a_heap_that_is_kept() -> None:
 def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocator.sys, "platform", "darwin")
     assert not allocator.keep_freed_memory()
+
+
+HUGE = """
+import torch
+from maskwright.training.allocator import keep_freed_memory
+
+def huge():
+    with open("/proc/self/smaps_rollup") as file:
+        return sum(int(line.split()[1]) for line in file if line.startswith("AnonHugePages"))
+
+keep_freed_memory()
+keep_freed_memory()
+before = huge()
+kept = [torch.ones(1 << 20) for _ in range(16)]
+print(huge() - before)
+"""
+
+
+@pytest.mark.skipif(
+    not (reports_memory and Path("/proc/self/smaps_rollup").exists() and allocator.gives_huge_pages_if_asked()),
+    reason="no huge pages for the asking",
+)
+def test_large_tensors_lie_in_huge_pages() -> None:
+    done = subprocess.run([sys.executable, "-c", HUGE], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 0  # Kilobytes of 64 MB: the system gives as many as it has.

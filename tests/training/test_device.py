@@ -54,3 +54,18 @@ def test_a_run_in_bf16_stays_near_the_one_in_fp32_and_is_another_run(tmp_path: P
     assert rounded.held_out["mlm"].loss == pytest.approx(exact.held_out["mlm"].loss, abs=0.02)
     with pytest.raises(MaskwrightError, match="precision"):
         train("bf16", "auto")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "error", "chosen"),
+    [(0.8, 1e-6, "onednn"), (0.8, 1e-3, "default"), (0.98, 1e-6, "default"), (1.2, 1e-6, "default")],
+)
+def test_the_library_is_changed_where_it_is_faster_and_as_exact_and_the_choice_is_kept(
+    seconds: float, error: float, chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "has_onednn", lambda _: True)
+    monkeypatch.setattr(device, "probe_layers", lambda: {"fp32": 1.0, "fp32_onednn": seconds})
+    monkeypatch.setattr(device, "probe_error", lambda _: error)
+    assert prepare_machine("cpu", None, tmp_path).matmul == chosen
+    monkeypatch.setattr(device, "probe_layers", lambda: pytest.fail("looked at again"))
+    assert prepare_machine("cpu", None, tmp_path).matmul == chosen

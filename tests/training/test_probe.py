@@ -1,10 +1,13 @@
 """Probes: what they compare is right, and what they set is put back. No speed is asserted."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
+from torch import Tensor
 
 from maskwright.training import probe
-from maskwright.training.probe import probe_bandwidth, probe_matmul
+from maskwright.training.probe import probe_bandwidth, probe_layers, probe_matmul
 
 
 @pytest.fixture(autouse=True)
@@ -52,3 +55,18 @@ def test_rates_count_a_multiply_and_an_add_as_two(monkeypatch: pytest.MonkeyPatc
 def test_bandwidth_counts_what_is_read_and_what_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_seconds", lambda work, device: 2.0)
     assert probe_bandwidth(seconds=0.0) == 2 * (1 << 12) / 2.0
+
+
+def test_a_layers_products_are_summed_by_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, tuple[int, ...]]] = []
+
+    def took(work: Callable[[], Tensor], device: torch.device) -> float:
+        seen.append((setting(), tuple(work().shape)))
+        return 1.0 if setting() == "none" else 0.5
+
+    monkeypatch.setattr(probe, "_LAYERS", ((16, 8, 12),))
+    monkeypatch.setattr(probe, "_HEADS", (3, 4, 5, 6))
+    monkeypatch.setattr(probe, "_seconds", took)
+    assert probe_layers(seconds=0.0) == {"fp32": 4.0, "fp32_onednn": 2.0}
+    assert {shape for _, shape in seen} == {(16, 12), (16, 8), (12, 8), (3, 4, 6)}
+    assert [each for each, _ in seen[:8]] == ["none"] * 4 + ["bf16"] * 4

@@ -6,7 +6,16 @@ from typing import Annotated, Literal
 import typer
 
 from maskwright.cli import output
-from maskwright.cli.texts import DEVICE_HELP, FILE_HELP, MODEL_HELP, PRECISION_HELP, counted, gather, warnings_said
+from maskwright.cli.texts import (
+    DEVICE_HELP,
+    FILE_HELP,
+    MODEL_HELP,
+    PRECISION_HELP,
+    counted,
+    gather,
+    load_for_use,
+    warnings_said,
+)
 
 
 def command(
@@ -25,12 +34,10 @@ def command(
     """Mark the tokens that look as if another had stood there (a model trained with an electra recipe)."""
     given = gather(texts, file)
     from maskwright.inference.detect import marked, summary
-    from maskwright.inference.model import load
     from maskwright.inference.texts import write_json_lines
 
     out = out and out.expanduser()
-    with warnings_said():
-        loaded = load(model, device=device, precision=precision)
+    loaded = load_for_use(model, device, precision)
     with warnings_said():
         detections = loaded.detect(given, threshold=threshold)
     if out:

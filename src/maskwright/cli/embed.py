@@ -6,7 +6,16 @@ from typing import Annotated, Literal
 import typer
 
 from maskwright.cli import output
-from maskwright.cli.texts import DEVICE_HELP, FILE_HELP, MODEL_HELP, PRECISION_HELP, counted, gather, warnings_said
+from maskwright.cli.texts import (
+    DEVICE_HELP,
+    FILE_HELP,
+    MODEL_HELP,
+    PRECISION_HELP,
+    counted,
+    gather,
+    load_for_use,
+    warnings_said,
+)
 
 _SHOWN = 20
 _LONG = 200
@@ -39,7 +48,6 @@ def command(
     from maskwright.core.errors import MaskwrightError
     from maskwright.core.files import atomic_path
     from maskwright.inference.embed import POOLINGS, nearest_texts
-    from maskwright.inference.model import load
     from maskwright.text.progress import no_progress
     from maskwright.training.reporting import OnConsole
 
@@ -47,8 +55,7 @@ def command(
     if out and out.suffix != ".npy":
         raise MaskwrightError(f"cannot write vectors as {out.name!r}", allowed="a name that ends in .npy")
     chosen = output.one_of("pooling", pooling, POOLINGS)
-    with warnings_said():
-        loaded = load(model, device=device, precision=precision)
+    loaded = load_for_use(model, device, precision)
     # The file is begun before the work, so that a folder that cannot be written is noticed at once.
     with atomic_path(out) if out else contextlib.nullcontext() as temporary:
         with warnings_said(), OnConsole(output.talk()) as talk:

@@ -14,6 +14,7 @@ from maskwright.cli.texts import (
     counted,
     gather,
     heading,
+    load_for_use,
     warnings_said,
 )
 
@@ -38,12 +39,10 @@ def command(
     given = gather(texts, file)
     from dataclasses import asdict
 
-    from maskwright.inference.model import load
     from maskwright.inference.texts import write_json_lines
 
     out = out and out.expanduser()
-    with warnings_said():
-        loaded = load(model, device=device, precision=precision)
+    loaded = load_for_use(model, device, precision)
     if loaded.mlm_head is None and loaded.generator is not None:
         output.note(f"filled by the generator in {loaded.generator.name}")
     if _never_saw_masks(model):

@@ -4,10 +4,15 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from maskwright.cli import output
+
+if TYPE_CHECKING:
+    from maskwright.inference.model import Model
+    from maskwright.inference.precision import Precision
 
 MODEL_HELP = "A run's folder, or a Hugging Face model's folder or hub name."
 FILE_HELP = "Read one text a line from a .txt or .jsonl file; `-` reads standard input."
@@ -43,6 +48,16 @@ def counted(texts: Sequence[object]) -> str:
 def heading(text: str) -> None:
     """Print a line above a table, however long it is."""
     output.console().print(Text(text, style="bold"), soft_wrap=True)
+
+
+def load_for_use(model: str, device: str, precision: "Precision") -> "Model":
+    """Load a model into a process that does nothing else: memory is kept as in training, warnings are said."""
+    from maskwright.inference.model import load
+    from maskwright.training.allocator import keep_freed_memory
+
+    keep_freed_memory()
+    with warnings_said():
+        return load(model, device=device, precision=precision)
 
 
 @contextmanager

@@ -1,8 +1,6 @@
 """The machine at hand: where to train, which matrix-product library is faster, and what its peak is."""
 
 import contextlib
-import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +13,16 @@ from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
 from maskwright.training.allocator import keep_freed_memory
+from maskwright.training.probe import has_onednn, probe_error, probe_layers, probe_matmul, products_by
 
 MatmulLibrary = Literal["default", "onednn"]
 Precision = Literal["auto", "fp32", "bf16"]
 
-_SIDES = (2048, 512, 1024)
-_REPETITIONS = 15
-_WORTH = 1.25
+_PEAK_SECONDS = 0.2
+_WORTH = 1.05
 _ACCURATE = 1e-5
-_PRECISION = {"default": "none", "onednn": "bf16"}
+_KINDS = {"default": "fp32", "onednn": "fp32_onednn"}
+"""What `probe` calls the libraries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +70,8 @@ def prepare_machine(
 
     PyTorch's CPU build multiplies fp32 matrices with its vendor library; on processors of another vendor oneDNN can be
     up to twice as fast. The switch that sends fp32 products there allows reduced precision on some machines, so it is
-    taken only if it is at least 25 % faster and a product's relative error stays below 1e-5. The two round
-    differently, so the choice is made once a machine and kept in the cache: runs must not depend on a stopwatch.
+    taken only if a layer's products take 5 % longer without it and a product's relative error stays below 1e-5. The two
+    round differently, so the choice is made once a machine and kept in the cache: runs must not depend on a stopwatch.
 
     Args:
         device: "auto", "cpu", "cuda" or "cuda:N".
@@ -96,7 +95,7 @@ def prepare_machine(
     half = torch.bfloat16
     if chosen.type == "cuda":
         autocast = half if has_bf16 and precision != "fp32" else None
-        peak = _operations_a_second(chosen, autocast or torch.float32, 4)
+        peak = _peak(chosen, "fp32" if autocast is None else "bf16")
         return Machine(chosen, torch.cuda.get_device_name(chosen), threads, "default", peak, autocast)
     if chosen.type != "cpu":
         raise DeviceError(f"training on {chosen.type!r} is not supported", allowed="cpu, cuda")
@@ -104,9 +103,8 @@ def prepare_machine(
     name = processor_name()
     library = matmul or _kept_choice(name, threads, cache or cache_folder())
     cpu_autocast = half if precision == "bf16" else None
-    with matmul_library(library):
-        peak = _operations_a_second(chosen, cpu_autocast or torch.float32)
-        return Machine(chosen, name, threads, library, peak, cpu_autocast)
+    peak = _peak(chosen, "bf16" if cpu_autocast else _KINDS[library])
+    return Machine(chosen, name, threads, library, peak, cpu_autocast)
 
 
 def multiplies_bf16(device: torch.device) -> bool:
@@ -122,13 +120,8 @@ def multiplies_bf16(device: torch.device) -> bool:
 @contextlib.contextmanager
 def matmul_library(library: MatmulLibrary) -> Iterator[None]:
     """Let fp32 matrix products on the CPU run in a library while the block runs."""
-    settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # set up at run time
-    before = settings.fp32_precision
-    settings.fp32_precision = _PRECISION[library]
-    try:
+    with products_by(_KINDS[library]):
         yield
-    finally:
-        settings.fp32_precision = before
 
 
 def processor_name() -> str:
@@ -146,9 +139,11 @@ def processor_name() -> str:
 
 
 def _kept_choice(name: str, threads: int, cache: Path) -> MatmulLibrary:
-    path = cache / f"machine-{fingerprint([name, threads, torch.__version__])}.json"
+    # One name stands for several generations of some makers' processors; the instructions tell them apart.
+    about = [name, threads, torch.__version__, torch.cpu.get_capabilities(), _WORTH]
+    path = cache / f"machine-{fingerprint(about)}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        if (kept := read_json(path)["matmul"]) in _PRECISION:
+        if (kept := read_json(path)["matmul"]) in _KINDS:
             library: MatmulLibrary = kept
             return library
     chosen = _faster_library()
@@ -158,35 +153,13 @@ def _kept_choice(name: str, threads: int, cache: Path) -> MatmulLibrary:
 
 
 def _faster_library() -> MatmulLibrary:
-    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+    if not has_onednn(torch.device("cpu")):
         return "default"
-    best: dict[MatmulLibrary, float] = {"default": 0.0, "onednn": 0.0}
-    cpu = torch.device("cpu")
-    for library in (*best, *best):  # Interleaved: a busy machine then slows both.
-        with matmul_library(library):
-            best[library] = max(best[library], _operations_a_second(cpu, torch.float32))
-    with matmul_library("onednn"):
-        accurate = _relative_error() < _ACCURATE
-    return "onednn" if accurate and best["onednn"] > _WORTH * best["default"] else "default"
+    took = probe_layers()
+    worth_it = took["fp32"] > _WORTH * took["fp32_onednn"]
+    return "onednn" if worth_it and probe_error("fp32_onednn") < _ACCURATE else "default"
 
 
-def _operations_a_second(device: torch.device, dtype: torch.dtype, scale: int = 1) -> float:
-    rows, inner, columns = (side * scale for side in _SIDES)
-    left = torch.ones(rows, inner, device=device, dtype=dtype)
-    right = torch.ones(columns, inner, device=device, dtype=dtype)
-    best = math.inf
-    for _ in range(_REPETITIONS):
-        begun = time.perf_counter()
-        torch.nn.functional.linear(left, right)
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - begun)
+def _peak(device: torch.device, kind: str) -> float:
     # The best time, not the median: a peak is what the machine can do when nothing else disturbs it.
-    return 2.0 * rows * inner * columns / best
-
-
-def _relative_error() -> float:
-    generator = torch.Generator().manual_seed(0)
-    left, right = (torch.randn(256, 256, generator=generator) for _ in range(2))
-    exact = left.double() @ right.double()
-    return float(((left @ right).double() - exact).abs().max() / exact.abs().max())
+    return probe_matmul(device, _PEAK_SECONDS, (kind,))[kind].flops

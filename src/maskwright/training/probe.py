@@ -7,7 +7,7 @@ decides what follows from them.
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +18,9 @@ from torch import Tensor
 # two is nearer to the peak depends on the caches.
 SHAPES = ((2048, 768, 3072), (2048, 512, 1024))
 _GPU_SCALE = 4
+# (rows, inner, columns) of a layer's products, as `SHAPES`, and (batch, rows, inner, columns) of its attention's.
+_LAYERS = ((1024, 256, 1024), (1024, 768, 3072))
+_HEADS = (64, 64, 64, 64)
 _CHECKED = (512, 256, 384)
 _COPIED = 64 << 20
 # The oneDNN setting of torch that each kind of product stands for (torch.backends.mkldnn.matmul.fp32_precision). "bf16"
@@ -40,31 +43,74 @@ class MatmulRate:
     error: float
 
 
-def probe_matmul(device: torch.device = torch.device("cpu"), seconds: float = 0.9) -> dict[str, MatmulRate]:
+def probe_matmul(
+    device: torch.device = torch.device("cpu"), seconds: float = 0.9, kinds: Sequence[str] | None = None
+) -> dict[str, MatmulRate]:
     """Time products of matrices, in turns, and compare one of each kind with fp64.
 
     Args:
         device: Where.
         seconds: For all repetitions, roughly; each kind gets two rounds even where that takes longer.
+        kinds: Which; None for all that the device has.
 
     Returns:
         By kind: "fp32" (the default library), "fp32_onednn" (oneDNN on fp32 matrices; CPU only, where it is built in)
         and "bf16" (bfloat16 matrices).
     """
-    kinds = ["fp32", "bf16"]
-    if device.type == "cpu" and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-        kinds.insert(1, "fp32_onednn")
+    if kinds is None:
+        kinds = ("fp32", "fp32_onednn", "bf16") if has_onednn(device) else ("fp32", "bf16")
     operands = {kind: [_operands(shape, _KINDS[kind], device) for shape in _shapes(device)] for kind in kinds}
     best = dict.fromkeys(kinds, 0.0)
     begun, rounds = time.perf_counter(), 0
     while rounds < 2 or time.perf_counter() - begun < seconds:
         for kind in kinds:  # In turns: what disturbs the machine then disturbs all.
-            with _setting(_SETTINGS[kind]):
+            with products_by(kind):
                 for left, right in operands[kind]:
                     took = _seconds(partial(torch.nn.functional.linear, left, right), device)
                     best[kind] = max(best[kind], 2.0 * left.numel() * len(right) / took)
         rounds += 1
-    return {kind: MatmulRate(best[kind], _relative_error(kind, device)) for kind in kinds}
+    return {kind: MatmulRate(best[kind], probe_error(kind, device)) for kind in kinds}
+
+
+def probe_layers(seconds: float = 0.7) -> dict[str, float]:
+    """Time the fp32 products that a layer is trained with, on the CPU, by library and in turns.
+
+    Those of a dense layer (its output, the gradients of its inputs and of its weights) at two widths, and attention's
+    batched ones: which library is faster differs between them.
+
+    Args:
+        seconds: For all repetitions, roughly; there are at least two rounds.
+
+    Returns:
+        Seconds by kind, "fp32" and "fp32_onednn": the best of each product, summed.
+    """
+    cpu = torch.device("cpu")
+    products: list[Callable[[], object]] = []
+    for shape in _LAYERS:
+        inputs, weight = _operands(shape, torch.float32, cpu)
+        slopes = inputs @ weight.T
+        products += [
+            partial(torch.nn.functional.linear, inputs, weight),
+            partial(torch.mm, slopes, weight),
+            partial(torch.mm, slopes.T, inputs),
+        ]
+    batch, rows, inner, columns = _HEADS
+    left, right = _operands((batch * rows, inner, batch * columns), torch.float32, cpu)
+    products.append(partial(torch.bmm, left.view(batch, rows, inner), right.view(batch, columns, inner).mT))
+    best = {kind: [math.inf] * len(products) for kind in ("fp32", "fp32_onednn")}
+    begun, rounds = time.perf_counter(), 0
+    while rounds < 2 or time.perf_counter() - begun < seconds:
+        for kind, its in best.items():
+            with products_by(kind):
+                for number, product in enumerate(products):
+                    its[number] = min(its[number], _seconds(product, cpu))
+        rounds += 1
+    return {kind: sum(its) for kind, its in best.items()}
+
+
+def has_onednn(device: torch.device) -> bool:
+    """Say whether oneDNN can multiply matrices there: on a CPU, where PyTorch was built with it."""
+    return device.type == "cpu" and bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
 
 
 def probe_bandwidth(device: torch.device = torch.device("cpu"), seconds: float = 0.2) -> float:
@@ -84,10 +130,11 @@ def probe_bandwidth(device: torch.device = torch.device("cpu"), seconds: float =
 
 
 @contextlib.contextmanager
-def _setting(precision: str) -> Iterator[None]:
+def products_by(kind: str) -> Iterator[None]:
+    """Let fp32 products on the CPU be computed as a kind of `probe_matmul` says while the block runs."""
     matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # set up at run time
     before = matmul.fp32_precision
-    matmul.fp32_precision = precision
+    matmul.fp32_precision = _SETTINGS[kind]
     try:
         yield
     finally:
@@ -115,9 +162,10 @@ def _seconds(work: Callable[[], object], device: torch.device) -> float:
     return time.perf_counter() - begun
 
 
-def _relative_error(kind: str, device: torch.device) -> float:
+def probe_error(kind: str, device: torch.device = torch.device("cpu")) -> float:
+    """Return the largest error of a product of a kind against fp64, as a share of its largest entry."""
     left, right = _operands(_CHECKED, torch.float32, device)
-    with _setting(_SETTINGS[kind]):
+    with products_by(kind):
         found = torch.nn.functional.linear(left.to(_KINDS[kind]), right.to(_KINDS[kind]))
     exact = left.double() @ right.double().T
     return float((found.double() - exact).abs().max() / exact.abs().max())
