@@ -32,6 +32,7 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "bf16": Row("Training step, bf16, dropout 0, documents of natural length", 7),
         "electra": Row("ELECTRA's joint step, fp32, dropout 0.1", 3),
         "utilisation": Row("Share of the machine's matrix-product peak, fp32, dropout 0", 4),
+        "levers": Row("What each lever gives: the step without it, fp32, dropout 0.1", 6),
         "masks": Row("From text to masked batches, and waiting for them", 2),
         "corpus": Row("From a corpus to token shards", 7),
         "inference": Row("Filling masks and making vectors, base", 9),

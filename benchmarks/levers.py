@@ -1,0 +1,176 @@
+"""What each lever gives: the whole step against the same step with one of them taken away, in turns.
+
+Weights, texts and masks are the same on all sides; in the lever's place stands what would be written without it.
+Dropout is on, so that its lever shows too.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from benchmarks.goals import OWN
+from benchmarks.machine import own_machine
+from benchmarks.own import OwnStep
+from benchmarks.report import Report, Table
+from benchmarks.settings import Settings
+from benchmarks.shapes import BASE, TINY, Shape, chosen
+from benchmarks.timing import Side, Spread, interleave, ratios, speeds
+from benchmarks.workloads import Source, mlm_recipe, text_for
+from maskwright.core.types import IntArray
+from maskwright.encoder.dropout import DropoutKey
+from maskwright.pretext.objectives.cross_entropy import Scores
+from maskwright.training.batches import StepBatch
+from maskwright.training.device import MatmulLibrary, matmul_library
+from maskwright.training.packing import Packing
+from maskwright.training.workload import build_workload
+
+_DROPOUT = 0.1
+_SLOTS = (512, 1024, 4096, 8192)
+_Change = Callable[[], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """Something that makes the step faster, and how to do without.
+
+    Attributes:
+        instead: What stands in its place, as the table calls it.
+        around: Takes it away while a step computes.
+        batches: Takes it away while batches are made.
+        slots: Slots of a micro-batch; None for the usual number.
+        autocast: Compute type of matrix products.
+    """
+
+    instead: str
+    around: _Change = contextlib.nullcontext
+    batches: _Change = contextlib.nullcontext
+    slots: int | None = None
+    autocast: torch.dtype | None = None
+
+
+def levers() -> list[Lever]:
+    """Return the levers of a training step, each taken away alone."""
+    usual = own_machine()
+    other: MatmulLibrary = "default" if usual.matmul == "onednn" else "onednn"
+    return [
+        Lever("each text in a row of its own", batches=lambda: patch(f"{_TRAINING}.batches.pack", _one_a_row)),
+        Lever("the whole last layer for all tokens", around=lambda: patch(f"{_TRAINING}.model.read_positions", _all)),
+        Lever("all scores of the vocabulary at once", around=lambda: patch(f"{_MLM}.summed_cross_entropy", _whole)),
+        Lever("PyTorch's dropout", around=_usual_dropout),
+        Lever("attention by PyTorch's function", around=lambda: patch(f"{_ENCODER}.encoder.choose_backend", _fused)),
+        Lever(f"the other library of products ({_NAMES[other]})", around=lambda: matmul_library(other)),
+        *(Lever(f"{slots:,} slots a pass", slots=slots) for slots in _SLOTS if slots != usual.tokens_per_microbatch),
+        Lever("bf16 products (rounded)", autocast=torch.bfloat16),
+    ]
+
+
+_TRAINING, _ENCODER = "maskwright.training", "maskwright.encoder"
+_MLM = "maskwright.pretext.objectives.mlm"
+_NAMES = {"default": "PyTorch's own choice", "onednn": "oneDNN"}
+
+
+def run(settings: Settings) -> Report:
+    """Measure each lever on tiny and base models, documents of natural length, fp32, dropout 0.1."""
+    rows, measurements = [], []
+    for shape in chosen(settings, (TINY, BASE)):
+        seconds, tokens = _hold(shape, settings)
+        whole = speeds(seconds[OWN], tokens)
+        for name, its in seconds.items():
+            loss = ratios(whole, speeds(its, tokens))
+            rows.append(
+                (
+                    shape.told() if name == OWN else "",
+                    name if name == OWN else f"instead: {name}",
+                    Spread.of(speeds(its, tokens)).told(),
+                    "" if name == OWN else loss.told(),
+                )
+            )
+            measurements.append({"model": shape.name, "side": name, "seconds": its, "tokens": tokens})
+    columns = ("model", "step", "tokens/s", "the whole step is faster by")
+    return Report(
+        tables=(Table(title="", columns=columns, rows=tuple(rows), words=(0, 1)),),
+        measurements=tuple(measurements),
+        notes=(
+            f"Micro-batches have {own_machine().tokens_per_microbatch:,} slots usually; library of fp32 products: "
+            f"{_NAMES[own_machine().matmul]}.",
+            "A number below 1 says that the step is faster with what stands there instead.",
+        ),
+    )
+
+
+def _hold(shape: Shape, settings: Settings) -> tuple[dict[str, list[float]], int]:
+    """Return the seconds of each round by side, and the real tokens of a pass."""
+    text = text_for(shape, settings)
+    source = Source(mlm_recipe(shape, dropout=_DROPOUT, batch=shape.documents), text)
+    own = OwnStep(source.recipe, text, seed=settings.seed)
+    rounded = OwnStep(source.recipe, text, seed=settings.seed, autocast=torch.bfloat16)
+    usual = _steps(source, shape, settings, own_machine().tokens_per_microbatch)
+    sides = [Side(OWN, lambda: own.take(usual), own.around)]
+    for lever in levers():
+        with lever.batches():
+            steps = _steps(source, shape, settings, lever.slots or own_machine().tokens_per_microbatch)
+        sides.append(_side(lever, own if lever.autocast is None else rounded, steps))
+    return interleave(sides, settings.rounds_or(shape.rounds)), sum(step.num_tokens for step in usual)
+
+
+def _side(lever: Lever, own: OwnStep, steps: list[StepBatch]) -> Side:
+    @contextlib.contextmanager
+    def around() -> Iterator[None]:
+        with own.around(), lever.around():
+            yield
+
+    return Side(lever.instead, lambda: own.take(steps), around)
+
+
+def _steps(source: Source, shape: Shape, settings: Settings, slots: int) -> list[StepBatch]:
+    """Make steps of the same texts and masks, however they are laid out: four times the usual, to fill large passes."""
+    phase = build_workload(
+        source.recipe, source.text, seed=settings.seed, held_out_tokens=0, tokens_per_microbatch=slots
+    ).phases[0]
+    rows, _ = phase.stream.read(phase.stream.start(), 4 * shape.documents)
+    return [phase.collator.collate(rows, 0)]
+
+
+def _one_a_row(lengths: IntArray, row_length: int) -> Packing:
+    numbers = np.arange(len(lengths))
+    return Packing(numbers, numbers, np.zeros_like(numbers), len(lengths))
+
+
+def _all(*_: object, **__: object) -> None:
+    return None
+
+
+def _fused(*_: object, **__: object) -> str:
+    return "sdpa"
+
+
+def _whole(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, **_: object) -> Scores:
+    logits = F.linear(features, weight, bias)
+    total = F.cross_entropy(logits, labels, reduction="sum")
+    return Scores(total, (logits.argmax(1) == labels).sum(), None)
+
+
+@contextlib.contextmanager
+def _usual_dropout() -> Iterator[None]:
+    def dropout(values: Tensor, rate: float, key: DropoutKey | None, call: int) -> Tensor:
+        return values if key is None else F.dropout(values, rate)
+
+    def dropout_add(values: Tensor, residual: Tensor, rate: float, key: DropoutKey | None, call: int) -> Tensor:
+        return residual + dropout(values, rate, key, call)
+
+    with contextlib.ExitStack() as stack:
+        for module, name, plain in (
+            ("attention", "dropout", dropout),
+            ("encoder", "dropout", dropout),
+            ("block", "dropout_add", dropout_add),
+        ):
+            stack.enter_context(patch(f"{_ENCODER}.{module}.{name}", plain))
+        yield
