@@ -78,6 +78,14 @@ def test_a_benchmark_is_measured_by_its_metrics_and_in_the_model_s_labels(bert_f
     assert done.metrics == {"f1": binary_f1(gold, said, positive="YES"), "accuracy": accuracy(gold, said)}
 
 
+def test_a_benchmark_s_unpublished_labels_are_not_asked_for(bert_folder: Path, tmp_path: Path) -> None:
+    lines = ["index\tsentence1\tsentence2", "0\tthe cat\tthe dog", "1\ta\tb"]
+    (tmp_path / "test.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    out = saved(bert_folder, Classification(labels=("entailment", "not_entailment")), tmp_path / "out")
+    with pytest.raises(DataError, match=r"test\.tsv has no labels: those of this part were not published.*predict"):
+        evaluate(out, task="rte", data=tmp_path, split="test", reporter=Silent())
+
+
 def test_labels_are_named_by_hand_where_they_differ(bert_folder: Path, tmp_path: Path) -> None:
     lines = ["index\tsentence1\tsentence2\tlabel", "0\tthe cat\tthe dog\tentailment", "1\ta\tb\tnot_entailment"]
     (tmp_path / "dev.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -8,10 +8,12 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.spec import override, parse_overrides
 from maskwright.encoder.config import EncoderConfig
 from maskwright.evaluation.benchmarks import BENCHMARKS
+from maskwright.evaluation.examples import TextExample
 from maskwright.evaluation.hyperparameters import (
     Hyperparameters,
     Pretrained,
     fit_length,
+    fit_numbers,
     fit_stride,
     fit_training,
     known_system,
@@ -21,7 +23,7 @@ from maskwright.evaluation.hyperparameters import (
 )
 from maskwright.evaluation.labelled import make_task
 from maskwright.evaluation.published_settings import PUBLISHED, SYSTEMS
-from maskwright.evaluation.tasks import KINDS, Classification, QuestionAnswering
+from maskwright.evaluation.tasks import KINDS, Classification, QuestionAnswering, Regression
 from maskwright.recipes import catalog
 
 BASE = EncoderConfig()
@@ -225,6 +227,18 @@ def test_windows_move_on_by_the_same_share_of_a_shorter_sequence(
     assert isinstance(task, QuestionAnswering)
     assert task.doc_stride == expected
     assert [choice.field for choice in choices] == ["task.doc_stride"] * (expected != stride)
+
+
+def test_numbers_are_learnt_around_0() -> None:
+    examples = [TextExample(key="", texts=("a",), label=label) for label in (1000.0, 2000.0, 6000.0)]
+    task, choices = fit_numbers(Regression(), examples, ())
+    assert (task.offset, task.scale) == (3000.0, 2160.0)
+    assert [choice.field for choice in choices] == ["task.offset", "task.scale"]
+    for fixed in ({"scale"}, {"offset"}):
+        assert fit_numbers(Regression(), examples, fixed) == (Regression(), ())
+    assert fit_numbers(Regression(), examples[:1], ()) == (Regression(), ())
+    other = Classification(labels=("a", "b"))
+    assert fit_numbers(other, examples, ()) == (other, ())
 
 
 def test_a_stride_that_was_set_stays_and_other_tasks_have_none() -> None:

@@ -117,7 +117,7 @@ class FineTunedModel(nn.Module):
     def save(self, folder: Path) -> None:
         """Write the model as a folder of the family's class for the task; other files in it are left alone.
 
-        A regression that learnt numbers in units of its `scale` is written with the unit multiplied into its last
+        A regression that learnt numbers in units of its own (`scale`, from `offset`) is written with these in its last
         layer, since the class, and so transformers, has no other place for it.
 
         Raises:
@@ -125,9 +125,10 @@ class FineTunedModel(nn.Module):
             DeviceError: If the folder cannot be written.
         """
         task, state = self.task, self.state_dict()
-        if isinstance(task, Regression) and task.scale != 1:
-            state = {name: value * task.scale if "head.output." in name else value for name, value in state.items()}
-            task = replace(task, scale=1.0)
+        if isinstance(task, Regression):
+            last = {name: value * task.scale for name, value in state.items() if "head.output." in name}
+            last["head.output.bias"] = last["head.output.bias"] + task.offset
+            state, task = {**state, **last}, replace(task, scale=1.0, offset=0.0)
         write_json(folder / TASK_FILE, task.to_json())
         self.tokenizer.save(folder, max_length=self.max_length, segments=self.segments, split_special_tokens=True)
         save_model(

@@ -36,6 +36,8 @@ from maskwright.training.run_folder import RunFolder, environment
 
 _TASK_FIELDS = "task."
 _OF_THE_END = ("finished", "best_seed")
+_NOT_SET = ("kind", "labels", "metrics", "null_threshold")
+"""Of a task: what the data say, what is shown, and what each seed chooses itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +274,10 @@ def _collect(plan: Plan, end: StudyEnd, machine: Machine, stop: StopRequest, tal
             for name, part in labelled.parts.items()
         },
         settings=plan.points[end.chosen].settings.model_dump(mode="json"),
+        task_settings={
+            name: value for name, value in plan.points[end.chosen].task.to_json().items() if name not in _NOT_SET
+        },
+        pairs=any(len(getattr(example, "texts", ())) == 2 for example in labelled.train.examples),
         rows=tuple(
             SeedRow(
                 seed=run.seed,

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field, PositiveInt
 
 from maskwright.core.amounts import short_count
@@ -15,7 +16,7 @@ from maskwright.encoder.config import EncoderConfig
 from maskwright.evaluation.batching import steps_of_epoch
 from maskwright.evaluation.benchmark import Benchmark
 from maskwright.evaluation.published_settings import PUBLISHED, RATES_AT_WIDTH_768, SYSTEMS, Published
-from maskwright.evaluation.tasks import QuestionAnswering, Task
+from maskwright.evaluation.tasks import QuestionAnswering, Regression, Task
 from maskwright.recipes.optimization import AdamW
 from maskwright.training.fit import Choice
 from maskwright.training.schedule import Shape
@@ -235,6 +236,31 @@ def fit_stride(
     why = f"the same share of {length} tokens as {task.doc_stride} is of {published_length}"
     choice = Choice("task.doc_stride", task.doc_stride, stride, why)
     return replace(task, doc_stride=stride), (choice,)
+
+
+def fit_numbers(
+    task: Task[Any], examples: Sequence[Any], fixed: Collection[str]
+) -> tuple[Task[Any], tuple[Choice, ...]]:
+    """Let numbers of any size be learnt as numbers around 0, most of them between -1 and 1.
+
+    A head begins with outputs near 0, and a step changes them by little: prices in thousands would stay out of reach,
+    which no correlation would show.
+
+    Args:
+        task: What is learnt; nothing but a regression has numbers.
+        examples: Of the training part.
+        fixed: Fields of the task that the user set; if one of the two is, both stay.
+    """
+    if not isinstance(task, Regression) or {"offset", "scale"} & set(fixed):
+        return task, ()
+    numbers = np.array([float(example.label) for example in examples], dtype=np.float64)
+    offset, scale = (float(f"{value:.3g}") for value in (numbers.mean(), numbers.std()))
+    if scale == 0.0:  # All the same number: nothing to be learnt, which is said where it is measured.
+        return task, ()
+    return replace(task, offset=offset, scale=scale), (
+        Choice("task.offset", task.offset, offset, "the mean of the training numbers, which are learnt as around 0"),
+        Choice("task.scale", task.scale, scale, "their standard deviation, which is learnt as 1"),
+    )
 
 
 def fit_training(

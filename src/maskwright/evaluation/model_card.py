@@ -88,11 +88,11 @@ def model_card(name: str, model: FineTunedModel, results: Results) -> str:
         "## Use",
         "",
         "```",
-        f"maskwright predict {name} {_example(task.head)}",
+        f"maskwright predict {name} {_example(task.head, results.pairs)}",
         "```",
         "",
         "```python",
-        *_with_transformers(name, task.head, row.architecture),
+        *_with_transformers(name, task.head, row.architecture, results.pairs),
         "```",
     ]
     return "\n".join(lines) + "\n"
@@ -104,7 +104,9 @@ def _made_of(results: Results) -> str:
     return f"{results.model}, fine-tuned for {results.task}"
 
 
-def _example(head: HeadKind) -> str:
+def _example(head: HeadKind, pairs: bool) -> str:
+    if pairs:
+        return "pairs.csv   # with the columns of the files that it learnt from"
     return {
         "sequence": '"A text."',
         "token": '"A sentence."',
@@ -113,12 +115,13 @@ def _example(head: HeadKind) -> str:
     }[head]
 
 
-def _with_transformers(name: str, head: HeadKind, architecture: str) -> list[str]:
+def _with_transformers(name: str, head: HeadKind, architecture: str, pairs: bool) -> list[str]:
     if head in _PIPELINES:
+        given = '{"text": "A text.", "text_pair": "Another text."}' if pairs else '"A text."'
         return [
             "from transformers import pipeline",
             "",
-            f'pipeline("{_PIPELINES[head]}", model="{name}")("A text.")',
+            f'pipeline("{_PIPELINES[head]}", model="{name}")({given})',
         ]
     return [
         f"from transformers import AutoTokenizer, {architecture}",

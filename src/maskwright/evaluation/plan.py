@@ -12,6 +12,7 @@ from maskwright.evaluation.hyperparameters import (
     Hyperparameters,
     Pretrained,
     fit_length,
+    fit_numbers,
     fit_stride,
     fit_training,
     known_system,
@@ -153,6 +154,9 @@ def make_plan(
         here, choices = fit_length(settings.replace(**values), pretrained, fixed)
         task, more = fit_stride(labelled.task, base.max_length, here.max_length, own_of_task)
         choices += more
+        if labelled.benchmark is None:
+            task, more = fit_numbers(task, labelled.train.examples, own_of_task)
+            choices += more
         if not as_published:
             here, more = fit_training(here, pretrained, data(task, here).train.num_units, fixed)
             choices += more

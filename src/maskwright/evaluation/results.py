@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from maskwright.training.device import Precision
@@ -71,6 +71,8 @@ class Results:
         from_scratch: Whether its weights were drawn anew, and only its shape and its tokenizer are its own.
         data: For "train", "dev" and, where there is one, "test": counts of examples and of rows left out, and the name.
         settings: All hyperparameters.
+        task_settings: What can be set of the task (`doc_stride`, `scale`), those left out that each seed chooses.
+        pairs: Whether two texts are read at a time.
         rows: A row a seed, in order.
         grid: A row a point of the grid; empty without one.
         notes: What the reader must know: a held-out share instead of a development file, a test file without labels.
@@ -87,6 +89,8 @@ class Results:
     notes: tuple[str, ...] = ()
     from_scratch: bool = False
     precision: Precision = "fp32"
+    task_settings: Mapping[str, Any] = field(default_factory=dict)
+    pairs: bool = False
 
     @property
     def title(self) -> str:
@@ -128,14 +132,16 @@ class Results:
             "grid": [asdict(row) for row in self.grid],
             "data": {name: dict(counts) for name, counts in self.data.items()},
             "settings": dict(self.settings),
+            "task_settings": dict(self.task_settings),
             "precision": self.precision,
             "notes": list(self.notes),
         }
 
     @property
     def all_settings(self) -> Mapping[str, Any]:
-        """The hyperparameters, and how exactly was computed."""
-        return {**self.settings, "precision": self.precision}
+        """The hyperparameters, the task's own settings, and how exactly was computed."""
+        of_task = {f"task.{name}": value for name, value in self.task_settings.items()}
+        return {**self.settings, **of_task, "precision": self.precision}
 
     @property
     def _digits(self) -> int:

@@ -11,8 +11,10 @@ from maskwright.evaluation.metrics import (
     binary_f1,
     macro_f1,
     matthews,
+    mean_absolute_error,
     multi_label_scores,
     pearson,
+    r_squared,
     spearman,
 )
 
@@ -43,6 +45,10 @@ def test_correlations_are_those_worked_by_hand() -> None:
     assert spearman(gold, predicted) == pytest.approx(0.8)
     assert pearson(gold, predicted) == pytest.approx(0.8)
     assert pearson([0.0, 1.0, 2.0], [0.0, 1.0, 5.0]) == pytest.approx(5 / math.sqrt(2 * 14))
+    assert r_squared([0.0, 1.0, 2.0], [0.0, 1.0, 1.5]) == pytest.approx(1 - 0.25 / 2)
+    assert r_squared([0.0, 1.0, 2.0], [1.0] * 3) == 0
+    assert r_squared([1.0] * 3, [0.0, 1.0, 2.0]) == 0
+    assert mean_absolute_error([0.0, 1.0, 2.0], [1.0, 1.0, -5.0]) == pytest.approx(8 / 3)
     assert spearman([0.0, 1.0, 2.0], [0.0, 1.0, 5.0]) == pytest.approx(1)
     # Equal numbers share their mean rank: 1.5, 1.5, 3 against 1, 2, 3.
     assert spearman([1, 2, 3], [7, 7, 9]) == pytest.approx(1.5 / math.sqrt(1.5 * 2))

@@ -178,6 +178,8 @@ def test_labels_that_do_not_fit_are_refused_with_their_example(
         (lambda: Classification(labels=("a", "b"), positive="c"), "positive class: unknown label 'c'"),
         (lambda: Classification.for_examples(labelled([1.0, 2.0])), "Choose the task 'regression'"),
         (lambda: Regression(scale=0), "scale of a regression is 0"),
+        (lambda: Regression(offset=math.inf), "offset of a regression is inf"),
+        (lambda: Regression(metrics=("mean_absolute_error", "pearson")), "of which less is better"),
         (lambda: Regression(bounds=(5, 0)), "bounds of a regression"),
         (lambda: MultiLabel(labels=("a", "b"), threshold=1.0), r"threshold is 1\.0"),
     ],
@@ -260,7 +262,7 @@ def test_regression_learns_divided_numbers_and_gives_back_whole_ones(tokenizers:
     # What is measured is the output as it was.
     values = np.array([-0.5, 4.5, 2.5, 7.5])
     measured = task.measure(predictions, examples)
-    assert list(measured) == ["pearson", "spearman"]
+    assert list(measured) == ["r_squared", "pearson", "spearman", "mean_absolute_error"]
     assert measured["pearson"] == pytest.approx(np.corrcoef(values, [0, 5, 2.5, 1.25])[0, 1])
     assert measured["spearman"] == pytest.approx(np.corrcoef([0, 2, 1, 3], [0, 3, 2, 1])[0, 1])
 

@@ -2,7 +2,7 @@
 
 from maskwright.evaluation.metrics.classification import accuracy, binary_f1, macro_f1, matthews
 from maskwright.evaluation.metrics.cmrc import cmrc2018
-from maskwright.evaluation.metrics.correlation import pearson, spearman
+from maskwright.evaluation.metrics.correlation import mean_absolute_error, pearson, r_squared, spearman
 from maskwright.evaluation.metrics.entities import Entity, TagScheme, entities_of, entity_scores, scheme_of
 from maskwright.evaluation.metrics.multi_label import multi_label_scores
 from maskwright.evaluation.metrics.squad import squad, squad_v2
@@ -17,8 +17,10 @@ __all__ = [
     "entity_scores",
     "macro_f1",
     "matthews",
+    "mean_absolute_error",
     "multi_label_scores",
     "pearson",
+    "r_squared",
     "scheme_of",
     "spearman",
     "squad",

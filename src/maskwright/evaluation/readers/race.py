@@ -44,8 +44,10 @@ def read_race(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[C
             skips.add(str(file), error.problem)  # one file of thousands
             continue
         notes |= dict.fromkeys(loaded.notes)
+        # Asked once: it looks at the whole file.
+        what = "record" if name or not is_json_lines(loaded.text) else "line"
         for number, record in records:
-            place = str(file) if name else f"{file}, {'line' if is_json_lines(loaded.text) else 'record'} {number}"
+            place = str(file) if name else f"{file}, {what} {number}"
             examples.extend(_of_record(record, place, name or str(number), options, skips))
     skipped = skips.finished(len(examples))
     return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes))

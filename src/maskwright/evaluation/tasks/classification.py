@@ -17,7 +17,7 @@ from maskwright.core.types import HeadKind
 from maskwright.evaluation.examples import TextExample
 from maskwright.evaluation.features import FeatureBatch, Features
 from maskwright.evaluation.metrics.classification import accuracy, binary_f1, macro_f1, matthews
-from maskwright.evaluation.metrics.correlation import pearson, spearman
+from maskwright.evaluation.metrics.correlation import mean_absolute_error, pearson, r_squared, spearman
 from maskwright.evaluation.metrics.multi_label import multi_label_scores
 from maskwright.evaluation.tasks.base import Prediction, Scores, Task
 from maskwright.evaluation.tasks.parts import (
@@ -35,7 +35,8 @@ from maskwright.evaluation.tasks.texts import one_row_each, text_features, text_
 from maskwright.text.tokenizer import Tokenizer
 
 CLASS_METRICS = ("accuracy", "f1", "macro_f1", "matthews")
-NUMBER_METRICS = ("pearson", "spearman")
+_LESS_IS_BETTER = "mean_absolute_error"
+NUMBER_METRICS = ("r_squared", "pearson", "spearman", _LESS_IS_BETTER)
 MULTI_LABEL_METRICS = ("micro_f1", "macro_f1", "subset_accuracy")
 
 
@@ -157,9 +158,12 @@ class Regression(Task[TextExample]):
     """A number for a text or a pair, learnt by squared error.
 
     Attributes:
-        metrics: What is reported, the main one first: "pearson", "spearman" (correlations).
-        scale: What targets are divided by in training and outputs multiplied by in use: ELECTRA learns STS-B's 0 to 5
-            as 0 to 1 (electra: configure_finetuning.py), BERT and RoBERTa as it is.
+        metrics: What is reported, the main one first: "r_squared" (share of the numbers' variance that is told),
+            "pearson", "spearman" (correlations, which do not see whether numbers are too large or too small
+            throughout); beside these "mean_absolute_error", the smaller the better.
+        offset: What is taken from targets in training and added to outputs in use.
+        scale: What targets, less the offset, are divided by in training and outputs multiplied by in use: ELECTRA
+            learns STS-B's 0 to 5 as 0 to 1 (electra: configure_finetuning.py), BERT and RoBERTa as it is.
         bounds: Least and greatest number that can be; predictions beyond are set to it. None for no bounds. What is
             measured is the output as it was, as GLUE's systems were: to set numbers to a bound makes them equal.
     """
@@ -168,11 +172,19 @@ class Regression(Task[TextExample]):
     head: ClassVar[HeadKind] = "sequence"
     labels: tuple[str, ...] = field(default=(), init=False)
     metrics: tuple[str, ...] = NUMBER_METRICS
+    offset: float = 0.0
     scale: float = 1.0
     bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         check_metrics(self.metrics, NUMBER_METRICS, self.kind)
+        if self.metrics[0] == _LESS_IS_BETTER:
+            raise DataError(
+                f"the main metric of a regression is {self.metrics[0]!r}, of which less is better",
+                allowed=f"as the first one: {', '.join(name for name in NUMBER_METRICS if name != _LESS_IS_BETTER)}",
+            )
+        if not np.isfinite(self.offset):
+            raise DataError(f"the offset of a regression is {self.offset!r}", allowed="a finite number")
         if not (np.isfinite(self.scale) and self.scale > 0):
             raise DataError(f"the scale of a regression is {self.scale!r}", allowed="a number above 0")
         if self.bounds is not None and not (len(self.bounds) == 2 and self.bounds[0] < self.bounds[1]):
@@ -196,12 +208,12 @@ class Regression(Task[TextExample]):
             tokenizer,
             max_length=max_length,
             segments=segments,
-            target=lambda example: _number(example) / self.scale,
+            target=lambda example: (_number(example) - self.offset) / self.scale,
             dtype=np.float32,
         )
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> tuple[Tensor, int]:
-        """Return the summed squared error, of numbers divided by `scale`, and the number of units."""
+        """Return the summed squared error, of numbers in units of `scale`, and the number of units."""
         assert batch.labels is not None
         return F.mse_loss(scores.squeeze(1), batch.labels, reduction="sum"), len(batch.unit_numbers)
 
@@ -215,7 +227,7 @@ class Regression(Task[TextExample]):
         """Give each example its number, within `bounds`; details say the output as it was where that differs."""
         if not examples:
             return []
-        numbers = one_row_each(scores, features, examples)[:, 0] * self.scale
+        numbers = one_row_each(scores, features, examples)[:, 0] * self.scale + self.offset
         within = numbers if self.bounds is None else np.clip(numbers, *self.bounds)
         return [
             Prediction(
@@ -229,7 +241,12 @@ class Regression(Task[TextExample]):
         require_labels(examples)
         labels = [_number(example) for example in examples]
         predicted = [prediction.details.get("unbounded", prediction.value) for prediction in predictions]
-        known = {"pearson": pearson, "spearman": spearman}
+        known = {
+            "r_squared": r_squared,
+            "pearson": pearson,
+            "spearman": spearman,
+            _LESS_IS_BETTER: mean_absolute_error,
+        }
         return {name: known[name](labels, predicted) for name in self.metrics}
 
     def check(self, examples: Sequence[TextExample]) -> None:
@@ -238,6 +255,7 @@ class Regression(Task[TextExample]):
             raise DataError(
                 f"{len(examples)} examples with the same number can measure no correlation",
                 allowed="two different numbers or more",
+                todo="Where they are held out of few training examples, name a file of others with `--dev FILE`.",
             )
 
     def to_json(self) -> dict[str, Any]:
