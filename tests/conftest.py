@@ -26,6 +26,19 @@ _SHAPE = {
 
 
 @pytest.fixture(scope="session")
+def compiled_int8(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Compile the code for int8 where tests may write; where that cannot be done they compute without it."""
+    from maskwright.encoder.packed import native
+
+    base = tmp_path_factory.getbasetemp()
+    # Workers of one session share what is compiled.
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MASKWRIGHT_CACHE", str(shared / "compiled"))
+        native.library()
+
+
+@pytest.fixture(scope="session")
 def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny random BertForPreTraining; its vocabulary holds English words and Chinese characters."""
     import torch

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from maskwright.cli.main import main
+from maskwright.encoder.packed.int8_support import Int8Support
 from maskwright.training import doctor as room
 from maskwright.training.doctor import Diagnosis, Peaks, Usage
 from maskwright.training.hardware import look_at_hardware
@@ -28,6 +29,7 @@ def diagnosis(monkeypatch):
             allocator="glibc 2.36",
             tokens_per_microbatch=2048,
         ),
+        int8=Int8Support(by="libraries", why="there is no C compiler here", todo="Install gcc."),
         advice=("Set [this] to that.",),
         kept=True,
     )
@@ -51,6 +53,7 @@ def test_figures_choices_and_advice_are_printed(diagnosis, capsys):
     out = capsys.readouterr().out
     for expected in ("200 GFLOP/s", "error 7e-07", "44 GB/s", "through oneDNN", "products of matrices", "--fresh"):
         assert expected in out
+    assert "PyTorch's libraries, since there is no C compiler here" in " ".join(out.split())
     assert "- Set [this] to that." in out
     assert diagnosis == [("auto", "auto", False)]
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from maskwright.encoder.packed.int8_support import Int8Support
 from maskwright.training import doctor as room
 from maskwright.training.device import Machine
 from maskwright.training.doctor import Peaks, advise, doctor, usage_of
@@ -121,6 +122,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     monkeypatch.setattr(room, "measure_peaks", measure)
     monkeypatch.setattr(room, "prepare_machine", lambda device, cache, precision: MACHINE)
     monkeypatch.setattr(room, "look_at_hardware", lambda: HARDWARE)
+    monkeypatch.setattr(room, "int8_support", lambda: Int8Support(by="compiled"))
     return lambda: len(calls)
 
 
@@ -178,6 +180,20 @@ def test_a_cache_that_cannot_be_written_costs_a_measurement_no_more(
     assert not doctor(cache=blocked).kept
 
 
+def test_int8_without_compiled_code_says_what_would_help(
+    tmp_path: Path, measured: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "int8" not in " ".join(doctor(cache=tmp_path).advice)
+    lacking = Int8Support(by="libraries", why="there is no C compiler here", todo="Install gcc.")
+    monkeypatch.setattr(room, "int8_support", lambda: lacking)
+    found = doctor(cache=tmp_path)
+    assert found.int8 == lacking
+    assert "since there is no C compiler here; by our own code it is faster. Install gcc." in found.advice[-1]
+    # Nothing is advised that would not help: other instructions are no setting.
+    monkeypatch.setattr(room, "int8_support", lambda: Int8Support(by="libraries", why="no AVX512_VNNI"))
+    assert "int8" not in " ".join(doctor(cache=tmp_path).advice)
+
+
 def test_json_is_plain(tmp_path: Path, measured: Callable[[], int]) -> None:
     import json
 
@@ -185,3 +201,4 @@ def test_json_is_plain(tmp_path: Path, measured: Callable[[], int]) -> None:
     assert data["peaks"]["cpu"]["matmul"]["bf16"] == {"flops": 2e11, "error": 4e-3}
     assert data["hardware"]["processor"] == "A processor"
     assert data["usage"]["matmul"] == "onednn"
+    assert data["int8"] == {"by": "compiled", "why": "", "todo": ""}

@@ -15,6 +15,11 @@ _KINDS = {
     "bf16": "bf16",
 }
 _LIBRARIES = {"default": "PyTorch's default library", "onednn": "oneDNN"}
+_INT8 = {
+    "compiled": "our own code, compiled for this processor",
+    "libraries": "PyTorch's libraries",
+    "fp32": "nothing: it is computed in fp32",
+}
 _BACKENDS = {
     "rows": "products of matrices over rows",
     "sdpa": "PyTorch's fused attention over rows",
@@ -37,7 +42,7 @@ def command(
     if json:
         output.print_json(found.to_json())
         return
-    rows = [*_machine(found), *_peaks(found), *_usage(found)]
+    rows = [*_machine(found), *_peaks(found), *_usage(found), _int8(found)]
     parts = output.grouped(part for part, _, _ in rows)
     output.table(
         ("", "", ""), [(output.strong(part), label, value) for part, (_, label, value) in zip(parts, rows, strict=True)]
@@ -90,3 +95,8 @@ def _usage(found: "Diagnosis") -> list[tuple[str, str, str]]:
         for purpose, backend in usage.attention.items()
     ]
     return [*rows, ("training uses", "allocator", usage.allocator)]
+
+
+def _int8(found: "Diagnosis") -> tuple[str, str, str]:
+    why = f", since {found.int8.why}" if found.int8.why else ""
+    return ("models use", "for --precision int8", _INT8[found.int8.by] + why)

@@ -10,6 +10,7 @@ from maskwright.core.tensors import FlatBatch
 from maskwright.core.types import ProductPrecision
 from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.packed.encoder import PackedEncoder
+from maskwright.encoder.packed.native_encoder import NativeEncoder, takes
 
 _PACKED_ON = ("x86_64", "AMD64")
 
@@ -56,7 +57,11 @@ def states_of(encoder: Encoder, precision: ProductPrecision) -> States:
         encoder: The encoder, in evaluation mode.
         precision: Of its products of matrices.
     """
-    return (PackedEncoder if packs(encoder, precision) else PlainEncoder)(encoder, precision)
+    if not packs(encoder, precision):
+        return PlainEncoder(encoder, precision)
+    if precision == "int8" and takes(encoder.config):
+        return NativeEncoder(encoder)
+    return PackedEncoder(encoder, precision)
 
 
 def packs(encoder: Encoder, precision: ProductPrecision) -> bool:

@@ -7,12 +7,11 @@ import torch
 
 from maskwright.core.errors import MaskwrightError, unknown_name
 from maskwright.core.types import ProductPrecision
+from maskwright.encoder.packed.int8_support import multiplies_int8
 from maskwright.training.device import multiplies_bf16
 
 Precision = Literal["auto", "fp32", "bf16", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-
-_VNNI = ("avx512_vnni", "avx_vnni", "amx_int8")
 
 
 class PrecisionChanged(UserWarning):
@@ -41,18 +40,11 @@ def choose_precision(name: str, device: torch.device) -> ProductPrecision:
     if name == "int8":
         if device.type != "cpu":
             return _exactly(f"int8 is for processors, and the model is on {device}")
-        if _has_int8():
+        if multiplies_int8():
             return "int8"
         return _exactly("this processor has no instructions for products of 8-bit numbers (AVX512_VNNI, AVX_VNNI, AMX)")
     problem, allowed, todo = unknown_name("precision", name, PRECISIONS)
     raise MaskwrightError(problem, allowed=allowed, todo=todo)
-
-
-def _has_int8() -> bool:
-    # Without these instructions sums of two products overflow 16 bits, so that numbers must be cut to 7 bits.
-    capabilities = torch.cpu.get_capabilities()
-    has_library: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return has_library and any(capabilities.get(name) for name in _VNNI)
 
 
 def _exactly(why: str) -> ProductPrecision:

@@ -1,4 +1,4 @@
-"""`maskwright.doctor`: what this machine is and can do at best, what training uses here, and what would help."""
+"""`maskwright.doctor`: what this machine is and can do at best, what is used of it here, and what would help."""
 
 import contextlib
 import dataclasses
@@ -15,6 +15,7 @@ from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
 from maskwright.encoder.attention import choose_backend
+from maskwright.encoder.packed.int8_support import Int8Support, int8_support
 from maskwright.training.device import Machine, Precision, prepare_machine
 from maskwright.training.hardware import Hardware, busy_cores, look_at_hardware
 from maskwright.training.probe import MatmulRate, probe_bandwidth, probe_matmul
@@ -75,6 +76,7 @@ class Diagnosis:
         hardware: What the machine is.
         peaks: What its devices can do, by device ("cpu", "cuda:0").
         usage: What training will use.
+        int8: What computes 8-bit numbers where a model is used with `--precision int8`.
         advice: What would help, a sentence each; empty if nothing is known to.
         kept: Whether the peaks were measured at an earlier call.
     """
@@ -82,6 +84,7 @@ class Diagnosis:
     hardware: Hardware
     peaks: Mapping[str, Peaks]
     usage: Usage
+    int8: Int8Support
     advice: tuple[str, ...]
     kept: bool
 
@@ -113,8 +116,9 @@ def doctor(
     hardware = look_at_hardware()
     machine = prepare_machine(device, cache=cache, precision=precision)
     peaks, kept = _kept_peaks(hardware, cache, fresh)
-    usage = usage_of(machine, hardware)
-    return Diagnosis(hardware=hardware, peaks=peaks, usage=usage, advice=advise(hardware, peaks, usage), kept=kept)
+    usage, int8 = usage_of(machine, hardware), int8_support()
+    advice = (*advise(hardware, peaks, usage), *_int8_advice(int8))
+    return Diagnosis(hardware=hardware, peaks=peaks, usage=usage, int8=int8, advice=advice, kept=kept)
 
 
 def measure_peaks(hardware: Hardware) -> dict[str, Peaks]:
@@ -252,6 +256,15 @@ def _memory_advice(hardware: Hardware) -> list[str]:
             "/sys/kernel/mm/transparent_hugepage/enabled."
         )
     return told
+
+
+def _int8_advice(int8: Int8Support) -> list[str]:
+    if not int8.todo:
+        return []
+    return [
+        f"`--precision int8` is computed by PyTorch's libraries, since {int8.why}; by our own code it is faster. "
+        f"{int8.todo}"
+    ]
 
 
 def _kept_peaks(hardware: Hardware, cache: Path, fresh: bool) -> tuple[dict[str, Peaks], bool]:

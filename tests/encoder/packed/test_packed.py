@@ -1,43 +1,23 @@
 """What is laid out for use alone computes as the trained modules do: exactly, or as far apart as is stated here."""
 
-from functools import cache
-
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from packed_samples import CPU, ROUNDED, SHAPES, assert_near, encoder, expected, laid
 
 from maskwright.core.tensors import activation
 from maskwright.core.types import ProductPrecision
-from maskwright.encoder.config import EncoderConfig
-from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.initialisation import initialise
-from maskwright.encoder.packed.dense import Int8Dense, pack
+from maskwright.encoder.packed import native_dense
+from maskwright.encoder.packed.dense import FusedDense, Int8Dense, pack
 from maskwright.encoder.packed.encoder import PackedEncoder
-from maskwright.inference.batching import TextBatch, batches
+from maskwright.encoder.packed.native import library
+from maskwright.encoder.packed.native_dense import NativeDense
+from maskwright.encoder.packed.native_encoder import NativeEncoder
+from maskwright.encoder.states import states_of
 from maskwright.inference.precision import choose_precision
 
-CPU = torch.device("cpu")
-WORDS = 90
-SHAPES = {
-    "bert": {"hidden_activation": "gelu"},
-    "google's bert": {"hidden_activation": "gelu_tanh", "num_heads": 1},
-    "roberta": {"position_offset": 2, "type_vocab_size": 1, "layer_norm_eps": 1e-5, "hidden_activation": "gelu"},
-    "albert": {"embedding_size": 16, "sharing": "all", "num_groups": 2},
-    "electra": {"embedding_size": 16, "hidden_activation": "gelu"},
-    "distilbert": {"type_vocab_size": 0, "hidden_activation": "gelu"},
-    "ernie": {"hidden_activation": "relu", "layer_norm_eps": 1e-5},
-    "a plan of its own": {"attention_plan": (0, 1, 0), "ffn_plan": (0, 0, 1), "embedding_projection": "always"},
-}
-# The error allowed, as a share of the largest value, and the least cosine. Weights are drawn five times as wide as
-# usual, so that what is rounded matters.
-ROUNDED: dict[ProductPrecision, tuple[float, float]] = {
-    "fp32": (1e-5, 0.999999),
-    "bf16": (0.05, 0.999),
-    "int8": (0.08, 0.998),
-}
 PRECISIONS = [
     pytest.param(
         precision,
@@ -50,53 +30,15 @@ PRECISIONS = [
 ]
 
 
-@cache
-def encoder(name: str) -> Encoder:
-    config = EncoderConfig(
-        **{
-            "hidden_size": 64,
-            "num_layers": 3,
-            "num_heads": 4,
-            "intermediate_size": 128,
-            "max_positions": 40,
-            "initializer_range": 0.1,
-            **SHAPES[name],
-        }
-    )
-    made = Encoder(config, WORDS)
-    initialise(made, config, seed=1)
-    with torch.no_grad():
-        for parameter in made.parameters():
-            if parameter.dim() == 1:  # Biases begin at zero: any mistake with them would be invisible.
-                parameter.add_(torch.linspace(-0.3, 0.3, len(parameter)))
-    return made.eval()
-
-
-def laid(lengths: list[int], tokens: int = 1000) -> list[TextBatch]:
-    generator = np.random.default_rng(len(lengths))
-    return list(batches([generator.integers(0, WORDS, n) for n in lengths], pad=0, tokens=tokens, device=CPU))
-
-
-def expected(name: str, text_batch: TextBatch) -> tuple[Tensor, Tensor]:
-    """Hidden states of real tokens, one sequence after the other, and which slots are real."""
-    module = encoder(name)
-    before, module.backend = module.backend, "reference"
-    with torch.no_grad():
-        hidden = module(text_batch.batch).hidden
-    module.backend = before
-    return hidden, text_batch.batch.sequence_ids >= 0
-
-
-def assert_near(found: Tensor, wanted: Tensor, precision: ProductPrecision) -> None:
-    error, cosine = ROUNDED[precision]
-    assert found.dtype == torch.float32
-    assert (found - wanted).abs().max() <= error * wanted.abs().max()
-    assert torch.cosine_similarity(found, wanted, dim=-1).min() >= cosine
+@pytest.fixture(autouse=True)
+def _libraries_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Our own code for 8-bit numbers has tests of its own (test_native.py).
+    monkeypatch.setattr(native_dense, "library", lambda: None)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", SHAPES)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=6))
 def test_packed_encoder_computes_as_the_module(name: str, precision: ProductPrecision, lengths: list[int]) -> None:
     packed = PackedEncoder(encoder(name), precision)
@@ -152,7 +94,7 @@ def test_dense_computes_the_layer_its_activation_or_its_residual(name: str, prec
 
 @pytest.mark.skipif(choose_precision("int8", CPU) != "int8", reason="this processor does not multiply 8-bit numbers")
 class TestInt8:
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(seed=st.integers(0, 2**16), tokens=st.integers(1, 9), scale=st.sampled_from([1e-2, 1.0, 1e4]))
     def test_it_is_the_product_of_rounded_numbers(self, seed: int, tokens: int, scale: float) -> None:
         draws = np.random.default_rng(seed)
@@ -190,4 +132,21 @@ class TestInt8:
     def test_a_width_without_a_layout_stays_exact(self) -> None:
         weight, bias, inputs = torch.randn(6, 30), torch.randn(6), torch.randn(3, 30)
         wanted = torch.nn.functional.linear(inputs, weight, bias)
-        torch.testing.assert_close(pack(weight, bias, "int8")(inputs), wanted, atol=1e-5, rtol=1e-5)
+        dense = pack(weight, bias, "int8")
+        assert isinstance(dense, FusedDense)
+        torch.testing.assert_close(dense(inputs), wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.skipif(choose_precision("int8", CPU) != "int8", reason="this processor does not multiply 8-bit numbers")
+def test_our_own_code_is_taken_where_it_is_there(compiled_int8: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    weight, bias = torch.randn(6, 32), torch.randn(6)
+    assert isinstance(pack(weight, bias, "int8"), Int8Dense)
+    assert isinstance(states_of(encoder("bert"), "int8"), PackedEncoder)
+    if library() is None:
+        pytest.skip("there is no C compiler here, or no AVX512_VNNI")
+    monkeypatch.setattr(native_dense, "library", library)
+    assert isinstance(pack(weight, bias, "int8"), NativeDense)
+    assert isinstance(pack(weight[:, :20], bias, "int8"), Int8Dense)
+    assert isinstance(pack(weight, bias, "bf16"), FusedDense)
+    assert isinstance(states_of(encoder("bert"), "int8"), NativeEncoder)
+    assert isinstance(states_of(encoder("bert"), "fp32"), PackedEncoder)

@@ -4,7 +4,8 @@
   fp32 on every processor; `matmul_library` needs a permission to round, and a check that it was not used.
 - "bf16": the same on bfloat16 numbers; sums are fp32 inside the product.
 - "int8": 8-bit weights, one step an output, and 8-bit inputs, one step a token (Yao et al. 2022, "ZeroQuant",
-  section 4.1). No token is rounded by another's outliers, so a text's numbers do not depend on its company.
+  section 4.1). No token is rounded by another's outliers, so a text's numbers do not depend on its company. Computed by
+  our own code (`native`) where it could be compiled, else by oneDNN with the libraries' own steps around it.
 
 M tokens, I inputs, O outputs.
 """
@@ -12,17 +13,16 @@ M tokens, I inputs, O outputs.
 from typing import Protocol, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from maskwright.core.tensors import activation
 from maskwright.core.types import ProductPrecision
+from maskwright.encoder.packed.native_dense import NativeDense, fits
+from maskwright.encoder.packed.whole import whole_numbers
 
-_HIGHEST = 127
-"""Of a signed 8-bit number, as in symmetric quantisation: -128 is not used for weights."""
 _WORD, _TAIL = 4, 8
 """Bytes of an fp32 number, and of the two that the library writes behind a row of 8-bit numbers."""
-_SMALLEST = 1e-30
 _INSIDE = {"": ("none", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh"), "relu": ("relu", "")}
 """Our names of activations: what oneDNN calls them, and how it computes them."""
 
@@ -53,10 +53,17 @@ def pack(weight: Tensor, bias: Tensor, precision: ProductPrecision, activation_n
         activation_name: For `core.tensors.activation`; "" for none.
     """
     weight, bias = weight.detach(), bias.detach()
+    if precision == "int8" and fits(weight.shape[1]):
+        return NativeDense(weight, bias, activation_name)
     if precision == "int8" and weight.shape[1] % _WORD == 0:
         return Int8Dense(weight, bias, activation_name)
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     return FusedDense(weight.to(dtype), bias.to(dtype), activation_name)
+
+
+def joined(*layers: nn.Linear) -> tuple[Tensor, Tensor]:
+    """Return the weights and biases of one layer that computes several, their outputs side by side."""
+    return torch.cat([layer.weight.detach() for layer in layers]), torch.cat([layer.bias.detach() for layer in layers])
 
 
 @final
@@ -82,17 +89,16 @@ class FusedDense:
 
 @final
 class Int8Dense:
-    """A dense layer of 8-bit numbers; sums are whole numbers, bias, activation and residual are fp32.
+    """A dense layer of 8-bit numbers by oneDNN; sums are whole numbers, bias, activation and residual are fp32.
 
     An input is low + step * (a whole number from 0 to 255), where low is its token's least value. So an output is
     step * (whole numbers @ weights) + low * (sum of the weights) + bias.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, activation_name: str) -> None:
-        steps = weight.abs().amax(1).clamp_min_(_SMALLEST) / _HIGHEST
-        whole = (weight / steps[:, None]).round_()
-        self._weight = torch.ops.onednn.qlinear_prepack(F.pad(whole, (0, _TAIL)).to(torch.int8), None)
-        self._steps, self._sums, self._bias = steps, whole.sum(1) * steps, bias
+        rounded = whole_numbers(weight)
+        self._weight = torch.ops.onednn.qlinear_prepack(F.pad(rounded.whole, (0, _TAIL)).to(torch.int8), None)
+        self._steps, self._sums, self._bias = rounded.steps, rounded.sums, bias
         self._zeros = torch.zeros(len(weight), dtype=torch.int32)
         self._activation = activation_name
         self._round = torch.ops.quantized.embedding_bag_byte_prepack.default

@@ -19,9 +19,9 @@ from maskwright.core.types import ProductPrecision
 from maskwright.encoder.attention import AttentionPlan, plan_attention
 from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
-from maskwright.encoder.embeddings import sum_embeddings
 from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.packed.dense import pack
+from maskwright.encoder.packed.dense import joined, pack
+from maskwright.encoder.packed.embedding import Embedding
 from maskwright.encoder.packed.norm import Norm
 
 
@@ -36,10 +36,8 @@ class PackedEncoder:
 
     def __init__(self, encoder: Encoder, precision: ProductPrecision) -> None:
         config = encoder.config
-        self._encoder = encoder
+        self._embedding = Embedding(encoder)
         self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        projection = encoder.embedding_projection
-        self._projection = None if projection is None else pack(projection.weight, projection.bias, "fp32")
         attention = [_Attention(cast(AttentionBlock, block), precision, config) for block in encoder.attention_blocks]
         ffn = [_FeedForward(cast(FeedForwardBlock, block), precision, config) for block in encoder.ffn_blocks]
         self._layers = [
@@ -59,7 +57,7 @@ class PackedEncoder:
         """
         with torch.inference_mode():
             plan = plan_attention(batch, "sdpa", self._dtype)
-            hidden = self._embedded(batch)
+            hidden = self._embedding(batch).to(self._dtype)
             last = len(self._layers) - 1
             for number, (attention, ffn) in enumerate(self._layers):
                 mixed = attention.mix(hidden, plan)
@@ -69,29 +67,13 @@ class PackedEncoder:
                 hidden = ffn(attention.add(mixed, hidden))
             return hidden.float()
 
-    def _embedded(self, batch: FlatBatch) -> Tensor:
-        encoder = self._encoder
-        summed = sum_embeddings(
-            batch,
-            encoder.word_embeddings,
-            encoder.position_embeddings,
-            encoder.segment_embeddings,
-            encoder.config.position_offset,
-        )
-        hidden: Tensor = encoder.embedding_norm(summed)
-        if self._projection is not None:
-            hidden = self._projection(hidden)
-        return hidden.to(self._dtype)
-
 
 @final
 class _Attention:
     """Self-attention with its projections, residual and LayerNorm."""
 
     def __init__(self, block: AttentionBlock, precision: ProductPrecision, config: EncoderConfig) -> None:
-        parts = (block.query, block.key, block.value)
-        weight, bias = (torch.cat([getattr(part, name) for part in parts]) for name in ("weight", "bias"))
-        self._project = pack(weight, bias, precision)
+        self._project = pack(*joined(block.query, block.key, block.value), precision)
         self._output = pack(block.output.weight, block.output.bias, precision)
         self._norm = Norm(block.norm)
         self._num_heads = config.num_heads
