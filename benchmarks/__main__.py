@@ -93,7 +93,7 @@ def _results(options: argparse.Namespace) -> Path:
 
 def _run(name: str, options: argparse.Namespace) -> int:
     """Run one row in this process."""
-    from benchmarks.machine import facts
+    from benchmarks.machine import facts, told
     from benchmarks.report import keep, show
     from benchmarks.settings import Settings
     from maskwright.training.allocator import keep_freed_memory
@@ -125,6 +125,7 @@ def _run(name: str, options: argparse.Namespace) -> int:
             ) from error
         found = facts(settings, begun, busy)
     show(report)
+    output.note(told(found))
     path = keep(report, _results(options), name, {"title": ROWS[name].title, **found})
     if not found["quiet"]:
         output.warn(f"the machine was not quiet when this began ({busy:.1f} cores were busy): measure again")

@@ -25,6 +25,7 @@ class Agreement:
         peer: Theirs.
         gradient: Largest difference of any entry of any gradient, as a share of that weight's largest.
         compared: How many weights were compared.
+        named: How many there were to compare.
         worst: The weight with that difference.
     """
 
@@ -32,6 +33,7 @@ class Agreement:
     peer: float
     gradient: float
     compared: int
+    named: int
     worst: str
 
     @property
@@ -51,10 +53,10 @@ class Agreement:
         return [
             Check(f"{of}: loss", f"{self.loss:+.1e} of {self.peer:.4f}", f"{loss:.0e} of it", relative <= loss),
             Check(
-                f"{of}: gradients of {self.compared} weights",
-                f"{self.gradient:.1e} ({self.worst})",
+                f"{of}: gradients of {self.named} weights",
+                f"{self.compared} compared, " * (self.compared < self.named) + f"{self.gradient:.1e} ({self.worst})",
                 f"{gradient:.0e}",
-                self.compared > 0 and self.gradient <= gradient,
+                0 < self.compared == self.named and self.gradient <= gradient,
             ),
         ]
 
@@ -88,7 +90,8 @@ def compare(
         losses: Ours and theirs.
         own: Our gradients by our names.
         peer: Their gradients by their names.
-        names: Their name of each of ours; only weights that both sides have a gradient for are compared.
+        names: Their name of each of ours; weights that only one side has a gradient for are not compared, and the
+            check then fails.
     """
     floor = _FLOOR * max(float(gradient.abs().max()) for gradient in peer.values())
     worst, largest, compared = "", 0.0, 0
@@ -100,4 +103,4 @@ def compare(
         compared += 1
         if apart >= largest:
             worst, largest = ours, apart
-    return Agreement(losses[0], losses[1], largest, compared, worst)
+    return Agreement(losses[0], losses[1], largest, compared, len(names), worst)

@@ -1,21 +1,24 @@
 """What the rows that compare training steps have in common: both sides set up, shown to agree, timed in turns."""
 
+import itertools
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
 from benchmarks import peers
-from benchmarks.agreement import Agreement, compare, names_of
+from benchmarks.agreement import FP32_GRADIENT, FP32_LOSS, Agreement, compare, names_of
 from benchmarks.goals import BF16, FLAG, FLAG_GROUPED, GROUPED, HF, OWN, OWN_BF16, OWN_LOOP, TRAINER, goal
 from benchmarks.machine import fp32_peak
 from benchmarks.own import OwnStep
 from benchmarks.report import Check, Report, Table
 from benchmarks.settings import Settings
 from benchmarks.shapes import Shape
-from benchmarks.timing import Side, Spread, interleave, ratios, speeds
+from benchmarks.timing import Side, Spread, interleave, ratios
 from benchmarks.workloads import Source, examples_of, mlm_recipe, text_for
+from maskwright.training.batches import StepBatch
 from maskwright.training.probe import probe_matmul
 
 COLUMNS = ("model", "side", "tokens/s", "fill", "of the peak", "maskwright is faster by", "goal", "loss apart")
@@ -32,7 +35,18 @@ TRAINER_NOTE = (
     "Trainer: transformers' own loop on the same texts, with masks ready made; its ratio is against our own loop, "
     "which draws its masks meanwhile. First steps are not counted."
 )
+FRESH_NOTE = (
+    "Every round computes on other batches, the same on both sides, as training does: a library that prepares itself "
+    "anew for each new shape pays for that here too."
+)
 DROPOUT_NOTE = "Dropout 0.1 on both sides, in attention too; losses are compared with dropout off."
+
+T = TypeVar("T")
+N = TypeVar("N", int, float)
+
+_WARM_UP = 1
+_LOTS = 12
+"""Most rounds with batches of their own; more rounds begin again. Grouping by length has 50 batches to give."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,18 +75,18 @@ class Outcome:
     Attributes:
         case: What was compared.
         seconds: Of each round, by side.
-        tokens: Real tokens of a timed pass, by side.
+        tokens: Real tokens of each round, by side.
         fill: Share of real tokens in what is computed on, by side.
-        flops: Operations that our pass needs.
+        flops: Operations that our pass needs, of each round.
         peak: Operations a second of the best exact fp32 product here, measured just before.
         agreement: How far the losses and gradients of both sides are apart, dropout off.
     """
 
     case: Case
     seconds: dict[str, list[float]]
-    tokens: dict[str, int]
+    tokens: dict[str, list[int]]
     fill: dict[str, float]
-    flops: float
+    flops: list[float]
     peak: float
     agreement: Agreement
 
@@ -83,7 +97,8 @@ class Outcome:
 
     def speed(self, side: str) -> list[float]:
         """Real tokens a second of each round."""
-        return speeds(self.seconds[side], self.tokens[side])
+        rounds = zip(self.seconds[side], self.tokens[side], strict=True)
+        return [tokens / seconds for seconds, tokens in rounds]
 
     def ratio(self, peer: str) -> Spread:
         """How many times as fast we are: step against step, loop against loop."""
@@ -92,7 +107,8 @@ class Outcome:
     @property
     def utilisation(self) -> Spread:
         """Share of the peak that our useful operations reach."""
-        return Spread.of([self.flops / each / self.peak for each in self.seconds[self.own]])
+        rounds = zip(self.seconds[self.own], self.flops, strict=True)
+        return Spread.of([flops / seconds / self.peak for seconds, flops in rounds])
 
 
 def hold(case: Case, settings: Settings) -> Outcome:
@@ -101,7 +117,9 @@ def hold(case: Case, settings: Settings) -> Outcome:
     batch = shape.blocks if case.blocks else shape.documents
     text = text_for(shape, settings, blocks=case.blocks)
     source = Source(mlm_recipe(shape, dropout=case.dropout, batch=batch), text)
-    steps = source.typical_steps(shape.steps + 1, settings.seed)
+    rounds = settings.rounds_or(shape.rounds)
+    turns = Turns(min(_LOTS, _WARM_UP + rounds), rounds)
+    steps = source.typical_steps(1 + shape.steps * turns.lots, settings.seed)
     texts = examples_of(steps)
     padded = [peers.padded(each) for each in texts]
 
@@ -116,49 +134,101 @@ def hold(case: Case, settings: Settings) -> Outcome:
     agreement = compare((losses["mlm"], loss), gradients, peer_gradients, names_of(source.recipe))
     del gradients, peer_gradients
 
-    timed, padded_timed = steps[1:], padded[1:]
-    sides = [Side(OWN_BF16 if case.bf16 else OWN, lambda: own.take(timed), own.around)]
-    tokens = dict.fromkeys((*case.peers, sides[0].name), sum(step.num_tokens for step in timed))
-    fill = dict.fromkeys(case.peers, peers.fill(padded_timed))
-    fill[sides[0].name] = tokens[sides[0].name] / sum(step.num_slots for step in timed)
+    timed, padded_timed, texts_timed = turns.dealt(steps[1:]), turns.dealt(padded[1:]), turns.dealt(texts[1:])
+    sides = [Side(OWN_BF16 if case.bf16 else OWN, turns.each(timed, own.take), own.around)]
+    tokens = dict.fromkeys((*case.peers, sides[0].name), turns.counted(timed, _tokens))
+    fill = dict.fromkeys(case.peers, peers.fill(padded[1:]))
+    fill[sides[0].name] = _fill(steps[1:])
     makers = {
-        HF: Side(HF, lambda: peer.take(padded_timed)),
-        FLAG: Side(FLAG, lambda: peer.take(padded_timed), peers.onednn_flag),
-        BF16: Side(BF16, lambda: peer.take(padded_timed, bf16=True)),
+        HF: Side(HF, turns.each(padded_timed, peer.take)),
+        FLAG: Side(FLAG, turns.each(padded_timed, peer.take), peers.onednn_flag),
+        BF16: Side(BF16, turns.each(padded_timed, lambda batches: peer.take(batches, bf16=True))),
         TRAINER: Side(
             TRAINER,
-            lambda: peers.trainer_seconds(
-                peer.model, [each for step in texts for each in step], batch, shape.steps, settings.scratch
+            turns.each(
+                texts_timed,
+                lambda lot: peers.trainer_seconds(
+                    peer.model, list(itertools.chain(*texts[:1], *lot)), batch, shape.steps, settings.scratch
+                ),
             ),
         ),
     }
     if {GROUPED, FLAG_GROUPED} & set(case.peers):
         (pool,) = examples_of(source.steps(1, batch=peers.pool_size(batch), seed=settings.seed + 1))
-        alike = [peers.padded(each) for each in peers.grouped_by_length(pool, batch, max(4, shape.steps))]
-        makers[GROUPED] = Side(GROUPED, lambda: peer.take(alike))
-        makers[FLAG_GROUPED] = Side(FLAG_GROUPED, lambda: peer.take(alike), peers.onednn_flag)
+        each_lot = min(max(4, shape.steps), peers.pool_size(1) // turns.lots)
+        grouped = peers.grouped_by_length(pool, batch, each_lot * turns.lots)
+        # Batches come in the order of their lengths: every lot takes some of all.
+        alike = [[peers.padded(each) for each in grouped[lot :: turns.lots]] for lot in range(turns.lots)]
+        makers[GROUPED] = Side(GROUPED, turns.each(alike, peer.take))
+        makers[FLAG_GROUPED] = Side(FLAG_GROUPED, turns.each(alike, peer.take), peers.onednn_flag)
         for name in (GROUPED, FLAG_GROUPED):
-            tokens[name], fill[name] = peers.tokens(alike), peers.fill(alike)
+            tokens[name] = turns.counted(alike, peers.tokens)
+            fill[name] = peers.fill(itertools.chain(*alike))
     sides = [*(makers[name] for name in case.peers), *sides]
     if TRAINER in case.peers:
-        workload = source.workload(settings.seed)
-        sides.append(Side(OWN_LOOP, lambda: sum(each.seconds for each in own.loop(workload, shape.steps)), own.around))
-        looped = source.steps(shape.steps + 1, seed=settings.seed)[1:]
-        tokens[OWN_LOOP] = sum(step.num_tokens for step in looped)
-        fill[OWN_LOOP] = tokens[OWN_LOOP] / sum(step.num_slots for step in looped)
+        seeds = [settings.seed + lot for lot in range(turns.lots)]
+        workloads = [source.workload(seed) for seed in seeds]
+        looped = [source.steps(shape.steps + 1, seed=seed)[1:] for seed in seeds]
+        run = turns.each(workloads, lambda workload: sum(each.seconds for each in own.loop(workload, shape.steps)))
+        sides.append(Side(OWN_LOOP, run, own.around))
+        tokens[OWN_LOOP] = turns.counted(looped, _tokens)
+        fill[OWN_LOOP] = _fill(list(itertools.chain(*looped)))
     peak = fp32_peak(probe_matmul(seconds=0.0 if settings.quick else 0.9))
     return Outcome(
         case=case,
-        seconds=interleave(sides, settings.rounds_or(shape.rounds)),
+        seconds=interleave(sides, rounds, warm_up=_WARM_UP),
         tokens=tokens,
         fill=fill,
-        flops=own.flops(timed),
+        flops=turns.counted(timed, own.flops),
         peak=peak,
         agreement=agreement,
     )
 
 
-def report(row: str, outcomes: Sequence[Outcome], notes: Sequence[str] = (), *, loss: float = 2e-6) -> Report:
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Which batches each round computes on: each side's first run takes the first lot, its second the second, ...
+
+    Attributes:
+        lots: How many lots there are; after the last comes the first.
+        rounds: Timed rounds, after `_WARM_UP` others.
+    """
+
+    lots: int
+    rounds: int
+
+    def dealt(self, items: Sequence[T]) -> list[Sequence[T]]:
+        """Cut items into lots of equal size, in their order."""
+        size = len(items) // self.lots
+        return [items[lot * size : (lot + 1) * size] for lot in range(self.lots)]
+
+    def each(self, lots: Sequence[T], run: Callable[[T], float | None]) -> Callable[[], float | None]:
+        """Return what runs on one lot after the other, one a call."""
+        coming = itertools.cycle(lots)
+        return lambda: run(next(coming))
+
+    def counted(self, lots: Sequence[T], count: Callable[[T], N]) -> list[N]:
+        """Return what counts of the lots were worked through in each timed round."""
+        counts = [count(lot) for lot in lots]
+        return [counts[(_WARM_UP + number) % len(counts)] for number in range(self.rounds)]
+
+
+def _tokens(steps: Sequence[StepBatch]) -> int:
+    return sum(step.num_tokens for step in steps)
+
+
+def _fill(steps: Sequence[StepBatch]) -> float:
+    return _tokens(steps) / sum(step.num_slots for step in steps)
+
+
+def report(
+    row: str,
+    outcomes: Sequence[Outcome],
+    notes: Sequence[str] = (),
+    *,
+    loss: float = FP32_LOSS,
+    gradient: float = FP32_GRADIENT,
+) -> Report:
     """Put the outcomes of a row into a table.
 
     Args:
@@ -166,12 +236,11 @@ def report(row: str, outcomes: Sequence[Outcome], notes: Sequence[str] = (), *, 
         outcomes: One a size.
         notes: What a reader must know.
         loss: Largest difference of the losses allowed, as a share.
+        gradient: Largest difference of the gradients allowed (`Agreement.checks`).
     """
     checks: list[Check] = []
     for outcome in outcomes:
-        found = outcome.agreement.checks(outcome.case.shape.name, loss)
-        # Gradients of bf16 products differ by their rounding; how far training drifts is the row `trajectory`.
-        checks += found[:1] if outcome.case.bf16 else found
+        checks += outcome.agreement.checks(outcome.case.shape.name, loss, gradient)
     return Report(
         tables=(
             Table(
@@ -197,7 +266,7 @@ def report(row: str, outcomes: Sequence[Outcome], notes: Sequence[str] = (), *, 
             for side, seconds in outcome.seconds.items()
         ),
         checks=tuple(checks),
-        notes=tuple(notes),
+        notes=(*notes, FRESH_NOTE),
     )
 
 

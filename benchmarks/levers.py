@@ -5,6 +5,7 @@ Dropout is on, so that its lever shows too.
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ from benchmarks.shapes import BASE, TINY, Shape, chosen
 from benchmarks.timing import Side, Spread, interleave, ratios, speeds
 from benchmarks.workloads import Source, mlm_recipe, text_for
 from maskwright.core.types import IntArray
-from maskwright.encoder.dropout import DropoutKey
+from maskwright.encoder.attention import AttentionPlan
+from maskwright.encoder.dropout import DropoutKey, dropout
 from maskwright.pretext.objectives.cross_entropy import Scores
 from maskwright.training.batches import StepBatch
 from maskwright.training.device import MatmulLibrary, matmul_library
@@ -64,7 +66,8 @@ def levers() -> list[Lever]:
         Lever("each text in a row of its own", batches=lambda: patch(f"{_TRAINING}.batches.pack", _one_a_row)),
         Lever("the whole last layer for all tokens", around=lambda: patch(f"{_TRAINING}.model.read_positions", _all)),
         Lever("all scores of the vocabulary at once", around=lambda: patch(f"{_MLM}.summed_cross_entropy", _whole)),
-        Lever("PyTorch's dropout", around=_usual_dropout),
+        Lever("attention's gradients by autograd", around=lambda: _attention(dropout)),
+        Lever("PyTorch's dropout (and attention's gradients by autograd)", around=_usual_dropout),
         Lever("attention by PyTorch's function", around=lambda: patch(f"{_ENCODER}.encoder.choose_backend", _fused)),
         Lever(f"the other library of products ({_NAMES[other]})", around=lambda: matmul_library(other)),
         *(Lever(f"{slots:,} slots a pass", slots=slots) for slots in _SLOTS if slots != usual.tokens_per_microbatch),
@@ -153,24 +156,37 @@ def _fused(*_: object, **__: object) -> str:
 
 
 def _whole(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, **_: object) -> Scores:
-    logits = F.linear(features, weight, bias)
+    logits = F.linear(features[: len(labels)], weight, bias)
     total = F.cross_entropy(logits, labels, reduction="sum")
     return Scores(total, (logits.argmax(1) == labels).sum(), None)
 
 
+def _attention(drop: Callable[[Tensor, float, DropoutKey | None, int], Tensor]) -> AbstractContextManager[Any]:
+    def rows(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: Any) -> Tensor:
+        size = queries.shape[1] // heads.number
+        q, k, v = (
+            each.view(-1, plan.row_length, heads.number, size).transpose(1, 2) for each in (queries, keys, values)
+        )
+        scores = q @ k.transpose(-1, -2) / math.sqrt(size)
+        if plan.mask is not None:
+            scores = scores + plan.mask
+        mixed = drop(scores.softmax(-1), heads.rate, heads.key, heads.call) @ v
+        return mixed.transpose(1, 2).reshape(queries.shape)
+
+    return patch.dict(f"{_ENCODER}.attention._BACKENDS", {"rows": rows})
+
+
 @contextlib.contextmanager
 def _usual_dropout() -> Iterator[None]:
-    def dropout(values: Tensor, rate: float, key: DropoutKey | None, call: int) -> Tensor:
+    def drop(values: Tensor, rate: float, key: DropoutKey | None, call: int) -> Tensor:
         return values if key is None else F.dropout(values, rate)
 
-    def dropout_add(values: Tensor, residual: Tensor, rate: float, key: DropoutKey | None, call: int) -> Tensor:
-        return residual + dropout(values, rate, key, call)
+    def drop_and_add(values: Tensor, residual: Tensor, rate: float, key: DropoutKey | None, call: int) -> Tensor:
+        return residual + drop(values, rate, key, call)
 
-    with contextlib.ExitStack() as stack:
-        for module, name, plain in (
-            ("attention", "dropout", dropout),
-            ("encoder", "dropout", dropout),
-            ("block", "dropout_add", dropout_add),
-        ):
-            stack.enter_context(patch(f"{_ENCODER}.{module}.{name}", plain))
+    with (
+        _attention(drop),
+        patch(f"{_ENCODER}.encoder.dropout", drop),
+        patch(f"{_ENCODER}.block.dropout_add", drop_and_add),
+    ):
         yield

@@ -7,10 +7,12 @@ import torch
 
 from benchmarks import peers
 from benchmarks.agreement import compare, names_of
+from benchmarks.contest import Turns
 from benchmarks.electra import JointPeer, _recipe_and_text, agree, padded_with_originals
 from benchmarks.own import OwnStep
 from benchmarks.settings import Settings
 from benchmarks.shapes import ALBERT, TINY, Shape, fitted
+from benchmarks.timing import Side, interleave
 from benchmarks.workloads import Source, examples_of, mlm_recipe, text_for
 
 
@@ -88,6 +90,25 @@ def test_a_wrong_weight_is_noticed(quick: Settings) -> None:
     loss, theirs = peer.loss_and_gradients(peers.padded(texts))
     found = compare((losses["mlm"], loss), gradients, theirs, names_of(source.recipe))
     assert not all(check.passed for check in found.checks("tiny"))
+
+
+def test_a_weight_that_one_side_lacks_fails_the_check() -> None:
+    gradients = {"a": torch.ones(3), "b": torch.ones(2)}
+    names = {"a": "a", "b": "b"}
+    assert all(check.passed for check in compare((1.0, 1.0), gradients, gradients, names).checks("tiny"))
+    found = compare((1.0, 1.0), gradients, {"a": torch.ones(3)}, names)
+    assert found.gradient == 0
+    assert [check.passed for check in found.checks("tiny")] == [True, False]
+
+
+def test_every_round_has_batches_of_its_own_the_same_on_all_sides() -> None:
+    turns, seen = Turns(lots=3, rounds=4), list[tuple[str, int]]()
+    lots = turns.dealt(range(6))
+    assert [list(lot) for lot in lots] == [[0, 1], [2, 3], [4, 5]]
+    sides = [Side(name, turns.each(lots, lambda lot, name=name: seen.append((name, lot[0])))) for name in "ab"]
+    interleave(sides, 4, warm_up=1)
+    assert seen == [(name, first) for first in (0, 2, 4, 0, 2) for name in "ab"]
+    assert turns.counted(lots, sum) == [5, 9, 1, 5]
 
 
 def test_the_flag_is_set_for_one_side_and_put_back() -> None:

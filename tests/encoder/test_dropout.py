@@ -6,10 +6,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskwright.encoder.dropout import DropoutKey, dropout, dropout_add, dropout_factors, random_bits
+from maskwright.encoder.dropout import (
+    DropoutKey,
+    dropout,
+    dropout_add,
+    dropout_factors,
+    kept_of_signed,
+    random_bits,
+    sign_dropped_,
+)
 
 KEY = DropoutKey.on(torch.device("cpu"), 20190524)
 RATE = round(0.1 * 2**16) / 2**16
+GOLDEN_BITS = [-15357, 7333, -16942, -18384, -17408, -32381, -32729, -20579, 9012]
+GOLDEN_SUM = -1_018_889_218
 
 
 def _standard(bits: torch.Tensor) -> torch.Tensor:
@@ -111,3 +121,43 @@ def test_dropout_add_keeps_the_precision_of_residual_and_gradient():
     assert added.dtype == torch.float32
     assert values.grad is not None
     assert values.grad.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_signed_values_say_whole_and_dropped_form_exactly(dtype):
+    values = torch.rand(7, 300).to(dtype)
+    values[values < 0.1] = 0
+    signed = values.clone()
+    scale = sign_dropped_(signed, 0.1, KEY, 4)
+    factors = dropout_factors(values.shape, 0.1, KEY, 4)
+    assert factors.max().item() == pytest.approx(scale) == 1 / (1 - RATE)
+    assert torch.equal(signed.signbit(), factors == 0)
+    assert torch.equal(signed.abs(), values)
+    assert torch.equal(kept_of_signed(signed), values * (factors > 0))
+    assert torch.equal(signed.abs(), values)
+
+
+def test_no_value_is_signed_at_a_rate_that_rounds_to_nothing():
+    values = torch.rand(100)
+    signed = values.clone()
+    assert sign_dropped_(signed, 1e-6, KEY, 0) == 1
+    assert torch.equal(signed, values)
+    assert torch.equal(kept_of_signed(signed), values)
+
+
+def test_random_bits_are_those_of_every_run_before():
+    bits = random_bits(torch.Size((3, 1000)), KEY, 5).flatten()
+    assert bits[[0, 1, 2, 3, 4, 1999, 2047, 2048, 2999]].tolist() == GOLDEN_BITS
+    assert int((bits.long() * torch.arange(1, 3001)).sum()) == GOLDEN_SUM
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dropped_values_are_rounded_once(dtype):
+    values = torch.randn(50, 70).to(dtype).requires_grad_()
+    factors = dropout_factors(values.shape, 0.1, KEY, 6).double()
+    dropped = dropout(values, 0.1, KEY, 6)
+    expected = (values.detach().float() * factors.float()).to(dtype)
+    assert dropped.dtype == dtype
+    assert torch.equal(dropped, expected)
+    (gradient,) = torch.autograd.grad(dropped, values, values.detach())
+    assert torch.equal(gradient, expected)

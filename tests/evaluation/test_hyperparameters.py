@@ -234,6 +234,12 @@ def test_numbers_are_learnt_around_0() -> None:
     task, choices = fit_numbers(Regression(), examples, ())
     assert (task.offset, task.scale) == (3000.0, 2160.0)
     assert [choice.field for choice in choices] == ["task.offset", "task.scale"]
+    years = [TextExample(key="", texts=("a",), label=label) for label in (2012.0, 2014.0, 2019.0)]
+    task, _ = fit_numbers(Regression(), years, ())
+    assert (task.offset, task.scale) == (2015.0, 2.94)
+    thousands = [TextExample(key="", texts=("a",), label=123_456.0 + label) for label in (-10, 10)]
+    task, _ = fit_numbers(Regression(), thousands, ())
+    assert (task.offset, task.scale) == (123_456.0, 10.0)
     for fixed in ({"scale"}, {"offset"}):
         assert fit_numbers(Regression(), examples, fixed) == (Regression(), ())
     assert fit_numbers(Regression(), examples[:1], ()) == (Regression(), ())

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from differences import assert_gradients_are_those_of_differences
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
 from maskwright.pretext.objectives.cross_entropy import summed_cross_entropy
+from maskwright.pretext.objectives.highest import highest
 
 
 def inputs(m: int, v: int, e: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -32,9 +34,63 @@ def test_blocks_equal_the_plain_computation(block_elements: int) -> None:
 
 def test_gradients_are_those_of_finite_differences() -> None:
     features, weight, bias, labels = inputs(5, 7, 3, torch.float64)
-    assert torch.autograd.gradcheck(
+    assert_gradients_are_those_of_differences(
         lambda *leaves: summed_cross_entropy(*leaves, labels, block_elements=14)[0], (features, weight, bias)
     )
+
+
+@pytest.mark.parametrize("block_elements", [37, 37 * 4, 37 * 11, 37 * 13, 1 << 25])
+@pytest.mark.parametrize("added", [0, 1, 5])
+def test_added_rows_count_for_nothing(block_elements: int, added: int) -> None:
+    features, weight, bias, labels = inputs(11, 37, 8, torch.float64)
+    numbers = torch.linspace(0, 0.99, 11)
+    more = torch.cat([features, features[-1:].expand(added, -1) * 50])
+    plain = summed_cross_entropy(features, weight, bias, labels, block_elements, numbers)
+    filled = summed_cross_entropy(more, weight, bias, labels, block_elements, numbers)
+    assert torch.allclose(filled.total, plain.total, rtol=1e-14)
+    assert int(filled.correct) == int(plain.correct)
+    assert plain.sampled is not None
+    assert filled.sampled is not None
+    assert torch.equal(filled.sampled, plain.sampled)
+    of_added, *ours = torch.autograd.grad(filled.total, (more, features, weight, bias))
+    assert not of_added[11:].any()
+    for mine, other in zip(ours, torch.autograd.grad(plain.total, (features, weight, bias)), strict=True):
+        assert torch.allclose(mine, other, rtol=1e-12, atol=1e-14)
+
+
+def test_added_rows_alone_give_a_zero_loss() -> None:
+    features, weight, bias, _ = inputs(3, 7, 3, torch.float32)
+    total, _, _ = summed_cross_entropy(features, weight, bias, torch.zeros(0, dtype=torch.int64))
+    gradients = torch.autograd.grad(total, (features, weight, bias))
+    assert total.item() == 0
+    assert not any(gradient.any() for gradient in gradients)
+
+
+def test_a_second_backward_pass_is_refused_and_the_first_one_s_gradients_stay() -> None:
+    features, weight, bias, labels = inputs(5, 7, 3, torch.float32)
+    total, _, _ = summed_cross_entropy(features, weight, bias, labels)
+    gradients = torch.autograd.grad(2 * total, (features, weight, bias), retain_graph=True)
+    kept = [gradient.clone() for gradient in gradients]
+    with pytest.raises(RuntimeError, match="compute the loss again"):
+        torch.autograd.grad(3 * total, (features, weight, bias))
+    assert all(torch.equal(one, other) for one, other in zip(gradients, kept, strict=True))
+
+
+@pytest.mark.parametrize("entries", [1, 5, 127, 128, 129, 300, 1024])
+def test_the_highest_score_stands_where_the_first_of_equals_stands(entries: int) -> None:
+    draws = torch.Generator().manual_seed(entries)
+    plain = torch.randn(50, entries, generator=draws)
+    for scores in (
+        plain,
+        plain.round(),
+        torch.zeros(3, entries),
+        plain.bfloat16(),
+        plain[:, ::2] if entries > 1 else plain,
+    ):
+        best, places = scores.max(dim=1, keepdim=True)
+        found, found_places = highest(scores)
+        assert torch.equal(found, best)
+        assert torch.equal(found_places, places)
 
 
 def test_no_targets_give_a_zero_loss_that_can_be_trained_on() -> None:

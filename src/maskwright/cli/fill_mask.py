@@ -72,7 +72,11 @@ def command(
 
 def _never_saw_masks(model: str) -> bool:
     """Whether a model is a run whose recipe puts other words where it asks, and no mask (MacBERT's)."""
+    from maskwright.core.errors import MaskwrightError
     from maskwright.recipes.catalog import resolve
 
     recipe = Path(model).expanduser() / "recipe.json"
-    return recipe.is_file() and not resolve(str(recipe)).replacement.shows_masks
+    try:
+        return recipe.is_file() and not resolve(str(recipe)).replacement.shows_masks
+    except MaskwrightError:  # Of another version; the model itself can be used.
+        return False

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from maskwright.core.activations import gelu_tanh
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatBatch:
@@ -75,7 +77,7 @@ def activation(name: str, values: Tensor) -> Tensor:
     if name == "gelu":
         return torch.nn.functional.gelu(values)
     if name == "gelu_tanh":
-        return torch.nn.functional.gelu(values, approximate="tanh")
+        return gelu_tanh(values)
     if name == "relu":
         return torch.relu(values)
     if name == "tanh":

@@ -14,14 +14,15 @@ T tokens, R row length, N heads, D head size, H = N D.
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from maskwright.core.tensors import FlatBatch
-from maskwright.encoder.dropout import DropoutKey, dropout, dropout_factors, seeded_kernels
+from maskwright.encoder.dropout import DropoutKey, dropout_factors, kept_of_signed, seeded_kernels, sign_dropped_
 
 Backend = Literal["rows", "sdpa", "jagged", "reference"]
 
@@ -150,15 +151,86 @@ def _by_rows(values: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:
 
 
 def _rows(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:
-    by_head = [_by_rows(tensor, plan, heads) for tensor in (queries, keys, values)]
-    num_rows, _, row_length, head_size = by_head[0].shape
-    q, k, v = (tensor.reshape(-1, row_length, head_size) for tensor in by_head)
-    scores = torch.baddbmm(q.new_empty(()), q, k.transpose(1, 2), beta=0, alpha=1 / math.sqrt(head_size))
-    if plan.mask is not None:
-        scores.view(num_rows, heads.number, row_length, row_length).add_(plan.mask)
-    probabilities = dropout(scores.softmax(-1), heads.rate, heads.key, heads.call)
-    mixed = torch.bmm(probabilities, v).view(num_rows, heads.number, row_length, head_size)
-    return mixed.transpose(1, 2).reshape(queries.shape)
+    tensors = [_as_autocast(tensor) for tensor in (queries, keys, values)]
+    saves = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    mixed: Tensor = _RowsAttention.apply(*tensors, plan, heads, saves)  # type: ignore[no-untyped-call]
+    return mixed
+
+
+def _as_autocast(tensor: Tensor) -> Tensor:
+    # What autocast does to the inputs of a product; it looks at functions, not at what is inside of ours.
+    kind = tensor.device.type
+    if not torch.is_autocast_enabled(kind) or tensor.dtype == torch.float64:
+        return tensor
+    return tensor.to(torch.get_autocast_dtype(kind))
+
+
+class _RowsAttention(torch.autograd.Function):
+    """Attention over rows that keeps for the backward pass the heads and one block of probabilities.
+
+    Probabilities that are dropped bear a minus sign there, so neither their masks nor their dropped form are
+    kept, and what the others are scaled by is a factor of the products. Products are in the precision of the
+    inputs, the softmax inside is in fp32 at least.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: _Heads, saves: bool
+    ) -> Tensor:
+        q, k, v = (_to_heads(tensor, plan, heads) for tensor in (queries, keys, values))
+        alpha = 1 / math.sqrt(q.shape[-1])
+        scores = _product(q, k.transpose(1, 2), alpha)
+        if plan.mask is not None:
+            scores.view(-1, heads.number, *scores.shape[1:]).add_(plan.mask)
+        probabilities = torch.softmax(scores, -1, out=scores)
+        kept, scale = probabilities, 1.0
+        if heads.rate and heads.key is not None:
+            scale = sign_dropped_(probabilities, heads.rate, heads.key, heads.call)
+            kept = kept_of_signed(probabilities)
+        if saves:
+            ctx.save_for_backward(q, k, v, probabilities)
+            ctx.plan, ctx.heads, ctx.alpha, ctx.scale = plan, heads, alpha, scale
+        return _from_heads(_product(kept, v, scale), heads)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, probabilities = ctx.saved_tensors
+        slope = _to_heads(slope, ctx.plan, ctx.heads)
+        drops, (of_queries, of_keys, of_values) = ctx.scale != 1, ctx.needs_input_grad[:3]
+        queries_grad = keys_grad = values_grad = None
+        if of_values:
+            kept = kept_of_signed(probabilities) if drops else probabilities
+            values_grad = _from_heads(_product(kept.transpose(1, 2), slope, ctx.scale), ctx.heads)
+            del kept
+        if of_queries or of_keys:
+            scores_grad = _product(slope, v.transpose(1, 2))
+            if drops:
+                torch.ops.aten.threshold_backward.grad_input(scores_grad, probabilities, 0, grad_input=scores_grad)
+                probabilities = probabilities.abs()
+            torch._softmax_backward_data(scores_grad, probabilities, -1, q.dtype, grad_input=scores_grad)
+            alpha = ctx.alpha * ctx.scale
+            if of_queries:
+                queries_grad = _from_heads(_product(scores_grad, k, alpha), ctx.heads)
+            if of_keys:
+                keys_grad = _from_heads(_product(scores_grad.transpose(1, 2), q, alpha), ctx.heads)
+        return queries_grad, keys_grad, values_grad, None, None, None
+
+
+def _to_heads(tensor: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:
+    # (T, H) -> (T/R N, R, D), a copy if N > 1.
+    return _by_rows(tensor, plan, heads).reshape(-1, plan.row_length, tensor.shape[-1] // heads.number)
+
+
+def _from_heads(tensor: Tensor, heads: _Heads) -> Tensor:
+    # (T/R N, R, D) -> (T, H), a copy if N > 1.
+    return tensor.view(-1, heads.number, *tensor.shape[1:]).transpose(1, 2).reshape(-1, heads.number * tensor.shape[2])
+
+
+def _product(left: Tensor, right: Tensor, factor: float = 1.0) -> Tensor:
+    # Each matrix of the left by that of the right, times a factor. Autocast leaves functions with `out` alone.
+    product = left.new_empty(len(left), left.shape[1], right.shape[2])
+    return torch.baddbmm(product, left, right, beta=0, alpha=factor, out=product)
 
 
 def _sdpa(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from maskwright.core.row_counts import filled_up
 from maskwright.core.tensors import EncoderOutput, FlatBatch
 from maskwright.encoder.attention import Backend, choose_backend, plan_attention
 from maskwright.encoder.block import DROPOUT_CALLS, AttentionBlock, FeedForwardBlock
@@ -44,7 +45,9 @@ class Encoder(nn.Module):
         """Encode a flat batch. Dropout is applied in training mode if the batch has a key.
 
         The last layer need not transform tokens that nobody reads: with `read` it attends from all tokens, and
-        everything behind the attention sees those only. What is read, and every gradient, stays the same.
+        everything behind the attention sees those only. What is read, and every gradient, stays the same, but for
+        the hidden dropout behind that attention: its masks are keyed by the place among what is read, since drawing
+        those of all tokens would cost most of what is spared.
 
         Args:
             batch: Ids, positions and segments of T tokens. A batch in rows is used as it is; another is cut
@@ -70,7 +73,11 @@ class Encoder(nn.Module):
 
     def pooled(self, hidden: Tensor, first_tokens: Tensor) -> EncoderOutput:
         """Put beside hidden states (T, H) the pooled vectors (B, H) of first tokens (B,), if there is a pooler."""
-        return EncoderOutput(hidden, None if self.pooler is None else torch.tanh(self.pooler(hidden[first_tokens])))
+        if self.pooler is None:
+            return EncoderOutput(hidden, None)
+        # In training the number of sequences differs from one micro-batch to the next.
+        first = filled_up(first_tokens) if self.training else first_tokens
+        return EncoderOutput(hidden, torch.tanh(self.pooler(hidden[first])[: len(first_tokens)]))
 
     def _encode(self, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None) -> Tensor:
         config = self.config

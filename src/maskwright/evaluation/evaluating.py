@@ -18,7 +18,7 @@ from maskwright.evaluation.reading_file import read_as_of
 from maskwright.evaluation.scoring import features_of, score_units, write_predictions
 from maskwright.evaluation.tasks import QuestionAnswering, Task
 from maskwright.training.device import Precision, matmul_library
-from maskwright.training.reporting import OnConsole, Reporter
+from maskwright.training.reporting import OnConsole, Reporter, Silent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,16 +114,11 @@ def evaluate(
         for note in () if loaded is model else loaded.notes:
             talk.say("model", note)
         before = read_as_of(model) if isinstance(model, str | Path) and request.benchmark is None else {}
-        # A benchmark's test labels are often kept back; that is said in its own words.
-        may_lack = request.benchmark is not None and part == "test"
-        examples = request.read(part, talk, needed=not may_lack, before=before)
+        if request.benchmark is not None and part == "test":
+            _refuse_unlabelled(request)
+        examples = request.read(part, talk, needed=True, before=before)
         if examples is None:
             raise DataError(f"{request.data} holds no {part} examples", todo="Name the file, `--file FILE`.")
-        if may_lack and not any(map(has_label, examples.examples)):
-            raise DataError(
-                f"{examples.name} has no labels: those of this part were not published",
-                todo="Measure on `--split dev`, or have these examples predicted by `maskwright predict`.",
-            )
         measured = loaded.task
         if (row := request.benchmark) is not None:
             names = matching_labels(row.labels, loaded.task.labels) if row.labels else {}
@@ -148,6 +143,16 @@ def evaluate(
         precision=machine.precision,
         metrics=measured.measure(predictions, examples.examples),
     )
+
+
+def _refuse_unlabelled(request: LabelledRequest) -> None:
+    """Say of a benchmark's test part that its labels were kept back, rather than that a column is missing."""
+    examples = request.read("test", Silent(), needed=False)
+    if examples is not None and not any(map(has_label, examples.examples)):
+        raise DataError(
+            f"{examples.name} has no labels: those of this part were not published",
+            todo="Measure on `--split dev`, or have these examples predicted by `maskwright predict`.",
+        )
 
 
 def _measured_as(task: Task[Any], row: Benchmark, names: Mapping[str, str]) -> Task[Any]:

@@ -126,9 +126,9 @@ class FineTunedModel(nn.Module):
         """
         task, state = self.task, self.state_dict()
         if isinstance(task, Regression):
-            last = {name: value * task.scale for name, value in state.items() if "head.output." in name}
-            last["head.output.bias"] = last["head.output.bias"] + task.offset
-            state, task = {**state, **last}, replace(task, scale=1.0, offset=0.0)
+            weight, bias = "head.output.weight", "head.output.bias"
+            state = {**state, weight: state[weight] * task.scale, bias: state[bias] * task.scale + task.offset}
+            task = replace(task, scale=1.0, offset=0.0)
         write_json(folder / TASK_FILE, task.to_json())
         self.tokenizer.save(folder, max_length=self.max_length, segments=self.segments, split_special_tokens=True)
         save_model(

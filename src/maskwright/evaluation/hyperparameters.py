@@ -254,9 +254,11 @@ def fit_numbers(
     if not isinstance(task, Regression) or {"offset", "scale"} & set(fixed):
         return task, ()
     numbers = np.array([float(example.label) for example in examples], dtype=np.float64)
-    offset, scale = (float(f"{value:.3g}") for value in (numbers.mean(), numbers.std()))
+    scale = float(f"{numbers.std():.3g}")
     if scale == 0.0:  # All the same number: nothing to be learnt, which is said where it is measured.
         return task, ()
+    # To a hundredth of the scale, however far from 0 the numbers lie.
+    offset = round(float(numbers.mean()), 2 - math.floor(math.log10(scale)))
     return replace(task, offset=offset, scale=scale), (
         Choice("task.offset", task.offset, offset, "the mean of the training numbers, which are learnt as around 0"),
         Choice("task.scale", task.scale, scale, "their standard deviation, which is learnt as 1"),

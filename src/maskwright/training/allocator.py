@@ -6,6 +6,7 @@ are new pages that the kernel must first clear, one page fault per 4 KB. Pages o
 
 import contextlib
 import ctypes
+import functools
 import mmap
 import os
 import sys
@@ -41,7 +42,7 @@ def keep_freed_memory() -> bool:
     settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, _KEPT), (_TOP_PAD, _GROWTH))
     taken = all(mallopt(name, value) == 1 for name, value in settings)
     if taken and gives_huge_pages_if_asked():
-        _ask_for_huge_pages(library)
+        _ask_for_huge_pages()
     return taken
 
 
@@ -52,8 +53,10 @@ def gives_huge_pages_if_asked() -> bool:
     return False
 
 
-def _ask_for_huge_pages(library: ctypes.CDLL) -> None:
-    """Let the heap grow once and shrink at once; ask for huge pages there. Nothing is touched, so nothing is taken."""
+@functools.cache
+def _ask_for_huge_pages() -> None:
+    """Let the heap grow, and ask for huge pages there, once. Nothing is touched, so nothing is taken."""
+    library = ctypes.CDLL(None)
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     size = min(_ASKED, free // 2)
     library.malloc.argtypes, library.malloc.restype = (ctypes.c_size_t,), ctypes.c_void_p

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.core.errors import ConversionError
+from maskwright.core.row_counts import with_unread
 from maskwright.core.tensors import FlatBatch, LossInputs, LossTerm, TargetTensors, View
 from maskwright.core.types import IntArray
 from maskwright.encoder.config import EncoderConfig
@@ -22,6 +23,8 @@ from maskwright.training.teacher import TeacherModel
 _GENERATOR_KEY = 0x5BD1E995
 # Above this share of the tokens, gathering them is taken to cost what the last layer saves: a guess, not measured.
 _MOST_READ = 0.75
+# Fewer tokens than this (a toy's) are read as they are: filling them up would be a large share of them.
+_FEWEST_FILLED_UP = 64
 
 
 class PretrainingModel(nn.Module):
@@ -103,6 +106,8 @@ class PretrainingModel(nn.Module):
             return {}
         heads = {objective.kind: self.heads[objective.kind] for objective in asked}
         read = read_positions(asked, batch, targets, pools=encoder.pooler is not None)
+        if read is not None and len(read) >= _FEWEST_FILLED_UP:
+            read = with_unread(read, len(batch.ids))
         view = View(output=encoder(batch, read), word_embeddings=encoder.word_embeddings.weight, heads=heads)
         teacher = None
         if self.teacher is not None and any("teacher" in objective.needs for objective in asked):

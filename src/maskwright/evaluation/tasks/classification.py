@@ -227,7 +227,7 @@ class Regression(Task[TextExample]):
         """Give each example its number, within `bounds`; details say the output as it was where that differs."""
         if not examples:
             return []
-        numbers = one_row_each(scores, features, examples)[:, 0] * self.scale + self.offset
+        numbers = one_row_each(scores, features, examples)[:, 0].astype(np.float64) * self.scale + self.offset
         within = numbers if self.bounds is None else np.clip(numbers, *self.bounds)
         return [
             Prediction(
@@ -260,7 +260,10 @@ class Regression(Task[TextExample]):
 
     def to_json(self) -> dict[str, Any]:
         """Return what `task_from_json` reads."""
-        return as_json(self)
+        plain = as_json(self)
+        if not self.offset:  # As before there was one, so that what was begun then goes on.
+            del plain["offset"]
+        return plain
 
 
 @final

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from maskwright.pretext.objectives.highest import highest
+
 BLOCK_ELEMENTS = 1 << 25
 """Most logits held at a time: 128 MiB in fp32, 1099 targets at 30522 entries."""
 
@@ -14,7 +16,7 @@ class Scores(NamedTuple):
     """What one pass over the vocabulary gives.
 
     Attributes:
-        total: Summed cross entropy in nats (scalar, fp32 or finer; differentiable once).
+        total: Summed cross entropy in nats (scalar, fp32 or finer; differentiable once, and backward runs once).
         correct: How many predictions are right (scalar, int64).
         sampled: Shape (M,), int64, a token drawn from each predicted distribution; None if not asked for.
     """
@@ -39,7 +41,8 @@ def summed_cross_entropy(
     ever held; the plain way holds all of them three or four times.
 
     Args:
-        features: Shape (M, E); M may be 0.
+        features: Shape (M, E); M may be 0. Rows beyond those of the labels (`row_counts.filled_up`) are multiplied with
+            the others and count for nothing: their gradient is 0.
         weight: Shape (V, E).
         bias: Shape (V,).
         labels: Shape (M,), int64, in [0, V).
@@ -90,10 +93,11 @@ class _Drawing(NamedTuple):
         Args:
             part: Which targets, R of them.
             exponentials: Their probabilities by the scored logits, each row times a number of its own. Shape (R, V).
+                The features may have added rows behind these.
         """
         if self.unrounded is not None:
             features, weight, bias = self.unrounded
-            logits = torch.nn.functional.linear(features[part], weight, bias)
+            logits = torch.nn.functional.linear(features[part], weight, bias)[: len(exponentials)]
             exponentials = logits.sub_(logits.amax(dim=1, keepdim=True)).exp_()
         running = exponentials.cumsum(dim=1)
         whole = running[:, -1:].contiguous()
@@ -120,17 +124,18 @@ class _SummedCrossEntropy(torch.autograd.Function):
         total = weight.new_zeros((), dtype=exact)
         correct = labels.new_zeros(())
         features_grad = torch.empty_like(features)
-        weight_grad = weight.new_zeros(weight.shape if with_gradients else 0, dtype=exact)
+        weight_grad: Tensor | None = None
         bias_grad = bias.new_zeros(bias.shape if with_gradients else 0, dtype=exact)
         sampled = labels.new_zeros(len(labels) if drawing is not None else 0)
         for begin in range(0, len(labels), rows):
             part = slice(begin, begin + rows)
             block, answers = features[part], labels[part, None]
-            logits = torch.nn.functional.linear(block, weight, bias).to(exact)
-            highest, guesses = logits.max(dim=1, keepdim=True)
+            of_all = torch.nn.functional.linear(block, weight, bias).to(exact)
+            logits = of_all[: len(answers)]
+            best, guesses = highest(logits)
             correct += (guesses == answers).sum()
-            of_answers = logits.gather(1, answers) - highest
-            exponentials = logits.sub_(highest).exp_()
+            of_answers = logits.gather(1, answers) - best
+            exponentials = logits.sub_(best).exp_()
             sums = exponentials.sum(dim=1, keepdim=True)
             total += (sums.log() - of_answers).sum()
             if drawing is not None:
@@ -139,15 +144,55 @@ class _SummedCrossEntropy(torch.autograd.Function):
                 # d loss / d logits = softmax - one hot, written over the logits.
                 slopes = exponentials.div_(sums).scatter_add_(1, answers, torch.full_like(sums, -1.0))
                 bias_grad += slopes.sum(dim=0)
-                slopes = slopes.to(weight.dtype)
+                of_all[len(answers) :] = 0
+                slopes = of_all.to(weight.dtype)
                 features_grad[part] = slopes @ weight
-                weight_grad += slopes.T @ block
-        ctx.save_for_backward(features_grad, weight_grad.to(weight.dtype), bias_grad.to(bias.dtype))
+                weight_grad = added(weight_grad, slopes.T @ block, exact)
+        if with_gradients:
+            features_grad[-(-len(labels) // rows) * rows :] = 0  # Whole blocks of added rows.
+            ctx.save_for_backward(features_grad, ended(weight_grad, weight), bias_grad.to(bias.dtype))
+            ctx.is_spent = False
         ctx.mark_non_differentiable(correct, sampled)
         return total, correct, sampled
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slope: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        features_grad, weight_grad, bias_grad = ctx.saved_tensors
-        return features_grad * slope, weight_grad * slope, bias_grad * slope, None, None, None, None
+        return *scaled_once(ctx, slope), None, None, None, None
+
+
+def added(total: Tensor | None, part: Tensor, exact: torch.dtype) -> Tensor:
+    """Add one block's gradient of the vocabulary to those before it, in fp32 once there are several.
+
+    Args:
+        total: Of the blocks before. Shape (V, E), or None.
+        part: Of this block. Shape (V, E); may become part of the sum.
+        exact: Precision of the sum.
+    """
+    return part if total is None else total.to(exact).add_(part)
+
+
+def ended(total: Tensor | None, weight: Tensor) -> Tensor:
+    """Return the gradient of the vocabulary in its own precision; without any block, zeros.
+
+    Args:
+        total: From `added`.
+        weight: Shape (V, E).
+    """
+    return torch.zeros_like(weight) if total is None else total.to(weight.dtype)
+
+
+def scaled_once(ctx: Any, slope: Tensor) -> list[Tensor]:
+    """Return the gradients that the forward pass saved, times the slope of its result, each in its own memory.
+
+    The vocabulary's gradient is as large as its matrix, and this is where a step holds most: there is no second one.
+
+    Raises:
+        RuntimeError: If it is called again, which `retain_graph=True` makes possible.
+    """
+    if ctx.is_spent:
+        raise RuntimeError(
+            "the gradients of this loss were scaled in place by the first backward pass: compute the loss again"
+        )
+    ctx.is_spent = True
+    return [gradient.mul_(slope) for gradient in ctx.saved_tensors]

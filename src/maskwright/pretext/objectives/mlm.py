@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from maskwright.core.row_counts import filled_up
 from maskwright.core.tensors import HeadShape, LossInputs, LossTerm, activation
 from maskwright.core.types import Examples, IntArray, Targets
 from maskwright.pretext.objectives.base import Objective
@@ -67,7 +68,7 @@ class MaskedLanguageModeling(Objective):
         Where the targets carry uniform numbers ("sampling", shape (M,)), a token is drawn at each target too.
         """
         targets = inputs.targets
-        features = head(inputs.view.output.hidden[targets.positions])
+        features = head(inputs.view.output.hidden[filled_up(targets.positions)])
         scores = summed_cross_entropy(
             features,
             inputs.view.word_embeddings,

@@ -6,6 +6,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from maskwright.core.errors import RecipeError
+from maskwright.core.row_counts import filled_up
 from maskwright.core.tensors import HeadShape, LossInputs, LossTerm
 from maskwright.core.types import Examples, Targets
 from maskwright.pretext.objectives.base import Objective
@@ -60,7 +61,7 @@ class PairObjective(Objective):
                 f"objective {self.kind!r} reads the pooled vector, which this encoder does not make",
                 todo="Give it one, `--set encoder.pooler=true`",
             )
-        scores = head(pooled[targets.positions]).float()
+        scores = head(pooled[filled_up(targets.positions)])[: len(targets.labels)].float()
         total = nn.functional.cross_entropy(scores, targets.labels, reduction="sum")
         correct = (scores.detach().argmax(dim=1) == targets.labels).sum()
         return LossTerm(total=total, count=len(targets.labels), correct=correct)

@@ -7,6 +7,7 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor, nn
 
+from maskwright.core.row_counts import filled_up
 from maskwright.core.tensors import HeadShape, LossInputs, LossTerm, activation
 from maskwright.core.types import Examples, Targets
 from maskwright.pretext.objectives.base import Objective
@@ -72,7 +73,7 @@ class ReplacedTokenDetection(Objective):
         rightly ("hit").
         """
         targets = inputs.targets
-        scores = head(inputs.view.output.hidden[targets.positions]).float()
+        scores = head(inputs.view.output.hidden[filled_up(targets.positions)])[: len(targets.labels)].float()
         total = nn.functional.binary_cross_entropy_with_logits(scores, targets.labels.float(), reduction="sum")
         is_replaced, is_flagged = targets.labels == 1, scores.detach() > 0
         return LossTerm(

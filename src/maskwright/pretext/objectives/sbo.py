@@ -7,6 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from maskwright.core.row_counts import filled_up
 from maskwright.core.tensors import HeadShape, LossInputs, LossTerm, activation
 from maskwright.core.types import Examples, IntArray, Selection, Targets
 from maskwright.pretext.objectives.base import Objective
@@ -93,7 +94,8 @@ class SpanBoundaryObjective(Objective):
     def loss(self, head: nn.Module, inputs: LossInputs) -> LossTerm:
         """Sum the cross entropy at the targets only (see `Objective.loss`)."""
         targets, hidden = inputs.targets, inputs.view.output.hidden
-        features = head(hidden[targets.anchors["left"]], hidden[targets.anchors["right"]], targets.extra["place"])
+        left, right = (hidden[filled_up(targets.anchors[side])] for side in ("left", "right"))
+        features = head(left, right, filled_up(targets.extra["place"]))
         scores = summed_cross_entropy(features, inputs.view.word_embeddings, cast(Tensor, head.bias), targets.labels)
         return LossTerm(total=scores.total, count=len(targets.labels), correct=scores.correct)
 

@@ -11,7 +11,8 @@ from torch.autograd.function import once_differentiable
 from maskwright.core.tensors import HeadShape, LossInputs, LossTerm
 from maskwright.core.types import Examples, Targets
 from maskwright.pretext.objectives.base import Objective
-from maskwright.pretext.objectives.cross_entropy import BLOCK_ELEMENTS
+from maskwright.pretext.objectives.cross_entropy import BLOCK_ELEMENTS, added, ended, scaled_once
+from maskwright.pretext.objectives.highest import highest
 
 _MLM = "mlm"
 
@@ -89,7 +90,8 @@ class Agreement(NamedTuple):
     """How a student's distributions stand to a teacher's.
 
     Attributes:
-        total: Summed divergence times the squared temperature, in nats (scalar, fp32 or finer; differentiable once).
+        total: Summed divergence times the squared temperature, in nats (scalar, fp32 or finer; differentiable once,
+            and backward runs once).
         agreed: At how many places both find the same token best (scalar, int64).
     """
 
@@ -143,14 +145,14 @@ class _SummedDivergence(torch.autograd.Function):
         total = weight.new_zeros((), dtype=exact)
         agreed = torch.zeros((), dtype=torch.int64, device=weight.device)
         features_grad = torch.empty_like(features)
-        weight_grad = weight.new_zeros(weight.shape if with_gradients else 0, dtype=exact)
+        weight_grad: Tensor | None = None
         bias_grad = bias.new_zeros(bias.shape if with_gradients else 0, dtype=exact)
         for begin in range(0, len(features), rows):
             block = features[begin : begin + rows]
             scores = nn.functional.linear(block, weight, bias).to(exact)
             wanted = nn.functional.linear(teacher_features[begin : begin + rows], teacher_weight, teacher_bias)
             wanted = wanted.to(exact)
-            agreed += (scores.argmax(dim=1) == wanted.argmax(dim=1)).sum()
+            agreed += (highest(scores)[1] == highest(wanted)[1]).sum()
             scores = scores.div_(temperature).log_softmax(dim=1)
             wanted = wanted.div_(temperature).log_softmax(dim=1)
             probabilities = wanted.exp()
@@ -161,13 +163,14 @@ class _SummedDivergence(torch.autograd.Function):
                 bias_grad += slopes.sum(dim=0)
                 slopes = slopes.to(weight.dtype)
                 features_grad[begin : begin + rows] = slopes @ weight
-                weight_grad += slopes.T @ block
-        ctx.save_for_backward(features_grad, weight_grad.to(weight.dtype), bias_grad.to(bias.dtype))
+                weight_grad = added(weight_grad, slopes.T @ block, exact)
+        if with_gradients:
+            ctx.save_for_backward(features_grad, ended(weight_grad, weight), bias_grad.to(bias.dtype))
+            ctx.is_spent = False
         ctx.mark_non_differentiable(agreed)
         return total, agreed
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slope: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        features_grad, weight_grad, bias_grad = ctx.saved_tensors
-        return features_grad * slope, weight_grad * slope, bias_grad * slope, *[None] * 6
+        return *scaled_once(ctx, slope), *[None] * 6

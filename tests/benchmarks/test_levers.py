@@ -1,0 +1,43 @@
+"""Every lever can be taken away: a step is taken without it, and its loss is that of the whole step to rounding."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import levers
+from benchmarks.own import OwnStep
+from benchmarks.settings import Settings
+from benchmarks.shapes import TINY, chosen
+from benchmarks.workloads import Source, mlm_recipe, text_for
+
+
+def test_a_step_without_any_lever_has_the_same_loss(tmp_path: Path) -> None:
+    settings = Settings(scratch=tmp_path, quick=True, sizes=("tiny",))
+    (shape,) = chosen(settings, (TINY,))
+    text = text_for(shape, settings)
+    source = Source(mlm_recipe(shape, dropout=0.0, batch=shape.documents), text)
+    losses = dict[str, float]()
+    for lever in [levers.Lever("nothing"), *levers.levers()]:
+        own = OwnStep(source.recipe, text, autocast=lever.autocast)
+        with lever.batches():
+            (batch,) = levers._steps(source, shape, settings, lever.slots or 512)
+        with own.around(), lever.around():
+            losses[lever.instead] = own.step(batch)
+    whole = losses.pop("nothing")
+    rounded = losses.pop("bf16 products (rounded)")
+    assert losses == {name: pytest.approx(whole, rel=1e-5) for name in losses}
+    assert rounded == pytest.approx(whole, rel=1e-2)
+
+
+def test_levers_are_put_back(tmp_path: Path) -> None:
+    from maskwright.encoder import attention
+    from maskwright.training import batches, model
+
+    parts = (attention._BACKENDS["rows"], batches.pack, model.read_positions)
+    before = torch.backends.mkldnn.matmul.fp32_precision
+    for lever in levers.levers():
+        with lever.batches(), lever.around():
+            pass
+    assert (attention._BACKENDS["rows"], batches.pack, model.read_positions) == parts
+    assert torch.backends.mkldnn.matmul.fp32_precision == before
