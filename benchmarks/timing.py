@@ -1,4 +1,4 @@
-"""Timing two or more sides in turns, ABAB..., so that what disturbs the machine disturbs all of them alike."""
+"""Timing two or more sides in turns, ABBA..., so that what disturbs the machine disturbs all of them alike."""
 
 import contextlib
 import gc
@@ -69,6 +69,8 @@ def interleave(
 ) -> dict[str, list[float]]:
     """Run all sides in turns and return the seconds of each run, by side, in the order of the rounds.
 
+    Each round begins with another side: what one leaves in the caches meets all that follow.
+
     Args:
         sides: What to compare; their names differ.
         rounds: Timed rounds.
@@ -81,7 +83,8 @@ def interleave(
         raise ValueError(f"two sides have the same name: {names}")
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(warm_up + rounds):
-        for side in sides:
+        first = turn % len(sides)
+        for side in (*sides[first:], *sides[:first]):
             between()
             with side.around():
                 begun = clock()

@@ -38,7 +38,7 @@ def test_sides_take_turns_and_the_warm_up_is_not_counted() -> None:
     clock = Clock()
     sides = [clock.side("a", lambda run: 10.0 if run == 0 else 1.0 + run), clock.side("b", lambda run: 5.0)]
     seconds = interleave(sides, 3, warm_up=1, clock=clock, between=lambda: None)
-    assert clock.told == ["a", "b"] * 4
+    assert clock.told == ["a", "b", "b", "a"] * 2
     assert seconds == {"a": [2.0, 3.0, 4.0], "b": [5.0, 5.0, 5.0]}
 
 

@@ -7,12 +7,14 @@ decides what follows from them.
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
+
+from maskwright.core.products import Setting, fp32_products
 
 # (rows, inner, columns): the feed-forward products of a base encoder and of a small one, over 2048 tokens. Which of the
 # two is nearer to the peak depends on the caches.
@@ -26,7 +28,7 @@ _COPIED = 64 << 20
 # The oneDNN setting of torch that each kind of product stands for (torch.backends.mkldnn.matmul.fp32_precision). "bf16"
 # lets oneDNN multiply fp32 matrices; whether it rounds them to bfloat16 then depends on the processor, which is why the
 # error is measured too.
-_SETTINGS = {"fp32": "none", "fp32_onednn": "bf16", "bf16": "none"}
+_SETTINGS: Mapping[str, Setting] = {"fp32": "none", "fp32_onednn": "bf16", "bf16": "none"}
 _KINDS = {"fp32": torch.float32, "fp32_onednn": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -132,13 +134,8 @@ def probe_bandwidth(device: torch.device = torch.device("cpu"), seconds: float =
 @contextlib.contextmanager
 def products_by(kind: str) -> Iterator[None]:
     """Let fp32 products on the CPU be computed as a kind of `probe_matmul` says while the block runs."""
-    matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # set up at run time
-    before = matmul.fp32_precision
-    matmul.fp32_precision = _SETTINGS[kind]
-    try:
+    with fp32_products(_SETTINGS[kind]):
         yield
-    finally:
-        matmul.fp32_precision = before
 
 
 def _shapes(device: torch.device) -> list[tuple[int, int, int]]:
