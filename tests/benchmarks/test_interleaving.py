@@ -77,7 +77,7 @@ def test_a_setting_holds_for_its_own_side_only() -> None:
         seen.append(setting)
 
     seconds = interleave([Side("a", run, special), Side("b", run)], 2, warm_up=0, clock=clock, between=lambda: None)
-    assert seen == ["special", "usual"] * 2
+    assert seen == ["special", "usual", "usual", "special"]
     assert seconds == {"a": [1.0, 1.0], "b": [1.0, 1.0]}
 
 
