@@ -109,6 +109,11 @@ def test_characters_of_every_sort_between_words_cut_as_the_tokenizer_does(
     assert_same_as_one_by_one(StreamEncoder(encoders[name]), encoders[name], texts)
 
 
+def test_a_mark_alone_begins_a_word_whatever_stands_in_the_next_text(encoders: dict[str, Tokenizer]) -> None:
+    tokenizer = encoders["byte_bpe, prefix space"]
+    assert_same_as_one_by_one(StreamEncoder(tokenizer), tokenizer, ["\u0300", "a "])
+
+
 def test_full_memory_is_emptied_without_a_trace(
     encoders: dict[str, Tokenizer], monkeypatch: pytest.MonkeyPatch
 ) -> None:

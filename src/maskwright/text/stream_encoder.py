@@ -137,7 +137,10 @@ class StreamEncoder:
             covered = np.fromiter(offsets, dtype=np.int64, count=2 * len(packed)).reshape(-1, 2)
             if self._marks_apart:
                 base = np.repeat(_starts_of(chunks), sizes)
-                starts = without_starts_at_marks(starts, covered[:, 0] + base, "".join(chunks), base)
+                # A space that the tokenizer puts in front may be said to begin behind its chunk, which is another's.
+                last = np.repeat(np.fromiter(map(len, chunks), dtype=np.int64, count=len(chunks)), sizes) - 1
+                first = np.minimum(covered[:, 0], np.maximum(last, 0))
+                starts = without_starts_at_marks(starts, first + base, "".join(chunks), base)
             if self._with_places:
                 columns += _within_chunks(covered, sizes, chunks)
         packed[starts] |= _WORD_START

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from packed_samples import CPU, ROUNDED, SHAPES, assert_near, encoder, expected, laid
 
@@ -97,6 +97,7 @@ def test_dense_computes_the_layer_its_activation_or_its_residual(name: str, prec
 class TestInt8:
     @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(seed=st.integers(0, 2**16), tokens=st.integers(1, 9), scale=st.sampled_from([1e-2, 1.0, 1e4]))
+    @example(seed=486, tokens=2, scale=0.01)  # A weight in the middle.
     def test_it_is_the_product_of_rounded_numbers(self, seed: int, tokens: int, scale: float) -> None:
         draws = np.random.default_rng(seed)
         weight = (draws.normal(size=(24, 40)) * draws.uniform(0.1, 9, (24, 1))).astype(np.float32)
@@ -109,8 +110,11 @@ class TestInt8:
             for output, weights in enumerate(weight.astype(np.float64)):
                 highest = np.abs(weights).max()
                 wanted = rounded @ (np.rint(weights / highest * 127) * highest / 127) + bias[output]
-                # What lies in the middle between two whole numbers may go to either: one step of the largest weight.
-                assert abs(found[token, output] - wanted) <= 1.01 * step * highest
+                # What lies in the middle between two whole numbers may go to either: an input, or a weight.
+                whole = weights / highest * 127
+                tied = np.abs(np.abs(whole - np.rint(whole)) - 0.5) < 1e-4
+                either = highest / 127 * np.abs(rounded[tied]).sum()
+                assert abs(found[token, output] - wanted) <= 1.01 * (step * highest + either)
 
     def test_a_token_does_not_depend_on_its_company(self) -> None:
         torch.manual_seed(0)
