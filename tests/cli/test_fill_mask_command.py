@@ -58,6 +58,16 @@ def test_fill_mask_says_where_masks_were_never_learnt(
     assert ("without [MASK]" in capsys.readouterr().err) == told
 
 
+def test_fill_mask_does_not_mind_a_recipe_of_another_version(
+    bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "run"
+    shutil.copytree(bert_folder, model)
+    write_json(model / "recipe.json", {"a field of": "next year"})
+    assert _run("fill-mask", model, "a [MASK]", "--json") == 0
+    assert "without [MASK]" not in capsys.readouterr().err
+
+
 def test_fill_mask_says_that_a_text_was_cut(bert_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run("fill-mask", bert_folder, "[MASK]" + " cat" * 60, "--json") == 0
     captured = capsys.readouterr()

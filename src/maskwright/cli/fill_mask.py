@@ -39,13 +39,14 @@ def command(
     given = gather(texts, file)
     from dataclasses import asdict
 
+    from maskwright.inference.fill_mask import never_saw_masks
     from maskwright.inference.texts import write_json_lines
 
     out = out and out.expanduser()
     loaded = load_for_use(model, device, precision)
     if loaded.mlm_head is None and loaded.generator is not None:
         output.note(f"filled by the generator in {loaded.generator.name}")
-    if _never_saw_masks(model):
+    if never_saw_masks(Path(model).expanduser()):
         output.note("trained without [MASK] tokens: what it makes of one was never learnt")
     with warnings_said():
         filled = loaded.fill_mask(given, top_k=top_k)
@@ -68,15 +69,3 @@ def command(
                     right=(0,),
                     fixed=(0, 1),
                 )
-
-
-def _never_saw_masks(model: str) -> bool:
-    """Whether a model is a run whose recipe puts other words where it asks, and no mask (MacBERT's)."""
-    from maskwright.core.errors import MaskwrightError
-    from maskwright.recipes.catalog import resolve
-
-    recipe = Path(model).expanduser() / "recipe.json"
-    try:
-        return recipe.is_file() and not resolve(str(recipe)).replacement.shows_masks
-    except MaskwrightError:  # Of another version; the model itself can be used.
-        return False

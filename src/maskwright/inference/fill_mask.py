@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from maskwright.core.errors import DataError
+from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.types import IntArray
+from maskwright.recipes.catalog import resolve
 from maskwright.text.tokenizer import Tokenizer
 
 MASK_FORMS = ("[MASK]", "<mask>")
@@ -155,3 +157,16 @@ def _join(before: str, id: int, tokenizer: Tokenizer) -> str:
 
 def _shortened(text: str, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def never_saw_masks(folder: Path) -> bool:
+    """Whether a folder is a run whose recipe puts other words where it asks, and no mask (MacBERT's).
+
+    Args:
+        folder: Of any model; one that is no run, or a run of another version, tells nothing.
+    """
+    recipe = folder / "recipe.json"
+    try:
+        return recipe.is_file() and not resolve(str(recipe)).replacement.shows_masks
+    except MaskwrightError:
+        return False
