@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from packed_samples import CPU, ROUNDED, SHAPES, assert_near, encoder, expected, laid
+from packed_samples import CPU, ROUNDED, SHAPES, assert_near, encoder, expected, laid, make_encoder
 
 from maskwright.core.tensors import activation
 from maskwright.core.types import ProductPrecision
@@ -47,6 +47,18 @@ def test_packed_encoder_computes_as_the_module(name: str, precision: ProductPrec
         found = packed(text_batch.batch)
         assert torch.isfinite(found).all()
         assert_near(found[real], wanted[real], precision)
+
+
+@pytest.mark.parametrize("longest", [100, 128, 417], ids="rows of {}".format)  # Attention is computed in other ways.
+def test_packed_encoder_computes_long_rows(longest: int) -> None:
+    module = make_encoder(max_positions=longest)
+    packed = PackedEncoder(module, "fp32")
+    (text_batch,) = laid([longest, longest - 7, 60, 30, 1], tokens=2000)
+    module.backend = "reference"
+    with torch.no_grad():
+        wanted = module(text_batch.batch).hidden
+    real = text_batch.batch.sequence_ids >= 0
+    assert_near(packed(text_batch.batch)[real], wanted[real], "fp32")
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from maskwright.core.products import fp32_products
 from maskwright.core.tensors import FlatBatch
 from maskwright.core.types import ProductPrecision
-from maskwright.encoder.attention import AttentionPlan, attend, plan_attention
+from maskwright.encoder.attention import AttentionPlan, Backend, attend, plan_attention
 from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
@@ -28,6 +28,10 @@ from maskwright.encoder.packed.norm import Norm
 
 _SHORTEST_ROWS = 32
 """Slots of a row from which batched products of bf16 are faster than the fused kernel: 1.3x at 50, 1.7x at 384."""
+_NARROW, _FUSED_BLOCK = 512, 64
+_ROWS_IN_FP32 = range(96, 417)
+"""Of an encoder at most so wide, rows of so many slots are multiplied faster in fp32 by batched products than by the
+fused kernel where they are not whole blocks of it: 1.1 to 1.4x at four heads. Wider, the copies cost more than that."""
 
 
 @final
@@ -43,6 +47,7 @@ class PackedEncoder:
         config = encoder.config
         self._embedding = Embedding(encoder)
         self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        self._narrow = config.hidden_size <= _NARROW
         order = config.layer_plan("attention")
         # A block of the last layer alone may be laid out in parts: queries apart.
         apart = {order[-1]} if order.count(order[-1]) == 1 else set[int]()
@@ -65,12 +70,11 @@ class PackedEncoder:
         Returns:
             Hidden states in fp32, shape (T, H) or (W, H); those at filler slots are finite and mean nothing.
         """
-        # Dense layers name their library themselves. The fused attention multiplies small matrices, in which oneDNN
-        # takes two to six times as long as PyTorch's own choice; bf16 it multiplies slower than whole rows.
+        # Dense layers name their library themselves. Attention multiplies small matrices, in which oneDNN takes two to
+        # six times as long as PyTorch's own choice.
         with torch.inference_mode(), fp32_products("none"):
             assert batch.row_length is not None
-            by_rows = self._dtype == torch.bfloat16 and batch.row_length >= _SHORTEST_ROWS
-            plan = plan_attention(batch, "rows" if by_rows else "sdpa", self._dtype)
+            plan = plan_attention(batch, self._backend(batch.row_length, len(batch.ids)), self._dtype)
             hidden = self._embedding(batch).to(self._dtype)
             last = len(self._layers) - 1
             for number, (attention, ffn) in enumerate(self._layers):
@@ -80,6 +84,12 @@ class PackedEncoder:
                 else:
                     hidden = ffn(attention.add(attention.mix(hidden, plan), hidden))
             return hidden.float()
+
+    def _backend(self, row_length: int, num_slots: int) -> Backend:
+        if self._dtype == torch.bfloat16:
+            return "rows" if row_length >= _SHORTEST_ROWS else "sdpa"
+        by_products = self._narrow and row_length in _ROWS_IN_FP32 and row_length % _FUSED_BLOCK
+        return "rows" if by_products and num_slots > row_length else "sdpa"
 
 
 class _AttentionOutput:
