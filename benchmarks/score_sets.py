@@ -53,35 +53,36 @@ def _of(folder: str, ending: str = "tsv", parts: Sequence[Split] = SPLITS[:2]) -
     return {part: (f"{folder}/{part}.{ending}",) for part in parts}
 
 
+def _named(folder: str, *names: str) -> dict[Split, tuple[str, ...]]:
+    return {part: (f"{folder}/{name}",) for part, name in zip(SPLITS, names, strict=False)}
+
+
 # Windows of a long text overlap by half: at the published share a text costs three to four times its length.
 _HALF = ("task.doc_stride=64",)
-_TABLE: dict[str, Any] = {"language": "en", "form": "table"}
+
+# Name, title (its folder, too), form, weight, metrics shown. The benchmarks are called the same.
+_GLUE: tuple[tuple[str, str, Form, float, tuple[str, ...]], ...] = (
+    ("sst-2", "SST-2", "table", 4, ("accuracy",)),
+    ("mrpc", "MRPC", "table", 1, ("f1", "accuracy")),
+    ("cola", "CoLA", "headless table", 4, ("matthews", "accuracy")),
+    ("sts-b", "STS-B", "table", 2, ("spearman", "pearson")),
+    ("rte", "RTE", "table", 1, ("accuracy",)),
+)
 
 SETS: tuple[ScoredSet, ...] = (
-    ScoredSet(
-        name="sst-2", title="SST-2", task="sst-2", files=_of("glue/SST-2"), weight=4, shown=("accuracy",), **_TABLE
+    *(
+        ScoredSet(
+            name=name,
+            title=title,
+            task=name,
+            language="en",
+            form=form,
+            files=_of(f"glue/{title}"),
+            weight=weight,
+            shown=shown,
+        )
+        for name, title, form, weight, shown in _GLUE
     ),
-    ScoredSet(name="mrpc", title="MRPC", task="mrpc", files=_of("glue/MRPC"), shown=("f1", "accuracy"), **_TABLE),
-    ScoredSet(
-        name="cola",
-        title="CoLA",
-        task="cola",
-        language="en",
-        form="headless table",
-        files=_of("glue/CoLA"),
-        weight=4,
-        shown=("matthews", "accuracy"),
-    ),
-    ScoredSet(
-        name="sts-b",
-        title="STS-B",
-        task="sts-b",
-        files=_of("glue/STS-B"),
-        weight=2,
-        shown=("spearman", "pearson"),
-        **_TABLE,
-    ),
-    ScoredSet(name="rte", title="RTE", task="rte", files=_of("glue/RTE"), shown=("accuracy",), **_TABLE),
     ScoredSet(
         name="squad",
         title="SQuAD 1.1",
@@ -102,11 +103,7 @@ SETS: tuple[ScoredSet, ...] = (
         task="wnut17",
         language="en",
         form="sentences",
-        files={
-            "train": ("wnut17_ner/wnut17train.conll",),
-            "dev": ("wnut17_ner/emerging.dev.conll",),
-            "test": ("wnut17_ner/emerging.test.annotated",),
-        },
+        files=_named("wnut17_ner", "wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"),
         weight=2,
         shown=("f1",),
     ),
@@ -126,7 +123,7 @@ SETS: tuple[ScoredSet, ...] = (
         task="cmrc2018",
         language="zh",
         form="articles",
-        files={"train": ("cmrc2018/cmrc2018_trial.json",), "dev": ("cmrc2018/cmrc2018_dev.json",)},
+        files=_named("cmrc2018", "cmrc2018_trial.json", "cmrc2018_dev.json"),
         weight=0.25,
         shown=("f1", "exact_match"),
         settings=_HALF,
@@ -147,11 +144,7 @@ SETS: tuple[ScoredSet, ...] = (
         task="weibo-ner",
         language="zh",
         form="sentences",
-        files={
-            "train": ("weibo_ner/weiboNER_2nd_conll.train",),
-            "dev": ("weibo_ner/weiboNER_2nd_conll.dev",),
-            "test": ("weibo_ner/weiboNER_2nd_conll.test",),
-        },
+        files=_named("weibo_ner", *(f"weiboNER_2nd_conll.{part}" for part in SPLITS)),
         shown=("f1",),
     ),
 )

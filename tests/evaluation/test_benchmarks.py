@@ -90,6 +90,28 @@ def test_published_layouts_are_found_and_read(tmp_path: Path, name: str) -> None
             assert first.label == label
 
 
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [
+        ("train.tsv", "text_a\ttext_b\tlabel\n谁\t哪个\t1\n"),
+        ("train.txt", "谁\t哪个\t1\n"),
+        ("train.jsonl", '{"sentence1": "谁", "sentence2": "哪个", "label": "1"}\n'),
+        ("LCQMC_train.txt", "谁\t哪个\t1\n"),
+        ("LCQMC_train.json", '{"sentence1": "谁", "sentence2": "哪个", "label": 1}\n'),
+        ("LCQMC_train.json", '{"gold_label": "1", "sentence1": "谁", "sentence2": "哪个", "ID": "1158530"}\n'),
+    ],
+)
+def test_lcqmc_is_read_under_every_name_it_goes_by(tmp_path: Path, ending: str, text: str) -> None:
+    row = benchmark("lcqmc")
+    for split in SPLITS:
+        (tmp_path / ending.replace("train", split)).write_text(text, encoding="utf-8")
+    found = row.find(tmp_path)
+    assert list(found) == list(SPLITS)
+    for files in found.values():
+        [example] = read_examples(files, row.kind, replace(row.options, known_labels=row.labels)).examples
+        assert (example.texts, example.label) == (("谁", "哪个"), "1")
+
+
 @pytest.mark.parametrize("row", BENCHMARKS.values(), ids=BENCHMARKS)
 def test_rows_are_sound(row: Benchmark) -> None:
     assert set(row.files) <= set(SPLITS)

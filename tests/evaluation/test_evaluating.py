@@ -15,7 +15,8 @@ from maskwright.evaluation.fine_tuned import build
 from maskwright.evaluation.matching_labels import matching_labels
 from maskwright.evaluation.metrics.classification import accuracy, binary_f1
 from maskwright.evaluation.predicting import predict
-from maskwright.evaluation.tasks import Classification, MultiLabel, QuestionAnswering, Tagging
+from maskwright.evaluation.scoring import plain
+from maskwright.evaluation.tasks import Classification, MultiLabel, MultipleChoice, QuestionAnswering, Tagging
 from maskwright.evaluation.tasks.base import Prediction
 from maskwright.training.reporting import Silent
 
@@ -152,6 +153,34 @@ def test_entities_of_files_are_placed_in_the_file_s_text(bert_folder: Path, tmp_
             begin = len(text) - len(text.lstrip())
             assert (entity["start"], entity["end"], entity["text"]) == (begin, len(text), text.strip())
             assert "".join(one.details["words"]) == "".join(text.split())
+
+
+def test_predictions_say_what_they_are_of(bert_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "pairs.csv"
+    file.write_text("id,sentence1,sentence2\n7,the cat,the dog\n", encoding="utf-8")
+    classes = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
+    pairs = predict(classes, [("a", "b"), "the  cat"], file=file, reporter=Silent())
+    assert [one.of for one in pairs] == ["a | b", "the  cat", "the cat | the dog"]
+    assert [one.key for one in pairs] == ["1", "2", "7"]
+    assert "of" not in plain(pairs[0])
+    questions = build(bert_folder, QuestionAnswering(), seed=3, max_length=32)
+    asked = {"question": "who ran ?", "context": "the dog ran"}
+    assert [one.of for one in predict(questions, [asked], reporter=Silent())] == ["who ran ?"]
+    choices = build(bert_folder, MultipleChoice(), seed=3, max_length=32)
+    options = {"context": "the dog ran", "options": ["a", "b"]}
+    both = predict(choices, [{**options, "question": "who ?"}, options], reporter=Silent())
+    assert [one.of for one in both] == ["who ?", "the dog ran"]
+
+
+@pytest.mark.parametrize(("joined", "expected"), [("space", "我 爱"), ("nothing", "我爱")])
+def test_words_of_files_are_joined_as_the_task_joins_them(
+    bert_folder: Path, tmp_path: Path, joined: Any, expected: str
+) -> None:
+    file = tmp_path / "words.conll"
+    file.write_text("我 O\n爱 O\n", encoding="utf-8")
+    task = Tagging(labels=("O", "B-X"), scheme="BIO", metrics=("f1",), joined=joined)
+    [said] = predict(build(bert_folder, task, seed=3, max_length=32), file=file, reporter=Silent())
+    assert said.of == expected
 
 
 def test_files_are_read_as_the_training_file_was(bert_folder: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from maskwright.evaluation.hyperparameters import (
     published_task_fields,
     system_named,
 )
-from maskwright.evaluation.labelled import make_task
+from maskwright.evaluation.making_task import make_task
 from maskwright.evaluation.published_settings import PUBLISHED, SYSTEMS
 from maskwright.evaluation.tasks import KINDS, Classification, QuestionAnswering, Regression
 from maskwright.recipes import catalog

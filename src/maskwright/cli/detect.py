@@ -1,16 +1,17 @@
 """`maskwright detect`: let a trained model mark the tokens of a text that look replaced."""
 
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from maskwright.cli import output
 from maskwright.cli.texts import (
-    DEVICE_HELP,
-    FILE_HELP,
-    MODEL_HELP,
-    PRECISION_HELP,
+    DeviceOption,
+    FileOption,
+    LinesOption,
+    ModelArgument,
+    PrecisionOption,
+    TextsArgument,
     counted,
     gather,
     load_for_use,
@@ -19,16 +20,13 @@ from maskwright.cli.texts import (
 
 
 def command(
-    model: Annotated[str, typer.Argument(help=MODEL_HELP, show_default=False)],
-    texts: Annotated[list[str] | None, typer.Argument(help="Texts.", show_default=False)] = None,
-    file: Annotated[Path | None, typer.Option(help=FILE_HELP, show_default=False)] = None,
+    model: ModelArgument,
+    texts: TextsArgument = None,
+    file: FileOption = None,
     threshold: Annotated[float, typer.Option(help="Probability from which a token is marked.")] = 0.5,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write the result to this .jsonl file, one line a text.", show_default=False),
-    ] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    precision: Annotated[Literal["auto", "fp32", "bf16", "int8"], typer.Option(help=PRECISION_HELP)] = "fp32",
+    out: LinesOption = None,
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = "fp32",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, with every token.")] = False,
 ) -> None:
     """Mark the tokens that look as if another had stood there (a model trained with an electra recipe)."""

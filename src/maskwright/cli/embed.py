@@ -1,16 +1,17 @@
 """`maskwright embed`: turn texts into vectors with a trained model."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from maskwright.cli import output
 from maskwright.cli.texts import (
-    DEVICE_HELP,
-    FILE_HELP,
-    MODEL_HELP,
-    PRECISION_HELP,
+    DeviceOption,
+    FileOption,
+    ModelArgument,
+    PrecisionOption,
+    TextsArgument,
     counted,
     gather,
     load_for_use,
@@ -22,9 +23,9 @@ _LONG = 200
 
 
 def command(
-    model: Annotated[str, typer.Argument(help=MODEL_HELP, show_default=False)],
-    texts: Annotated[list[str] | None, typer.Argument(help="Texts.", show_default=False)] = None,
-    file: Annotated[Path | None, typer.Option(help=FILE_HELP, show_default=False)] = None,
+    model: ModelArgument,
+    texts: TextsArgument = None,
+    file: FileOption = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Write the vectors to this .npy file, one row a text, float32.", show_default=False),
@@ -33,8 +34,8 @@ def command(
         str, typer.Option(help="mean (over a text's tokens) or first (the classification token).")
     ] = "mean",
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale each vector to length 1.")] = False,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    precision: Annotated[Literal["auto", "fp32", "bf16", "int8"], typer.Option(help=PRECISION_HELP)] = "fp32",
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = "fp32",
     json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON; with the vectors if there is no --out.")
     ] = False,

@@ -1,16 +1,17 @@
 """`maskwright fill-mask`: let a trained model fill the blanks of a text."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from maskwright.cli import output
 from maskwright.cli.texts import (
-    DEVICE_HELP,
-    FILE_HELP,
-    MODEL_HELP,
-    PRECISION_HELP,
+    DeviceOption,
+    FileOption,
+    LinesOption,
+    ModelArgument,
+    PrecisionOption,
     counted,
     gather,
     heading,
@@ -20,19 +21,16 @@ from maskwright.cli.texts import (
 
 
 def command(
-    model: Annotated[str, typer.Argument(help=MODEL_HELP, show_default=False)],
+    model: ModelArgument,
     texts: Annotated[
         list[str] | None,
         typer.Argument(help="Texts with `[MASK]` or `<mask>`; either fits any model.", show_default=False),
     ] = None,
-    file: Annotated[Path | None, typer.Option(help=FILE_HELP, show_default=False)] = None,
+    file: FileOption = None,
     top_k: Annotated[int, typer.Option("--top-k", "-k", help="Tokens for each mask.")] = 5,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write the result to this .jsonl file, one line a text.", show_default=False),
-    ] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    precision: Annotated[Literal["auto", "fp32", "bf16", "int8"], typer.Option(help=PRECISION_HELP)] = "fp32",
+    out: LinesOption = None,
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = "fp32",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Say which tokens may stand at each mask of a text. Several masks are guessed independently."""

@@ -8,7 +8,10 @@ import typer
 from maskwright.cli import output
 from maskwright.cli.evaluate import FINE_TUNED_HELP
 from maskwright.cli.finetune import PRECISION_HELP, READ_HELP, TEXT2_HELP, TEXT_HELP
-from maskwright.cli.texts import DEVICE_HELP
+from maskwright.cli.texts import DeviceOption
+
+_SHOWN = 80
+"""Characters of a text in the table."""
 
 
 def command(
@@ -28,7 +31,7 @@ def command(
         Path | None,
         typer.Option(help="Write the predictions to this .jsonl file, one line each.", show_default=False),
     ] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    device: DeviceOption = "auto",
     precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help=PRECISION_HELP)] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the predictions as JSON.")] = False,
 ) -> None:
@@ -46,9 +49,13 @@ def command(
     if json:
         output.print_json([plain(prediction) for prediction in predictions])
     elif not out:
-        names = inputs if len(inputs) == len(predictions) else [prediction.key for prediction in predictions]
         output.table(
             ("score", "prediction", "of"),
-            [(*summary(prediction), name) for prediction, name in zip(predictions, names, strict=True)],
+            [(*summary(prediction), _shortened(prediction.of)) for prediction in predictions],
             right=(0,),
         )
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else line[: _SHOWN - 4].rstrip() + " ..."

@@ -1,11 +1,12 @@
-"""What the verbs that use a model share: where their texts come from, and how warnings are said."""
+"""What the verbs that use a model share: their options, where texts come from, and how warnings are said."""
 
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import typer
 from rich.text import Text
 
 from maskwright.cli import output
@@ -15,11 +16,25 @@ if TYPE_CHECKING:
     from maskwright.inference.precision import Precision
 
 MODEL_HELP = "A run's folder, or a Hugging Face model's folder or hub name."
-FILE_HELP = "Read one text a line from a .txt or .jsonl file; `-` reads standard input."
 DEVICE_HELP = "auto, cpu, cuda or cuda:N."
-PRECISION_HELP = (
-    "Of matrix products: fp32 (exact), bf16 or int8 (faster, rounded), or auto (bf16 on a GPU that has it, else fp32)."
-)
+
+ModelArgument = Annotated[str, typer.Argument(help=MODEL_HELP, show_default=False)]
+TextsArgument = Annotated[list[str] | None, typer.Argument(help="Texts.", show_default=False)]
+FileOption = Annotated[
+    Path | None,
+    typer.Option(help="Read one text a line from a .txt or .jsonl file; `-` reads standard input.", show_default=False),
+]
+LinesOption = Annotated[
+    Path | None, typer.Option(help="Write the result to this .jsonl file, one line a text.", show_default=False)
+]
+DeviceOption = Annotated[str, typer.Option(help=DEVICE_HELP)]
+PrecisionOption = Annotated[
+    Literal["auto", "fp32", "bf16", "int8"],
+    typer.Option(
+        help="Of matrix products: fp32 (exact), bf16 or int8 (faster, rounded), or auto (bf16 on a GPU that has it, "
+        "else fp32)."
+    ),
+]
 
 
 def gather(texts: Sequence[str] | None, file: Path | None) -> list[str]:

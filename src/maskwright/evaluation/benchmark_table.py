@@ -27,6 +27,8 @@ _CLUE: SplitFiles = {
     "dev": ("dev.json", "dev.txt", "dev.tsv", "dev.jsonl"),
     "test": ("test.json", "test1.0.json", "test.txt", "test.tsv", "test.jsonl"),
 }
+# Its authors' own files are called LCQMC_train.json (README of the corpus); some pass them on as LCQMC_train.txt.
+_LCQMC: SplitFiles = {part: (*names, f"LCQMC_{part}.json", f"LCQMC_{part}.txt") for part, names in _CLUE.items()}
 
 
 def _glue(**columns: Any) -> ReadOptions:
@@ -349,9 +351,9 @@ _CHINESE = (
         kind="classification",
         language="zh",
         folders=("lcqmc", "LCQMC"),
-        files=_CLUE,
+        files=_LCQMC,
         options=ReadOptions(
-            text=("text_a", "sentence1", "1"), text2=("text_b", "sentence2", "2"), label=("label", "3")
+            text=("text_a", "sentence1", "1"), text2=("text_b", "sentence2", "2"), label=("label", "gold_label", "3")
         ),
         labels=_BINARY,
         metrics=("accuracy",),

@@ -10,8 +10,9 @@ from maskwright.evaluation.benchmarks import SPLITS, Benchmark, Split
 from maskwright.evaluation.computing import machine_to_score
 from maskwright.evaluation.examples import ExampleFile, has_label
 from maskwright.evaluation.fine_tuned import FineTunedModel, load
-from maskwright.evaluation.labelled import LabelledRequest, task_named
+from maskwright.evaluation.labelled import LabelledRequest
 from maskwright.evaluation.labels import check_measurable
+from maskwright.evaluation.making_task import task_named
 from maskwright.evaluation.matching_labels import matching_labels
 from maskwright.evaluation.readers import Kind, Paths
 from maskwright.evaluation.reading_file import read_as_of

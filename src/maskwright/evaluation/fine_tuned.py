@@ -4,9 +4,7 @@ config.json, model.safetensors, tokenizer*   as transformers has them: its Auto 
 task.json                                    what it was trained for (`tasks.task_from_json`)
 """
 
-import json
-import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
@@ -15,37 +13,23 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.core.errors import ConversionError, RecipeError
-from maskwright.core.files import read_json, write_json
+from maskwright.core.files import write_json
 from maskwright.core.types import FamilyName
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.initialisation import initialise
 from maskwright.encoder.states import States
-from maskwright.evaluation.examples import TaggedExample
 from maskwright.evaluation.features import FeatureBatch
 from maskwright.evaluation.heads import Head
-from maskwright.evaluation.tasks import task_from_json
+from maskwright.evaluation.taken_over import taken_over
+from maskwright.evaluation.task_on_file import TASK_FILE, entries_of, guessed_task, means_the_same, read_task
 from maskwright.evaluation.tasks.base import Task
-from maskwright.evaluation.tasks.classification import Regression
-from maskwright.evaluation.tasks.tagging import Tagging
+from maskwright.evaluation.tasks.regression import Regression
 from maskwright.interchange.families import family_named
 from maskwright.interchange.families.base import TaskHead
 from maskwright.interchange.huggingface import save_model
-from maskwright.interchange.task_entries import ProblemType, TaskEntries, unnamed_labels
 from maskwright.text.tokenizer import Tokenizer
 from maskwright.training.existing import ExistingModel, open_existing
-
-TASK_FILE = "task.json"
-
-_PROBLEM_TYPES: Mapping[str, ProblemType] = {
-    "classification": "single_label_classification",
-    "regression": "regression",
-    "multi_label": "multi_label_classification",
-}
-"""What Hugging Face calls the kinds of tasks whose head scores whole sequences."""
-
-_NUMBERED = re.compile(r"(LABEL_)?[-+.\d]+")
-"""Names of labels that do not tell what they mean."""
 
 
 @final
@@ -107,12 +91,9 @@ class FineTunedModel(nn.Module):
 
     def scores_from(self, states: States, batch: FeatureBatch) -> Tensor:
         """Score a batch without dropout, the encoder's hidden states computed by `states` (see `scores`)."""
-        read = self.head.reads(batch)
-        hidden = states(batch.batch, read)
-        if read is not None:
-            hidden = hidden.new_zeros(len(batch.batch.ids), hidden.shape[1]).index_copy_(0, read, hidden)
-        scores: Tensor = self.head(self.encoder.pooled(hidden, batch.batch.first_tokens), batch, None)
-        return scores
+        hidden = states(batch.batch, self.head.reads(batch))
+        pooled = self.encoder.pooled(hidden, torch.arange(len(hidden), device=hidden.device)).pooled
+        return self.head.score(hidden if pooled is None else pooled)
 
     def save(self, folder: Path) -> None:
         """Write the model as a folder of the family's class for the task; other files in it are left alone.
@@ -138,7 +119,7 @@ class FineTunedModel(nn.Module):
             special_tokens=self.tokenizer.special_tokens,
             state={_filed(name, task): tensor for name, tensor in state.items()},
             max_length=self.max_length,
-            task=_entries(task, self.head.rate),
+            task=entries_of(task, self.head.rate),
         )
 
 
@@ -197,7 +178,7 @@ def build(
             f"max_length is {length}, but {model} has learnt {config.max_positions} positions",
             todo=f"Give `--set max_length={config.max_positions}` or less.",
         )
-    keeps_head = _is_for(existing, task) and not from_scratch
+    keeps_head = existing.task is not None and means_the_same(existing.task, task) and not from_scratch
     if head_dropout is not None and row.dropout is not None and row.dropout.name is not None:
         rate = head_dropout
     elif keeps_head and existing.task is not None:
@@ -216,7 +197,10 @@ def build(
     taken = {name for name in wanted & state.keys() if keeps_head or not name.startswith("head.")}
     fresh = _new_weights(built, wanted - taken, seed)
     _put_in(built, {**state, **fresh})
-    built.notes = _notes(existing, built, row, taken, fresh.keys(), state.keys() - wanted, head_dropout)
+    built.notes = (
+        *taken_over(existing, task.head, row, taken=taken, fresh=fresh.keys(), left=state.keys() - wanted),
+        *_remarks(existing, built, row, head_dropout),
+    )
     return built.eval()
 
 
@@ -242,7 +226,7 @@ def load(folder: str | Path) -> FineTunedModel:
         )
     row = family_named(existing.family).tasks[entries.kind]
     path = existing.folder / TASK_FILE
-    task = _read_task(path, entries) if path.exists() else _guessed_task(entries, existing.folder)
+    task = read_task(path, entries) if path.exists() else guessed_task(entries, existing.folder)
     needs_pooler = row.source == "pooled"
     if needs_pooler and not existing.config.pooler:
         raise ConversionError(
@@ -301,102 +285,15 @@ def _filed(name: str, task: Task[Any]) -> str:
     return f"heads.{task.head}." + name.removeprefix("head.") if name.startswith("head.") else name
 
 
-def _entries(task: Task[Any], rate: float) -> TaskEntries:
-    named = task.head in ("sequence", "token")
-    return TaskEntries(
-        kind=task.head,
-        labels=(task.labels or unnamed_labels(task.num_outputs)) if named else (),
-        problem_type=_PROBLEM_TYPES.get(task.kind),
-        dropout=rate,
-    )
-
-
-def _is_for(existing: ExistingModel, task: Task[Any]) -> bool:
-    """Whether a model has a head that means the same: of the same labels, by names that tell."""
-    if existing.task is None or existing.task.kind != task.head:
-        return False
-    here, there = _entries(task, 0.0), existing.task
-    # "0" and "1" of one data set are not those of another.
-    tells = not all(_NUMBERED.fullmatch(label) for label in here.labels) or not here.labels
-    return tells and here.labels == there.labels and there.problem_type in (None, here.problem_type)
-
-
-def _read_task(path: Path, entries: TaskEntries) -> Task[Any]:
-    try:
-        data = read_json(path)
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ConversionError(f"{path} is not readable JSON: {error}", todo="Fetch or write it again") from error
-    if not isinstance(data, dict):
-        raise ConversionError(f"{path} holds a {type(data).__name__}", allowed="a JSON object")
-    task = task_from_json(data)
-    if task.head != entries.kind or (task.labels and task.labels != entries.labels):
-        raise ConversionError(
-            f"{path} tells of a task with {_told(task.head, task.labels)}, config.json beside it of one with "
-            f"{_told(entries.kind, entries.labels)}",
-            todo=f"Correct one of them, or remove {path.name} to go by config.json",
-        )
-    return task
-
-
-def _guessed_task(entries: TaskEntries, folder: Path) -> Task[Any]:
-    """Tell a task by a transformers class and its labels, as transformers itself does."""
-    if entries.kind == "token":
-        each = [TaggedExample(key=tag, words=("",), tags=(tag,)) for tag in entries.labels]
-        return Tagging.for_examples(each, labels=entries.labels)
-    if entries.kind != "sequence":
-        return task_from_json({"kind": {"span": "question_answering", "choice": "multiple_choice"}[entries.kind]})
-    problem = entries.problem_type or ("regression" if entries.num_outputs == 1 else "single_label_classification")
-    if problem == "regression" and entries.num_outputs != 1:
-        raise ConversionError(
-            f"{folder} predicts {entries.num_outputs} numbers at once", allowed="a regression of one number"
-        )
-    kind = next(ours for ours, theirs in _PROBLEM_TYPES.items() if theirs == problem)
-    return task_from_json({"kind": kind, **({} if kind == "regression" else {"labels": list(entries.labels)})})
-
-
-def _told(head: str, labels: tuple[str, ...]) -> str:
-    return f"a head {head!r}" + (f" and the labels {', '.join(labels)}" if labels else "")
-
-
-def _notes(
-    existing: ExistingModel,
-    built: FineTunedModel,
-    row: TaskHead,
-    taken: Collection[str],
-    fresh: Collection[str],
-    left_names: Collection[str],
-    head_dropout: float | None,
-) -> tuple[str, ...]:
-    left = _parts(left_names)
-    if existing.task is not None and existing.task.kind == built.task.head and any("head." in name for name in fresh):
-        left = [*left, f"its head for {', '.join(existing.task.labels)}"]
-    notes = [
-        f"taken from {existing.name}: {', '.join(_parts(taken))}",
-        *([f"new: {', '.join(_parts(fresh))} (of {row.architecture})"] if fresh else []),
-        *([f"left: {', '.join(left)}"] if left else []),
-    ]
+def _remarks(existing: ExistingModel, built: FineTunedModel, row: TaskHead, head_dropout: float | None) -> list[str]:
+    remarks = []
     if built.max_length > existing.max_length:
-        notes.append(
+        remarks.append(
             f"{existing.name} was trained on {existing.max_length} tokens; its positions beyond, up to "
             f"{built.max_length}, are still as they were drawn"
         )
     if head_dropout is not None and head_dropout != built.head.rate:
-        notes.append(
+        remarks.append(
             f"{row.architecture} has no dropout of its own before its last layer, and drops {built.head.rate:g} there"
         )
-    return tuple(notes)
-
-
-def _parts(names: Iterable[str]) -> list[str]:
-    return sorted({_part(name) for name in names})
-
-
-def _part(name: str) -> str:
-    tower, _, rest = name.partition(".")
-    if tower == "head":
-        return "head"
-    if tower == "heads":
-        return f"head {rest.partition('.')[0]!r}"
-    if "_blocks." in rest:
-        return "layers"
-    return "pooler" if rest.startswith("pooler.") else "embeddings"
+    return remarks

@@ -68,7 +68,15 @@ class Head(nn.Module):
             Scores in fp32. "sequence" (B, C), "token" (M, C) at `batch.positions`, "span" (T, 2) at every slot,
             "choice" (B, 1).
         """
-        hidden = self._read(output, batch)
+        return self.score(self._read(output, batch), dropout_key)
+
+    def score(self, hidden: Tensor, dropout_key: int | None = None) -> Tensor:
+        """Score what is read already: hidden states at the slots that `reads` names, or pooled vectors (see `forward`).
+
+        Args:
+            hidden: Shape (W, H).
+            dropout_key: Key of the batch's masks; None drops nothing.
+        """
         key = None
         if self.training and dropout_key is not None:
             key = DropoutKey.on(hidden.device, dropout_key)
@@ -81,17 +89,16 @@ class Head(nn.Module):
 
     def reads(self, batch: FeatureBatch) -> Tensor | None:
         """Return the slots whose hidden states are read, as `Encoder.forward` takes them; None for all. Shape (W,)."""
-        return batch.batch.first_tokens if self._row.source in ("pooled", "first") else batch.positions
+        if self._row.source in ("pooled", "first"):
+            return batch.batch.first_tokens
+        if self._kind == "token" and batch.positions is None:
+            raise ValueError("a head over tokens needs to know at which: the batch has no positions")
+        return batch.positions
 
     def _read(self, output: EncoderOutput, batch: FeatureBatch) -> Tensor:
         if self._row.source == "pooled":
             if output.pooled is None:
                 raise ValueError(f"a head of {self._row.architecture} reads the pooled vector, which is not made")
             return output.pooled
-        if self._row.source == "first":
-            return output.hidden[batch.batch.first_tokens]
-        if self._kind == "span":
-            return output.hidden
-        if batch.positions is None:
-            raise ValueError("a head over tokens needs to know at which: the batch has no positions")
-        return output.hidden[batch.positions]
+        slots = self.reads(batch)
+        return output.hidden if slots is None else output.hidden[slots]

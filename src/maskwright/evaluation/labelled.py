@@ -1,19 +1,18 @@
 """What a fine-tuning learns from: training, development and test examples of one task, read and counted aloud."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from maskwright.core.errors import DataError, RecipeError, unknown_name
-from maskwright.core.spec import fingerprint, parse_overrides
-from maskwright.evaluation.benchmarks import BENCHMARKS, SPLITS, Benchmark, Split, benchmark
+from maskwright.core.errors import DataError, RecipeError
+from maskwright.core.spec import fingerprint
+from maskwright.evaluation.benchmarks import SPLITS, Benchmark, Split
 from maskwright.evaluation.examples import ExampleFile, has_label
 from maskwright.evaluation.holding_out import hold_out
-from maskwright.evaluation.labels import check_measurable, counted_labels, unlabelled
+from maskwright.evaluation.labels import check_measurable, unlabelled
+from maskwright.evaluation.making_task import make_task, task_named
+from maskwright.evaluation.read_settings import with_options
 from maskwright.evaluation.readers import (
     Kind,
     Paths,
@@ -24,13 +23,9 @@ from maskwright.evaluation.readers import (
     read_examples,
     to_keep,
 )
-from maskwright.evaluation.tasks import KINDS, Task
+from maskwright.evaluation.tasks import Task
+from maskwright.evaluation.telling import tell
 from maskwright.training.reporting import Reporter
-
-_LABELS_SHOWN = 12
-_REASONS_SHOWN = 3
-_OF_EXAMPLES = ("classification", "multi_label", "tagging", "question_answering")
-"""Kinds of tasks that look at the training examples: for their labels, or for whether all questions have answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,56 +183,6 @@ class LabelledRequest:
         return file
 
 
-def task_named(name: str) -> Benchmark | Kind:
-    """Return the benchmark or the kind of task that is called so.
-
-    Raises:
-        RecipeError: If there is neither; the nearest name of both is suggested.
-    """
-    for kind in get_args(Kind):
-        if name.replace("-", "_").lower() == kind:
-            found: Kind = kind
-            return found
-    try:
-        return benchmark(name)
-    except RecipeError:
-        kinds = [kind.replace("_", "-") for kind in get_args(Kind)]
-        problem, _, todo = unknown_name("task", name, [*BENCHMARKS, *kinds])
-        allowed = f"a kind of task ({', '.join(kinds)}), or a benchmark ({', '.join(BENCHMARKS)})"
-        raise RecipeError(problem, allowed=allowed, todo=todo) from None
-
-
-def with_options(options: ReadOptions, columns: Mapping[str, str | None], read: Sequence[str]) -> ReadOptions:
-    """Return how files are read, with the user's columns and settings.
-
-    Args:
-        options: Before.
-        columns: Columns by role ("text", "text2", "label"); None leaves them.
-        read: "field=value".
-
-    Raises:
-        RecipeError: If a field is unknown or its value is not allowed.
-    """
-    changes: dict[str, Any] = {role: name for role, name in columns.items() if name is not None}
-    known = {field.name: field for field in fields(ReadOptions) if field.name != "labels"}
-    for name, value in parse_overrides(read):
-        if name == "labels":
-            raise RecipeError(
-                "--read labels=... cannot be said: whether rows need a label follows from what the file is for",
-                allowed=", ".join(known),
-            )
-        if name not in known:
-            problem, allowed, todo = unknown_name("setting of reading", name, known)
-            raise RecipeError(problem, allowed=allowed, todo=todo)
-        changes[name] = _tuples(value)
-    try:
-        return TypeAdapter(ReadOptions).validate_python(asdict(replace(options, **changes)))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise RecipeError(f"--read {where}: {first['msg']}; found {first['input']!r}") from None
-
-
 def read_labelled(request: LabelledRequest, task_fields: Mapping[str, Any], talk: Reporter) -> Labelled:
     """Read all parts, and make the task of the training examples' labels.
 
@@ -308,60 +253,6 @@ def _read_like(paths: Paths, kind: Kind, options: ReadOptions, like: ReadAs) -> 
         ) from error
 
 
-def make_task(kind: Kind, row: Benchmark | None, examples: Sequence[Any], own: Mapping[str, Any]) -> Task[Any]:
-    """Make the task of a benchmark or of a kind, with the labels of the training examples where nobody says them.
-
-    Args:
-        kind: The kind of task.
-        row: The benchmark; None for the user's own data.
-        examples: The training examples.
-        own: Fields that the user set.
-
-    Raises:
-        DataError: If a field is unknown or the labels make no task.
-    """
-    task_class: Any = KINDS[kind]
-    known = {field.name for field in fields(task_class) if field.init}
-    said: dict[str, Any] = {}
-    if row is not None:
-        said = {**row.task_fields, "metrics": row.metrics, **({"labels": row.labels} if row.labels else {})}
-    chosen = {**{name: value for name, value in said.items() if name in known}, **own}
-    for name in chosen:
-        if name not in known:
-            problem, allowed, todo = unknown_name(f"field of the task {kind!r}", name, known)
-            raise DataError(problem, allowed=allowed, todo=todo)
-    chosen = {name: _tuples(value) for name, value in chosen.items()}
-    if "null_threshold" in own:
-        raise DataError(
-            "the task's null_threshold cannot be set: it is chosen on the development examples",
-            todo="Leave `--set task.null_threshold` out; answers and their scores are in the predictions.",
-        )
-    try:
-        task: Task[Any] = (
-            task_class.for_examples(examples, **chosen)
-            if kind == "tagging" or (kind in _OF_EXAMPLES and "labels" not in chosen)
-            else task_class(**chosen)
-        )
-    except TypeError as error:
-        raise DataError(f"the task {kind!r} cannot be made: {error}") from error
-    return task
-
-
-def tell(part: str, file: ExampleFile[Any], talk: Reporter) -> None:
-    """Say what was read: counts, classes, what was left out with the first reasons, what was guessed."""
-    counts = counted_labels(file.examples).most_common()
-    shown = ", ".join(f"{label} {count:,}" for label, count in counts[:_LABELS_SHOWN])
-    more = f" and {len(counts) - _LABELS_SHOWN} more" if len(counts) > _LABELS_SHOWN else ""
-    talk.say(part, f"{len(file.examples):,} examples of {file.name}" + (f" ({shown}{more})" if counts else ""))
-    for note in file.notes:
-        talk.say("", note)
-    if file.skipped:
-        reasons = Counter(skipped.reason for skipped in file.skipped).most_common(_REASONS_SHOWN)
-        first = {skipped.reason: skipped.place for skipped in reversed(file.skipped)}
-        told = "; ".join(f"{reason} ({count:,}, first at {first[reason]})" for reason, count in reasons)
-        talk.say("skipped", f"{len(file.skipped):,} rows are left out: {told}")
-
-
 def _with_labels(part: Part) -> tuple[Part, list[str]]:
     """Leave out the examples without label, and say how many these are."""
     kept = tuple(example for example in part.examples if has_label(example))
@@ -374,7 +265,3 @@ def _with_labels(part: Part) -> tuple[Part, list[str]]:
 
 def _part(file: ExampleFile[Any]) -> Part:
     return Part(name=file.name, examples=file.examples, skipped=len(file.skipped))
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

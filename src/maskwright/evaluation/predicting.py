@@ -8,13 +8,15 @@ from typing import Any, TypeGuard, cast
 
 from maskwright.core.errors import DataError
 from maskwright.evaluation.computing import machine_to_score
-from maskwright.evaluation.examples import ChoiceExample, QuestionExample, TaggedExample, TextExample
+from maskwright.evaluation.examples import ChoiceExample, Example, QuestionExample, TaggedExample, TextExample
 from maskwright.evaluation.fine_tuned import FineTunedModel, load
-from maskwright.evaluation.labelled import tell, with_options
+from maskwright.evaluation.read_settings import with_options
 from maskwright.evaluation.readers import Kind, Paths, ReadOptions, cut_into_words, is_called_a_file, read_as_before
 from maskwright.evaluation.reading_file import read_as_of
 from maskwright.evaluation.scoring import predict_examples
 from maskwright.evaluation.tasks.base import Prediction
+from maskwright.evaluation.tasks.tagging import Tagging
+from maskwright.evaluation.telling import tell
 from maskwright.text.progress import no_progress
 from maskwright.training.device import Precision, matmul_library
 from maskwright.training.reporting import OnConsole, Reporter
@@ -83,9 +85,14 @@ def predict(
         progress = talk.stage if len(examples) > _LONG else no_progress
         with matmul_library(machine.matmul):
             predictions = predict_examples(loaded.to(machine.device), examples, progress, autocast=machine.autocast)
-    return [
+    between = "" if isinstance(loaded.task, Tagging) and loaded.task.joined == "nothing" else " "
+    placed = [
         _placed(prediction, example.text) if isinstance(example, TaggedExample) and example.text else prediction
         for prediction, example in zip(predictions, examples, strict=True)
+    ]
+    return [
+        replace(prediction, of=_in_words(example, between))
+        for prediction, example in zip(placed, examples, strict=True)
     ]
 
 
@@ -170,6 +177,19 @@ def _example(one: Input, number: int, kind: Kind) -> Any:
             "multiple_choice": '{"context": ..., "question": ..., "options": [..., ...]}, or a file of such questions',
         }.get(kind, "a text, or a pair of texts"),
     )
+
+
+def _in_words(example: Example, between: str) -> str:
+    """Return what people recognise an example by; `between` stands between words that were given as words."""
+    match example:
+        case TextExample(texts=texts):
+            return " | ".join(texts)
+        case TaggedExample(words=words, text=text):
+            return between.join(words) if text is None else text
+        case QuestionExample(question=question):
+            return question
+        case ChoiceExample(question=question, context=context):
+            return question or context
 
 
 def _placed(prediction: Prediction, text: str) -> Prediction:

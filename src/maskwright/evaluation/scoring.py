@@ -12,8 +12,9 @@ from maskwright.encoder.states import states_of
 from maskwright.evaluation.batching import scoring_batches
 from maskwright.evaluation.features import FeatureBatch, Features
 from maskwright.evaluation.fine_tuned import FineTunedModel
+from maskwright.evaluation.tasks.answer_scores import tune_null_threshold
 from maskwright.evaluation.tasks.base import Prediction, Scores, Task
-from maskwright.evaluation.tasks.question_answering import QuestionAnswering, tune_null_threshold
+from maskwright.evaluation.tasks.question_answering import QuestionAnswering
 from maskwright.text.progress import Progress, no_progress
 from maskwright.text.tokenizer import Tokenizer
 

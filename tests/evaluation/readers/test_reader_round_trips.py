@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from maskwright.evaluation.readers import ReadOptions, read_texts
@@ -76,6 +76,7 @@ def test_json_comes_back(rows: list[tuple[str, str, str]], ascii_only: bool) -> 
 
 
 @given(pairs_of(ANY_TEXT))
+@settings(deadline=None)  # The first table sets the library up.
 def test_parquet_comes_back(rows: list[tuple[str, str, str]]) -> None:
     out = io.BytesIO()
     columns = dict(zip(("one", "two", "label"), map(list, zip(*rows, strict=True)), strict=True))

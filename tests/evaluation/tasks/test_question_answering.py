@@ -17,9 +17,10 @@ from maskwright.evaluation.examples import Answer, QuestionExample
 from maskwright.evaluation.features import Features
 from maskwright.evaluation.layout import separators_between
 from maskwright.evaluation.tasks import task_from_json
+from maskwright.evaluation.tasks.answer_scores import tune_null_threshold
 from maskwright.evaluation.tasks.answer_windows import text_places, widest_context
 from maskwright.evaluation.tasks.base import Prediction, Scores
-from maskwright.evaluation.tasks.question_answering import QuestionAnswering, tune_null_threshold
+from maskwright.evaluation.tasks.question_answering import QuestionAnswering
 from maskwright.text.tokenizer import Tokenizer
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")

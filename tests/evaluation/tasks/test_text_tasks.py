@@ -1,22 +1,19 @@
-"""Classes, numbers and sets of classes for texts and pairs: sequences as transformers makes them, plain oracles."""
+"""Texts and pairs as sequences, as transformers makes them; and what holds for all kinds of tasks that take them."""
 
 import itertools
 import json
-import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from text_examples import example, labelled
 
 from maskwright.core.errors import DataError
-from maskwright.evaluation.batching import Batcher, scoring_batches
-from maskwright.evaluation.examples import Label, TextExample
-from maskwright.evaluation.features import FeatureBatch, Features
+from maskwright.evaluation.examples import TextExample
+from maskwright.evaluation.features import Features
 from maskwright.evaluation.layout import cut_pairs
 from maskwright.evaluation.tasks import Classification, MultiLabel, Regression, task_from_json
 from maskwright.text.tokenizer import Tokenizer
@@ -32,10 +29,6 @@ TEXTS = (
     "a\tb\x08c\u00a0d",
     "What did the woman say about the price of the tour? It sounds reasonable.",
 )
-
-
-def example(texts: Sequence[str], label: Label | None = None, key: str = "1") -> TextExample:
-    return TextExample(key=key, texts=tuple(texts), label=label)
 
 
 def sequences_of(features: Features) -> list[tuple[list[int], list[int]]]:
@@ -123,174 +116,7 @@ def test_no_room_for_text_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
     assert len(made([example(["a"])], tokenizers["byte_bpe"], max_length=3).ids) == 3
 
 
-# Labels.
-
-
-def labelled(labels: Sequence[Label | None]) -> list[TextExample]:
-    return [example([f"text {number}"], label, key=f"line {number}") for number, label in enumerate(labels)]
-
-
-def test_classes_are_found_and_sorted_as_numbers_where_they_are_numbers() -> None:
-    assert Classification.for_examples(labelled(["10", "9", None, "-1", "9"])).labels == ("-1", "9", "10")
-    assert Classification.for_examples(labelled(["b", "10", "a"])).labels == ("10", "a", "b")
-    assert MultiLabel.for_examples(labelled([("b", "a"), (), None, "c"])).labels == ("a", "b", "c")
-
-
-def test_training_leaves_out_examples_without_a_label(tokenizers: dict[str, Tokenizer]) -> None:
-    examples = labelled(["yes", None, "no", "yes"])
-    task = Classification.for_examples(examples)
-    features = task.features(examples, tokenizers["wordpiece"], max_length=20, segments=True, training=True)
-    assert features.examples.tolist() == [0, 2, 3]
-    assert features.units.tolist() == [0, 1, 2]
-    assert features.labels is not None
-    assert (features.labels.tolist(), features.labels.dtype) == ([1, 0, 1], np.int64)
-    scoring = task.features(examples, tokenizers["wordpiece"], max_length=20, segments=True, training=False)
-    assert scoring.examples.tolist() == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("task", "labels", "message"),
-    [
-        (Classification(labels=("yes", "no")), ["yes", "nope"], "line 1: unknown label 'nope'.*Did you mean 'no'"),
-        (Classification(labels=("yes", "no")), [None, None], "none of the 2 examples has a label"),
-        (Classification(labels=("yes", "no")), ["yes", 1.5], r"line 1: its label 1\.5 is not the name of a class"),
-        (Regression(), ["high"], "line 0: its label 'high' is not a number"),
-        (Regression(), [float("nan")], "line 0: its label nan is not a number"),
-        (MultiLabel(labels=("a", "b")), [("a", "c")], "line 0: unknown label 'c'"),
-        (MultiLabel(labels=("a", "b")), [2.0], "line 0: its label 2.0 is not a list of classes"),
-    ],
-)
-def test_labels_that_do_not_fit_are_refused_with_their_example(
-    task: Any, labels: list[Label | None], message: str, tokenizers: dict[str, Tokenizer]
-) -> None:
-    with pytest.raises(DataError, match=message):
-        task.features(labelled(labels), tokenizers["wordpiece"], max_length=20, segments=True, training=True)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Classification(labels=("a",)), "only 'a'"),
-        (lambda: Classification(labels=("a", "b", "a")), "'a' stands twice"),
-        (lambda: Classification(labels=("a", "b"), metrics=("acuracy",)), "Did you mean 'accuracy'"),
-        (lambda: Classification(labels=("a", "b"), metrics=()), "needs a metric"),
-        (lambda: Classification(labels=("a", "b", "c"), metrics=("f1",)), "'f1' is of one class"),
-        (lambda: Classification(labels=("a", "b"), positive="c"), "positive class: unknown label 'c'"),
-        (lambda: Classification.for_examples(labelled([1.0, 2.0])), "Choose the task 'regression'"),
-        (lambda: Regression(scale=0), "scale of a regression is 0"),
-        (lambda: Regression(offset=math.inf), "offset of a regression is inf"),
-        (lambda: Regression(metrics=("mean_absolute_error", "pearson")), "of which less is better"),
-        (lambda: Regression(bounds=(5, 0)), "bounds of a regression"),
-        (lambda: MultiLabel(labels=("a", "b"), threshold=1.0), r"threshold is 1\.0"),
-    ],
-)
-def test_tasks_that_cannot_be_are_refused(make: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        make()
-
-
-# Scores: losses, predictions, measures.
-
-
-def scored(task: Any, examples: list[TextExample], scores: np.ndarray[Any, Any], tokenizer: Tokenizer) -> list[Any]:
-    """Run scores (a row an example) through batches in another order, and back."""
-    features = task.features(examples, tokenizer, max_length=20, segments=True, training=False)
-    by_unit: dict[int, Any] = {}
-    for batch in scoring_batches(features, tokens=16, pad=0, device=torch.device("cpu")):
-        rows = task.by_unit(torch.tensor(scores[batch.unit_numbers], dtype=torch.float32), batch)
-        by_unit.update(zip(batch.unit_numbers.tolist(), rows, strict=True))
-    return list(task.predictions([by_unit[unit] for unit in range(len(examples))], features, examples, tokenizer))
-
-
-def a_batch(task: Any, examples: list[TextExample], tokenizer: Tokenizer) -> FeatureBatch:
-    features = task.features(examples, tokenizer, max_length=20, segments=True, training=True)
-    return Batcher(features, pad=0, tokens=10_000, device=torch.device("cpu")).batch(np.arange(features.num_units))
-
-
-def test_classification_scores_equal_a_plain_oracle(tokenizers: dict[str, Tokenizer]) -> None:
-    labels = ["b", "a", "c", "a", "b", "b", "a"]
-    examples, task = (
-        labelled(labels),
-        Classification(labels=("a", "b", "c"), metrics=("accuracy", "macro_f1", "matthews")),
-    )
-    scores = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32) * 3
-    predictions = scored(task, examples, scores, tokenizers["wordpiece"])
-    right = 0
-    for number, prediction in enumerate(predictions):
-        powers = [math.exp(score) for score in scores[number].tolist()]
-        probabilities = dict(zip("abc", (power / sum(powers) for power in powers), strict=True))
-        best = max(probabilities, key=lambda label: probabilities[label])
-        assert (prediction.key, prediction.value) == (f"line {number}", best)
-        assert prediction.score == pytest.approx(probabilities[best], abs=1e-9)
-        assert prediction.details["probabilities"] == pytest.approx(probabilities, abs=1e-9)
-        right += best == labels[number]
-    measured = task.measure(predictions, examples)
-    assert list(measured) == ["accuracy", "macro_f1", "matthews"]
-    assert measured["accuracy"] == pytest.approx(right / 7)
-    loss, count = task.loss(torch.tensor(scores), a_batch(task, examples, tokenizers["wordpiece"]))
-    surprise = [-math.log(p.details["probabilities"][label]) for p, label in zip(predictions, labels, strict=True)]
-    assert (count, float(loss)) == (7, pytest.approx(sum(surprise), abs=1e-4))
-
-
-def test_f1_is_of_the_positive_class(tokenizers: dict[str, Tokenizer]) -> None:
-    examples = labelled(["1", "1", "0", "0", "1"])
-    scores = np.array([[0, 1], [1, 0], [0, 1], [1, 0], [0, 1]], dtype=np.float32)
-    task = Classification(labels=("0", "1"), metrics=("f1", "accuracy"))
-    predictions = scored(task, examples, scores, tokenizers["wordpiece"])
-    assert task.measure(predictions, examples) == pytest.approx({"f1": 2 / 3, "accuracy": 3 / 5})
-    assert replace(task, positive="0").measure(predictions, examples)["f1"] == pytest.approx(1 / 2)
-
-
-def test_regression_learns_divided_numbers_and_gives_back_whole_ones(tokenizers: dict[str, Tokenizer]) -> None:
-    examples = labelled([0.0, 5.0, 2.5, "1.25"])
-    task = Regression(scale=5, bounds=(0, 5))
-    batch = a_batch(task, examples, tokenizers["wordpiece"])
-    assert batch.labels is not None
-    assert (batch.labels.tolist(), batch.labels.dtype) == ([0, 1, 0.5, 0.25], torch.float32)
-    scores = np.array([[-0.1], [0.9], [0.5], [1.5]], dtype=np.float32)
-    loss, count = task.loss(torch.tensor(scores), batch)
-    assert (count, float(loss)) == (4, pytest.approx(0.1**2 + 0.1**2 + 0 + 1.25**2, abs=1e-6))
-    predictions = scored(task, examples, scores, tokenizers["wordpiece"])
-    assert [each.value for each in predictions] == pytest.approx([0, 4.5, 2.5, 5], abs=1e-6)
-    assert [each.score for each in predictions] == [None] * 4
-    assert [each.details.get("unbounded") for each in predictions] == [
-        pytest.approx(-0.5),
-        None,
-        None,
-        pytest.approx(7.5),
-    ]
-    # What is measured is the output as it was.
-    values = np.array([-0.5, 4.5, 2.5, 7.5])
-    measured = task.measure(predictions, examples)
-    assert list(measured) == ["r_squared", "pearson", "spearman", "mean_absolute_error"]
-    assert measured["pearson"] == pytest.approx(np.corrcoef(values, [0, 5, 2.5, 1.25])[0, 1])
-    assert measured["spearman"] == pytest.approx(np.corrcoef([0, 2, 1, 3], [0, 3, 2, 1])[0, 1])
-
-
-def test_multi_label_scores_equal_a_plain_oracle(tokenizers: dict[str, Tokenizer]) -> None:
-    labels: list[Label | None] = [("a", "c"), (), ("b",), ("a", "b", "c")]
-    examples, task = labelled(labels), MultiLabel(labels=("a", "b", "c"), threshold=0.4)
-    scores = np.array([[2, -2, 0], [-1, -1, -1], [-0.3, 1, -3], [3, -1, 2]], dtype=np.float32)
-    predictions = scored(task, examples, scores, tokenizers["wordpiece"])
-    loss = 0.0
-    for number, prediction in enumerate(predictions):
-        probabilities = [1 / (1 + math.exp(-score)) for score in scores[number].tolist()]
-        assert prediction.value == [label for label, p in zip("abc", probabilities, strict=True) if p >= 0.4]
-        of_set = math.prod(p if p >= 0.4 else 1 - p for p in probabilities)
-        assert prediction.score == pytest.approx(of_set)
-        assert list(prediction.details["probabilities"].values()) == pytest.approx(probabilities)
-        its_labels = labels[number]
-        assert isinstance(its_labels, tuple)
-        loss -= sum(
-            math.log(p if label in its_labels else 1 - p) for label, p in zip("abc", probabilities, strict=True)
-        )
-    assert [each.value for each in predictions] == [["a", "c"], [], ["a", "b"], ["a", "c"]]
-    found, count = task.loss(torch.tensor(scores), a_batch(task, examples, tokenizers["wordpiece"]))
-    assert (count, float(found)) == (4, pytest.approx(loss / 3, abs=1e-5))
-    # Of six right and six predicted decisions five agree.
-    measured = task.measure(predictions, examples)
-    assert measured["micro_f1"] == pytest.approx(2 * 5 / 12)
-    assert measured["subset_accuracy"] == pytest.approx(2 / 4)
+# What holds for all three kinds.
 
 
 @pytest.mark.parametrize(
@@ -308,9 +134,6 @@ def test_no_examples_give_no_predictions(tokenizers: dict[str, Tokenizer]) -> No
         features = task.features([], tokenizers["wordpiece"], max_length=9, segments=True, training=False)
         assert features.num_units == 0
         assert task.predictions([], features, [], tokenizers["wordpiece"]) == []
-
-
-# JSON.
 
 
 @pytest.mark.parametrize(

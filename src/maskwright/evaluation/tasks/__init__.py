@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from maskwright.core.errors import DataError, unknown_name
+from maskwright.evaluation.tasks.answer_scores import tune_null_threshold
 from maskwright.evaluation.tasks.base import Prediction, Scores, Task
-from maskwright.evaluation.tasks.classification import Classification, MultiLabel, Regression
+from maskwright.evaluation.tasks.classification import Classification
+from maskwright.evaluation.tasks.multi_label import MultiLabel
 from maskwright.evaluation.tasks.multiple_choice import MultipleChoice
 from maskwright.evaluation.tasks.parts import from_json
-from maskwright.evaluation.tasks.question_answering import QuestionAnswering, tune_null_threshold
+from maskwright.evaluation.tasks.question_answering import QuestionAnswering
+from maskwright.evaluation.tasks.regression import Regression
 from maskwright.evaluation.tasks.tagging import Tagging
 
 TaskChoice = Classification | Regression | MultiLabel | Tagging | QuestionAnswering | MultipleChoice

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic
 
 from numpy.typing import NDArray
@@ -26,12 +26,15 @@ class Prediction:
             number of an option.
         score: Probability of it, in [0, 1]; None where there is none (regression).
         details: More, as JSON can hold it: the probabilities of all classes, entities with offsets, other answers.
+        of: What it is said of, for people to recognise: the text, both texts, the question. `maskwright.predict` tells
+            it; elsewhere it is "". No part of what files of predictions hold.
     """
 
     key: str
     value: Any
     score: float | None
     details: Mapping[str, Any]
+    of: str = field(default="", compare=False, repr=False)
 
 
 class Task(ABC, Generic[E]):

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self, final, get_args
+from typing import Any, ClassVar, Self, final, get_args
 
 import numpy as np
 import torch
@@ -21,9 +21,8 @@ from maskwright.core.types import HeadKind, IntArray
 from maskwright.evaluation.examples import QuestionExample
 from maskwright.evaluation.features import FeatureBatch, Features
 from maskwright.evaluation.layout import Ranges, Sequences, lay_out, ranges_of, room
-from maskwright.evaluation.metrics.cmrc import cmrc2018
-from maskwright.evaluation.metrics.squad import BestThreshold, best_threshold, score_questions, squad, squad_v2
 from maskwright.evaluation.tasks.answer_decoding import Found, best_answers
+from maskwright.evaluation.tasks.answer_scores import AnswerMetric, published_scores
 from maskwright.evaluation.tasks.answer_texts import NO_ANSWER, AnswerTexts, encode_answer_texts
 from maskwright.evaluation.tasks.answer_windows import Windows, cut_windows, widest_context
 from maskwright.evaluation.tasks.base import Prediction, Scores, Task
@@ -31,10 +30,6 @@ from maskwright.evaluation.tasks.parts import as_json, learnable, require_labels
 from maskwright.text.stream_encoder import StreamEncoder
 from maskwright.text.tokenizer import Tokenizer
 from maskwright.text.words.scripts import HAN_CLASS
-
-AnswerMetric = Literal["squad", "squad_v2", "cmrc", "drcd"]
-"""By whose script answers are scored: SQuAD 1.1's; SQuAD 2.0's, of which questions may have no answer; CMRC 2018's; or
-DRCD's, which is that of CMRC 2018."""
 
 _HAN = re.compile(f"[{HAN_CLASS}]")
 
@@ -258,23 +253,7 @@ class QuestionAnswering(Task[QuestionExample]):
         """
         require_labels(examples)
         self.check(examples)
-        numbered = _numbered(examples)
-        told = {str(number): prediction.value for number, prediction in enumerate(predictions)}
-        if self.metric in ("cmrc", "drcd"):
-            scores = cmrc2018(numbered, told)
-            return {"f1": scores["f1"], "exact_match": scores["em"], "average": scores["average"]}
-        if self.metric == "squad":
-            scores = squad(numbered, told)
-            return {"f1": scores["f1"], "exact_match": scores["exact_match"]}
-        scores = squad_v2(numbered, told)
-        best = {name: _best(predictions, examples, name) for name in ("f1", "exact")}
-        return {
-            "f1": scores["f1"],
-            "exact_match": scores["exact"],
-            **{name: score for name, score in scores.items() if name.endswith(("s_exact", "s_f1"))},
-            **{f"best_{name}": found.score for name, found in best.items()},
-            **{f"best_{name}_thresh": found.threshold for name, found in best.items()},
-        }
+        return published_scores(self.metric, predictions, examples)
 
     def with_null_threshold(self, threshold: float) -> Self:
         """Return the same task with another `null_threshold`, e.g. that of `tune_null_threshold`."""
@@ -295,42 +274,6 @@ class QuestionAnswering(Task[QuestionExample]):
     def to_json(self) -> dict[str, Any]:
         """Return what `task_from_json` reads."""
         return as_json(self)
-
-
-def tune_null_threshold(predictions: Sequence[Prediction], examples: Sequence[QuestionExample]) -> float:
-    """Return the `null_threshold` that gives these predictions the best F1 (Devlin et al. 2019, 4.3).
-
-    Args:
-        predictions: By a task whose questions may have no answer, with any threshold.
-        examples: The same examples with their answers: development ones, never those that are reported as test.
-
-    Raises:
-        DataError: If there are no examples, or predictions do not tell how sure they are of no answer.
-    """
-    best = _best(predictions, examples, "f1")
-    if best.answers:
-        return best.threshold
-    # Nothing is best answered: less than the least.
-    return math.nextafter(min(prediction.details["no_answer_score"] for prediction in predictions), -math.inf)
-
-
-def _best(
-    predictions: Sequence[Prediction], examples: Sequence[QuestionExample], measure: Literal["exact", "f1"]
-) -> BestThreshold:
-    if any("no_answer_score" not in prediction.details for prediction in predictions):
-        raise DataError(
-            "predictions do not tell how sure they are of no answer", todo='Predict with the metric "squad_v2".'
-        )
-    # What would be told if the threshold did not take it back.
-    answers = [prediction.details["answers"] for prediction in predictions]
-    told = {str(number): found[0]["text"] if found else "" for number, found in enumerate(answers)}
-    sure = {str(number): prediction.details["no_answer_score"] for number, prediction in enumerate(predictions)}
-    return best_threshold(score_questions(_numbered(examples), told), sure, measure)
-
-
-def _numbered(examples: Sequence[QuestionExample]) -> list[QuestionExample]:
-    # Scripts find answers by keys, and a user's file may hold one twice.
-    return [replace(example, key=str(number)) for number, example in enumerate(examples)]
 
 
 def _targets(spans: Ranges, windows: Windows, laid: Sequences) -> IntArray:

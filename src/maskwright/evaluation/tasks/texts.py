@@ -1,4 +1,8 @@
-"""Texts and pairs of texts as sequences, one a unit: what classification, regression and multi-label tasks share."""
+"""Texts and pairs of texts: what classification, regression and multi-label tasks share.
+
+Each example is one sequence and one unit. A pair that is too long loses the last tokens of its longer text, one by one
+(google-research/bert, run_classifier.py, `_truncate_seq_pair`); a single text loses its end.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,7 +15,7 @@ from maskwright.evaluation.examples import TextExample
 from maskwright.evaluation.features import Features
 from maskwright.evaluation.layout import Ranges, cut_pairs, lay_out, ranges_of, room
 from maskwright.evaluation.tasks.base import Scores
-from maskwright.evaluation.tasks.parts import learnable
+from maskwright.evaluation.tasks.parts import learnable, unknown_label
 from maskwright.text.stream_encoder import StreamEncoder
 from maskwright.text.tokenizer import Tokenizer
 
@@ -87,3 +91,23 @@ def one_row_each(scores: Sequence[Scores], features: Features, examples: Sequenc
     if not len(scores) == features.num_units == len(examples):
         raise ValueError(f"{len(scores)} scores for {len(examples)} examples: predict with features made for scoring")
     return np.stack(scores).astype(np.float64)
+
+
+def check_classes(
+    examples: Sequence[TextExample], labels: Sequence[str], names_of: Callable[[TextExample], Sequence[str]]
+) -> None:
+    """Refuse classes that a task does not have.
+
+    Args:
+        examples: Labelled ones.
+        labels: The task's classes.
+        names_of: Gives an example's.
+
+    Raises:
+        DataError: If one is unknown; the first such example is named.
+    """
+    known = frozenset(labels)
+    for example in examples:
+        for name in names_of(example):
+            if name not in known:
+                raise unknown_label(f"example {example.key}", name, labels)

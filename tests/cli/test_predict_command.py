@@ -1,0 +1,55 @@
+"""`maskwright predict`: a table of texts with what is said of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.cli.main import main
+from maskwright.evaluation import predicting
+from maskwright.evaluation.tasks.base import Prediction
+
+LONG = "the cat " * 30 + "\n sat"
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that says the same of everything."""
+
+    def predict(model: str, inputs: list[str], **asked: Any) -> list[Prediction]:
+        details = {"probabilities": {"good": 0.875, "bad": 0.125}}
+        texts = ("short", LONG, "我爱北京" * 30)
+        return [
+            Prediction(key=str(number), value="good", score=0.875, details=details, of=text)
+            for number, text in enumerate(texts, start=2)
+        ]
+
+    monkeypatch.setattr(predicting, "predict", predict)
+
+
+def _run(*arguments: object) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main([str(argument) for argument in arguments])
+    assert not exit.value.code
+
+
+@pytest.mark.usefixtures("said")
+def test_the_table_shows_texts_in_short_and_no_numbers_of_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "texts.csv"
+    file.write_text("text\nany\n", encoding="utf-8")
+    _run("predict", "model", file)
+    rows = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines() if "%" in line]
+    assert [row[:2] for row in rows] == [["87.5%", "good"]] * 3
+    short, long, chinese = (row[2].rstrip() for row in rows)
+    assert short == "short"
+    assert long == " ".join(LONG.split())[:76].rstrip() + " ..."
+    assert chinese == "我爱北京" * 19 + " ..."
+
+
+@pytest.mark.usefixtures("said")
+def test_json_holds_neither_the_text_nor_anything_new(capsys: pytest.CaptureFixture[str]) -> None:
+    _run("predict", "model", "any", "--json")
+    assert [set(one) for one in json.loads(capsys.readouterr().out)] == [{"key", "value", "score", "details"}] * 3
