@@ -30,6 +30,7 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "dropout": Row("Training step, fp32, dropout 0.1, documents of natural length", 7),
         "blocks": Row("Training step, fp32, dropout 0.1, whole blocks", 5),
         "bf16": Row("Training step, bf16, dropout 0, documents of natural length", 7),
+        "gpu": Row("Training step on a GPU, bf16, dropout 0.1, whole blocks", 6),
         "electra": Row("ELECTRA's joint step, fp32, dropout 0.1", 3),
         "utilisation": Row("Share of the machine's matrix-product peak, fp32, dropout 0", 4),
         "levers": Row("What each lever gives: the step without it, fp32, dropout 0.1", 6),

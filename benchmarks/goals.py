@@ -5,8 +5,9 @@ from collections.abc import Mapping
 HF, FLAG, GROUPED, TRAINER = "transformers", "transformers + oneDNN", "transformers, grouped", "Trainer"
 FLAG_GROUPED = "transformers + oneDNN, grouped"
 TRAINER_GROUPED, TRAINER_FLAG_GROUPED = "Trainer, grouped", "Trainer + oneDNN, grouped"
-BF16 = "transformers, bf16 autocast"
+BF16, TUNED = "transformers, bf16 autocast", "transformers, tuned"
 OWN, OWN_BF16, OWN_LOOP = "maskwright", "maskwright, bf16", "maskwright, whole loop"
+OWN_PLAIN = "maskwright, bf16, not compiled"
 
 GOALS: Mapping[tuple[str, str], Mapping[str, float]] = {
     # (row, set against what): by model or case
@@ -16,6 +17,8 @@ GOALS: Mapping[tuple[str, str], Mapping[str, float]] = {
     ("blocks", HF): {"tiny": 2.9, "small": 2.8, "base": 2.5},
     ("blocks", FLAG): {"tiny": 1.7, "small": 1.6, "base": 1.3},
     ("bf16", BF16): {"tiny": 4.5, "small": 4.5, "base": 3.2, "albert": 3},
+    ("gpu", TUNED): {"128": 2, "512": 2},
+    ("gpu", "peak"): {"128": 0.45, "512": 0.45},
     ("electra", HF): {"small": 5},
     ("utilisation", "peak"): {"small": 0.68, "base": 0.72, "albert": 0.75},
     ("masks", "a second"): {"tokens": 50e6},

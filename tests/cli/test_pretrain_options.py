@@ -19,6 +19,8 @@ from maskwright.training import pretrain as module
         (["--init", "runs/old", "--extend-vocabulary", "500"], "extend_vocabulary", "500"),
         (["--init", "runs/old", "--extend-vocabulary", "words.txt"], "extend_vocabulary", "words.txt"),
         (["--teacher", "google-bert/bert-base-uncased"], "teacher", "google-bert/bert-base-uncased"),
+        (["--compile", "no"], "compile", "no"),
+        ([], "compile", "auto"),
         ([], "init", None),
         ([], "teacher", None),
         ([], "extend_vocabulary", None),

@@ -80,6 +80,10 @@ def command(
         Literal["auto", "fp32", "bf16"],
         typer.Option(help="Of matrix products: auto (bf16 on a GPU that has it), fp32 or bf16."),
     ] = "auto",
+    compile: Annotated[
+        Literal["auto", "no"],
+        typer.Option(help="Blocks on a GPU: auto (compiled where that is proven to compute the same) or no."),
+    ] = "auto",
     workers: Annotated[
         int | None,
         typer.Option(help="Processes that prepare text; one a core by default.", show_default=False),
@@ -109,6 +113,7 @@ def command(
         clean=clean or (),
         device=device,
         precision=precision,
+        compile=compile,
         workers=workers,
         checkpoint_minutes=checkpoint_minutes,
     )

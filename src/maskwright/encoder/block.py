@@ -48,6 +48,14 @@ class AttentionBlock(nn.Module):
         Returns:
             Shape (T, H), or (W, H).
         """
+        mixed, hidden = self.mix(hidden, plan, key, call, read)
+        normed: Tensor = self.norm(dropout_add(self.output(mixed), hidden, self._hidden_dropout, key, call + 1))
+        return normed
+
+    def mix(
+        self, hidden: Tensor, plan: AttentionPlan, key: DropoutKey | None, call: int, read: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Attend (see `forward`); return what was mixed and what it is added to, each (T, H), or (W, H)."""
         queries, keys, values = self._project(hidden, plan)
         mixed = attend(
             queries,
@@ -59,10 +67,9 @@ class AttentionBlock(nn.Module):
             dropout_key=key,
             dropout_call=call,
         )
-        if read is not None:
-            mixed, hidden = mixed.index_select(0, read), hidden.index_select(0, read)
-        normed: Tensor = self.norm(dropout_add(self.output(mixed), hidden, self._hidden_dropout, key, call + 1))
-        return normed
+        if read is None:
+            return mixed, hidden
+        return mixed.index_select(0, read), hidden.index_select(0, read)
 
     def _project(self, hidden: Tensor, plan: AttentionPlan) -> tuple[Tensor, ...]:
         # Side by side, the weights make one product of three, whose gradient adds up inside. Laying them so takes a

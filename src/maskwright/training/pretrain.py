@@ -15,6 +15,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.text.words.level_facts import with_levels
 from maskwright.text.words.resources import words_fingerprint
 from maskwright.training.budget import Budget
+from maskwright.training.compiling import Compiling, compiles_on
 from maskwright.training.device import Machine, Precision, matmul_library, prepare_machine
 from maskwright.training.heldout import Baseline, Measured
 from maskwright.training.interrupt import stop_on_signals
@@ -78,6 +79,7 @@ def pretrain(
     clean: Sequence[str] = (),
     device: str = "auto",
     precision: Precision = "auto",
+    compile: Compiling = "auto",
     workers: int | None = None,
     cache: str | Path | None = None,
     checkpoint_minutes: float = 1.0,
@@ -104,6 +106,7 @@ def pretrain(
         device: "auto", "cpu", "cuda" or "cuda:N".
         precision: "fp32", "bf16" for matrix products (weights, sums and losses stay fp32), or "auto": bf16 on a GPU
             that has it.
+        compile: "auto" compiles blocks on a GPU, if one batch then gives the same loss and gradients; "no" does not.
         workers: Processes for preparation; None for one a core.
         cache: Where prepared text is kept; None for the user's cache folder.
         checkpoint_minutes: Time between checkpoints (longer where writing one would take over 3 % of it).
@@ -144,7 +147,8 @@ def pretrain(
                 return _run_of(record["result"], folder.path)
             machine = prepare_machine(device, record.get("machine", {}).get("matmul"), request.cache, precision)
             with matmul_library(machine.matmul):
-                return _sit(request, folder, record, machine, checkpoint_minutes, talk)
+                compiles = compiles_on(machine.device, compile)
+                return _sit(request, folder, record, machine, checkpoint_minutes, talk, compiles=compiles)
         finally:
             folder.close()
 
@@ -191,6 +195,8 @@ def _sit(
     machine: Machine,
     checkpoint_minutes: float,
     talk: Reporter,
+    *,
+    compiles: bool,
 ) -> Run:
     talk.say(
         "machine",
@@ -226,6 +232,7 @@ def _sit(
         talk=talk,
         teacher=None if prepared.teacher is None else build_teacher(prepared.teacher, prepared.recipe),
         start=prepared.start,
+        compiles=compiles,
     )
     with stop_on_signals() as stop:
         end = session.run(stop, checkpoint_minutes * 60)

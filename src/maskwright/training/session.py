@@ -7,6 +7,7 @@ from maskwright.core.errors import CheckpointError
 from maskwright.recipes.recipe import Recipe
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
+from maskwright.training.compiling import compile_model
 from maskwright.training.device import Machine
 from maskwright.training.flops import step_flops
 from maskwright.training.health import detection_line, health_line
@@ -26,6 +27,7 @@ from maskwright.training.workload import Text, Workload, build_workload
 
 EVALUATIONS = 20
 """Held-out measurements of a run, evenly over its budget."""
+_SEQUENCES_OF_PROOF = 8
 _HELD_OUT_SHARE = 0.005
 _HELD_OUT_LEAST, _HELD_OUT_MOST = 5_000, 60_000
 
@@ -63,6 +65,7 @@ class Session:
         talk: Where to report.
         teacher: The recipe's teacher, loaded.
         start: Weights to begin with instead of random ones; a checkpoint's come before them.
+        compiles: Whether blocks are compiled, if that is proven to compute the same (`compile_model`).
     """
 
     def __init__(
@@ -78,7 +81,9 @@ class Session:
         talk: Reporter,
         teacher: TeacherModel | None = None,
         start: Start | None = None,
+        compiles: bool = False,
     ) -> None:
+        self.compiles = compiles
         self.folder, self.recipe, self.text, self.talk = folder, recipe, text, talk
         self.budget, self.machine = budget, machine
         aside = int(min(max(_HELD_OUT_SHARE * expected_tokens, _HELD_OUT_LEAST), _HELD_OUT_MOST))
@@ -113,6 +118,8 @@ class Session:
             DeviceError: If the disk is full; the last checkpoint is sound.
         """
         position, kept = self._resume()
+        if self.compiles:
+            self.talk.say("compiled", self._compile())
         journal = Journal(self.folder.path, position.spent.steps, self.budget, self.machine.peak_flops, self.talk)
         keeper = Keeper(lambda: self._save(position, journal), position.spent.steps if kept else -1, checkpoint_seconds)
         held_out: dict[str, Measured] = {}
@@ -140,6 +147,11 @@ class Session:
             self.talk.say("health", "detection: " + detection_line(held_out["rtd"]))
         finished = self.budget.progress(position.spent) >= 1
         return SessionEnd(position.spent, position.epochs, finished, held_out, self.baseline)
+
+    def _compile(self) -> str:
+        phase = self.workload.phases[0]
+        rows, _ = phase.stream.read(phase.stream.start(), _SEQUENCES_OF_PROOF)
+        return compile_model(self.model, phase.collator.collate(rows, 0), self.machine.autocast)
 
     def _reports(self, position: Position) -> Iterator[StepReport]:
         training = self.recipe.training

@@ -9,7 +9,7 @@ from maskwright.core.errors import TrainingError
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.tallies import Tallies
+from maskwright.training.tallies import Sums, Tallies
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,8 @@ def take_step(
             todo="Raise masking.rate, or training.batch_sequences.",
         )
     device = next(model.parameters()).device
-    totals = {objective.kind: 0.0 for objective in model.objectives}
-    correct = dict[str, int]()
-    tallies, skipped_flops = Tallies(), 0.0
+    # They stay on the device until all micro-batches are on their way: what is read sooner, a GPU is waited for.
+    summed, right, tallies, skipped_flops = Sums(), Sums(), Tallies(), 0.0
     for micro in batch.micro_batches:
         with torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None):
             terms = model.losses(micro.to(device))
@@ -76,10 +75,11 @@ def take_step(
         torch.autograd.backward(torch.stack(weighted).sum())
         skipped_flops += model.skipped_flops(micro)
         for kind, term in terms.items():
-            totals[kind] += float(term.total.detach())
+            summed.add(kind, term.total)
             if term.correct is not None:
-                correct[kind] = correct.get(kind, 0) + int(term.correct)
+                right.add(kind, term.correct)
             tallies.add(kind, term)
+    totals, correct = summed.read(), right.read()
     losses = {kind: totals[kind] / count for kind, count in batch.counts.items() if count}
     loss = sum(objective.weight * losses.get(objective.kind, 0.0) for objective in model.objectives)
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
