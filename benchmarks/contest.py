@@ -2,9 +2,8 @@
 
 import itertools
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 
@@ -17,8 +16,8 @@ from benchmarks.report import Check, Report, Table
 from benchmarks.settings import Settings
 from benchmarks.shapes import Shape
 from benchmarks.timing import Side, Spread, interleave, ratios
+from benchmarks.turns import FRESH_NOTE, WARM_UP, Turns, filled, real_tokens
 from benchmarks.workloads import Source, examples_of, mlm_recipe, text_for
-from maskwright.training.batches import StepBatch
 from maskwright.training.probe import probe_matmul
 
 COLUMNS = ("model", "side", "tokens/s", "fill", "of the peak", "maskwright is faster by", "goal", "loss apart")
@@ -35,18 +34,7 @@ TRAINER_NOTE = (
     "Trainer: transformers' own loop on the same texts, with masks ready made; its ratio is against our own loop, "
     "which draws its masks meanwhile. First steps are not counted."
 )
-FRESH_NOTE = (
-    "Every round computes on other batches, the same on both sides, as training does: a library that prepares itself "
-    "anew for each new shape pays for that here too."
-)
 DROPOUT_NOTE = "Dropout 0.1 on both sides, in attention too; losses are compared with dropout off."
-
-T = TypeVar("T")
-N = TypeVar("N", int, float)
-
-_WARM_UP = 1
-_LOTS = 12
-"""Most rounds with batches of their own; more rounds begin again. Grouping by length has 50 batches to give."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +106,7 @@ def hold(case: Case, settings: Settings) -> Outcome:
     text = text_for(shape, settings, blocks=case.blocks)
     source = Source(mlm_recipe(shape, dropout=case.dropout, batch=batch), text)
     rounds = settings.rounds_or(shape.rounds)
-    turns = Turns(min(_LOTS, _WARM_UP + rounds), rounds)
+    turns = Turns.of(rounds)
     steps = source.typical_steps(1 + shape.steps * turns.lots, settings.seed)
     texts = examples_of(steps)
     padded = [peers.padded(each) for each in texts]
@@ -136,9 +124,9 @@ def hold(case: Case, settings: Settings) -> Outcome:
 
     timed, padded_timed, texts_timed = turns.dealt(steps[1:]), turns.dealt(padded[1:]), turns.dealt(texts[1:])
     sides = [Side(OWN_BF16 if case.bf16 else OWN, turns.each(timed, own.take), own.around)]
-    tokens = dict.fromkeys((*case.peers, sides[0].name), turns.counted(timed, _tokens))
+    tokens = dict.fromkeys((*case.peers, sides[0].name), turns.counted(timed, real_tokens))
     fill = dict.fromkeys(case.peers, peers.fill(padded[1:]))
-    fill[sides[0].name] = _fill(steps[1:])
+    fill[sides[0].name] = filled(steps[1:])
     makers = {
         HF: Side(HF, turns.each(padded_timed, peer.take)),
         FLAG: Side(FLAG, turns.each(padded_timed, peer.take), peers.onednn_flag),
@@ -171,54 +159,18 @@ def hold(case: Case, settings: Settings) -> Outcome:
         looped = [source.steps(shape.steps + 1, seed=seed)[1:] for seed in seeds]
         run = turns.each(workloads, lambda workload: sum(each.seconds for each in own.loop(workload, shape.steps)))
         sides.append(Side(OWN_LOOP, run, own.around))
-        tokens[OWN_LOOP] = turns.counted(looped, _tokens)
-        fill[OWN_LOOP] = _fill(list(itertools.chain(*looped)))
+        tokens[OWN_LOOP] = turns.counted(looped, real_tokens)
+        fill[OWN_LOOP] = filled(list(itertools.chain(*looped)))
     peak = fp32_peak(probe_matmul(seconds=0.0 if settings.quick else 0.9))
     return Outcome(
         case=case,
-        seconds=interleave(sides, rounds, warm_up=_WARM_UP),
+        seconds=interleave(sides, rounds, warm_up=WARM_UP),
         tokens=tokens,
         fill=fill,
         flops=turns.counted(timed, own.flops),
         peak=peak,
         agreement=agreement,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """Which batches each round computes on: each side's first run takes the first lot, its second the second, ...
-
-    Attributes:
-        lots: How many lots there are; after the last comes the first.
-        rounds: Timed rounds, after `_WARM_UP` others.
-    """
-
-    lots: int
-    rounds: int
-
-    def dealt(self, items: Sequence[T]) -> list[Sequence[T]]:
-        """Cut items into lots of equal size, in their order."""
-        size = len(items) // self.lots
-        return [items[lot * size : (lot + 1) * size] for lot in range(self.lots)]
-
-    def each(self, lots: Sequence[T], run: Callable[[T], float | None]) -> Callable[[], float | None]:
-        """Return what runs on one lot after the other, one a call."""
-        coming = itertools.cycle(lots)
-        return lambda: run(next(coming))
-
-    def counted(self, lots: Sequence[T], count: Callable[[T], N]) -> list[N]:
-        """Return what counts of the lots were worked through in each timed round."""
-        counts = [count(lot) for lot in lots]
-        return [counts[(_WARM_UP + number) % len(counts)] for number in range(self.rounds)]
-
-
-def _tokens(steps: Sequence[StepBatch]) -> int:
-    return sum(step.num_tokens for step in steps)
-
-
-def _fill(steps: Sequence[StepBatch]) -> float:
-    return _tokens(steps) / sum(step.num_slots for step in steps)
 
 
 def report(

@@ -15,7 +15,8 @@ from benchmarks.goals import FLAG, HF, OWN, goal
 from benchmarks.own import CLIP, OwnStep
 from benchmarks.report import Check, Report, Table
 from benchmarks.settings import Settings
-from benchmarks.timing import Side, Spread, interleave, ratios, speeds
+from benchmarks.timing import Side, Spread, interleave, ratios
+from benchmarks.turns import FRESH_NOTE, WARM_UP, Turns, filled, real_tokens
 from benchmarks.workloads import Source, examples_of, made_text, natural_lengths, text_from_file
 from maskwright.pretext.formats import DocSentences
 from maskwright.recipes.catalog import resolve
@@ -90,7 +91,9 @@ class JointPeer:
 def run(settings: Settings) -> Report:
     """Compare ELECTRA-small's step on documents of natural length, fp32, dropout 0.1."""
     recipe, text = _recipe_and_text(settings)
-    steps = Source(recipe, text).typical_steps(_STEPS + 1, settings.seed)
+    rounds = settings.rounds_or(_ROUNDS)
+    turns = Turns.of(rounds)
+    steps = Source(recipe, text).typical_steps(1 + _STEPS * turns.lots, settings.seed)
     padded = [padded_with_originals(each) for each in examples_of(steps)]
     own = OwnStep(recipe, text, seed=settings.seed)
     folder = settings.scratch / "electra"
@@ -99,16 +102,16 @@ def run(settings: Settings) -> Report:
     shutil.rmtree(folder)
     agreements = agree(own, peer, steps[0], padded[0])
 
-    timed, padded_timed = steps[1:], padded[1:]
+    timed, padded_timed = turns.dealt(steps[1:]), turns.dealt(padded[1:])
     sides = [
-        Side(HF, lambda: peer.take(padded_timed)),
-        Side(FLAG, lambda: peer.take(padded_timed), peers.onednn_flag),
-        Side(OWN, lambda: own.take(timed), own.around),
+        Side(HF, turns.each(padded_timed, peer.take)),
+        Side(FLAG, turns.each(padded_timed, peer.take), peers.onednn_flag),
+        Side(OWN, turns.each(timed, own.take), own.around),
     ]
-    seconds = interleave(sides, settings.rounds_or(_ROUNDS))
-    tokens = sum(step.num_tokens for step in timed)
-    fill = dict.fromkeys((HF, FLAG), peers.fill(padded_timed)) | {OWN: tokens / sum(step.num_slots for step in timed)}
-    speed = {name: speeds(each, tokens) for name, each in seconds.items()}
+    seconds = interleave(sides, rounds, warm_up=WARM_UP)
+    tokens = turns.counted(timed, real_tokens)
+    fill = dict.fromkeys((HF, FLAG), peers.fill(padded[1:])) | {OWN: filled(steps[1:])}
+    speed = {name: [n / took for n, took in zip(tokens, each, strict=True)] for name, each in seconds.items()}
     rows = [
         (
             name,
@@ -130,6 +133,7 @@ def run(settings: Settings) -> Report:
         notes=(
             "Both sides draw what the generator fills in; for the comparison of losses and gradients the same tokens "
             "are filled in and dropout is off.",
+            FRESH_NOTE,
         ),
     )
 

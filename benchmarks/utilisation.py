@@ -12,7 +12,8 @@ from benchmarks.own import OwnStep
 from benchmarks.report import Report, Table
 from benchmarks.settings import Settings
 from benchmarks.shapes import SHAPES, Shape, chosen
-from benchmarks.timing import Side, Spread, interleave, number, speeds
+from benchmarks.timing import Side, Spread, interleave, number
+from benchmarks.turns import WARM_UP, Turns, filled, real_tokens
 from benchmarks.workloads import Source, mlm_recipe, text_for
 from maskwright.training.probe import probe_matmul
 
@@ -24,13 +25,14 @@ def run(settings: Settings) -> Report:
         for blocks in (False, True):
             found = _measure(shape, blocks, settings)
             measurements.append(found)
-            shares = Spread.of([found["flops"] / each / found["peak"] for each in found["seconds"]])
+            rounds = list(zip(found["seconds"], found["tokens"], found["flops"], strict=True))
+            shares = Spread.of([flops / took / found["peak"] for took, _, flops in rounds])
             rows.append(
                 (
                     shape.told() if not blocks else "",
                     "blocks" if blocks else "natural",
-                    Spread.of(speeds(found["seconds"], found["tokens"])).told(),
-                    number(found["flops"] / found["tokens"] / 1e6),
+                    Spread.of([tokens / took for took, tokens, _ in rounds]).told(),
+                    number(sum(found["flops"]) / sum(found["tokens"]) / 1e6),
                     number(found["peak"] / 1e9),
                     f"{shares.median:.1%} ({shares.low:.1%}-{shares.high:.1%})",
                     "" if blocks else goal("utilisation", shape.name, "peak"),
@@ -44,6 +46,7 @@ def run(settings: Settings) -> Report:
         notes=(
             "Operations are those of encoder/sizes.py and the heads at their targets, times real tokens; "
             "what the last layer leaves out of tokens that nobody reads is not counted.",
+            "Every round computes on other batches, as training does.",
         ),
     )
 
@@ -52,20 +55,23 @@ def _measure(shape: Shape, blocks: bool, settings: Settings) -> dict[str, Any]:
     batch = shape.blocks if blocks else shape.documents
     text = text_for(shape, settings, blocks=blocks)
     source = Source(mlm_recipe(shape, dropout=0.0, batch=batch), text)
-    steps = source.typical_steps(shape.steps, settings.seed)
+    rounds = settings.rounds_or(shape.rounds)
+    turns = Turns.of(rounds)
+    steps = source.typical_steps(shape.steps * turns.lots, settings.seed)
+    timed = turns.dealt(steps)
     own, peaks = OwnStep(source.recipe, text, seed=settings.seed), list[float]()
 
     def probe() -> None:
         peaks.append(fp32_peak(probe_matmul(seconds=0.0 if settings.quick else 0.5)))
 
-    sides = [Side(OWN, lambda: own.take(steps), own.around), Side("peak", probe)]
-    seconds = interleave(sides, settings.rounds_or(shape.rounds))
+    sides = [Side(OWN, turns.each(timed, own.take), own.around), Side("peak", probe)]
+    seconds = interleave(sides, rounds, warm_up=WARM_UP)
     return {
         "model": shape.name,
         "texts": "blocks" if blocks else "natural",
         "seconds": seconds[OWN],
-        "tokens": sum(step.num_tokens for step in steps),
-        "fill": sum(step.num_tokens for step in steps) / sum(step.num_slots for step in steps),
-        "flops": own.flops(steps),
+        "tokens": turns.counted(timed, real_tokens),
+        "fill": filled(steps),
+        "flops": turns.counted(timed, own.flops),
         "peak": max(peaks),
     }

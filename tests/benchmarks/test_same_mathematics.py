@@ -7,12 +7,12 @@ import torch
 
 from benchmarks import peers
 from benchmarks.agreement import compare, names_of
-from benchmarks.contest import Turns
 from benchmarks.electra import JointPeer, _recipe_and_text, agree, padded_with_originals
 from benchmarks.own import OwnStep
 from benchmarks.settings import Settings
 from benchmarks.shapes import ALBERT, TINY, Shape, fitted
 from benchmarks.timing import Side, interleave
+from benchmarks.turns import Turns
 from benchmarks.workloads import Source, examples_of, mlm_recipe, text_for
 
 

@@ -1,0 +1,63 @@
+"""Which batches each round of a comparison computes on: fresh ones, the same on all sides."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from maskwright.training.batches import StepBatch
+
+FRESH_NOTE = (
+    "Every round computes on other batches, the same on both sides, as training does: a library that prepares itself "
+    "anew for each new shape pays for that here too."
+)
+
+WARM_UP = 1
+LOTS = 12
+"""Most rounds with batches of their own; more rounds begin again. Grouping by length has 50 batches to give."""
+
+T = TypeVar("T")
+N = TypeVar("N", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Which batches each round computes on: each side's first run takes the first lot, its second the second, ...
+
+    Attributes:
+        lots: How many lots there are; after the last comes the first.
+        rounds: Timed rounds, after `WARM_UP` others.
+    """
+
+    lots: int
+    rounds: int
+
+    @classmethod
+    def of(cls, rounds: int) -> "Turns":
+        """Give each round a lot of its own, as far as there are any."""
+        return cls(min(LOTS, WARM_UP + rounds), rounds)
+
+    def dealt(self, items: Sequence[T]) -> list[Sequence[T]]:
+        """Cut items into lots of equal size, in their order."""
+        size = len(items) // self.lots
+        return [items[lot * size : (lot + 1) * size] for lot in range(self.lots)]
+
+    def each(self, lots: Sequence[T], run: Callable[[T], float | None]) -> Callable[[], float | None]:
+        """Return what runs on one lot after the other, one a call."""
+        coming = itertools.cycle(lots)
+        return lambda: run(next(coming))
+
+    def counted(self, lots: Sequence[T], count: Callable[[T], N]) -> list[N]:
+        """Return what counts of the lots were worked through in each timed round."""
+        counts = [count(lot) for lot in lots]
+        return [counts[(WARM_UP + number) % len(counts)] for number in range(self.rounds)]
+
+
+def real_tokens(steps: Sequence[StepBatch]) -> int:
+    """Return how many tokens steps hold."""
+    return sum(step.num_tokens for step in steps)
+
+
+def filled(steps: Sequence[StepBatch]) -> float:
+    """Return the share of slots that hold tokens."""
+    return real_tokens(steps) / sum(step.num_slots for step in steps)
