@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from benchmarks.goals import OWN, TRAINER
 from benchmarks.labelled import NAMES, Name, Prepared, labelled_set, prepare
+from benchmarks.progress import tell
 from benchmarks.report import Check, Report, Table
 from benchmarks.settings import Settings
 from benchmarks.shapes import TINY, Shape, chosen
@@ -68,7 +69,9 @@ def _both(shape: Shape, name: Name, settings: Settings) -> _Found:
     labelled = labelled_set(name, settings, train=train, dev=dev)
     values: dict[str, list[float]] = {TRAINER: [], OWN: []}
     metric = ""
-    for seed in range(settings.rounds_or(_SEEDS)):
+    seeds = settings.rounds_or(_SEEDS)
+    for seed in range(seeds):
+        tell(f"  {name}: seed {seed + 1} of {seeds}")
         prepared = prepare(labelled, shape, settings, seed)
         asked = settings_of(prepared, learning_rate=_LEARNING_RATE, epochs=_EPOCHS)
         own, peer = OwnTuning(prepared), TrainerTuning(prepared, settings.scratch)
@@ -78,6 +81,7 @@ def _both(shape: Shape, name: Name, settings: Settings) -> _Found:
         with own.around():
             own.train(prepared.train, asked, seed)
             values[OWN].append(_measured(prepared, own.score(prepared.scored))[1])
+    tell("")
     return _Found(name=name, metric=metric, made=labelled.made, values=values)
 
 

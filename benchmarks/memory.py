@@ -17,6 +17,7 @@ from benchmarks import peers
 from benchmarks.goals import FLAG, GOALS, HF, OWN
 from benchmarks.machine import own_machine
 from benchmarks.own import OwnStep
+from benchmarks.progress import tell
 from benchmarks.report import Report, Table
 from benchmarks.settings import Settings
 from benchmarks.shapes import SHAPES, Shape, chosen
@@ -72,9 +73,12 @@ def _peaks(shape: Shape, settings: Settings) -> dict[str, list[dict[str, Any]]]:
         },
     }
     found: dict[str, list[dict[str, Any]]] = {HF: [], FLAG: [], OWN: []}
-    for _ in range(settings.rounds or (1 if settings.quick else _ROUNDS)):
+    rounds = settings.rounds or (1 if settings.quick else _ROUNDS)
+    for number in range(rounds):
         for side in found:
+            tell(f"  {shape.name}, round {number + 1} of {rounds}: {side}")
             found[side].append(_in_process({**task, "side": side, "matmul": own_machine().matmul}))
+    tell("")
     shutil.rmtree(folder)
     return found
 

@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.progress import tell
+
 _SMALLEST = 4
 """Places behind the point up to which numbers are written without an exponent."""
 
@@ -86,12 +88,14 @@ def interleave(
         first = turn % len(sides)
         for side in (*sides[first:], *sides[:first]):
             between()
+            tell(f"  round {turn - warm_up + 1} of {rounds}: {side.name}" if turn >= warm_up else "  warming up")
             with side.around():
                 begun = clock()
                 own = side.run()
                 took = clock() - begun
             if turn >= warm_up:
                 seconds[side.name].append(took if own is None else own)
+    tell("")
     return seconds
 
 
