@@ -42,7 +42,7 @@ ASKED = ScoredSet(
 
 def write_cats(folder: Path, rows: int = 40) -> Path:
     (folder / "cats").mkdir(parents=True)
-    for part, first in (("train", 0), ("dev", 100)):
+    for part, first in (("train", 0), ("dev", 101)):
         lines = [
             f"the {('dog', 'cat')[number % 2]} sat on the {('mat', 'tree')[number // 2 % 2]} !\t{number % 2}"
             for number in range(first, first + rows)

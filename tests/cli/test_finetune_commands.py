@@ -10,6 +10,7 @@ import torch
 
 from maskwright.cli.main import main
 from maskwright.evaluation import computing, evaluating, finetuning, predicting
+from maskwright.evaluation.results import Results, SeedRow
 from maskwright.training.device import Machine
 
 THOROUGH = [
@@ -114,6 +115,8 @@ def test_predict_takes_texts_or_a_file(tuned: Path, tmp_path: Path, capsys: pyte
         (["evaluate", "{tuned}/out", "--file", "{tuned}/text.csv"], "Did you mean"),
         (["evaluate", "{tuned}/outt", "--file", "{tuned}/text.csv"], "Did you mean"),
         (["predict", "{tuned}/out"], "nothing was given"),
+        (["predict", "{tuned}/outt", "a text", "--out", "{tuned}/texts.csv/x.jsonl"], "cannot write"),
+        (["evaluate", "{tuned}/outt", "--file", "x", "--out", "{tuned}/texts.csv/x.jsonl"], "cannot write"),
         (["predict", "{tuned}/out", "{tuned}/text.csv"], "no such file"),
     ],
 )
@@ -125,6 +128,37 @@ def test_mistakes_end_with_one_line(
     assert captured.out == ""
     assert message in captured.err
     assert captured.err.count("\n") == 1
+
+
+def test_a_setting_given_as_an_option_is_answered_with_how_it_is_given(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    arguments = ("finetune", "m", "--task", "sst-2", "--train", "x", "--out", "y")
+    assert _run(*arguments, "--learning-rat", "1e-4") == 2
+    assert "--set learning_rate=VALUE" in capsys.readouterr().err
+    assert _run(*arguments, "--tets", "z") == 2
+    captured = capsys.readouterr().err
+    assert "--test" in captured
+    assert "--set" not in captured
+
+
+def test_all_metrics_are_shown_in_tables_of_the_terminal_s_width(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = {f"metric_number_{number}": number / 10 for number in range(10)}
+    rows = (SeedRow(seed=0, steps=1, best_epoch=1.0, dev=metrics, test=metrics),)
+    results = Results(task="squad-2.0", kind="question_answering", model="m", data={}, settings={}, rows=rows)
+    done = SimpleNamespace(finished=True, results=results, folder="o")
+    monkeypatch.setattr(finetuning, "finetune", lambda model, **_: done)
+    monkeypatch.setenv("COLUMNS", "100")
+    assert _run("finetune", "m", "--task", "squad-2.0", "--data", "d", "--out", "o") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    headings = " ".join(line for line in lines if "metric_" in line)
+    assert all(f"{name} ({part})" in headings for name in metrics for part in ("dev", "test"))
+    assert sum("standard deviation" in line for line in lines) == sum("metric_" in line for line in lines)
+    assert sum("squad-2.0: m" in line for line in lines) == 1
 
 
 def test_options_arrive_and_an_interruption_ends_with_130(

@@ -11,6 +11,7 @@ from maskwright.core.files import (
     atomic_folder,
     atomic_path,
     cache_folder,
+    check_writable,
     checksum,
     disk_problem,
     read_json,
@@ -24,6 +25,29 @@ def test_write_text_makes_folders_and_leaves_nothing_else(tmp_path):
     write_text(path, "one\nzwei ü 字\n")
     assert path.read_bytes() == "one\nzwei ü 字\n".encode()
     assert os.listdir(path.parent) == ["b.txt"]
+
+
+def test_a_folder_is_tried_and_left_as_it_was(tmp_path):
+    check_writable(tmp_path / "a" / "b")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "here").mkdir()
+    check_writable(tmp_path / "here")
+    assert [path.name for path in tmp_path.rglob("*")] == ["here"]
+
+
+def test_a_folder_that_cannot_be_made_or_written_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("x")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(DeviceError, match=r"cannot write .*something else is there"):
+            check_writable(folder)
+
+    def fail(**_):
+        raise OSError(errno.EFBIG, "File too large")  # What `ulimit -f` gives.
+
+    monkeypatch.setattr("tempfile.TemporaryFile", fail)
+    with pytest.raises(DeviceError, match=r"cannot write .*new: File too large"):
+        check_writable(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_write_text_replaces(tmp_path):

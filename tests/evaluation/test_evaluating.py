@@ -193,6 +193,36 @@ def test_files_are_read_as_the_training_file_was(bert_folder: Path, tmp_path: Pa
     assert evaluate(out, file=file, reporter=Silent()).examples == 2
 
 
+def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder: Path, tmp_path: Path) -> None:
+    out = saved(bert_folder, Classification(labels=("gut", "schlecht")), tmp_path / "out")
+    assert len(predict(out, ["the cat", ("the cat", "the dog")], reporter=Silent())) == 2  # its folder tells nothing
+    (out / "reading.json").write_text('{"text": "satz", "label": "urteil"}', encoding="utf-8")
+    with pytest.raises(DataError, match=r"input 2 is a pair of texts, and this model learnt from single texts"):
+        predict(out, ["the cat", ("the cat", "the dog")], reporter=Silent())
+    file = tmp_path / "pairs.csv"
+    file.write_text("sentence1,sentence2,y\nthe cat,the dog,gut\na cat,a dog,schlecht\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"pairs\.csv is read as pairs of texts.*`--text COLUMN`"):
+        predict(out, file=file, reporter=Silent())
+    with pytest.raises(DataError, match=r"pairs\.csv is read as pairs of texts"):
+        evaluate(out, file=file, reporter=Silent())
+    assert [one.of for one in predict(out, file=file, text="sentence2", reporter=Silent())] == ["the dog", "a dog"]
+
+
+@pytest.mark.parametrize(
+    ("task", "inputs", "place"),
+    [
+        (Classification(labels=("a", "b")), ["the cat", "a \ud83d"], "input 2: half a character at position 3"),
+        (Classification(labels=("a", "b")), [("the cat", "sch\udcf6n")], "input 1: half a character at position 4"),
+        (Tagging(labels=("O", "B-X"), scheme="BIO", metrics=("f1",)), ["\ud83d"], "input 1: half a character"),
+        (QuestionAnswering(), [{"question": "who ?", "context": "\ud83d"}], "input 1: half a character"),
+        (MultipleChoice(), [{"context": "who ?", "options": ["a", "\ud83d"]}], "input 1: half a character"),
+    ],
+)
+def test_half_characters_are_refused_with_their_place(bert_folder: Path, task: Any, inputs: Any, place: str) -> None:
+    with pytest.raises(DataError, match=place):
+        predict(build(bert_folder, task, seed=3, max_length=32), inputs, reporter=Silent())
+
+
 def test_scores_of_one_class_or_type_can_be_asked_for() -> None:
     tags = Tagging(labels=("O", "B-PER", "B-LOC"), scheme="BIO", metrics=("f1", "recall_PER", "f1_LOC"))
     sentence = TaggedExample(key="1", words=("a", "b"), tags=("B-PER", "B-PER"))

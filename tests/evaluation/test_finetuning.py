@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ import pytest
 import torch
 import toy_tasks
 
-from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, RecipeError, TrainingError
+from maskwright.core.errors import CheckpointError, DataError, DeviceError, MaskwrightError, RecipeError, TrainingError
 from maskwright.evaluation import finetuning, loop, seed_run
 from maskwright.evaluation.evaluating import evaluate
 from maskwright.evaluation.fine_tuned import build, load
@@ -88,7 +89,8 @@ def test_a_model_learns_is_measured_and_lies_ready(tune: Callable[..., FineTunin
     assert str(dev) in card
     assert load(out).task.labels == ("canine", "feline")
     assert not list(out.rglob("checkpoints"))
-    again = evaluate(out, file=dev, device="cpu", reporter=Silent())
+    again = evaluate(out, file=dev, device="cpu", reporter=(heard := Heard()))
+    assert heard.said[0] == ("file", f"24 examples of {dev} (feline 12, canine 12)")
     assert again.metrics == results.best.dev
     assert (again.examples, again.skipped) == (24, 0)
     predicted = predict(out, ["the cat sat on the mat", "the dog sat on the mat"], device="cpu", reporter=Silent())
@@ -115,7 +117,7 @@ def test_a_killed_run_goes_on_bit_for_bit(
         (tmp_path / folder).mkdir()
     if "task" in asked:
         file = toy_tasks.questions(tmp_path, impossible=True)
-        asked = {**asked, "train": file, "dev": file}
+        asked = {**asked, "train": file, "dev": toy_tasks.again(file)}
     asked = {**asked, "seeds": 2, "checkpoint_minutes": 0}
     # On a GPU so many tokens are computed at once as its memory has room for: another number at each look.
     rooms = itertools.count(64, 32)
@@ -215,7 +217,9 @@ def test_a_folder_is_not_called_finished_while_further_seeds_train(
 
 def test_the_grid_is_chosen_on_dev_with_the_first_seed(tune: Callable[..., FineTuning], tmp_path: Path) -> None:
     file = toy_tasks.texts(tmp_path)
-    results = tune(dev=file, grid=["learning_rate=1e-9,5e-3"], set=["epochs=4", *NO_DROPOUT], seeds=2).results
+    results = tune(
+        dev=toy_tasks.again(file), grid=["learning_rate=1e-9,5e-3"], set=["epochs=4", *NO_DROPOUT], seeds=2
+    ).results
     assert results is not None
     assert [(row.values["learning_rate"], row.chosen) for row in results.grid] == [(1e-9, False), (5e-3, True)]
     assert results.grid[0].dev < results.grid[1].dev
@@ -466,7 +470,7 @@ def test_every_kind_of_task_learns(
         bert_folder,
         task=task,
         train=file,
-        dev=file,
+        dev=toy_tasks.again(file),
         out=tmp_path / "out",
         device="cpu",
         set=THOROUGH,
@@ -476,10 +480,7 @@ def test_every_kind_of_task_learns(
     assert done.results is not None
     assert done.results.best.dev[done.results.main_metric] >= least, done.results.rows
     again = evaluate(tmp_path / "out", file=file, device="cpu", reporter=Silent(), **columns)
-    # A regression is written with its unit in the last layer, where fp32 rounds it.
-    assert again.metrics == (
-        pytest.approx(done.results.best.dev, rel=1e-5) if task == "regression" else done.results.best.dev
-    )
+    assert again.metrics == done.results.best.dev
     columns.pop("label", None)
     predictions = predict(tmp_path / "out", file=file, device="cpu", reporter=Silent(), **columns)
     assert len(predictions) == again.examples
@@ -492,7 +493,7 @@ def test_questions_without_answer_have_their_threshold_from_dev(bert_folder: Pat
         bert_folder,
         task="question_answering",
         train=file,
-        dev=file,
+        dev=toy_tasks.again(file),
         out=tmp_path / "out",
         device="cpu",
         set=THOROUGH,
@@ -506,7 +507,7 @@ def test_questions_without_answer_have_their_threshold_from_dev(bert_folder: Pat
 
 def test_entities_are_placed_in_the_text_as_it_was_given(bert_folder: Path, tmp_path: Path) -> None:
     file = toy_tasks.tagged(tmp_path)
-    finetune(bert_folder, task="tagging", train=file, dev=file, out=tmp_path / "out", set=THOROUGH, reporter=Silent())
+    finetune(bert_folder, task="tagging", train=file, out=tmp_path / "out", set=THOROUGH, reporter=Silent())
     text = " 我 爱北京 "
     [prediction] = predict(tmp_path / "out", text, device="cpu", reporter=Silent())
     found = {(one["label"], one["start"], one["end"], one["text"]) for one in prediction.details["entities"]}
@@ -546,7 +547,7 @@ def test_numbers_of_any_size_are_learnt_and_kept_in_their_own_unit(bert_folder: 
         bert_folder,
         task="regression",
         train=file,
-        dev=file,
+        dev=toy_tasks.again(file),
         out=tmp_path / "out",
         device="cpu",
         set=(*THOROUGH, "epochs=20"),
@@ -562,14 +563,20 @@ def test_numbers_of_any_size_are_learnt_and_kept_in_their_own_unit(bert_folder: 
     kept = json.loads((tmp_path / "out" / "task.json").read_text(encoding="utf-8"))
     assert (kept.get("offset", 0.0), kept["scale"]) == (0.0, 1.0)
     assert "| task.scale | 500000.0 |" in (tmp_path / "out" / "results.md").read_text(encoding="utf-8")
+    # What was measured is what the folder's model says, with the unit in its last layer.
+    said = tmp_path / "said.jsonl"
+    measured = evaluate(tmp_path / "out", file=toy_tasks.again(file), out=said, device="cpu", reporter=Silent())
+    assert said.read_bytes() == (tmp_path / "out" / "runs" / "seed-0" / "dev_predictions.jsonl").read_bytes()
+    assert measured.metrics == done.results.best.dev
 
 
 def test_the_other_order_doubles_the_pairs(bert_folder: Path, tmp_path: Path) -> None:
     file = toy_tasks.numbers(tmp_path, rows=16)
+    dev = toy_tasks.again(file)
     steps, cut = [], []
     for name, both in (("one", "false"), ("both", "true")):
         done = finetune(
-            bert_folder, task="regression", train=file, dev=file, text="a", text2="b", out=tmp_path / name,
+            bert_folder, task="regression", train=file, dev=dev, text="a", text2="b", out=tmp_path / name,
             set=("epochs=1", "batch_size=8", "max_length=8", f"double_unordered={both}"), reporter=Silent(),
         )  # fmt: skip
         assert done.results is not None
@@ -578,6 +585,58 @@ def test_the_other_order_doubles_the_pairs(bert_folder: Path, tmp_path: Path) ->
     assert steps == [2, 4]
     # A pair that is cut is one example, in whichever order.
     assert cut == [16, 16]
+
+
+def test_one_file_as_two_parts_is_refused_before_it_is_read(tune: Callable[..., FineTuning], tmp_path: Path) -> None:
+    file = toy_tasks.texts(tmp_path)
+    for part in ("dev", "test"):
+        with pytest.raises(DataError, match=f"--train .* and --{part} .* are the same examples"):
+            tune(reporter=(heard := Heard()), **{part: file})
+        assert not heard.said
+    assert not (tmp_path / "out").exists()
+
+
+def test_texts_of_two_parts_and_few_examples_are_told_with_the_results(
+    tune: Callable[..., FineTuning], tmp_path: Path
+) -> None:
+    dev = toy_tasks.texts(tmp_path, "dev.csv", rows=6)
+    test = tmp_path / "test.csv"
+    test.write_text("text,label\nthe tree,feline\nthe cat sat on the mat,feline\n", encoding="utf-8")
+    results = tune(dev=dev, test=test, reporter=(heard := Heard())).results
+    assert results is not None
+    told = (
+        ("dev", "6 of 6 texts are in train too; with 6 examples, one is 17 points of 100"),
+        ("test", "1 of 2 texts is in train too; 1 of 2 texts is in dev too; with 2 examples, one is 50 points of 100"),
+    )
+    assert results.notes == tuple(f"{part}: {text}." for part, text in told)
+    assert set(told) <= set(heard.said)
+    for page in ("results.md", "README.md"):
+        assert f"\n{results.notes[1]}\n" in (tmp_path / "out" / page).read_text(encoding="utf-8")
+    assert json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))["notes"] == list(results.notes)
+
+
+def test_examples_that_were_cut_are_told(tune: Callable[..., FineTuning], tmp_path: Path) -> None:
+    dev = tmp_path / "dev.csv"
+    dev.write_text(f"text,label\nthe cat,feline\nthe dog,canine\n{'the dog ' * 20},canine\n", encoding="utf-8")
+    tune(dev=dev, test=toy_tasks.texts(tmp_path, "test.csv", rows=4), reporter=(heard := Heard()))
+    assert [text for topic, text in heard.said if topic == "cut"] == ["1 of 3 dev examples, to 32 tokens"]
+    tune(dev=dev, reporter=(heard := Heard()), set=["max_length=8"], out=tmp_path / "short")
+    (told,) = [text for topic, text in heard.said if topic == "cut"]
+    assert re.fullmatch(r"\d+ of 48 train, 1 of 3 dev examples, to 8 tokens", told)
+
+
+def test_a_device_and_a_folder_are_tried_before_anything_is_read(
+    tune: Callable[..., FineTuning], bert_folder: Path, tmp_path: Path
+) -> None:
+    missing = tmp_path / "missing.csv"
+    with pytest.raises(DeviceError, match="unknown device 'cdua'"):
+        finetune(bert_folder, task="regression", train=missing, out=tmp_path / "out", device="cdua")
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with pytest.raises(DeviceError, match=r"cannot write .*file/out"):
+        tune(train=missing, out=tmp_path / "file" / "out")
+    with pytest.raises(DataError, match=r"no such file.*missing\.csv"):
+        tune(train=missing, out=tmp_path / "new" / "out")
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_loss_that_is_no_number_stops_before_the_weights(tune: Callable[..., FineTuning]) -> None:
@@ -721,7 +780,7 @@ def test_what_could_not_be_measured_is_refused_before_training(
     other = tmp_path / f"other{file.suffix}"
     other.write_text(bad, encoding="utf-8")
     columns = {"text": "a", "text2": "b", "label": "score"} if task == "regression" else {}
-    given = {"dev": file, part: other}
+    given = {"dev": toy_tasks.again(file), part: other}
     with pytest.raises(DataError, match=message):
         finetune(bert_folder, task=task, train=file, out=tmp_path / "out", reporter=Silent(), **given, **columns)
     assert not (tmp_path / "out").exists()
@@ -749,7 +808,8 @@ def test_the_stride_of_windows_is_fitted_with_the_length_and_that_is_said(bert_f
             self.said += [(topic, " ".join(row)) for row in rows]
 
     file = toy_tasks.questions(tmp_path)
-    asked: dict[str, Any] = {"task": "question-answering", "train": file, "dev": file, "device": "cpu"}
+    dev = toy_tasks.again(file)
+    asked: dict[str, Any] = {"task": "question-answering", "train": file, "dev": dev, "device": "cpu"}
     short = ("epochs=1", "batch_size=8", "learning_rate=1e-3")
     finetune(bert_folder, out=tmp_path / "fitted", set=short, reporter=(heard := Told()), **asked)
     # The model has 40 positions, of 384 that were published with windows 128 apart.

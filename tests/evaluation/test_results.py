@@ -64,7 +64,6 @@ def test_the_table_has_every_seed_and_both_parts() -> None:
     assert rows[0] == ["seed 0", "0.5000", "0.2500", "0.4000", "0.0000", "2"]
     assert [row[0] for row in rows] == ["seed 0", "seed 1", "mean", "standard deviation", "best (seed 1)"]
     assert all(len(row) == len(columns) for row in rows)
-    assert results([0.5, 0.9]).table(most=1)[0] == ["", "accuracy (dev)", "best epoch"]
 
 
 def test_a_point_that_broke_off_and_a_start_from_scratch_are_told() -> None:

@@ -82,6 +82,11 @@ def choices(folder: Path, rows: int = 24) -> Path:
     return _write(folder / "choices.jsonl", lines)
 
 
+def again(file: Path) -> Path:
+    """The same examples in a file of other bytes: as development examples, they tell whether a model learns at all."""
+    return _write(file.with_stem(file.stem + "-again"), [file.read_text(encoding="utf-8")])
+
+
 def _write(path: Path, lines: list[str]) -> Path:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path

@@ -1,10 +1,12 @@
 """`maskwright finetune`: turn a pretrained model and labelled examples into a measured model."""
 
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from maskwright.cli import output
 from maskwright.cli.texts import DEVICE_HELP, MODEL_HELP
@@ -110,8 +112,12 @@ def command(
     if json:
         output.print_json(done.to_json())
     elif done.results is not None:
-        columns, rows = done.results.table(most=3)
-        output.table(columns, rows, title=done.results.title, right=range(1, len(columns)))
+        columns, rows = done.results.table()
+        title = done.results.title
+        for shown in _in_width(columns, output.console().width):
+            chosen = [[row[number] for number in shown] for row in (columns, *rows)]
+            output.table(chosen[0], chosen[1:], title=title, right=range(1, len(shown)))
+            title = ""
         for note in done.results.notes:
             output.note(note)
         output.note(f"The best seed's model and the results lie in {done.folder}. Now try:")
@@ -119,3 +125,35 @@ def command(
     if not done.finished:
         output.note(f"stopped by {done.stopped_by} and saved; the same command again goes on")
         sys.exit(130)
+
+
+class Command(TyperCommand):
+    """The verb; an option that it has not, but a setting is called so, is answered with how settings are given."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words after the verb."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as found:  # The parser's own, whose classes typer keeps to itself.
+            error: Any = found
+            if hasattr(error, "option_name") and not getattr(error, "possibilities", ()):
+                from maskwright.core.errors import nearest
+                from maskwright.evaluation.hyperparameters import Hyperparameters
+
+                name = error.option_name.lstrip("-").replace("-", "_")
+                if field := nearest(name, Hyperparameters.model_fields):
+                    error.message += f" (settings are given so: --set {field}=VALUE)"
+            raise
+
+
+def _in_width(columns: Sequence[str], width: int) -> Iterator[list[int]]:
+    """Yield the numbers of columns that stand beside each other, the first with each: SQuAD 2.0 has ten metrics."""
+    first = len("standard deviation") + 2
+    shown, taken = [0], first
+    for number, name in enumerate(columns[1:], 1):
+        if len(shown) > 1 and taken + len(name) + 2 > width:
+            yield shown
+            shown, taken = [0], first
+        shown.append(number)
+        taken += len(name) + 2
+    yield shown

@@ -2,7 +2,7 @@
 
 A verb is one line in `VERBS` and one module `cli/<module>.py` with a name `command`, which is a function with
 typer's annotations (`Annotated[..., typer.Option(...)]`; the docstring is the help) or, for a verb with verbs
-of its own, a `typer.Typer`. A verb's module
+of its own, a `typer.Typer`; a class `Command` beside it may parse its words. A verb's module
 
 - imports only typer, `cli.output` and the standard library at its top, and what it calls inside the function,
   so that `--help` answers at once everywhere;
@@ -63,13 +63,14 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
 
 def load(name: str) -> Any:
     """Import a verb's module and return its command, ready to be called."""
-    command = importlib.import_module(f"maskwright.cli.{VERBS[name].module}").command
+    module = importlib.import_module(f"maskwright.cli.{VERBS[name].module}")
+    command = module.command
     if isinstance(command, typer.Typer):
         group = get_command(command)
         group.name = name
         return group
     alone = typer.Typer(add_completion=False)
-    alone.command(name)(command)
+    alone.command(name, cls=getattr(module, "Command", None))(command)
     return get_command(alone)
 
 

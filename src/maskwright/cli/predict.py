@@ -36,9 +36,12 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the predictions as JSON.")] = False,
 ) -> None:
     """Predict: a class with its probability, a number, entities with their places, an answer, an option."""
+    from maskwright.core.files import check_writable
     from maskwright.evaluation.predicting import given_inputs, predict
     from maskwright.evaluation.scoring import plain, summary, write_predictions
 
+    if out:
+        check_writable(out.expanduser().parent)
     inputs, files = given_inputs(texts or [], file or [])
     predictions = predict(
         model, inputs, file=files, text=text, text2=text2, read=read or (), device=device, precision=precision

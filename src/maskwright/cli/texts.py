@@ -1,5 +1,6 @@
 """What the verbs that use a model share: their options, where texts come from, and how warnings are said."""
 
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,9 @@ from maskwright.cli import output
 if TYPE_CHECKING:
     from maskwright.inference.model import Model
     from maskwright.inference.precision import Precision
+
+_HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
+"""What a stray byte of a command line becomes, and what `\\ud83d` alone is in JSON."""
 
 MODEL_HELP = "A run's folder, or a Hugging Face model's folder or hub name."
 DEVICE_HELP = "auto, cpu, cuda or cuda:N."
@@ -41,12 +45,21 @@ def gather(texts: Sequence[str] | None, file: Path | None) -> list[str]:
     """Return the texts of the command line, then those of the file.
 
     Raises:
-        MaskwrightError: If there are none.
+        MaskwrightError: If there are none, or one holds half a character, which no tokenizer takes.
     """
     from maskwright.core.errors import MaskwrightError
     from maskwright.inference.texts import read_texts
 
-    gathered = [*(texts or ()), *(read_texts(file) if file else ())]
+    of_file = read_texts(file) if file else []
+    gathered = [*(texts or ()), *of_file]
+    for number, text in enumerate(gathered, start=1):
+        if half := _HALF_CHARACTER.search(text):
+            line = number + len(of_file) - len(gathered)
+            raise MaskwrightError(
+                f"{f'{file}, line {line}' if line > 0 else f'input {number}'}: half a character at position "
+                f"{half.start() + 1} of the text (broken UTF-8 or a lone surrogate)",
+                todo="Give whole characters, as UTF-8.",
+            )
     if not gathered:
         raise MaskwrightError(
             "no text was given",

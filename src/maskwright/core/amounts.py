@@ -18,6 +18,11 @@ def short_count(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Write a count of things: 1 text -> "1 text", 1200 of them -> "1,200 texts"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def exact_or_short(value: int) -> str:
     """Write a count in short where nothing is lost, else in full: 1000000 -> "1M", 30522 -> "30,522"."""
     for unit, letter in _LARGE[1:]:

@@ -30,6 +30,25 @@ def disk_problem(error: OSError, path: Path) -> DeviceError:
     return DeviceError(f"cannot write {path}: {error.strerror or error}", todo="Choose a folder you can write to.")
 
 
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that cannot be made or written, before much work is done for it; nothing is left there.
+
+    Raises:
+        DeviceError: If so.
+    """
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"\n")
+    except OSError as error:
+        raise disk_problem(error, folder) from error
+    finally:
+        for place in made:
+            with contextlib.suppress(OSError):
+                place.rmdir()
+
+
 def _concerns(error: OSError, temporary: Path) -> bool:
     # The caller's own failure to read some other file is not ours to explain. A full disk names no file.
     return error.filename is None or Path(str(error.filename)).is_relative_to(temporary)

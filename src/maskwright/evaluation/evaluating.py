@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from maskwright.core.errors import DataError, RecipeError
+from maskwright.core.files import check_writable
 from maskwright.evaluation.benchmarks import SPLITS, Benchmark, Split
 from maskwright.evaluation.computing import machine_to_score
 from maskwright.evaluation.examples import ExampleFile, has_label
@@ -14,6 +15,7 @@ from maskwright.evaluation.labelled import LabelledRequest
 from maskwright.evaluation.labels import check_measurable
 from maskwright.evaluation.making_task import task_named
 from maskwright.evaluation.matching_labels import matching_labels
+from maskwright.evaluation.one_or_two_texts import refuse_other_files
 from maskwright.evaluation.readers import Kind, Paths
 from maskwright.evaluation.reading_file import read_as_of
 from maskwright.evaluation.scoring import features_of, score_units, write_predictions
@@ -94,6 +96,8 @@ def evaluate(
     if split not in SPLITS:
         raise RecipeError(f"unknown split {split!r}", allowed=", ".join(SPLITS))
     part: Split = next(name for name in SPLITS if name == split)
+    if out is not None:
+        check_writable(Path(out).expanduser().parent)
     machine = machine_to_score(device, precision)
     loaded = model if isinstance(model, FineTunedModel) else load(model)
     name = "the model" if isinstance(model, FineTunedModel) else str(model)
@@ -114,12 +118,14 @@ def evaluate(
     with reporter or OnConsole() as talk:
         for note in () if loaded is model else loaded.notes:
             talk.say("model", note)
-        before = read_as_of(model) if isinstance(model, str | Path) and request.benchmark is None else {}
+        trained = read_as_of(model) if isinstance(model, str | Path) else {}
+        before = trained if request.benchmark is None else {}
         if request.benchmark is not None and part == "test":
             _refuse_unlabelled(request)
-        examples = request.read(part, talk, needed=True, before=before)
+        examples = request.read(part, talk, needed=True, called="file" if file else "", before=before)
         if examples is None:
             raise DataError(f"{request.data} holds no {part} examples", todo="Name the file, `--file FILE`.")
+        refuse_other_files(examples.examples, trained, examples.name)
         measured = loaded.task
         if (row := request.benchmark) is not None:
             names = matching_labels(row.labels, loaded.task.labels) if row.labels else {}

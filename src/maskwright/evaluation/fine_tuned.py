@@ -4,6 +4,7 @@ config.json, model.safetensors, tokenizer*   as transformers has them: its Auto 
 task.json                                    what it was trained for (`tasks.task_from_json`)
 """
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -95,21 +96,38 @@ class FineTunedModel(nn.Module):
         pooled = self.encoder.pooled(hidden, torch.arange(len(hidden), device=hidden.device)).pooled
         return self.head.score(hidden if pooled is None else pooled)
 
-    def save(self, folder: Path) -> None:
-        """Write the model as a folder of the family's class for the task; other files in it are left alone.
+    def as_saved(self) -> "FineTunedModel":
+        """Return the model as `save` writes it, so that what it says is what it will say, bit for bit.
 
-        A regression that learnt numbers in units of its own (`scale`, from `offset`) is written with these in its last
-        layer, since the class, and so transformers, has no other place for it.
+        A regression that learnt numbers in units of its own (`scale`, from `offset`) has these in its last layer, since
+        the class, and so transformers, has no other place for it. Its encoder is shared. Others are the model itself.
+        """
+        task = self.task
+        if not isinstance(task, Regression):
+            return self
+        head = copy.deepcopy(self.head)
+        with torch.no_grad():
+            head.output.weight.mul_(task.scale)
+            head.output.bias.mul_(task.scale).add_(task.offset)
+        return FineTunedModel(
+            encoder=self.encoder,
+            head=head,
+            task=replace(task, scale=1.0, offset=0.0),
+            tokenizer=self.tokenizer,
+            family=self.family,
+            max_length=self.max_length,
+            notes=self.notes,
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write the model (`as_saved`) as a folder of the family's class for the task; other files are left alone.
 
         Raises:
             ConversionError: If the class cannot hold the encoder.
             DeviceError: If the folder cannot be written.
         """
-        task, state = self.task, self.state_dict()
-        if isinstance(task, Regression):
-            weight, bias = "head.output.weight", "head.output.bias"
-            state = {**state, weight: state[weight] * task.scale, bias: state[bias] * task.scale + task.offset}
-            task = replace(task, scale=1.0, offset=0.0)
+        saved = self.as_saved()
+        task, state = saved.task, saved.state_dict()
         write_json(folder / TASK_FILE, task.to_json())
         self.tokenizer.save(folder, max_length=self.max_length, segments=self.segments, split_special_tokens=True)
         save_model(

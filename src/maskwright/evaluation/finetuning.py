@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from maskwright.core.devices import choose_device
 from maskwright.core.errors import CheckpointError, RecipeError
-from maskwright.core.files import atomic_path, write_json, write_text
+from maskwright.core.files import atomic_path, check_writable, write_json, write_text
 from maskwright.core.spec import override, parse_overrides
 from maskwright.evaluation.computing import tokens_at_once
 from maskwright.evaluation.fine_tuned import load
@@ -22,9 +23,11 @@ from maskwright.evaluation.hyperparameters import Hyperparameters, published_tas
 from maskwright.evaluation.labelled import LabelledRequest, read_labelled
 from maskwright.evaluation.model_card import write_model_card
 from maskwright.evaluation.plan import Plan, make_plan, system_of
+from maskwright.evaluation.readers import ReadAs
 from maskwright.evaluation.reading_file import write_read_as
 from maskwright.evaluation.results import GridRow, Results, SeedRow
 from maskwright.evaluation.seed_run import MODEL
+from maskwright.evaluation.sound_parts import refuse_same_files
 from maskwright.evaluation.study import RUNS, Study, StudyEnd
 from maskwright.evaluation.tasks import KINDS
 from maskwright.evaluation.testing import TestScores, measure_test
@@ -141,6 +144,9 @@ def finetune(
         columns={"text": text, "text2": text2, "label": label},
         read=read,
     )
+    refuse_same_files(request.files)
+    choose_device(device)
+    check_writable(Path(out).expanduser())
     folder = RunFolder(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/**/seed-*")
     with reporter or OnConsole() as talk:
         existing = open_existing(str(model))
@@ -231,8 +237,7 @@ def _sit(
         results = _collect(plan, end, machine, stop, talk) if end.finished else None
         if results is None:
             return FineTuning(folder=folder.path, finished=False, results=None, stopped_by=stop.signal)
-        _keep(folder.path, end, results)
-        write_read_as(folder.path, labelled.read_as)
+        _keep(folder.path, end, results, labelled.read_as)
     folder.write_record({**begun, "finished": True, "best_seed": results.best.seed})
     return FineTuning(folder=folder.path, finished=True, results=results, stopped_by=None)
 
@@ -264,6 +269,9 @@ def _collect(plan: Plan, end: StudyEnd, machine: Machine, stop: StopRequest, tal
             return None
         tested.append(None if labelled.test is None else measure_test(run.folder, labelled.test, machine, talk.stage))
     cut = {**end.seeds[0].cut, **({} if tested[0] is None else {"test": tested[0].num_cut})}
+    sizes = {name: len(part.examples) for name, part in labelled.parts.items()}
+    if told := [f"{cut[name]:,} of {size:,} {name}" for name, size in sizes.items() if cut[name]]:
+        talk.say("cut", f"{', '.join(told)} examples, to {plan.points[end.chosen].settings.max_length} tokens")
     return Results(
         task=labelled.name,
         kind=labelled.task.kind,
@@ -303,14 +311,15 @@ def _collect(plan: Plan, end: StudyEnd, machine: Machine, stop: StopRequest, tal
     )
 
 
-def _keep(folder: Path, end: StudyEnd, results: Results) -> None:
+def _keep(folder: Path, end: StudyEnd, results: Results, read_as: ReadAs) -> None:
     """Write the results, and make the best seed's model the folder's own."""
     best = next(run for run in end.seeds if run.seed == results.best.seed)
     for file in sorted((best.folder / MODEL).iterdir()):
         _copy(file, folder / file.name)
     write_json(folder / "results.json", results.to_json())
     write_text(folder / "results.md", results.markdown())
-    write_model_card(folder, load(folder), results)
+    write_read_as(folder, read_as)
+    write_model_card(folder, load(folder), results, read_as)
 
 
 def _copy(file: Path, target: Path) -> None:

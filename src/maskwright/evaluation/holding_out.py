@@ -4,6 +4,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError
 from maskwright.core.randomness import Permutation, integer_key
 from maskwright.evaluation.examples import ChoiceExample, E, Example, QuestionExample, TaggedExample
@@ -34,7 +35,8 @@ def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
     group_of = np.array([groups.setdefault(_text(example), len(groups)) for example in examples])
     if len(groups) < 2:
         raise DataError(
-            f"{name} has {len(examples)} examples of {len(groups)} texts: none can be held out to choose the model by",
+            f"{name} has {counted(len(examples), 'example')} of {counted(len(groups), 'text')}: none can be held out "
+            "to choose the model by",
             todo="Give more examples, or a development file with `--dev FILE`.",
         )
     sizes = np.bincount(group_of)

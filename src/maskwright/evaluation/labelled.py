@@ -13,16 +13,9 @@ from maskwright.evaluation.holding_out import hold_out
 from maskwright.evaluation.labels import check_measurable, unlabelled
 from maskwright.evaluation.making_task import make_task, task_named
 from maskwright.evaluation.read_settings import with_options
-from maskwright.evaluation.readers import (
-    Kind,
-    Paths,
-    ReadAs,
-    ReadOptions,
-    alike,
-    read_as_before,
-    read_examples,
-    to_keep,
-)
+from maskwright.evaluation.readers import Kind, Paths, ReadAs, ReadOptions, alike, read_examples, to_keep
+from maskwright.evaluation.reading_file import read_as_of_benchmark, read_like_training
+from maskwright.evaluation.sound_parts import doubts
 from maskwright.evaluation.tasks import Task
 from maskwright.evaluation.telling import tell
 from maskwright.training.reporting import Reporter
@@ -56,7 +49,7 @@ class Labelled:
         benchmark: None for the user's own data.
         task: The task, with the training examples' labels.
         train, dev, test: Examples; `test` is None where there are none.
-        read_as: How the training file was read, for files that the model meets later; empty of a benchmark.
+        read_as: How the training file was read, or all files of the benchmark, for files that the model meets later.
         notes: What the reader of results must know.
     """
 
@@ -146,12 +139,20 @@ class LabelledRequest:
             options=options,
         )
 
+    def paths(self, part: Split) -> Paths | None:
+        """Return the files of a part: those that were named, else the benchmark's own; None where there are none."""
+        paths = self.files.get(part)
+        if paths is None and self.data is not None and self.benchmark is not None:
+            return self.benchmark.find(self.data).get(part)
+        return paths
+
     def read(
         self,
         part: Split,
         talk: Reporter,
         *,
         needed: bool | None = None,
+        called: str = "",
         like: ReadAs | None = None,
         before: ReadAs | None = None,
     ) -> ExampleFile[Any] | None:
@@ -161,6 +162,7 @@ class LabelledRequest:
             part: "train", "dev" or "test".
             talk: Where to tell.
             needed: Whether rows without label are left out; None: but for test examples, which often have none.
+            called: What to call it; "" for the part's name.
             like: How the training file was read; this one must be so too.
             before: How the training file of a model was read; this one is read so too, if it can be.
 
@@ -170,16 +172,14 @@ class LabelledRequest:
         Raises:
             DataError: If a file cannot be read.
         """
-        paths: Paths | None = self.files.get(part)
-        if paths is None and self.data is not None and self.benchmark is not None:
-            paths = self.benchmark.find(self.data).get(part)
+        paths = self.paths(part)
         if not paths:
             return None
         wanted = part != "test" if needed is None else needed
         options = replace(self.options, labels="needed" if wanted else "if_there")
         file = _read_like(paths, self.kind, options, like) if like else None
-        file = file or read_as_before(paths, self.kind, options, before or {})
-        tell(part, file, talk)
+        file = file or read_like_training(paths, self.kind, options, before or {})
+        tell(called or part, file, talk)
         return file
 
 
@@ -227,15 +227,26 @@ def read_labelled(request: LabelledRequest, task_fields: Mapping[str, Any], talk
         for note in more:
             talk.say("test", note)
         check_measurable(test_part.examples, task, test_part.name)
+    read = {"train": train_part, "dev": dev_part, **({} if test_part is None else {"test": test_part})}
+    for part, doubt in doubts({name: its.examples for name, its in read.items()}, request.kind):
+        notes.append(f"{part}: {doubt}.")
+        talk.say(part, doubt)
     return Labelled(
         benchmark=row,
         task=task,
         train=train_part,
         dev=dev_part,
         test=test_part,
-        read_as={} if row is not None else read_as,
+        read_as=read_as if row is None else _of_all_files(row, request, read_as),
         notes=tuple(notes),
     )
+
+
+def _of_all_files(row: Benchmark, request: LabelledRequest, read_as: ReadAs) -> ReadAs:
+    """Return how all files of a benchmark are read: as the row says, and beyond it as the training file showed."""
+    train = request.paths("train")
+    assert train is not None
+    return read_as_of_benchmark(row.name, request.kind, train, alike(request.options, read_as))
 
 
 def _read_like(paths: Paths, kind: Kind, options: ReadOptions, like: ReadAs) -> ExampleFile[Any]:

@@ -1,13 +1,13 @@
 """The task that a user names, with the labels of the training examples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, get_args
 
 from maskwright.core.errors import DataError, RecipeError, unknown_name
 from maskwright.evaluation.benchmarks import BENCHMARKS, Benchmark, benchmark
 from maskwright.evaluation.read_settings import in_tuples
-from maskwright.evaluation.readers import Kind
+from maskwright.evaluation.readers import Kind, as_name, name_list
 from maskwright.evaluation.tasks import KINDS, Task
 
 _OF_EXAMPLES = ("classification", "multi_label", "tagging", "question_answering")
@@ -55,7 +55,10 @@ def make_task(kind: Kind, row: Benchmark | None, examples: Sequence[Any], own: M
         if name not in known:
             problem, allowed, todo = unknown_name(f"field of the task {kind!r}", name, known)
             raise DataError(problem, allowed=allowed, todo=todo)
-    chosen = {name: in_tuples(value) for name, value in chosen.items()}
+    types = {field.name: field.type for field in fields(task_class)}
+    # Of a text with commas, a list of names; of 0 and true, names of labels.
+    made_of: dict[Any, Callable[[Any], Any]] = {tuple[str, ...]: name_list, str: as_name, str | None: as_name}
+    chosen = {name: made_of.get(types[name], in_tuples)(value) for name, value in chosen.items()}
     if "null_threshold" in own:
         raise DataError(
             "the task's null_threshold cannot be set: it is chosen on the development examples",

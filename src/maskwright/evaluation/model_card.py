@@ -1,11 +1,14 @@
 """The README.md of a fine-tuned model: what it is, from which data, with which settings, how good, how to use it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from maskwright.core.files import write_text
 from maskwright.core.types import HeadKind
 from maskwright.evaluation.benchmarks import BENCHMARKS
 from maskwright.evaluation.fine_tuned import FineTunedModel
+from maskwright.evaluation.readers import ReadAs
+from maskwright.evaluation.readers.options import as_names
 from maskwright.evaluation.results import Results, data_table, markdown_table, settings_table
 from maskwright.interchange.families import family_named
 
@@ -24,24 +27,31 @@ _TITLES = {
     "question_answering": "answers a question with a part of a text",
     "multiple_choice": "chooses one of several options",
 }
+_EXAMPLES: Mapping[HeadKind, str] = {
+    "sequence": '"A text."',
+    "token": '"A sentence."',
+    "span": 'questions.jsonl   # {"question": ..., "context": ...} a line',
+    "choice": 'questions.jsonl   # {"article": ..., "questions": ..., "options": ...} a line',
+}
 _LABELS_SHOWN = 30
 
 
-def write_model_card(folder: Path, model: FineTunedModel, results: Results) -> None:
+def write_model_card(folder: Path, model: FineTunedModel, results: Results, read_as: ReadAs) -> None:
     """Write README.md into a model's folder.
 
     Args:
         folder: The folder.
         model: What lies there.
         results: What was measured.
+        read_as: How the training file was read.
 
     Raises:
         DeviceError: If it cannot be written.
     """
-    write_text(folder / "README.md", model_card(folder.name, model, results))
+    write_text(folder / "README.md", model_card(folder.name, model, results, read_as))
 
 
-def model_card(name: str, model: FineTunedModel, results: Results) -> str:
+def model_card(name: str, model: FineTunedModel, results: Results, read_as: ReadAs) -> str:
     """Return the card's text."""
     task, best = model.task, results.best
     row = family_named(model.family).tasks[task.head]
@@ -88,7 +98,7 @@ def model_card(name: str, model: FineTunedModel, results: Results) -> str:
         "## Use",
         "",
         "```",
-        f"maskwright predict {name} {_example(task.head, results.pairs)}",
+        f"maskwright predict {name} {_pairs_file(results, read_as) if results.pairs else _EXAMPLES[task.head]}",
         "```",
         "",
         "```python",
@@ -104,15 +114,15 @@ def _made_of(results: Results) -> str:
     return f"{results.model}, fine-tuned for {results.task}"
 
 
-def _example(head: HeadKind, pairs: bool) -> str:
-    if pairs:
-        return "pairs.csv   # with the columns of the files that it learnt from"
-    return {
-        "sequence": '"A text."',
-        "token": '"A sentence."',
-        "span": 'questions.jsonl   # {"question": ..., "context": ...} a line',
-        "choice": 'questions.jsonl   # {"article": ..., "questions": ..., "options": ...} a line',
-    }[head]
+def _pairs_file(results: Results, read_as: ReadAs) -> str:
+    """Name a file written as the training file, and its columns as they are called there."""
+    suffix = Path(str(results.data["train"]["name"]).removesuffix(".gz").removesuffix(".zst")).suffix
+    first, second = (as_names(read_as.get(role, ()))[:1] for role in ("text", "text2"))
+    if not first or not second:
+        return f"pairs{suffix}   # with the columns of the files that it learnt from"
+    if first[0].isdecimal():
+        return f"pairs{suffix}   # the texts in columns {first[0]} and {second[0]}, and no line of names"
+    return f"pairs{suffix}   # with the columns {first[0]!r} and {second[0]!r}"
 
 
 def _with_transformers(name: str, head: HeadKind, architecture: str, pairs: bool) -> list[str]:

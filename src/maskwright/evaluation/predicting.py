@@ -1,6 +1,5 @@
 """`maskwright.predict`: what a fine-tuned model says of texts, questions or files that nobody has labelled."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,12 +7,22 @@ from typing import Any, TypeGuard, cast
 
 from maskwright.core.errors import DataError
 from maskwright.evaluation.computing import machine_to_score
-from maskwright.evaluation.examples import ChoiceExample, Example, QuestionExample, TaggedExample, TextExample
+from maskwright.evaluation.examples import (
+    ChoiceExample,
+    Example,
+    ExampleFile,
+    QuestionExample,
+    TaggedExample,
+    TextExample,
+)
 from maskwright.evaluation.fine_tuned import FineTunedModel, load
+from maskwright.evaluation.one_or_two_texts import refuse_other_files, refuse_other_inputs
 from maskwright.evaluation.read_settings import with_options
-from maskwright.evaluation.readers import Kind, Paths, ReadOptions, cut_into_words, is_called_a_file, read_as_before
-from maskwright.evaluation.reading_file import read_as_of
+from maskwright.evaluation.readers import Kind, Paths, ReadAs, ReadOptions, cut_into_words, is_called_a_file
+from maskwright.evaluation.readers.texts import as_text
+from maskwright.evaluation.reading_file import read_as_of, read_like_training
 from maskwright.evaluation.scoring import predict_examples
+from maskwright.evaluation.standard_input import STANDARD_INPUT, is_standard_input, read_standard_input
 from maskwright.evaluation.tasks.base import Prediction
 from maskwright.evaluation.tasks.tagging import Tagging
 from maskwright.evaluation.telling import tell
@@ -48,7 +57,8 @@ def predict(
         inputs: One, or a list of several: texts; (text, text) pairs; {"question": ..., "context": ...} for question
             answering; {"context": ..., "question": ..., "options": [...]} for multiple choice. A tuple of two texts is
             one pair, where the task takes pairs.
-        file: A file instead, or besides: as `finetune` reads it, labels not needed.
+        file: A file instead, or besides: as `finetune` reads it, labels not needed. "-" is standard input, a text a
+            line; keys are the numbers of its lines.
         text, text2: Its columns; those left out are as in the training file, else guessed, and said.
         read: Further settings of reading, "quoting=none".
         device: "auto", "cpu", "cuda" or "cuda:N".
@@ -61,7 +71,8 @@ def predict(
         entities with their places in the text (of a file that holds words only: in these, joined), or further answers.
 
     Raises:
-        MaskwrightError: If the model cannot be read, or does not take such inputs.
+        MaskwrightError: If the model cannot be read, or does not take such inputs (single texts where it learnt from
+            pairs, or pairs where it did not, as its folder tells).
 
     Example:
         >>> maskwright.predict("runs/reviews", ["Ganz wunderbar! 🙂"])[0].value
@@ -74,11 +85,20 @@ def predict(
     with reporter or OnConsole() as talk:
         for note in () if loaded is model else loaded.notes:
             talk.say("model", note)
-        examples = [_example(one, number, kind) for number, one in enumerate(given, start=1)]
-        if file:
+        trained = {} if isinstance(model, FineTunedModel) else read_as_of(model)
+        examples = [
+            _example(one, str(number), f"input {number}", kind, trained) for number, one in enumerate(given, start=1)
+        ]
+        paths = [file] if isinstance(file, str | Path) else list(file or ())
+        if any(map(is_standard_input, paths)):
+            lines = _lines(kind, trained)
+            tell("file", lines, talk)
+            examples += lines.examples
+        if files := [path for path in paths if not is_standard_input(path)]:
             options = with_options(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
-            held = read_as_before(file, kind, options, {} if isinstance(model, FineTunedModel) else read_as_of(model))
+            held = read_like_training(files, kind, options, trained)
             tell("file", held, talk)
+            refuse_other_files(held.examples, trained, held.name)
             examples += held.examples
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
@@ -101,27 +121,21 @@ def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str]
 
     Args:
         words: What stands after the model.
-        files: What `--file` names; "-" is standard input, a text a line.
+        files: What `--file` names.
 
     Raises:
         DataError: If some are files that are there, and some are not.
     """
-    paths = [path.expanduser() for path in files if str(path) != "-"]
+    paths = [path.expanduser() for path in files]
     texts = list(words)
     named = [word for word in words if _is_file(word)]
     if named and len(named) == len(words):
-        return _with_lines([], [*(Path(word).expanduser() for word in named), *paths], files)
+        return [], [*(Path(word).expanduser() for word in named), *paths]
     if there := [word for word in named if Path(word).expanduser().exists()]:
         text = next(word for word in words if word not in named)
         raise DataError(
             f"{there[0]!r} is a file and {text!r} is not", todo="Give files with `--file FILE`, and texts beside them."
         )
-    return _with_lines(texts, paths, files)
-
-
-def _with_lines(texts: list[str], paths: list[Path], files: Sequence[Path]) -> tuple[list[str], list[Path]]:
-    if any(str(path) == "-" for path in files):
-        texts += [line.rstrip("\r\n") for line in sys.stdin if line.strip()]
     return texts, paths
 
 
@@ -142,18 +156,57 @@ def _is_one(inputs: Input | Sequence[Input], kind: Kind) -> TypeGuard[Input]:
     return isinstance(inputs, str | Mapping)
 
 
-def _example(one: Input, number: int, kind: Kind) -> Any:
-    """Make an example of an input.
+def _lines(kind: Kind, trained: ReadAs) -> ExampleFile[Any]:
+    """Read standard input as examples, one a line."""
+    lines, notes = read_standard_input()
+    examples = tuple(
+        _example(line, str(number), f"{STANDARD_INPUT}, line {number}", kind, trained) for number, line in lines
+    )
+    return ExampleFile(name=STANDARD_INPUT, examples=examples, notes=notes)
+
+
+def _example(one: Input, key: str, place: str, kind: Kind, trained: ReadAs) -> Any:
+    """Make an example of an input that fits the model.
+
+    Args:
+        one: The input.
+        key: The example's key.
+        place: Where it is, for messages.
+        kind: The kind of task.
+        trained: How the model's training file was read.
 
     Raises:
-        DataError: If the task takes another kind of input.
+        DataError: If the task or the model takes another kind of input, or a text holds half a character.
     """
-    key = str(number)
+    example = _of_kind(one, key, place, kind)
+    _refuse_half_characters(example, place)
+    refuse_other_inputs(example, trained, place)
+    return example
+
+
+def _refuse_half_characters(example: Example, place: str) -> None:
+    match example:
+        case TextExample(texts=texts):
+            parts = texts
+        case TaggedExample(words=words, text=text):
+            parts = words if text is None else (text,)
+        case QuestionExample(question=question, context=context):
+            parts = (question, context)
+        case ChoiceExample(context=context, question=question, options=options):
+            parts = (context, question, *options)
+    for part in parts:
+        try:
+            as_text(part)
+        except ValueError as error:
+            raise DataError(f"{place}: {error}", todo="Give whole characters, as UTF-8.") from None
+
+
+def _of_kind(one: Input, key: str, place: str, kind: Kind) -> Any:
     match kind, one:
         case "tagging", str():
             if words := cut_into_words(one):
                 return TaggedExample(key=key, words=words, tags=None, text=one)
-            raise DataError(f"input {number} holds no word")
+            raise DataError(f"{place} holds no word")
         case "classification" | "regression" | "multi_label", str():
             return TextExample(key=key, texts=(one,), label=None)
         case "classification" | "regression" | "multi_label", (str() as first, str() as second):
@@ -170,7 +223,7 @@ def _example(one: Input, number: int, kind: Kind) -> Any:
                 label=None,
             )
     raise DataError(
-        f"input {number} is not what a model for {kind} takes",
+        f"{place} is not what a model for {kind} takes",
         allowed={
             "tagging": "a text",
             "question_answering": '{"question": ..., "context": ...}, or a file of such questions',

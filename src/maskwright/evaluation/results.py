@@ -148,20 +148,16 @@ class Results:
         """Digits after the point: answers are scored in percent, all else as shares and correlations."""
         return 2 if self.kind == "question_answering" else 4
 
-    def table(self, most: int = 1000) -> tuple[list[str], list[list[str]]]:
-        """Return (columns, rows) of the table: the seeds, then mean, standard deviation and best.
-
-        Args:
-            most: Metrics shown of each part; SQuAD 2.0 has ten.
-        """
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Return (columns, rows) of the table: the seeds, then mean, standard deviation and best."""
         digits = self._digits
         parts = [part for part in ("dev", "test") if self.spread(part)]
-        spreads = {part: dict(list(self.spread(part).items())[:most]) for part in parts}
+        spreads = {part: self.spread(part) for part in parts}
         columns = ["", *(f"{name} ({part})" for part in parts for name in spreads[part]), "best epoch"]
         body = [
             [
                 f"seed {row.seed}",
-                *(_written(value, digits) for part in parts for value in list((_of(row, part) or {}).values())[:most]),
+                *(_written(value, digits) for part in parts for value in (_of(row, part) or {}).values()),
                 f"{row.best_epoch:g}",
             ]
             for row in self.rows

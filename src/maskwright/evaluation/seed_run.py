@@ -215,7 +215,8 @@ class SeedRun:
 
     def _measure(self, step: int, epoch: float, share: float, metrics: JsonLines) -> None:
         """Measure on the development examples, and keep the weights if they are the best so far."""
-        data, model = self.data, self.model
+        # In the numbers' own unit, as it is kept: what is measured here is what the folder's model will give.
+        data, model = self.data, self.model.as_saved()
 
         def progress(stage: str, done: int, tokens: int | None) -> None:
             self.talk.training(share, f"{self.title}  step {step:,}  measured on dev: {done / (tokens or done):.0%}")

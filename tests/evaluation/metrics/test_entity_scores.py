@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
 from maskwright.evaluation.metrics import Entity, TagScheme, entities_of, entity_scores, scheme_of
+from maskwright.evaluation.metrics.entities import is_entity_tag, mark_entities
 
 
 def tags(text: str) -> list[str]:
@@ -134,3 +135,10 @@ def test_what_is_no_tag_or_does_not_fit_is_refused() -> None:
         entity_scores([["O", "O"]], [["O"]], scheme="BIO")
     with pytest.raises(DataError, match="0 labelled examples"):
         entity_scores([], [], scheme="BIO")
+
+
+def test_tags_are_of_entities_where_one_is_and_o_too() -> None:
+    assert mark_entities(["O", "B-PER", "b-PER"])
+    assert not mark_entities(["B-PER", "I-PER"])
+    assert not mark_entities(["O", "B_PER", "NOUN"])
+    assert [tag for tag in ("O", "B", "S-a-b", "b-PER", "B_PER", "o", "") if is_entity_tag(tag)] == ["O", "B", "S-a-b"]

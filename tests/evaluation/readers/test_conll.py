@@ -83,7 +83,7 @@ def test_sentence_with_a_bad_line_is_skipped_whole(tmp_path: Path) -> None:
     file = read(tmp_path, f"{good}Ada\tB-PER\nalone\n\n\tO\nx\tO\n\ny\tO\tO\n\n")
     assert len(file.examples) == 4
     assert [(skip.place.rpartition(", ")[2], skip.reason) for skip in file.skipped] == [
-        ("line 14", "1 columns where most lines have 2"),
+        ("line 14", "1 column where most lines have 2"),
         ("line 16", "no word"),
         ("line 19", "3 columns where most lines have 2"),
     ]
@@ -136,6 +136,47 @@ def test_records_hold_words_and_tags(tmp_path: Path) -> None:
     file = read(tmp_path, "\n".join(map(json.dumps, records)), name="a.jsonl")
     assert sentences(file) == ["Ada/B-PER codes/O", "Paris/B-LOC"]
     assert [example.key for example in file.examples] == ["x", "y"]
-    assert file.skipped[0].reason == "2 words with 1 tags"
+    assert file.skipped[0].reason == "2 words with 1 tag"
     with pytest.raises(DataError, match=r"no column 'tag' for the tags.*Did you mean 'ner_tags'"):
         read(tmp_path, json.dumps(records[0]), ReadOptions(label="tag"), "b.jsonl")
+
+
+def entities(wrong: dict[int, str]) -> str:
+    """Twenty sentences of eight words, two entities each; some lines with other tags."""
+    tags = ["O", "B-PER", "I-PER", "O", "B-LOC", "O", "O", "O"]
+    lines = [line for _ in range(20) for line in (*(f"w\t{tag}" for tag in tags), "")]
+    for number, tag in wrong.items():
+        lines[number - 1] = f"w\t{tag}"
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("tag", "meant"),
+    [("b-PER", "B-PER"), ("B_PER", "B-PER"), ("i:LOC", "I-LOC"), ("PER", "B-PER"), ("0", "O"), ("o", "O")],
+)
+def test_tag_that_is_none_is_refused_with_its_line(tmp_path: Path, tag: str, meant: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read(tmp_path, entities({31: tag}))
+    assert caught.value.problem == (
+        f"{tmp_path}/a.conll, line 31: {tag!r} is not a tag of entities, as others of the file are; 1 of 160 tags"
+    )
+    assert caught.value.todo == f"Did you mean {meant!r}? Correct the tag in the file."
+
+
+def test_all_tags_that_are_none_are_counted_and_listed(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"line 4: 'b-PER' is not .*; 3 of 160 tags are none: b-PER, PERSON\."):
+        read(tmp_path, entities({4: "b-PER", 21: "PERSON", 31: "b-PER"}))
+    records = [{"tokens": ["a", "b"], "tags": ["O", "B-X"]}, {"tokens": ["a", "b"], "tags": ["O", "XX"]}]
+    with pytest.raises(DataError, match=r"a\.jsonl, line 2, word 2: 'XX' is not a tag of entities"):
+        read(tmp_path, "\n".join(map(json.dumps, records)), name="a.jsonl")
+
+
+def test_tags_that_may_be_meant_for_entities_are_said(tmp_path: Path) -> None:
+    miswritten = read(tmp_path, entities({}).replace("-", "_"))
+    assert miswritten.notes[-1] == (
+        "4 tags that mark no entities as BIO and its like do: O, B_PER, I_PER, B_LOC; "
+        "if they should, write 'B-PER' for 'B_PER'"
+    )
+    mixed = read(tmp_path, entities({2: "E-PER", 5: "U-LOC"}))
+    assert mixed.notes[-1].startswith("tags of no known scheme (O, I-PER, B-PER, B-LOC, E-PER, U-LOC): ")
+    assert "(E is the rarest: 1 of 160 tags)" in mixed.notes[-1]

@@ -117,3 +117,33 @@ def test_missing_files_empty_files_and_folders_are_refused(tmp_path: Path) -> No
     (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(b"text" * 99)[:-9])
     with pytest.raises(DataError, match=r"cut\.txt\.gz is cut short"):
         load_text(tmp_path / "cut.txt.gz")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        (
+            "a.xlsx",
+            b"PK\x03\x04" + bytes(range(256)),
+            r"a\.xlsx is a spreadsheet or a zip archive.*Export .* CSV \(UTF-8\)",
+        ),
+        ("a.csv", b"PK\x03\x04" + bytes(99), r"a\.csv is a spreadsheet or a zip archive, not text"),
+        (
+            "a.csv",
+            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99),
+            r"a spreadsheet or another document of Microsoft Office",
+        ),
+        ("a.xls", b"a\tb\n1\t2\n", r"a\.xls is called a spreadsheet.*let its name end in \.csv or \.tsv"),
+        ("a.XLSX", b"abcd", r"a\.XLSX is called a spreadsheet"),
+        ("a.ods.gz", gzip.compress(b"abcd"), r"a\.ods\.gz is called a spreadsheet"),
+        ("a.txt", b"%PDF-1.7\n", r"a\.txt is a PDF, not text"),
+        ("a.csv", gzip.compress(b"text,label\n"), r"compressed by gzip, not text\. Unpack it, or end its name in \.gz"),
+        ("a.csv", zstandard.compress(b"text,label\n"), r"compressed by Zstandard.*end its name in \.zst"),
+    ],
+)
+def test_spreadsheets_and_other_files_of_no_text_are_refused_by_name(
+    tmp_path: Path, name: str, data: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(DataError, match=said):
+        read_texts(tmp_path / name, "classification")

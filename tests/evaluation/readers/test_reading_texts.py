@@ -111,7 +111,7 @@ def test_bad_rows_are_skipped_with_place_and_reason(tmp_path: Path) -> None:
     assert rows(file)[-1] == ("trailing", "1")
     assert reasons(file) == [
         ("line 22", "3 columns where the header has 2"),
-        ("line 23", "1 columns where the header has 2"),
+        ("line 23", "1 column where the header has 2"),
         ("line 24", "no text"),
         ("line 25", "no label"),
         ("line 26", "the label '2' is none of 0, 1"),
@@ -303,3 +303,30 @@ def test_keys_are_ids_only_if_they_differ(tmp_path: Path) -> None:
 def test_kinds_are_not_read_from_every_format(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="classification is not read from the format 'conll'"):
         read(tmp_path, "a.txt", "a O\n", options=ReadOptions(format="conll"))
+
+
+def test_column_whose_name_stands_twice_is_read_only_if_it_is_told_which(tmp_path: Path) -> None:
+    text = "text,text,label\n" + "".join(f"one {n},two {n},{n % 2}\n" for n in range(6))
+    with pytest.raises(
+        DataError,
+        match=r"a\.csv: the header holds 'text' 2 times.*Allowed: text, text \(2\), label.*e\.g\. 'text \(2\)'",
+    ):
+        read(tmp_path, "a.csv", text)
+    with pytest.raises(DataError, match="the header holds 'text' 2 times"):
+        read(tmp_path, "a.csv", text, options=ReadOptions(text="text", label="label"))
+    assert rows(read(tmp_path, "a.csv", text, options=ReadOptions(text="text (2)")))[1] == ("two 1", "1")
+    with pytest.raises(DataError, match="the header holds 'label' 2 times"):
+        read(tmp_path, "b.csv", text.replace("text,text", "text,label"))
+
+
+def test_columns_whose_name_stands_twice_are_said_where_they_are_not_read(tmp_path: Path) -> None:
+    text = "id,text,,id,label\n" + "".join(f"{n},one {n},x,{n},{n % 2}\n" for n in range(6))
+    file = read(tmp_path, "a.csv", text)
+    assert rows(file)[0] == ("one 0", "0")
+    assert [example.key for example in file.examples[:2]] == ["2", "3"]  # no id is taken that could be another
+    assert file.notes[:2] == (
+        "the first line names the columns: id, text, 3, id (2), label",
+        "the header holds 'id' more than once: these columns are called id, id (2)",
+    )
+    with pytest.raises(DataError, match="the header holds 'id' 2 times"):
+        read(tmp_path, "a.csv", text, options=ReadOptions(key="id"))

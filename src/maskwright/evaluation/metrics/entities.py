@@ -5,7 +5,9 @@ What counts as an entity is decided here, by the scheme that the labelled file f
 and conlleval of CoNLL-2003, would take such a tag for the beginning of an entity.
 """
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +22,7 @@ neighbours of one type, begins one as well."""
 _BILOU_AS_IOBES = {"L": "E", "U": "S"}
 _LETTERS: dict[TagScheme, str] = {"IO": "IB", "BIO": "BI", "IOBES": "BIES", "BILOU": "BILU"}
 _NO_TYPE = "_"
+_MARKS = re.compile("[BIESLU]-.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,21 @@ class Entity:
     end: int
 
 
+def mark_entities(tags: Iterable[str]) -> bool:
+    """Whether the different tags of a file are those of entities, rather than parts of speech: O beside B-PER."""
+    tags = set(tags)
+    return "O" in tags and any(map(_MARKS.match, tags))
+
+
+def is_entity_tag(tag: str) -> bool:
+    """Whether a tag is written as those of entities are, in any scheme: "O", "B-PER", "B"."""
+    try:
+        _parts(tag)
+    except DataError:
+        return False
+    return True
+
+
 def scheme_of(sentences: Sequence[Sequence[str]]) -> TagScheme:
     """Tell the scheme of labelled sentences by the tags that they use.
 
@@ -49,16 +67,16 @@ def scheme_of(sentences: Sequence[Sequence[str]]) -> TagScheme:
     Raises:
         DataError: If a tag is none, or the tags are of no scheme known.
     """
-    letters: set[str] = set()
+    counts = Counter[str]()
     begun = False  # whether a B begins what I would not
     for tags in sentences:
         before = ("O", "")
         for tag in tags:
             letter, type_ = after = _parts(tag)
-            letters.add(letter)
+            counts[letter] += 1
             begun = begun or (letter == "B" and (before[0] == "O" or before[1] != type_))
             before = after
-    letters.discard("O")
+    letters = counts.keys() - {"O"}
     if letters <= {"I", "B"}:
         return "BIO" if begun else "IO"
     # I and E without a B are yet another scheme (IOE), by whose tags these would tell of no entity.
@@ -66,9 +84,12 @@ def scheme_of(sentences: Sequence[Sequence[str]]) -> TagScheme:
         return "IOBES"
     if letters <= set(_LETTERS["BILOU"]) and ("B" in letters or letters == {"U"}):
         return "BILOU"
+    rarest = min(letters, key=lambda letter: (counts[letter], letter))
     raise DataError(
-        f"tags begin with the letters {', '.join(sorted(letters))}, which no scheme of tags has together",
+        f"tags begin with the letters {', '.join(sorted(letters))}, which no scheme of tags has together "
+        f"({rarest} is the rarest: {counts[rarest]:,} of {counts.total():,} tags)",
         allowed="B and I; I alone; B, I, E and S; B, I, L and U; each followed by a hyphen and a type; and O",
+        todo="Correct the tags in the file.",
     )
 
 

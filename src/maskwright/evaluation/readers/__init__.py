@@ -2,6 +2,7 @@
 
 from maskwright.evaluation.readers.choices import read_choices
 from maskwright.evaluation.readers.formats import is_called_a_file
+from maskwright.evaluation.readers.name_lists import as_name, name_list
 from maskwright.evaluation.readers.options import Format, Kind, ReadOptions, TextKind
 from maskwright.evaluation.readers.questions import read_questions
 from maskwright.evaluation.readers.read_as import ReadAs, alike, read_as_from_json, to_keep
@@ -17,8 +18,10 @@ __all__ = [
     "ReadOptions",
     "TextKind",
     "alike",
+    "as_name",
     "cut_into_words",
     "is_called_a_file",
+    "name_list",
     "read_as_before",
     "read_as_from_json",
     "read_choices",

@@ -12,7 +12,7 @@ from maskwright.evaluation.readers.formats import format_of
 from maskwright.evaluation.readers.options import ReadOptions, as_names
 from maskwright.evaluation.readers.race import read_race
 from maskwright.evaluation.readers.right_choice import checked_choice, letter, matching
-from maskwright.evaluation.readers.roles import find_column, key_column, need_column
+from maskwright.evaluation.readers.roles import check_named_once, find_column, key_column, need_column
 from maskwright.evaluation.readers.rows import Row, Table
 from maskwright.evaluation.readers.skips import Skips
 from maskwright.evaluation.readers.tables import read_table
@@ -64,6 +64,7 @@ def _from_table(table: Table, options: ReadOptions, skips: Skips) -> ExampleFile
         first, said = _first_option(table, right, columns, options, notes)
         read_as |= said
     key = key_column(table, options, taken=[name for name in (context, question, right, *columns) if name])
+    check_named_once(table, options, (context, question, right, *columns, key))
     examples = []
     for row in table.rows:
         try:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError
 from maskwright.evaluation.examples import ExampleFile, TaggedExample
 from maskwright.evaluation.readers.loading import HALF_CHARACTER, LoadedText, lines_of, load_text
 from maskwright.evaluation.readers.options import Columns, ReadOptions, as_names
 from maskwright.evaluation.readers.skips import Skips
-from maskwright.evaluation.readers.tags import scheme_note
+from maskwright.evaluation.readers.tags import check_tags, scheme_note
 
 # Only these end a word or make a line blank. Words may be of other white space, e.g. an ideographic space.
 _SPACES = " \t"
@@ -55,16 +56,21 @@ def read_conll(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[
     notes = list(loaded.notes)
     columns, read_as = _columns(lines, options, loaded, notes)
     examples = []
+    first: dict[str, int] = {}  # the line of each tag
     for sentence in _sentences(lines, columns, notes):
         problem = _problem(sentence, columns)
         if problem is not None:
             skips.add(f"{loaded.name}, line {problem[0]}", problem[1])
             continue
         examples.append(_example(sentence, columns))
+        if columns.tag is not None:
+            for number, fields in sentence:
+                first.setdefault(fields[columns.tag].strip(), number)
     examples = _without_digits(examples, options, skips, loaded, notes)
     skipped = skips.finished(len(examples))
     tagged = [example.tags for example in examples if example.tags is not None]
     if tagged:
+        check_tags(tagged, lambda tag: f"{loaded.name}, line {first[tag]}")
         notes.append(scheme_note(tagged))
     return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes), read_as=read_as)
 
@@ -157,7 +163,7 @@ def _problem(sentence: Sequence[Line], columns: _Columns) -> tuple[int, str] | N
     """Return the line and reason if a sentence cannot be read."""
     for number, fields in sentence:
         if len(fields) != columns.least:
-            return number, f"{len(fields)} columns where most lines have {columns.least}"
+            return number, f"{counted(len(fields), 'column')} where most lines have {columns.least}"
         if not fields[columns.word].strip(_SPACES):
             return number, "no word"
         if HALF_CHARACTER.search(fields[columns.word]):

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError
 from maskwright.evaluation.readers.column_names import KNOWN_NAMES
 from maskwright.evaluation.readers.loading import LoadedText, lines_of
 from maskwright.evaluation.readers.options import ReadOptions
 from maskwright.evaluation.readers.quoting import quotes_quote
-from maskwright.evaluation.readers.rows import Row, Table, unique_names
+from maskwright.evaluation.readers.rows import Row, Table, repeated_names, unique_names
 from maskwright.evaluation.readers.skips import Skips
 from maskwright.text.tables import long_fields
 
@@ -53,8 +54,12 @@ def read_delimited(loaded: LoadedText, options: ReadOptions, skips: Skips) -> Ta
     elif lines and not has_header and any(_is_known_name(field) for field in lines[0][1]):
         notes.append(f"the first line is read as an example, though it looks like names: {', '.join(lines[0][1])}")
     columns: Sequence[str]
+    repeated: dict[str, str] = {}
     if has_header:
         columns, where = lines[0][1], "the header has"
+        if repeated := repeated_names(columns):
+            twice = ", ".join(map(repr, dict.fromkeys(repeated.values())))
+            notes.append(f"the header holds {twice} more than once: these columns are called {', '.join(repeated)}")
     else:
         width = Counter(len(fields) for _, fields in lines).most_common(1)[0][0] if lines else 0
         columns, where = [str(number + 1) for number in range(width)], "most rows have"
@@ -65,11 +70,12 @@ def read_delimited(loaded: LoadedText, options: ReadOptions, skips: Skips) -> Ta
         if len(fields) == len(columns):
             rows.append(Row(number, fields))
         else:
-            skips.add(f"{loaded.name}, line {number}", f"{len(fields)} columns where {where} {len(columns)}")
+            skips.add(f"{loaded.name}, line {number}", f"{counted(len(fields), 'column')} where {where} {len(columns)}")
     return Table(
         name=loaded.name,
         columns=unique_names(columns),
         rows=tuple(rows),
+        repeated=repeated,
         notes=(*loaded.notes, *notes),
         read_as=read_as,
     )
@@ -160,7 +166,7 @@ def _looks_like_names(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bo
 
 def _header_note(has_header: bool, first: Sequence[str]) -> str:
     if has_header:
-        return f"the first line names the columns: {', '.join(name.strip() for name in first)}"
+        return f"the first line names the columns: {', '.join(unique_names(first))}"
     numbers = ", ".join(str(number + 1) for number in range(len(first)))
     return f"no header: the columns are called {numbers}"
 

@@ -13,6 +13,18 @@ _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LOOKED_AT = 1 << 14
 # Control characters without the white space among them. They stay in the texts: a tokenizer drops them or knows them.
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
+_SPREADSHEETS = frozenset({".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers"})
+_AS_CSV = "Export the sheet as CSV (UTF-8) and name that file."
+_UNPACK = "Unpack it, or end its name in {}."
+# What these files begin with, and no text does: ZIP's local file header (xlsx, ods), OLE's compound file (xls), PDF,
+# the magic numbers of gzip (RFC 1952) and Zstandard (RFC 8878).
+_NO_TEXT = (
+    (b"PK\x03\x04", "a spreadsheet or a zip archive", f"{_AS_CSV} A zip archive must be unpacked."),
+    (b"\xd0\xcf\x11\xe0", "a spreadsheet or another document of Microsoft Office", _AS_CSV),
+    (b"%PDF-", "a PDF", "Give a file of rows, e.g. CSV (UTF-8)."),
+    (b"\x1f\x8b", "compressed by gzip", _UNPACK.format(".gz")),
+    (b"\x28\xb5\x2f\xfd", "compressed by Zstandard", _UNPACK.format(".zst")),
+)
 HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 """What broken UTF-8 becomes here, and what `\\ud83d` alone is in JSON: no tokenizer takes it."""
 
@@ -58,7 +70,7 @@ def load_bytes(path: Path) -> bytes:
     """Read a file whole, unpacked.
 
     Raises:
-        DataError: If it is missing, a folder, empty, damaged, or may not be read.
+        DataError: If it is missing, a folder, empty, damaged, a spreadsheet or the like, or may not be read.
     """
     check_exists(path)
     if path.is_dir():
@@ -69,6 +81,14 @@ def load_bytes(path: Path) -> bytes:
         data = decompressed(file, path).read()
     if not data.strip():
         raise DataError(f"{path} is empty ({len(data)} bytes)", todo="Give a file with examples.")
+    for beginning, what, todo in _NO_TEXT:
+        if data.startswith(beginning):
+            raise DataError(f"{path} is {what}, not text", todo=todo)
+    if suffix_of(path) in _SPREADSHEETS:
+        raise DataError(
+            f"{path} is called a spreadsheet",
+            todo=f"{_AS_CSV} If it holds columns of text, let its name end in .csv or .tsv.",
+        )
     return data
 
 

@@ -1,7 +1,11 @@
 """What a labelled file is read as: its kind of task, its format, and which of its columns mean what."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator
+
+from maskwright.evaluation.readers.name_lists import as_name, name_list, name_pairs
 
 TextKind = Literal["classification", "regression", "multi_label"]
 Kind = Literal["classification", "regression", "multi_label", "tagging", "question_answering", "multiple_choice"]
@@ -11,9 +15,12 @@ Format = Literal["csv", "tsv", "jsonl", "json", "parquet", "text", "conll", "squ
 """How a file is written. "json": a list of records; "text": one text a line; "conll": one word a line;
 "race": RACE's records, as a folder of them or one a line; "dream": DREAM's and C3's lists."""
 
-Columns = str | tuple[str, ...]
+Columns = Annotated[str | tuple[str, ...], BeforeValidator(as_name)]
 """A column's name, or several of which the first that the file has is taken. A file without header has columns that
 are called "1", "2" and so on; "-1" is the last one of CoNLL columns."""
+
+Names = Annotated[tuple[str, ...], BeforeValidator(name_list)]
+Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(name_pairs)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,16 +54,16 @@ class ReadOptions:
     format: Format | None = None
     text: Columns = ()
     text2: Columns = ()
-    choices: Columns = ()
+    choices: Annotated[Columns, BeforeValidator(name_list)] = ()
     label: Columns = ()
     first_option: Literal[0, 1] | None = None
     key: Columns = ()
-    label_columns: tuple[str, ...] = ()
+    label_columns: Names = ()
     label_separator: str | None = None
-    label_names: tuple[tuple[str, str], ...] = ()
-    known_labels: tuple[str, ...] = ()
-    dropped_labels: tuple[str, ...] = ()
-    only: tuple[tuple[str, str], ...] = ()
+    label_names: Pairs = ()
+    known_labels: Names = ()
+    dropped_labels: Names = ()
+    only: Pairs = ()
     labels: Literal["needed", "if_there", "ignored"] = "needed"
     header: Literal["first_line", "none"] | None = None
     quoting: Literal["csv", "none"] | None = None

@@ -8,7 +8,7 @@ from maskwright.evaluation.examples import ExampleFile, QuestionExample
 from maskwright.evaluation.readers import column_names
 from maskwright.evaluation.readers.formats import format_of
 from maskwright.evaluation.readers.options import ReadOptions
-from maskwright.evaluation.readers.roles import find_column, key_column, need_column
+from maskwright.evaluation.readers.roles import check_named_once, find_column, key_column, need_column
 from maskwright.evaluation.readers.rows import Row, Table
 from maskwright.evaluation.readers.skips import Skips
 from maskwright.evaluation.readers.squad import WrittenQuestion, placed_questions, read_squad, written_answers
@@ -42,6 +42,7 @@ def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleF
     elif options.labels == "if_there":
         answers = find_column(table, options.label or column_names.ANSWERS)
     key = key_column(table, options, taken=[name for name in (question, context, answers) if name])
+    check_named_once(table, options, (question, context, answers, key))
     written = []
     for row in table.rows:
         try:

@@ -1,11 +1,13 @@
 """Which column of a table is the text, which the label: as named, or guessed by name and content and said."""
 
-from collections.abc import Collection, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from maskwright.core.errors import DataError, nearest
 from maskwright.evaluation.readers import column_names
+from maskwright.evaluation.readers.dates import is_date
 from maskwright.evaluation.readers.delimited import is_number
 from maskwright.evaluation.readers.options import Columns, ReadOptions, TextKind, as_names
 from maskwright.evaluation.readers.rows import Table
@@ -53,6 +55,7 @@ def roles_of(table: Table, kind: TextKind, options: ReadOptions) -> Roles:
     else:
         label, several = _labels(table, kind, options, texts, notes)
     key = key_column(table, options, taken=(*texts, *several, *((label,) if label else ())))
+    check_named_once(table, options, (*texts, label, *several, key, *(name for name, _ in options.only)))
     return Roles(texts=texts, label=label, label_columns=several, key=key, notes=tuple(notes))
 
 
@@ -94,13 +97,37 @@ def need_column(table: Table, columns: Columns, what: str, option: str) -> str:
     raise DataError(f"{table.name} has no column {wanted} for {what}", allowed=_shown(table.columns), todo=hint)
 
 
+def check_named_once(table: Table, options: ReadOptions, used: Iterable[str | None]) -> None:
+    """Refuse to read a column whose name the header holds more than once: another could be meant.
+
+    Args:
+        table: The table.
+        options: May say which one by its name with the number ("text (2)").
+        used: The table's columns that are read; None for what is in no column.
+
+    Raises:
+        DataError: With the first such column.
+    """
+    named = options.named_columns()
+    for column in used:
+        name = table.repeated.get(column or "")
+        if name is None or (column != name and column in named):
+            continue
+        same = [other for other in table.columns if table.repeated.get(other) == name]
+        raise DataError(
+            f"{table.name}: the header holds {name!r} {len(same)} times, and one of these columns is to be read",
+            allowed=_shown(table.columns),
+            todo=f"Rename all but one in the header, or name the one that is meant, e.g. {same[-1]!r}.",
+        )
+
+
 def key_column(table: Table, options: ReadOptions, taken: Sequence[str] = ()) -> str | None:
     """Return the column of ids: the named one, or a usual one whose values all differ."""
     if options.key:
         return need_column(table, options.key, "the id", "key")
     for name in column_names.KEYS:
         column = find_column(table, name)
-        if column is not None and column not in taken:
+        if column is not None and column not in taken and column not in table.repeated:
             values = [str(value).strip() for value in table.values_of(column) if value is not None]
             if len(values) == len(table.rows) and len(set(values)) == len(values) and all(values):
                 return column
@@ -182,13 +209,17 @@ def _labels(
     if kind == "multi_label" and len(flags := [column for column in rest if _is_flags(table, column)]) > 1:
         notes.append(f"columns {', '.join(map(repr, flags))} hold 0 and 1 and are taken as the classes")
         return None, tuple(flags)
-    named = find_column(table, column_names.LABELS, besides=texts)
+    dates = [column for column in rest if kind != "regression" and _holds_dates(table, column)]
+    named = find_column(table, column_names.LABELS, besides=(*texts, *dates))
     if named is not None:
         notes.append(f"column {named!r} is taken as the label")
         return named, ()
     candidates = [
         column for column in rest if column.casefold() not in column_names.KEYS and _fits(table, column, kind)
     ]
+    if passed_over := [column for column in candidates if column in dates]:
+        notes.append(f"dates and times are no labels: {', '.join(passed_over)}")
+        candidates = [column for column in candidates if column not in dates]
     if len(candidates) == 1:
         count = len({str(value) for value in table.values_of(candidates[0])})
         notes.append(f"column {candidates[0]!r} is taken as the label ({count} different values)")
@@ -196,12 +227,12 @@ def _labels(
     if not candidates and options.labels == "if_there":
         notes.append("no column looks like a label: the file has no labels")
         return None, ()
-    which = (
-        f"several columns could be the label ({', '.join(candidates)})"
-        if candidates
-        else "no column looks like a label"
-    )
-    raise DataError(f"{table.name}: {which}", allowed=_shown(table.columns), todo="Name it with the option 'label'.")
+    which, todo = "no column looks like a label", "Name it with the option 'label'."
+    if candidates:
+        which = f"several columns could be the label ({', '.join(candidates)})"
+        likeliest = min(candidates, key=lambda column: _different(table, column))
+        todo = f"Name it with the option 'label', e.g. `--label {shlex.quote(likeliest)}`."
+    raise DataError(f"{table.name}: {which}", allowed=_shown(table.columns), todo=todo)
 
 
 def _fits(table: Table, column: str, kind: TextKind) -> bool:
@@ -215,8 +246,18 @@ def _fits(table: Table, column: str, kind: TextKind) -> bool:
         return False
     if kind == "regression":
         return bool(values) and all(is_number(str(value)) for value in values)
-    different = len({str(value).strip() for value in values})
+    different = _different(table, column)
     return 2 <= different <= max(2, min(len(values) // 2, _MOST_CLASSES))
+
+
+def _different(table: Table, column: str) -> int:
+    values = {str(value).strip() for value in table.values_of(column) if value is not None}
+    return len(values - {""})
+
+
+def _holds_dates(table: Table, column: str) -> bool:
+    values = [value for value in table.values_of(column) if value is not None and str(value).strip()]
+    return bool(values) and all(map(is_date, values))
 
 
 def _is_flags(table: Table, column: str) -> bool:
@@ -225,10 +266,12 @@ def _is_flags(table: Table, column: str) -> bool:
 
 
 def _mean_length(table: Table, column: str) -> float:
-    """Mean number of characters; 0 if the column mostly holds something else than text, or nothing but numbers."""
+    """Mean number of characters; 0 if the column mostly holds no text, or nothing but numbers or dates."""
     values = [value for value in table.values_of(column) if value is not None]
     strings = [value for value in values if isinstance(value, str)]
-    if 2 * len(strings) <= len(values) or all(is_number(value) or not value.strip() for value in strings):
+    if 2 * len(strings) <= len(values) or all(
+        is_number(value) or not value.strip() or is_date(value) for value in strings
+    ):
         return 0.0
     return sum(map(len, strings)) / len(strings)
 

@@ -1,5 +1,6 @@
 """A table: rows with named columns, whatever kind of file they come from."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,7 @@ class Table:
     Attributes:
         name: The file, for messages.
         columns: Their names; "1", "2" and so on where the file has no header.
+        repeated: Those whose name the header holds more than once, with that name.
         rows: In the order of the file.
         counted_in: What `Row.number` counts: "line" or "record".
         notes: What was guessed about the file.
@@ -34,6 +36,7 @@ class Table:
     name: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
+    repeated: Mapping[str, str] = field(default_factory=dict)
     counted_in: str = "line"
     notes: tuple[str, ...] = ()
     read_as: Mapping[str, Any] = field(default_factory=dict)
@@ -46,6 +49,14 @@ class Table:
         """Return a column's values."""
         index = self.columns.index(column)
         return [row.values[index] for row in self.rows]
+
+
+def repeated_names(names: Sequence[str]) -> dict[str, str]:
+    """Return the unique names (`unique_names`) of columns whose name stands more than once, with that name."""
+    written = [name.strip() for name in names]
+    counts = Counter(written)
+    unique = unique_names(names)
+    return {called: name for called, name in zip(unique, written, strict=True) if name and counts[name] > 1}
 
 
 def unique_names(names: Sequence[str]) -> tuple[str, ...]:

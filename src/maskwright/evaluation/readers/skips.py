@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Literal
 
+from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError
 from maskwright.evaluation.examples import Skipped
 
@@ -56,5 +57,8 @@ class Skips:
     def _reasons(self) -> str:
         counts = Counter(skipped.reason for skipped in self._bad)
         first = {skipped.reason: skipped.place for skipped in reversed(self._bad)}
-        shown = [f"{reason} ({count} times, first at {first[reason]})" for reason, count in counts.most_common(_SHOWN)]
+        shown = [
+            f"{reason} ({counted(count, 'time')}, first at {first[reason]})"
+            for reason, count in counts.most_common(_SHOWN)
+        ]
         return "; ".join(shown) + (f"; and {len(counts) - _SHOWN} other reasons" if len(counts) > _SHOWN else "")

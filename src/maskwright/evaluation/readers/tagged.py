@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from maskwright.core.amounts import counted
 from maskwright.evaluation.examples import ExampleFile, TaggedExample
 from maskwright.evaluation.readers import column_names
 from maskwright.evaluation.readers.conll import read_conll
@@ -13,7 +14,7 @@ from maskwright.evaluation.readers.roles import find_column, key_column, need_co
 from maskwright.evaluation.readers.rows import Row, Table
 from maskwright.evaluation.readers.skips import Skips
 from maskwright.evaluation.readers.tables import read_table
-from maskwright.evaluation.readers.tags import scheme_note
+from maskwright.evaluation.readers.tags import check_tags, scheme_note
 from maskwright.evaluation.readers.texts import as_text
 
 # A Han character (with its extensions), a run of letters and digits of any other script, or a single other mark.
@@ -48,6 +49,7 @@ def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile
         tags_column = find_column(table, options.label or column_names.TAGS)
     key = key_column(table, options, taken=[name for name in (words_column, tags_column) if name])
     examples = []
+    first: dict[str, str] = {}  # the place of each tag
     cut = 0
     for row in table.rows:
         try:
@@ -60,10 +62,13 @@ def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile
             skips.add(table.place(row), "no tags")
         else:
             examples.append(example)
+            for number, tag in enumerate(example.tags or (), 1):
+                first.setdefault(tag, f"{table.place(row)}, word {number}")
     if cut:
         notes.append(f"{cut} texts are cut into words: Han characters one by one, else at spaces and punctuation")
     skipped = skips.finished(len(examples))
     if tagged := [example.tags for example in examples if example.tags is not None]:
+        check_tags(tagged, first.__getitem__)
         notes.append(scheme_note(tagged))
     read_as = {"text": words_column} | ({"label": tags_column} if tags_column else {})
     return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes), read_as=read_as)
@@ -98,7 +103,7 @@ def _example(table: Table, row: Row, words_column: str, tags_column: str | None,
     if not all(word.strip() for word in words):
         raise ValueError("one of the words is empty")
     if tags is not None and len(tags) != len(words):
-        raise ValueError(f"{len(words)} words with {len(tags)} tags")
+        raise ValueError(f"{counted(len(words), 'word')} with {counted(len(tags), 'tag')}")
     name = as_text(cells[key]).strip() if key else str(row.number)
     return TaggedExample(key=name, words=words, tags=tags, text=text)
 

@@ -24,6 +24,7 @@ from maskwright.evaluation.tasks.parts import (
     softmax,
     sorted_labels,
     unknown_label,
+    unknown_label_of,
 )
 from maskwright.evaluation.tasks.texts import check_classes, one_row_each, text_features, text_features_to_learn
 from maskwright.text.tokenizer import Tokenizer
@@ -86,7 +87,7 @@ class Classification(Task[TextExample]):
         def target(example: TextExample) -> int:
             name = _class_name(example)
             if name not in numbers:
-                raise unknown_label(f"example {example.key}", name, self.labels)
+                raise unknown_label_of(example.key, name, self.labels)
             return numbers[name]
 
         return text_features_to_learn(

@@ -21,7 +21,7 @@ from maskwright.evaluation.tasks.parts import (
     require_labels,
     rows,
     sorted_labels,
-    unknown_label,
+    unknown_label_of,
 )
 from maskwright.evaluation.tasks.texts import check_classes, one_row_each, text_features, text_features_to_learn
 from maskwright.text.tokenizer import Tokenizer
@@ -81,7 +81,7 @@ class MultiLabel(Task[TextExample]):
             names = _class_names(example)
             for name in names:
                 if name not in known:
-                    raise unknown_label(f"example {example.key}", name, self.labels)
+                    raise unknown_label_of(example.key, name, self.labels, one_each=False)
             return [label in names for label in self.labels]
 
         return text_features_to_learn(
@@ -132,7 +132,7 @@ class MultiLabel(Task[TextExample]):
 
     def check(self, examples: Sequence[TextExample]) -> None:
         """Refuse classes that the task does not have (see `Task.check`)."""
-        check_classes(examples, self.labels, _class_names)
+        check_classes(examples, self.labels, _class_names, one_each=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return what `task_from_json` reads."""

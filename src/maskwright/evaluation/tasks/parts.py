@@ -1,15 +1,18 @@
 """What several kinds of tasks do alike: finding and numbering labels, probabilities, JSON."""
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from shlex import quote
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.core.errors import DataError, unknown_name
+from maskwright.core.errors import DataError, nearest, unknown_name
+from maskwright.core.plain_yaml import read_yaml
 from maskwright.evaluation.examples import Example, has_label
 from maskwright.evaluation.tasks.base import Scores
 
@@ -70,6 +73,32 @@ def unknown_label(where: str, label: object, labels: Sequence[str], what: str = 
     """Return the error for a label that the task does not have; `where` is "example 3", or a field."""
     problem, allowed, todo = unknown_name(what, str(label), labels)
     return DataError(f"{where}: {problem}", allowed=allowed, todo=todo)
+
+
+def unknown_label_of(example: str, label: str, labels: Sequence[str], *, one_each: bool = True) -> DataError:
+    """Return the error for an example's label that the task does not have, with the settings of reading that mend it.
+
+    Args:
+        example: Its key.
+        label: The label.
+        labels: The task's.
+        one_each: Whether examples have one label each, so that those with this one can be left out.
+    """
+    error = unknown_label(f"example {example}", label, labels)
+    meant = nearest(label, labels) or labels[0]
+    todo = f"Say which label it is, e.g. `--read {quote(f'label_names=[[{_in_yaml(label)}, {_in_yaml(meant)}]]')}`"
+    if one_each:
+        todo += f", or leave such examples out, `--read {quote(f'dropped_labels=[{_in_yaml(label)}]')}`"
+    return DataError(error.problem, allowed=error.allowed, todo=" ".join(filter(None, [error.todo, f"{todo}."])))
+
+
+def _in_yaml(label: str) -> str:
+    """Write a label as an item of a list on the command line; in quotes where it would be read as something else."""
+    try:
+        as_it_is = [str(item) for item in read_yaml(f"[{label}]")]
+    except ValueError:
+        as_it_is = []
+    return label if as_it_is == [label] else json.dumps(label, ensure_ascii=False)
 
 
 def learnable(examples: Sequence[Example], can_be: Sequence[bool] | None = None) -> NDArray[np.int64]:

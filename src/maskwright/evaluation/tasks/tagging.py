@@ -23,7 +23,14 @@ from maskwright.evaluation.examples import TaggedExample
 from maskwright.evaluation.features import FeatureBatch, Features
 from maskwright.evaluation.layout import lay_out, room
 from maskwright.evaluation.metrics.classification import accuracy
-from maskwright.evaluation.metrics.entities import TagScheme, entities_of, entity_scores, scheme_of, type_of
+from maskwright.evaluation.metrics.entities import (
+    TagScheme,
+    entities_of,
+    entity_scores,
+    mark_entities,
+    scheme_of,
+    type_of,
+)
 from maskwright.evaluation.tasks.base import Prediction, Scores, Task
 from maskwright.evaluation.tasks.parts import (
     as_json,
@@ -44,7 +51,6 @@ OUTSIDE = "O"
 ENTITY_METRICS = ("f1", "precision", "recall", "accuracy")
 TAG_METRICS = ("accuracy",)
 
-_ENTITY_TAG = re.compile("[BIESLU]-.")
 # Scripts that write no spaces between words: Han, kana, Thai, Lao, Burmese, Khmer.
 _NO_SPACES = re.compile(f"[{HAN_CLASS}\u3041-\u30fa\u0e01-\u0e5b\u0e81-\u0eff\u1000-\u109f\u1780-\u17ff]")
 
@@ -92,8 +98,7 @@ class Tagging(Task[TaggedExample]):
         """
         tagged = [example.tags for example in examples if example.tags is not None]
         counts = Counter(itertools.chain.from_iterable(tagged))
-        marks_entities = OUTSIDE in counts and any(map(_ENTITY_TAG.match, counts))
-        scheme = scheme_of(tagged) if marks_entities else None
+        scheme = scheme_of(tagged) if mark_entities(counts) else None
         found: dict[str, Any] = {
             "labels": _sorted_tags(counts),
             "scheme": scheme,

@@ -15,7 +15,7 @@ from maskwright.evaluation.examples import TextExample
 from maskwright.evaluation.features import Features
 from maskwright.evaluation.layout import Ranges, cut_pairs, lay_out, ranges_of, room
 from maskwright.evaluation.tasks.base import Scores
-from maskwright.evaluation.tasks.parts import learnable, unknown_label
+from maskwright.evaluation.tasks.parts import learnable, unknown_label_of
 from maskwright.text.stream_encoder import StreamEncoder
 from maskwright.text.tokenizer import Tokenizer
 
@@ -94,7 +94,11 @@ def one_row_each(scores: Sequence[Scores], features: Features, examples: Sequenc
 
 
 def check_classes(
-    examples: Sequence[TextExample], labels: Sequence[str], names_of: Callable[[TextExample], Sequence[str]]
+    examples: Sequence[TextExample],
+    labels: Sequence[str],
+    names_of: Callable[[TextExample], Sequence[str]],
+    *,
+    one_each: bool = True,
 ) -> None:
     """Refuse classes that a task does not have.
 
@@ -102,6 +106,7 @@ def check_classes(
         examples: Labelled ones.
         labels: The task's classes.
         names_of: Gives an example's.
+        one_each: Whether each has one.
 
     Raises:
         DataError: If one is unknown; the first such example is named.
@@ -110,4 +115,4 @@ def check_classes(
     for example in examples:
         for name in names_of(example):
             if name not in known:
-                raise unknown_label(f"example {example.key}", name, labels)
+                raise unknown_label_of(example.key, name, labels, one_each=one_each)
