@@ -38,7 +38,7 @@ def _run(*arguments: object) -> None:
 def test_the_table_shows_texts_in_short_and_no_numbers_of_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("COLUMNS", "200")  # Chinese characters are two columns wide.
     file = tmp_path / "texts.csv"
     file.write_text("text\nany\n", encoding="utf-8")
     _run("predict", "model", file)
