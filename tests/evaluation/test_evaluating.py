@@ -197,13 +197,13 @@ def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder: Path, tmp_pat
     out = saved(bert_folder, Classification(labels=("gut", "schlecht")), tmp_path / "out")
     assert len(predict(out, ["the cat", ("the cat", "the dog")], reporter=Silent())) == 2  # its folder tells nothing
     (out / "reading.json").write_text('{"text": "satz", "label": "urteil"}', encoding="utf-8")
-    with pytest.raises(DataError, match=r"input 2 is a pair of texts, and this model learnt from single texts"):
+    with pytest.raises(DataError, match=r"input 2: pairs of texts, and this model learnt from single texts"):
         predict(out, ["the cat", ("the cat", "the dog")], reporter=Silent())
     file = tmp_path / "pairs.csv"
     file.write_text("sentence1,sentence2,y\nthe cat,the dog,gut\na cat,a dog,schlecht\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"pairs\.csv is read as pairs of texts.*`--text COLUMN`"):
+    with pytest.raises(DataError, match=r"pairs\.csv: pairs of texts, and this model.*`--text COLUMN`"):
         predict(out, file=file, reporter=Silent())
-    with pytest.raises(DataError, match=r"pairs\.csv is read as pairs of texts"):
+    with pytest.raises(DataError, match=r"pairs\.csv: pairs of texts"):
         evaluate(out, file=file, reporter=Silent())
     assert [one.of for one in predict(out, file=file, text="sentence2", reporter=Silent())] == ["the dog", "a dog"]
 

@@ -192,7 +192,9 @@ def test_one_word_that_is_called_like_a_file_is_a_file(tmp_path: Path, monkeypat
     assert given_inputs(["reviews.csv.gz"], []) == ([], [Path("reviews.csv.gz")])
     assert given_inputs([str(there)], [Path("x.csv")]) == ([], [there, Path("x.csv")])
     assert given_inputs(["what about b.csv"], []) == (["what about b.csv"], [])
-    assert given_inputs(["x" * 5000], []) == (["x" * 5000], [])
+    # Too long for a file's name, and no user's folder.
+    for text in ("x" * 5000, "x" * 300, "我" * 100, "~5 stars"):
+        assert given_inputs([text], []) == ([text], [])
     assert given_inputs(["a.csv", "b.tsv"], []) == ([], [Path("a.csv"), Path("b.tsv")])
     monkeypatch.chdir(tmp_path)
     assert given_inputs(["folder"], []) == (["folder"], [])

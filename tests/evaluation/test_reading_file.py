@@ -164,16 +164,16 @@ def test_a_file_of_the_user_s_own_is_guessed_and_that_is_said(paraphrases: Path,
 
 
 def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="input 2 is one text, and this model learnt from pairs"):
+    with pytest.raises(DataError, match="input 2: single texts, and this model learnt from pairs"):
         predict(paraphrases, [("the cat", "the dog"), "the cat"], device="cpu", reporter=Silent())
     file = tmp_path / "own.csv"
     file.write_text("frage,antwort\nthe cat,the old dog\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"own\.csv is read as single texts.*--text2 COLUMN"):
+    with pytest.raises(DataError, match=r"own\.csv: single texts, and .*--text2 COLUMN"):
         predict(paraphrases, file=file, device="cpu", reporter=Silent())
     [one] = predict(paraphrases, file=file, text="frage", text2="antwort", device="cpu", reporter=Silent())
     assert one.of == "the cat | the old dog"
     (tmp_path / "labelled.csv").write_text("frage,label\nthe cat,1\nthe dog,0\na cat,1\na dog,0\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"labelled\.csv is read as single texts"):
+    with pytest.raises(DataError, match=r"labelled\.csv: single texts"):
         evaluate(paraphrases, file=tmp_path / "labelled.csv", device="cpu", reporter=Silent())
 
 

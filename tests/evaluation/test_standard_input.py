@@ -32,6 +32,7 @@ def _given(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
             [(1, "我爱北京，他们都很好。")],
             ("not UTF-8 (line 1)",),
         ),
+        ("one\n".encode("utf-16"), [(1, "one")], ("UTF-16, as its byte order mark says",)),
         (b"", [], ()),
     ],
 )
@@ -45,20 +46,18 @@ def test_lines_are_counted_and_decoded(
     assert all(note.startswith(begin) for note, begin in zip(notes, said, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (
-            "schön, täglich, größer\n".encode() * 3 + b"\xff\xfe\n",
-            r"standard input, line 4: not UTF-8.*damaged",
-        ),
-        ("one\n".encode("utf-16"), "standard input is UTF-16"),
-    ],
-)
-def test_what_no_encoding_fits_is_one_error(monkeypatch: pytest.MonkeyPatch, data: bytes, message: str) -> None:
-    _given(monkeypatch, data)
-    with pytest.raises(DataError, match=message):
-        read_standard_input()
+def test_damaged_bytes_are_refused_with_their_line(monkeypatch: pytest.MonkeyPatch, bert_folder: Path) -> None:
+    model = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
+    _given(monkeypatch, "schön, täglich, größer\n".encode() * 3 + b"\xff\xfe\n")
+    with pytest.raises(DataError, match="standard input, line 4: half a character at position 1"):
+        predict(model, file="-", reporter=Silent())
+
+
+def test_an_encoding_can_be_named(monkeypatch: pytest.MonkeyPatch, bert_folder: Path) -> None:
+    model = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
+    _given(monkeypatch, "schön\n".encode("utf-16-le"))
+    [one] = predict(model, file="-", read=["encoding=utf-16-le"], reporter=Silent())
+    assert one.of == "schön"
 
 
 def test_predictions_are_called_by_the_numbers_of_the_lines(

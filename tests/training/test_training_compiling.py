@@ -64,6 +64,27 @@ def test_compiled_blocks_have_the_same_losses_gradients_and_names(name: str, bac
             torch.testing.assert_close(others[each], gradient, rtol=1e-4, atol=1e-6 * largest)
 
 
+def test_blocks_of_many_layers_share_what_is_compiled() -> None:
+    # A function that is compiled anew for each block is given up after eight.
+    assert graphs_of(layers=3) == graphs_of(layers=12)
+
+
+def graphs_of(layers: int) -> int:
+    """How many graphs are compiled for a model and a batch."""
+    torch.compiler.reset()
+    recipe = toy("bert/tiny")
+    model = model_of(recipe.replace(encoder=recipe.encoder.replace(num_layers=layers))).train()
+    graphs = list[Any]()
+
+    def count(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    compile_blocks(model.encoder, count)
+    _loss_and_gradients(model, step(recipe, count=8), None)
+    return len(graphs)
+
+
 def broken(graph: Any, inputs: Any) -> Any:
     raise OSError("no compiler here\nand a long story")
 

@@ -12,9 +12,9 @@ from maskwright.cli.texts import (
     ModelArgument,
     PrecisionOption,
     TextsArgument,
-    counted,
     gather,
     load_for_use,
+    number_of_texts,
     warnings_said,
 )
 
@@ -40,7 +40,7 @@ def command(
         detections = loaded.detect(given, threshold=threshold)
     if out:
         write_json_lines(out, [detection.to_json() for detection in detections])
-        output.note(f"{counted(given)} in {out}")
+        output.note(f"{number_of_texts(given)} in {out}")
     if json:
         output.print_json([detection.to_json() for detection in detections])
         return

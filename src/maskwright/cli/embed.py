@@ -12,9 +12,9 @@ from maskwright.cli.texts import (
     ModelArgument,
     PrecisionOption,
     TextsArgument,
-    counted,
     gather,
     load_for_use,
+    number_of_texts,
     warnings_said,
 )
 
@@ -66,13 +66,13 @@ def command(
             with open(temporary, "wb") as saved:
                 np.save(saved, vectors)
     if blank := [text for text in given if not text.strip()]:
-        output.note(f"{counted(blank)} of {len(given):,} blank: such vectors say nothing")
+        output.note(f"{number_of_texts(blank)} of {len(given):,} blank: such vectors say nothing")
     shape = list(vectors.shape)
     if json:
         values = {"out": str(out)} if out else {"vectors": vectors.tolist()}
         output.print_json({"shape": shape, "pooling": pooling, "normalized": normalize, **values})
         return
-    output.note(f"{counted(given)}, {shape[1]} numbers each" + (f", in {out}" if out else ""))
+    output.note(f"{number_of_texts(given)}, {shape[1]} numbers each" + (f", in {out}" if out else ""))
     if not out and len(given) > 1:
         nearest, similarity = nearest_texts(vectors[:_SHOWN])
         output.table(

@@ -12,10 +12,10 @@ from maskwright.cli.texts import (
     LinesOption,
     ModelArgument,
     PrecisionOption,
-    counted,
     gather,
     heading,
     load_for_use,
+    number_of_texts,
     warnings_said,
 )
 
@@ -54,7 +54,7 @@ def command(
     ]
     if out:
         write_json_lines(out, plain)
-        output.note(f"{counted(plain)} in {out}")
+        output.note(f"{number_of_texts(plain)} in {out}")
     if json:
         output.print_json(plain)
     elif not out:

@@ -1,6 +1,5 @@
 """What the verbs that use a model share: their options, where texts come from, and how warnings are said."""
 
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,9 +14,6 @@ from maskwright.cli import output
 if TYPE_CHECKING:
     from maskwright.inference.model import Model
     from maskwright.inference.precision import Precision
-
-_HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
-"""What a stray byte of a command line becomes, and what `\\ud83d` alone is in JSON."""
 
 MODEL_HELP = "A run's folder, or a Hugging Face model's folder or hub name."
 DEVICE_HELP = "auto, cpu, cuda or cuda:N."
@@ -48,16 +44,16 @@ def gather(texts: Sequence[str] | None, file: Path | None) -> list[str]:
         MaskwrightError: If there are none, or one holds half a character, which no tokenizer takes.
     """
     from maskwright.core.errors import MaskwrightError
+    from maskwright.core.half_characters import told_half_character
     from maskwright.inference.texts import read_texts
 
     of_file = read_texts(file) if file else []
     gathered = [*(texts or ()), *of_file]
     for number, text in enumerate(gathered, start=1):
-        if half := _HALF_CHARACTER.search(text):
+        if half := told_half_character(text):
             line = number + len(of_file) - len(gathered)
             raise MaskwrightError(
-                f"{f'{file}, line {line}' if line > 0 else f'input {number}'}: half a character at position "
-                f"{half.start() + 1} of the text (broken UTF-8 or a lone surrogate)",
+                f"{f'{file}, line {line}' if line > 0 else f'input {number}'}: {half}",
                 todo="Give whole characters, as UTF-8.",
             )
     if not gathered:
@@ -68,7 +64,7 @@ def gather(texts: Sequence[str] | None, file: Path | None) -> list[str]:
     return gathered
 
 
-def counted(texts: Sequence[object]) -> str:
+def number_of_texts(texts: Sequence[object]) -> str:
     """Say how many texts there are: "1 text", "1,200 texts"."""
     return f"{len(texts):,} text{'s' * (len(texts) != 1)}"
 

@@ -31,22 +31,17 @@ def disk_problem(error: OSError, path: Path) -> DeviceError:
 
 
 def check_writable(folder: Path) -> None:
-    """Refuse a folder that cannot be made or written, before much work is done for it; nothing is left there.
+    """Refuse a folder that cannot be made or written, before much work is done for it; nothing is made.
 
     Raises:
         DeviceError: If so.
     """
-    made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+        with tempfile.TemporaryFile(dir=there) as file:
             file.write(b"\n")
     except OSError as error:
         raise disk_problem(error, folder) from error
-    finally:
-        for place in made:
-            with contextlib.suppress(OSError):
-                place.rmdir()
 
 
 def _concerns(error: OSError, temporary: Path) -> bool:

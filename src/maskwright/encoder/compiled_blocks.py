@@ -1,5 +1,5 @@
-"""Blocks whose dense and pointwise parts are compiled, for training on a GPU: there each small kernel between two
-products reads and writes all of a layer's values, and compiled they are few.
+"""Blocks compiled but for their attention, for training on a GPU: there each small kernel between two products reads
+and writes all of a layer's values, and compiled they are few.
 
 Attention stays as it is, drawing the masks of dropout too; so does all that runs without gradients. Parameters, their
 names and the blocks' classes do not change. Not measured on a GPU.

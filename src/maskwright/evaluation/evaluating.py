@@ -15,7 +15,7 @@ from maskwright.evaluation.labelled import LabelledRequest
 from maskwright.evaluation.labels import check_measurable
 from maskwright.evaluation.making_task import task_named
 from maskwright.evaluation.matching_labels import matching_labels
-from maskwright.evaluation.one_or_two_texts import refuse_other_files
+from maskwright.evaluation.one_or_two_texts import FOR_BENCHMARKS, FOR_FILES, refuse_other_texts
 from maskwright.evaluation.readers import Kind, Paths
 from maskwright.evaluation.reading_file import read_as_of
 from maskwright.evaluation.scoring import features_of, score_units, write_predictions
@@ -125,7 +125,9 @@ def evaluate(
         examples = request.read(part, talk, needed=True, called="file" if file else "", before=before)
         if examples is None:
             raise DataError(f"{request.data} holds no {part} examples", todo="Name the file, `--file FILE`.")
-        refuse_other_files(examples.examples, trained, examples.name)
+        refuse_other_texts(
+            examples.examples, trained, examples.name, FOR_FILES if request.benchmark is None else FOR_BENCHMARKS
+        )
         measured = loaded.task
         if (row := request.benchmark) is not None:
             names = matching_labels(row.labels, loaded.task.labels) if row.labels else {}

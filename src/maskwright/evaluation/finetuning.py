@@ -27,7 +27,6 @@ from maskwright.evaluation.readers import ReadAs
 from maskwright.evaluation.reading_file import write_read_as
 from maskwright.evaluation.results import GridRow, Results, SeedRow
 from maskwright.evaluation.seed_run import MODEL
-from maskwright.evaluation.sound_parts import refuse_same_files
 from maskwright.evaluation.study import RUNS, Study, StudyEnd
 from maskwright.evaluation.tasks import KINDS
 from maskwright.evaluation.testing import TestScores, measure_test
@@ -144,7 +143,6 @@ def finetune(
         columns={"text": text, "text2": text2, "label": label},
         read=read,
     )
-    refuse_same_files(request.files)
     choose_device(device)
     check_writable(Path(out).expanduser())
     folder = RunFolder(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/**/seed-*")

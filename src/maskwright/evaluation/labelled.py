@@ -228,7 +228,7 @@ def read_labelled(request: LabelledRequest, task_fields: Mapping[str, Any], talk
             talk.say("test", note)
         check_measurable(test_part.examples, task, test_part.name)
     read = {"train": train_part, "dev": dev_part, **({} if test_part is None else {"test": test_part})}
-    for part, doubt in doubts({name: its.examples for name, its in read.items()}, request.kind):
+    for part, doubt in doubts({name: its.examples for name, its in read.items()}):
         notes.append(f"{part}: {doubt}.")
         talk.say(part, doubt)
     return Labelled(

@@ -16,7 +16,7 @@ from maskwright.evaluation.examples import (
     TextExample,
 )
 from maskwright.evaluation.fine_tuned import FineTunedModel, load
-from maskwright.evaluation.one_or_two_texts import refuse_other_files, refuse_other_inputs
+from maskwright.evaluation.one_or_two_texts import FOR_FILES, FOR_INPUTS, refuse_other_texts
 from maskwright.evaluation.read_settings import with_options
 from maskwright.evaluation.readers import Kind, Paths, ReadAs, ReadOptions, cut_into_words, is_called_a_file
 from maskwright.evaluation.readers.texts import as_text
@@ -89,16 +89,16 @@ def predict(
         examples = [
             _example(one, str(number), f"input {number}", kind, trained) for number, one in enumerate(given, start=1)
         ]
+        options = with_options(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
         paths = [file] if isinstance(file, str | Path) else list(file or ())
         if any(map(is_standard_input, paths)):
-            lines = _lines(kind, trained)
+            lines = _lines(kind, trained, options.encoding)
             tell("file", lines, talk)
             examples += lines.examples
         if files := [path for path in paths if not is_standard_input(path)]:
-            options = with_options(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
             held = read_like_training(files, kind, options, trained)
             tell("file", held, talk)
-            refuse_other_files(held.examples, trained, held.name)
+            refuse_other_texts(held.examples, trained, held.name, FOR_FILES)
             examples += held.examples
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
@@ -142,10 +142,13 @@ def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str]
 def _is_file(word: str) -> bool:
     if len(word) > _LONGEST_PATH or "\n" in word:
         return False
-    path = Path(word).expanduser()
-    # A folder (RACE's) is written as a path: a bare word that some folder is called is a text.
-    if path.is_file() or (path.is_dir() and len(path.parts) > 1):
-        return True
+    try:
+        path = Path(word).expanduser()
+        # A folder (RACE's) is written as a path: a bare word that some folder is called is a text.
+        if path.is_file() or (path.is_dir() and len(path.parts) > 1):
+            return True
+    except (OSError, RuntimeError):  # Too long for a name, or "~5 stars": there is no user "5 stars".
+        return False
     return " " not in word and is_called_a_file(path)
 
 
@@ -156,9 +159,9 @@ def _is_one(inputs: Input | Sequence[Input], kind: Kind) -> TypeGuard[Input]:
     return isinstance(inputs, str | Mapping)
 
 
-def _lines(kind: Kind, trained: ReadAs) -> ExampleFile[Any]:
+def _lines(kind: Kind, trained: ReadAs, encoding: str | None) -> ExampleFile[Any]:
     """Read standard input as examples, one a line."""
-    lines, notes = read_standard_input()
+    lines, notes = read_standard_input(encoding)
     examples = tuple(
         _example(line, str(number), f"{STANDARD_INPUT}, line {number}", kind, trained) for number, line in lines
     )
@@ -180,7 +183,7 @@ def _example(one: Input, key: str, place: str, kind: Kind, trained: ReadAs) -> A
     """
     example = _of_kind(one, key, place, kind)
     _refuse_half_characters(example, place)
-    refuse_other_inputs(example, trained, place)
+    refuse_other_texts([example], trained, place, FOR_INPUTS)
     return example
 
 

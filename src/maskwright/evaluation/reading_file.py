@@ -28,6 +28,7 @@ from maskwright.evaluation.readers import (
 )
 from maskwright.evaluation.readers.column_names import KNOWN_NAMES
 from maskwright.evaluation.readers.formats import format_of
+from maskwright.evaluation.readers.options import as_names
 
 READING_FILE = "reading.json"
 
@@ -38,6 +39,7 @@ _EACH_ITS_OWN = ("labels", "known_labels", "key", "encoding", "bad_rows")
 """What files of one benchmark need not have in common, or the task says."""
 _OF_A_FORMAT = ("header", "quoting", "delimiter", "word_ending")
 """What holds in files of the same format: quotation marks of a TSV file tell nothing about a CSV file."""
+_ROLES = ("text", "text2", "label")
 _OPEN = ReadOptions()
 
 
@@ -107,10 +109,9 @@ def read_like_training(paths: Paths, kind: Kind, options: ReadOptions, trained: 
     title = BENCHMARKS[trained[_BENCHMARK]].title
     same = _format_of(paths, kind, options) == trained.get("format")
     left = {_BENCHMARK, "format", *(() if same else _OF_A_FORMAT)}
+    kept = {name: value for name, value in trained.items() if name not in left}
     try:
-        file = read_examples(
-            paths, kind, alike(options, {name: value for name, value in trained.items() if name not in left})
-        )
+        file = read_examples(paths, kind, alike(options, kept if same else _without_numbers(kept)))
         _refuse_names(file)
     except DataError as error:
         file = read_examples(paths, kind, options)
@@ -139,6 +140,14 @@ def _of_benchmark_from_json(data: Mapping[str, Any], where: str) -> ReadAs:
     except ValidationError as error:
         raise DataError(f"{where}: {error.errors()[0]['msg']}", todo="Remove the file to have it guessed.") from None
     return {_BENCHMARK: name, **read_as_from_json(others, where), **{field: getattr(options, field) for field in own}}
+
+
+def _without_numbers(read_as: ReadAs) -> dict[str, Any]:
+    """Leave out numbers of columns, which say nothing of a file in another format."""
+    others = {name: value for name, value in read_as.items() if name not in _ROLES}
+    roles = {role: as_names(read_as[role]) for role in _ROLES if read_as.get(role)}
+    named = {role: tuple(name for name in names if not name.isdecimal()) for role, names in roles.items()}
+    return {**others, **{role: names for role, names in named.items() if names}}
 
 
 def _refuse_names(file: ExampleFile[Any]) -> None:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.core.devices import choose_device
-from maskwright.core.errors import ConversionError, MaskwrightError
+from maskwright.core.errors import ConversionError, DataError, MaskwrightError
+from maskwright.core.half_characters import told_half_character
 from maskwright.core.types import IntArray, ProductPrecision
 from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.states import States, states_of
@@ -118,7 +119,7 @@ class Model:
         vocab_size = self.tokenizer.special_tokens.vocab_size
         if not 1 <= top_k <= vocab_size:
             raise MaskwrightError(f"top_k is {top_k}", allowed=f"1 to {vocab_size}, the size of the vocabulary")
-        texts = [texts] if isinstance(texts, str) else list(texts)
+        texts = _whole(texts)
         names = ["the text"] if len(texts) == 1 else [f"text {number}" for number in range(1, len(texts) + 1)]
         masked = [
             read_masks(text, name, self.tokenizer, self.max_length) for text, name in zip(texts, names, strict=True)
@@ -169,7 +170,7 @@ class Model:
             )
         if not 0 <= threshold <= 1:
             raise MaskwrightError(f"the threshold is {threshold:g}", allowed="a probability, from 0 to 1")
-        texts = [texts] if isinstance(texts, str) else list(texts)
+        texts = _whole(texts)
         special, room = self.tokenizer.special_tokens, self.max_length - 2
         encoded = [self.tokenizer.encode(text) for text in texts]
         self._warn_of_cuts([len(tokens.ids) > room for tokens in encoded], "the rest was left out")
@@ -212,7 +213,7 @@ class Model:
             MaskwrightError: If there is no such pooling.
         """
         check_pooling(pooling)
-        texts = [texts] if isinstance(texts, str) else list(texts)
+        texts = _whole(texts)
         special, room = self.tokenizer.special_tokens, self.max_length - 2
         tokens = [ids for ids, _ in self.tokenizer.encode_batch(texts)]
         self._warn_of_cuts([len(ids) > room for ids in tokens], "the rest was left out")
@@ -338,3 +339,12 @@ def _judged(encoded: Encoded, probabilities: list[float], threshold: float, toke
 def _fill_in(module: torch.nn.Module, prefix: str, loaded: LoadedModel) -> None:
     own = {name.removeprefix(prefix): tensor for name, tensor in loaded.state.items() if name.startswith(prefix)}
     module.load_state_dict(own, assign=True)
+
+
+def _whole(texts: str | Sequence[str]) -> list[str]:
+    """Return the texts as a list, a single one too; half a character in one is refused."""
+    listed = [texts] if isinstance(texts, str) else list(texts)
+    for number, text in enumerate(listed, start=1):
+        if half := told_half_character(text):
+            raise DataError(f"text {number}: {half}", todo="Give whole characters, as UTF-8.")
+    return listed

@@ -55,8 +55,8 @@ def compile_model(
     """
     encoders = [each for each in (model.encoder, model.generator) if each is not None]
     begun = time.perf_counter()
-    plain = _loss_and_gradients(model, batch, autocast)
     try:
+        plain = _loss_and_gradients(model, batch, autocast)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # A compiler's are about its own doings.
             for encoder in encoders:

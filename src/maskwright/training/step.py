@@ -63,7 +63,7 @@ def take_step(
             todo="Raise masking.rate, or training.batch_sequences.",
         )
     device = next(model.parameters()).device
-    # They stay on the device until all micro-batches are on their way: what is read sooner, a GPU is waited for.
+    # They stay on the device until all micro-batches are through: each number that is read has a GPU waited for.
     summed, right, tallies, skipped_flops = Sums(), Sums(), Tallies(), 0.0
     for micro in batch.micro_batches:
         with torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None):

@@ -1,5 +1,5 @@
 """Entities and their strict scores. All numbers are worked by hand and were found equal to those of seqeval 1.2.2
-(mode "strict"; the schemes IOB2, IOBES, BILOU, and IOB1 for tags of I alone)."""
+(mode "strict"; the schemes IOB2, IOBES, BILOU, and IOB1 for tags of I alone; BMES is IOBES with M for I)."""
 
 import pytest
 from hypothesis import given
@@ -25,6 +25,7 @@ def tags(text: str) -> list[str]:
         ("IOBES", "B-PER I-PER O S-PER", [("PER", 3, 4)]),  # never ended
         ("IOBES", "B-PER E-LOC E-PER S-LOC S-LOC", [("LOC", 3, 4), ("LOC", 4, 5)]),
         ("BILOU", "B-PER L-PER U-LOC I-LOC L-LOC", [("PER", 0, 2), ("LOC", 2, 3)]),
+        ("BMES", "B-PER M-PER E-PER S-LOC M-LOC E-LOC", [("PER", 0, 3), ("LOC", 3, 4)]),
         ("IO", "I-PER I-PER I-LOC O I-LOC", [("PER", 0, 2), ("LOC", 2, 3), ("LOC", 4, 5)]),
         ("IO", "I-PER B-PER I-PER", [("PER", 0, 1), ("PER", 1, 3)]),  # IOB1's mark between neighbours
         ("BIO", "B I O B-GPE.NAM I-GPE.NAM B-a-b", [("_", 0, 2), ("GPE.NAM", 3, 5), ("a-b", 5, 6)]),
@@ -47,6 +48,7 @@ def test_entities_are_read_off_by_the_rules_of_the_scheme(
         (["S-PER O"], "IOBES"),
         (["B-PER E-PER"], "IOBES"),
         (["B-PER I-PER L-PER O U-LOC"], "BILOU"),
+        (["B-PER M-PER E-PER O S-LOC"], "BMES"),
         (["O O"], "IO"),
     ],
 )

@@ -133,11 +133,12 @@ def test_missing_files_empty_files_and_folders_are_refused(tmp_path: Path) -> No
             b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99),
             r"a spreadsheet or another document of Microsoft Office",
         ),
-        ("a.xls", b"a\tb\n1\t2\n", r"a\.xls is called a spreadsheet.*let its name end in \.csv or \.tsv"),
-        ("a.XLSX", b"abcd", r"a\.XLSX is called a spreadsheet"),
-        ("a.ods.gz", gzip.compress(b"abcd"), r"a\.ods\.gz is called a spreadsheet"),
         ("a.txt", b"%PDF-1.7\n", r"a\.txt is a PDF, not text"),
-        ("a.csv", gzip.compress(b"text,label\n"), r"compressed by gzip, not text\. Unpack it, or end its name in \.gz"),
+        (
+            "a.csv",
+            gzip.compress(b"text,label\n", mtime=0),
+            r"compressed by gzip, not text\. .* end its name in \.gz",
+        ),
         ("a.csv", zstandard.compress(b"text,label\n"), r"compressed by Zstandard.*end its name in \.zst"),
     ],
 )

@@ -309,11 +309,11 @@ def test_column_whose_name_stands_twice_is_read_only_if_it_is_told_which(tmp_pat
     text = "text,text,label\n" + "".join(f"one {n},two {n},{n % 2}\n" for n in range(6))
     with pytest.raises(
         DataError,
-        match=r"a\.csv: the header holds 'text' 2 times.*Allowed: text, text \(2\), label.*e\.g\. 'text \(2\)'",
+        match=r"a\.csv: the header holds 'text' 2 times.*Allowed: text, text \(2\), label.*"
+        r"'text' is the first, 'text \(2\)' the second",
     ):
         read(tmp_path, "a.csv", text)
-    with pytest.raises(DataError, match="the header holds 'text' 2 times"):
-        read(tmp_path, "a.csv", text, options=ReadOptions(text="text", label="label"))
+    assert rows(read(tmp_path, "a.csv", text, options=ReadOptions(text="text")))[1] == ("one 1", "1")
     assert rows(read(tmp_path, "a.csv", text, options=ReadOptions(text="text (2)")))[1] == ("two 1", "1")
     with pytest.raises(DataError, match="the header holds 'label' 2 times"):
         read(tmp_path, "b.csv", text.replace("text,text", "text,label"))
@@ -328,5 +328,5 @@ def test_columns_whose_name_stands_twice_are_said_where_they_are_not_read(tmp_pa
         "the first line names the columns: id, text, 3, id (2), label",
         "the header holds 'id' more than once: these columns are called id, id (2)",
     )
-    with pytest.raises(DataError, match="the header holds 'id' 2 times"):
-        read(tmp_path, "a.csv", text, options=ReadOptions(key="id"))
+    named = read(tmp_path, "a.csv", text, options=ReadOptions(key="id"))
+    assert [example.key for example in named.examples[:2]] == ["0", "1"]

@@ -14,15 +14,15 @@ from typing import Literal
 from maskwright.core.errors import DataError
 from maskwright.evaluation.metrics.libraries import check_pairs, nervaluate
 
-TagScheme = Literal["IO", "BIO", "IOBES", "BILOU"]
+TagScheme = Literal["IO", "BIO", "IOBES", "BILOU", "BMES"]
 """How tags mark entities. "BIO" (IOB2): B begins, I goes on. "IOBES": moreover E ends, S stands alone; "BILOU" says L
-and U for E and S. "IO": I alone, an entity begins where the type changes; a B, which the older IOB1 writes between two
-neighbours of one type, begins one as well."""
+and U for E and S, "BMES", usual in Chinese, M for I. "IO": I alone, an entity begins where the type changes; a B, which
+the older IOB1 writes between two neighbours of one type, begins one as well."""
 
-_BILOU_AS_IOBES = {"L": "E", "U": "S"}
-_LETTERS: dict[TagScheme, str] = {"IO": "IB", "BIO": "BI", "IOBES": "BIES", "BILOU": "BILU"}
+_AS_IOBES = {"L": "E", "U": "S", "M": "I"}
+_LETTERS: dict[TagScheme, str] = {"IO": "IB", "BIO": "BI", "IOBES": "BIES", "BILOU": "BILU", "BMES": "BMES"}
 _NO_TYPE = "_"
-_MARKS = re.compile("[BIESLU]-.")
+_MARKS = re.compile("[BIESLUM]-.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,14 @@ def scheme_of(sentences: Sequence[Sequence[str]]) -> TagScheme:
         return "IOBES"
     if letters <= set(_LETTERS["BILOU"]) and ("B" in letters or letters == {"U"}):
         return "BILOU"
+    if letters <= set(_LETTERS["BMES"]) and "B" in letters:
+        return "BMES"
     rarest = min(letters, key=lambda letter: (counts[letter], letter))
     raise DataError(
         f"tags begin with the letters {', '.join(sorted(letters))}, which no scheme of tags has together "
         f"({rarest} is the rarest: {counts[rarest]:,} of {counts.total():,} tags)",
-        allowed="B and I; I alone; B, I, E and S; B, I, L and U; each followed by a hyphen and a type; and O",
+        allowed="B and I; I alone; B, I, E and S; B, M, E and S; B, I, L and U; each "
+        "followed by a hyphen and a type; and O",
         todo="Correct the tags in the file.",
     )
 
@@ -111,12 +114,12 @@ def entities_of(tags: Sequence[str], scheme: TagScheme) -> list[Entity]:
     found: list[Entity] = []
     begin: int | None = None  # where the entity began that may still go on
     before = ""  # its type
-    closing = scheme in ("IOBES", "BILOU")
+    closing = scheme in ("IOBES", "BILOU", "BMES")
     for place, tag in enumerate([*tags, "O"]):
         letter, type_ = _parts(tag)
         if letter not in ("O", *_LETTERS[scheme]):
             raise DataError(f"the tag {tag!r} is none of {scheme}", allowed=f"O, {', '.join(_LETTERS[scheme])}")
-        letter = _BILOU_AS_IOBES.get(letter, letter)
+        letter = _AS_IOBES.get(letter, letter)
         if begin is not None and (type_ != before or letter not in "IE"):
             if not closing:
                 found.append(Entity(before, begin, place))
@@ -185,8 +188,8 @@ def _parts(tag: str) -> tuple[str, str]:
     if tag == "O":
         return "O", ""
     letter, hyphen, type_ = tag[:1], tag[1:2], tag[2:]
-    if letter not in set("BIESLU") or hyphen not in ("", "-"):
+    if letter not in set("BIESLUM") or hyphen not in ("", "-"):
         raise DataError(
-            f"{tag!r} is not a tag", allowed='"O", or B, I, E, S, L or U with a hyphen and a type, e.g. "B-PER"'
+            f"{tag!r} is not a tag", allowed='"O", or B, I, E, S, L, U or M with a hyphen and a type, e.g. "B-PER"'
         )
     return letter, type_ or _NO_TYPE

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError
+from maskwright.core.half_characters import HALF_CHARACTER
 from maskwright.evaluation.examples import ExampleFile, TaggedExample
-from maskwright.evaluation.readers.loading import HALF_CHARACTER, LoadedText, lines_of, load_text
+from maskwright.evaluation.readers.loading import LoadedText, lines_of, load_text
 from maskwright.evaluation.readers.options import Columns, ReadOptions, as_names
 from maskwright.evaluation.readers.skips import Skips
 from maskwright.evaluation.readers.tags import check_tags, scheme_note

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from maskwright.core.errors import DataError
-from maskwright.evaluation.readers.loading import HALF_CHARACTER, LoadedText, lines_of
+from maskwright.core.half_characters import HALF_CHARACTER
+from maskwright.evaluation.readers.loading import LoadedText, lines_of
 from maskwright.evaluation.readers.rows import Row, Table
 from maskwright.evaluation.readers.skips import Skips
 

@@ -13,7 +13,6 @@ _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LOOKED_AT = 1 << 14
 # Control characters without the white space among them. They stay in the texts: a tokenizer drops them or knows them.
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
-_SPREADSHEETS = frozenset({".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers"})
 _AS_CSV = "Export the sheet as CSV (UTF-8) and name that file."
 _UNPACK = "Unpack it, or end its name in {}."
 # What these files begin with, and no text does: ZIP's local file header (xlsx, ods), OLE's compound file (xls), PDF,
@@ -25,8 +24,6 @@ _NO_TEXT = (
     (b"\x1f\x8b", "compressed by gzip", _UNPACK.format(".gz")),
     (b"\x28\xb5\x2f\xfd", "compressed by Zstandard", _UNPACK.format(".zst")),
 )
-HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
-"""What broken UTF-8 becomes here, and what `\\ud83d` alone is in JSON: no tokenizer takes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +81,6 @@ def load_bytes(path: Path) -> bytes:
     for beginning, what, todo in _NO_TEXT:
         if data.startswith(beginning):
             raise DataError(f"{path} is {what}, not text", todo=todo)
-    if suffix_of(path) in _SPREADSHEETS:
-        raise DataError(
-            f"{path} is called a spreadsheet",
-            todo=f"{_AS_CSV} If it holds columns of text, let its name end in .csv or .tsv.",
-        )
     return data
 
 
@@ -103,7 +95,7 @@ def load_text(path: Path, encoding: str | None = None) -> LoadedText:
         DataError: As `load_bytes`; or if the encoding is not known or does not fit.
     """
     data = load_bytes(path)
-    text, notes = _decode(data, str(path), encoding)
+    text, notes = decode(data, str(path), encoding)
     if control := _CONTROL.findall(text):
         where = text.count("\n", 0, text.index(control[0])) + 1
         kinds = ", ".join(sorted({repr(character)[1:-1] for character in control}))
@@ -111,7 +103,8 @@ def load_text(path: Path, encoding: str | None = None) -> LoadedText:
     return LoadedText(str(path), suffix_of(path), text, notes)
 
 
-def _decode(data: bytes, name: str, encoding: str | None) -> tuple[str, tuple[str, ...]]:
+def decode(data: bytes, name: str, encoding: str | None) -> tuple[str, tuple[str, ...]]:
+    """Return bytes as text (see `load_text`), and what was guessed of them; `name` is for messages."""
     if encoding is not None:
         return _decode_as(data, name, encoding), ()
     if data.startswith(_UTF_16_MARKS):

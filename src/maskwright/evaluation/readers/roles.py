@@ -98,11 +98,11 @@ def need_column(table: Table, columns: Columns, what: str, option: str) -> str:
 
 
 def check_named_once(table: Table, options: ReadOptions, used: Iterable[str | None]) -> None:
-    """Refuse to read a column whose name the header holds more than once: another could be meant.
+    """Refuse to guess a column whose name the header holds more than once: another could be meant.
 
     Args:
         table: The table.
-        options: May say which one by its name with the number ("text (2)").
+        options: May say which one: "text" is the first, "text (2)" the second.
         used: The table's columns that are read; None for what is in no column.
 
     Raises:
@@ -111,13 +111,13 @@ def check_named_once(table: Table, options: ReadOptions, used: Iterable[str | No
     named = options.named_columns()
     for column in used:
         name = table.repeated.get(column or "")
-        if name is None or (column != name and column in named):
+        if name is None or column in named:
             continue
         same = [other for other in table.columns if table.repeated.get(other) == name]
         raise DataError(
             f"{table.name}: the header holds {name!r} {len(same)} times, and one of these columns is to be read",
             allowed=_shown(table.columns),
-            todo=f"Rename all but one in the header, or name the one that is meant, e.g. {same[-1]!r}.",
+            todo=f"Name the one that is meant: {same[0]!r} is the first, {same[1]!r} the second.",
         )
 
 
@@ -227,7 +227,8 @@ def _labels(
     if not candidates and options.labels == "if_there":
         notes.append("no column looks like a label: the file has no labels")
         return None, ()
-    which, todo = "no column looks like a label", "Name it with the option 'label'."
+    none = f" (dates and times are no labels: {', '.join(dates)})" if dates else ""
+    which, todo = f"no column looks like a label{none}", "Name it with the option 'label'."
     if candidates:
         which = f"several columns could be the label ({', '.join(candidates)})"
         likeliest = min(candidates, key=lambda column: _different(table, column))

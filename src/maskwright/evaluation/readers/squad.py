@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.errors import DataError
+from maskwright.core.half_characters import HALF_CHARACTER
 from maskwright.evaluation.examples import ExampleFile, QuestionExample
 from maskwright.evaluation.readers.answers import AnswerCounts, OffsetUnit, WrittenAnswer, offset_unit, place_answer
 from maskwright.evaluation.readers.json_records import parse_json
-from maskwright.evaluation.readers.loading import HALF_CHARACTER, load_text
+from maskwright.evaluation.readers.loading import load_text
 from maskwright.evaluation.readers.options import ReadOptions
 from maskwright.evaluation.readers.skips import Skips
 

@@ -9,7 +9,7 @@ from maskwright.evaluation.metrics.entities import is_entity_tag, mark_entities,
 
 _SHOWN = 8
 # B-PER as it may be miswritten: b-PER, B_PER, B:PER.
-_LOOSE = re.compile(r"([BIESLU])[-_.:/\u2010-\u2015]([^\W\d_].*)", re.IGNORECASE)
+_LOOSE = re.compile(r"([BIESLUM])[-_.:/\u2010-\u2015]([^\W\d_].*)", re.IGNORECASE)
 
 
 def check_tags(sentences: Sequence[Sequence[str]], place: Callable[[str], str]) -> None:
@@ -33,7 +33,7 @@ def check_tags(sentences: Sequence[Sequence[str]], place: Callable[[str], str]) 
     raise DataError(
         f"{place(tag)}: {tag!r} is not a tag of entities, as others of the file are; {marked:,} of {counts.total():,} "
         f"tags{all_of_them}",
-        allowed='"O", or B, I, E, S, L or U with a hyphen and a type, e.g. "B-PER"',
+        allowed='"O", or B, I, E, S, L, U or M with a hyphen and a type, e.g. "B-PER"',
         todo=" ".join(filter(None, [f"Did you mean {guess!r}?" if guess else "", "Correct the tag in the file."])),
     )
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from maskwright.core.half_characters import told_half_character
 from maskwright.evaluation.examples import ExampleFile, Label, TextExample
 from maskwright.evaluation.readers.formats import format_of
 from maskwright.evaluation.readers.labels import check_known, class_name, class_names, flag, guess_separator, number
-from maskwright.evaluation.readers.loading import HALF_CHARACTER
 from maskwright.evaluation.readers.options import ReadOptions, TextKind
 from maskwright.evaluation.readers.roles import Roles, roles_of
 from maskwright.evaluation.readers.rows import Row, Table
@@ -86,10 +86,8 @@ def as_text(value: object) -> str:
         return str(value)
     if not isinstance(value, str):
         raise ValueError(f"a {type(value).__name__} stands where a text should")
-    if not value.isascii() and (half := HALF_CHARACTER.search(value)) is not None:
-        raise ValueError(
-            f"half a character at position {half.start() + 1} of the text (broken UTF-8 or a lone surrogate)"
-        )
+    if half := told_half_character(value):
+        raise ValueError(half)
     return value
 
 

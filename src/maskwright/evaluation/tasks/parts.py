@@ -14,6 +14,7 @@ from torch import Tensor
 from maskwright.core.errors import DataError, nearest, unknown_name
 from maskwright.core.plain_yaml import read_yaml
 from maskwright.evaluation.examples import Example, has_label
+from maskwright.evaluation.readers.name_lists import as_name
 from maskwright.evaluation.tasks.base import Scores
 
 
@@ -95,7 +96,7 @@ def unknown_label_of(example: str, label: str, labels: Sequence[str], *, one_eac
 def _in_yaml(label: str) -> str:
     """Write a label as an item of a list on the command line; in quotes where it would be read as something else."""
     try:
-        as_it_is = [str(item) for item in read_yaml(f"[{label}]")]
+        as_it_is = [as_name(item) for item in read_yaml(f"[{label}]")]
     except ValueError:
         as_it_is = []
     return label if as_it_is == [label] else json.dumps(label, ensure_ascii=False)

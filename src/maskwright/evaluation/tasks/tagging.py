@@ -62,8 +62,8 @@ class Tagging(Task[TaggedExample]):
 
     Attributes:
         labels: The tags as the file writes them.
-        scheme: How tags mark entities: "IO" (also for the older IOB1), "BIO", "IOBES", "BILOU"; None for tags that mark
-            none (parts of speech).
+        scheme: How tags mark entities: "IO" (also for the older IOB1), "BIO", "IOBES", "BILOU", "BMES"; None for tags
+            that mark none (parts of speech).
         metrics: What is reported, the main one first: "f1", "precision", "recall" of entities, both ends and the type
             right (`metrics.entity_scores`), of one type too ("f1_PER"), and "accuracy", the share of words with the
             right tag.
