@@ -175,6 +175,9 @@ def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_pat
     (tmp_path / "labelled.csv").write_text("frage,label\nthe cat,1\nthe dog,0\na cat,1\na dog,0\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"labelled\.csv: single texts"):
         evaluate(paraphrases, file=tmp_path / "labelled.csv", device="cpu", reporter=Silent())
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\nthe cat\t1\nthe dog\t0\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"dev\.tsv: single texts.*Choose a benchmark of pairs"):
+        evaluate(paraphrases, task="sst-2", data=tmp_path, device="cpu", reporter=Silent())
 
 
 AFQMC = {"benchmark": "afqmc", "format": "tsv", "text": ("sentence1", "1"), "text2": ("sentence2", "2")}

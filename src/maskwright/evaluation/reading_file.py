@@ -25,6 +25,7 @@ from maskwright.evaluation.readers import (
     read_as_before,
     read_as_from_json,
     read_examples,
+    read_or_guess,
 )
 from maskwright.evaluation.readers.column_names import KNOWN_NAMES
 from maskwright.evaluation.readers.formats import format_of
@@ -110,17 +111,14 @@ def read_like_training(paths: Paths, kind: Kind, options: ReadOptions, trained: 
     same = _format_of(paths, kind, options) == trained.get("format")
     left = {_BENCHMARK, "format", *(() if same else _OF_A_FORMAT)}
     kept = {name: value for name, value in trained.items() if name not in left}
-    try:
+
+    def read() -> ExampleFile[Any]:
         file = read_examples(paths, kind, alike(options, kept if same else _without_numbers(kept)))
         _refuse_names(file)
-    except DataError as error:
-        file = read_examples(paths, kind, options)
-        note = f"read with columns guessed anew, since it is not laid out as files of {title} are: {error.problem}"
-    else:
-        if options.named_columns():
-            return file
-        note = f"read as files of {title} are{_columns(file)}"
-    return replace(file, notes=(note, *file.notes))
+        said = () if options.named_columns() else (f"read as files of {title} are{_columns(file)}",)
+        return replace(file, notes=(*said, *file.notes))
+
+    return read_or_guess(read, paths, kind, options, f"files of {title} are")
 
 
 def _format_of(paths: Paths, kind: Kind, options: ReadOptions) -> str:

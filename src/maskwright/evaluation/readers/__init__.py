@@ -6,7 +6,7 @@ from maskwright.evaluation.readers.name_lists import as_name, name_list
 from maskwright.evaluation.readers.options import Format, Kind, ReadOptions, TextKind
 from maskwright.evaluation.readers.questions import read_questions
 from maskwright.evaluation.readers.read_as import ReadAs, alike, read_as_from_json, to_keep
-from maskwright.evaluation.readers.reading import Paths, read_as_before, read_examples
+from maskwright.evaluation.readers.reading import Paths, read_as_before, read_examples, read_or_guess
 from maskwright.evaluation.readers.tagged import cut_into_words, read_tagged
 from maskwright.evaluation.readers.texts import read_texts
 
@@ -26,6 +26,7 @@ __all__ = [
     "read_as_from_json",
     "read_choices",
     "read_examples",
+    "read_or_guess",
     "read_questions",
     "read_tagged",
     "read_texts",

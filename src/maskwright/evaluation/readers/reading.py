@@ -1,6 +1,6 @@
 """Labelled files of any kind, one or several, as examples."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args, overload
@@ -68,11 +68,29 @@ def read_as_before(paths: Paths, kind: Kind, options: ReadOptions, before: ReadA
     """
     if (as_before := alike(options, before)) == options:
         return read_examples(paths, kind, options)
+    return read_or_guess(lambda: read_examples(paths, kind, as_before), paths, kind, options, "the training file was")
+
+
+def read_or_guess(
+    read: Callable[[], ExampleFile[Any]], paths: Paths, kind: Kind, options: ReadOptions, like: str
+) -> ExampleFile[Any]:
+    """Return what is read, or, where that is refused, the same files read with columns guessed, and say so.
+
+    Args:
+        read: Reads them in the way that is tried first.
+        paths: A file, or several.
+        kind: The kind of task.
+        options: How to read them then.
+        like: What they are not laid out as, for the note: "the training file was".
+
+    Raises:
+        DataError: If they cannot be read either way.
+    """
     try:
-        return read_examples(paths, kind, as_before)
+        return read()
     except DataError as error:
         file = read_examples(paths, kind, options)
-        note = f"read with columns guessed anew, since it is not laid out as the training file was: {error.problem}"
+        note = f"read with columns guessed anew, since it is not laid out as {like}: {error.problem}"
         return replace(file, notes=(note, *file.notes))
 
 

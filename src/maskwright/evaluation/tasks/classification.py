@@ -24,9 +24,8 @@ from maskwright.evaluation.tasks.parts import (
     softmax,
     sorted_labels,
     unknown_label,
-    unknown_label_of,
 )
-from maskwright.evaluation.tasks.texts import check_classes, one_row_each, text_features, text_features_to_learn
+from maskwright.evaluation.tasks.texts import check_classes, features_of_texts, one_row_each
 from maskwright.text.tokenizer import Tokenizer
 
 METRICS = ("accuracy", "f1", "macro_f1", "matthews")
@@ -80,18 +79,16 @@ class Classification(Task[TextExample]):
         self, examples: Sequence[TextExample], tokenizer: Tokenizer, *, max_length: int, segments: bool, training: bool
     ) -> Features:
         """Turn examples into sequences (see `Task.features`)."""
-        if not training:
-            return text_features(examples, tokenizer, max_length=max_length, segments=segments)
         numbers = number_of(self.labels)
-
-        def target(example: TextExample) -> int:
-            name = _class_name(example)
-            if name not in numbers:
-                raise unknown_label_of(example.key, name, self.labels)
-            return numbers[name]
-
-        return text_features_to_learn(
-            examples, tokenizer, max_length=max_length, segments=segments, target=target, dtype=np.int64
+        return features_of_texts(
+            examples,
+            tokenizer,
+            max_length=max_length,
+            segments=segments,
+            training=training,
+            target=lambda example: numbers[_class_name(example)],
+            dtype=np.int64,
+            check=self.check,
         )
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> tuple[Tensor, int]:

@@ -21,9 +21,8 @@ from maskwright.evaluation.tasks.parts import (
     require_labels,
     rows,
     sorted_labels,
-    unknown_label_of,
 )
-from maskwright.evaluation.tasks.texts import check_classes, one_row_each, text_features, text_features_to_learn
+from maskwright.evaluation.tasks.texts import check_classes, features_of_texts, one_row_each
 from maskwright.text.tokenizer import Tokenizer
 
 METRICS = ("micro_f1", "macro_f1", "subset_accuracy")
@@ -73,19 +72,20 @@ class MultiLabel(Task[TextExample]):
         self, examples: Sequence[TextExample], tokenizer: Tokenizer, *, max_length: int, segments: bool, training: bool
     ) -> Features:
         """Turn examples into sequences (see `Task.features`)."""
-        if not training:
-            return text_features(examples, tokenizer, max_length=max_length, segments=segments)
-        known = frozenset(self.labels)
 
         def target(example: TextExample) -> list[bool]:
             names = _class_names(example)
-            for name in names:
-                if name not in known:
-                    raise unknown_label_of(example.key, name, self.labels, one_each=False)
             return [label in names for label in self.labels]
 
-        return text_features_to_learn(
-            examples, tokenizer, max_length=max_length, segments=segments, target=target, dtype=np.float32
+        return features_of_texts(
+            examples,
+            tokenizer,
+            max_length=max_length,
+            segments=segments,
+            training=training,
+            target=target,
+            dtype=np.float32,
+            check=self.check,
         )
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> tuple[Tensor, int]:

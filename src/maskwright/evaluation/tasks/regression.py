@@ -15,7 +15,7 @@ from maskwright.evaluation.features import FeatureBatch, Features
 from maskwright.evaluation.metrics.correlation import mean_absolute_error, pearson, r_squared, spearman
 from maskwright.evaluation.tasks.base import Prediction, Scores, Task
 from maskwright.evaluation.tasks.parts import as_json, check_metrics, require_labels, rows
-from maskwright.evaluation.tasks.texts import one_row_each, text_features, text_features_to_learn
+from maskwright.evaluation.tasks.texts import features_of_texts, one_row_each
 from maskwright.text.tokenizer import Tokenizer
 
 _LESS_IS_BETTER = "mean_absolute_error"
@@ -71,13 +71,12 @@ class Regression(Task[TextExample]):
         self, examples: Sequence[TextExample], tokenizer: Tokenizer, *, max_length: int, segments: bool, training: bool
     ) -> Features:
         """Turn examples into sequences (see `Task.features`)."""
-        if not training:
-            return text_features(examples, tokenizer, max_length=max_length, segments=segments)
-        return text_features_to_learn(
+        return features_of_texts(
             examples,
             tokenizer,
             max_length=max_length,
             segments=segments,
+            training=training,
             target=lambda example: (_number(example) - self.offset) / self.scale,
             dtype=np.float32,
         )

@@ -61,26 +61,33 @@ def text_features(
     )
 
 
-def text_features_to_learn(
+def features_of_texts(
     examples: Sequence[TextExample],
     tokenizer: Tokenizer,
     *,
     max_length: int,
     segments: bool,
+    training: bool,
     target: Callable[[TextExample], Any],
     dtype: DTypeLike,
+    check: Callable[[Sequence[TextExample]], None] = lambda _: None,
 ) -> Features:
-    """Turn the texts and pairs that have labels into sequences with targets (see `text_features`).
+    """Turn texts and pairs into sequences (see `text_features`); in training those that have labels, with targets.
 
     Args:
+        training: Whether targets are wanted.
         target: What is to be learnt of an example with a label.
         dtype: Of the targets.
+        check: Refuses examples whose labels the task cannot have.
 
     Raises:
-        DataError: If no example has a label, or one has a label that the task cannot have.
+        DataError: If no text fits; in training, if no example has a label, or one that the task cannot have.
     """
+    if not training:
+        return text_features(examples, tokenizer, max_length=max_length, segments=segments)
     chosen = learnable(examples)
     kept = [examples[number] for number in chosen.tolist()]
+    check(kept)
     targets = np.array([target(example) for example in kept], dtype=dtype)
     features = text_features(kept, tokenizer, max_length=max_length, segments=segments)
     return replace(features, examples=chosen, labels=targets)
