@@ -25,17 +25,18 @@ _SHAPE = {
 }
 
 
-@pytest.fixture(scope="session")
-def compiled_int8(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Compile the code for int8 where tests may write; where that cannot be done they compute without it."""
-    from maskwright.encoder.packed import native
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_code(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Compile our C code where tests may write; where that cannot be done they compute without it."""
+    from maskwright.encoder.native import attention, int8
 
     base = tmp_path_factory.getbasetemp()
     # Workers of one session share what is compiled.
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MASKWRIGHT_CACHE", str(shared / "compiled"))
-        native.library()
+        attention.library()
+        int8.library()
 
 
 @pytest.fixture(scope="session")

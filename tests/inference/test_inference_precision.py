@@ -16,7 +16,6 @@ from maskwright.inference import mlm_scores, precision
 from maskwright.inference.mlm_scores import PlainHead
 from maskwright.inference.precision import PrecisionChanged, choose_precision
 
-pytestmark = pytest.mark.usefixtures("compiled_int8")
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 TEXTS = ["the cat sat on the mat.", "", "we love the dogs, and a tree ran", "我爱北京"]

@@ -11,7 +11,6 @@ from maskwright.inference.mlm_scores import PackedHead
 from maskwright.inference.precision import choose_precision
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling, MaskedLanguageModelingHead
 
-pytestmark = pytest.mark.usefixtures("compiled_int8")
 
 WORDS, WIDTH = 90, 64
 # As a share of the greatest score.

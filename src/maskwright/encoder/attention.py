@@ -3,6 +3,7 @@
 `plan_attention` looks at a batch once and decides what all layers share: the backend, the rows, the mask.
 `attend` is then one function of queries, keys and values; its backends agree with each other:
 
+- "native": our own C code over the sequences themselves, on a processor that it is compiled for. Takes keyed dropout.
 - "rows": batched matrix products and a softmax over rows of equal length. Takes keyed dropout.
 - "sdpa": PyTorch's fused attention over the same rows; never writes the (R, R) scores to memory.
 - "jagged": PyTorch's fused attention over the sequences themselves, on a GPU in half precision: no mask.
@@ -23,13 +24,17 @@ from torch.nn import functional as F
 
 from maskwright.core.tensors import FlatBatch
 from maskwright.encoder.dropout import DropoutKey, dropout_factors, kept_of_signed, seeded_kernels, sign_dropped_
+from maskwright.encoder.native.attention import Runs, attend_runs, takes
 
-Backend = Literal["rows", "sdpa", "jagged", "reference"]
+Backend = Literal["native", "rows", "sdpa", "jagged", "reference"]
 
 # Measured on two CPU cores, heads of 64, forward and backward: at R = 128 both take the same time with MKL
 # and the rows a quarter with oneDNN; at R = 512 the fused kernel needs two thirds of the time, at R = 1024
 # half.
 _LONGEST_ROW_FOR_PRODUCTS = 256
+_MOST_SQUARES_IN_BF16 = {True: 0.7, False: 0.55}
+"""Our own code computes in fp32. The library's products of bf16 are faster, where of the pairs of tokens in rows more
+than this share (with dropout or without) are pairs of one sequence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class AttentionPlan:
         mask: Shape (T/R, 1, R, R), 0 where a token may look and -inf where not; None where all of a row may.
         offsets: Shape (S+1,), where the runs of tokens of one sequence begin and end ("jagged", "reference").
         longest: At least the length of the longest run.
+        runs: The same for "native".
     """
 
     backend: Backend
@@ -49,22 +55,48 @@ class AttentionPlan:
     mask: Tensor | None = None
     offsets: Tensor | None = None
     longest: int = 0
+    runs: Runs | None = None
 
 
-def choose_backend(row_length: int, device_type: str, dtype: torch.dtype, *, drops: bool) -> Backend:
+def choose_backend(
+    row_length: int, device_type: str, dtype: torch.dtype, *, drops: bool, native: bool = False
+) -> Backend:
     """Choose the fastest backend that can do what is asked.
 
     Args:
         row_length: R.
         device_type: "cpu", "cuda", ...
         dtype: Precision of the products.
-        drops: Whether attention probabilities are dropped. On a CPU the fused kernel cannot.
+        drops: Whether attention probabilities are dropped. On a CPU PyTorch's fused kernel cannot.
+        native: Whether our own code can and should be used (`computes_natively`).
     """
+    if native:
+        return "native"
     if device_type == "cuda":
         return "jagged" if dtype in (torch.float16, torch.bfloat16) else "sdpa"
     if device_type != "cpu":
         return "rows" if drops else "sdpa"
     return "rows" if drops or row_length <= _LONGEST_ROW_FOR_PRODUCTS else "sdpa"
+
+
+def computes_natively(batch: FlatBatch, head_size: int, device_type: str, dtype: torch.dtype, *, drops: bool) -> bool:
+    """Say whether our own C code computes a batch's attention, and faster than products over rows.
+
+    Args:
+        batch: A batch cut into rows.
+        head_size: D.
+        device_type: "cpu", "cuda", ...
+        dtype: Precision of the products.
+        drops: Whether attention probabilities are dropped.
+    """
+    if not takes(head_size, device_type, dtype):
+        return False
+    if dtype == torch.float32:
+        return True
+    assert batch.row_length is not None
+    lengths = run_offsets(batch.sequence_ids, batch.row_length).diff().double()
+    squares = float((lengths * lengths).sum()) / (batch.row_length * len(batch.ids))
+    return squares <= _MOST_SQUARES_IN_BF16[drops]
 
 
 def plan_attention(batch: FlatBatch, backend: Backend, dtype: torch.dtype) -> AttentionPlan:
@@ -78,6 +110,10 @@ def plan_attention(batch: FlatBatch, backend: Backend, dtype: torch.dtype) -> At
     if batch.row_length is None:
         raise ValueError("attention needs a batch cut into rows: see `rows.cut_into_rows`")
     row_length, num_rows = batch.row_length, len(batch.ids) // batch.row_length
+    if backend == "native":
+        offsets = run_offsets(batch.sequence_ids, row_length)
+        real = batch.sequence_ids[offsets[:-1]] >= 0
+        return AttentionPlan(backend, row_length, runs=Runs(offsets, real, row_length, int(offsets.diff().max())))
     if backend in ("jagged", "reference"):
         return AttentionPlan(
             backend, row_length, offsets=run_offsets(batch.sequence_ids, row_length), longest=row_length
@@ -233,6 +269,20 @@ def _product(left: Tensor, right: Tensor, factor: float = 1.0) -> Tensor:
     return torch.baddbmm(product, left, right, beta=0, alpha=factor, out=product)
 
 
+def _native(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:
+    assert plan.runs is not None
+    return attend_runs(
+        _as_autocast(queries),
+        _as_autocast(keys),
+        _as_autocast(values),
+        plan.runs,
+        num_heads=heads.number,
+        dropout_rate=heads.rate,
+        dropout_key=heads.key,
+        dropout_call=heads.call,
+    )
+
+
 def _sdpa(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:
     q, k, v = (_by_rows(tensor, plan, heads) for tensor in (queries, keys, values))
     mask = None if plan.mask is None else plan.mask.to(q.dtype)
@@ -274,4 +324,4 @@ def _reference(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPla
     return torch.cat(parts)
 
 
-_BACKENDS = {"rows": _rows, "sdpa": _sdpa, "jagged": _jagged, "reference": _reference}
+_BACKENDS = {"native": _native, "rows": _rows, "sdpa": _sdpa, "jagged": _jagged, "reference": _reference}

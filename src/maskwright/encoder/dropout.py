@@ -81,29 +81,52 @@ def dropout_add(values: Tensor, residual: Tensor, rate: float, key: DropoutKey |
     return added
 
 
+@dataclass(frozen=True, slots=True)
+class RandomWords:
+    """What random bits are made of: a table of 64-bit words, four positions a word.
+
+    Each row and each column of the table has a well mixed odd number (SplitMix64 over a counter: Steele, Lea and Flood
+    2014); a word is the product of its row's and its column's, scrambled once more so that its high and low bits meet.
+    That is four passes over the words instead of twelve; the tests look at rows, columns, lanes and rectangles of the
+    table.
+
+    Attributes:
+        rows: The numbers of rows, int64.
+        columns: The numbers of columns. Shape (512,), int64.
+    """
+
+    rows: Tensor
+    columns: Tensor
+
+    @classmethod
+    def of(cls, shape: torch.Size, key: DropoutKey, call: int) -> "RandomWords":
+        """Return the words for values of a shape (see `random_bits`)."""
+        num_rows = -(-math.prod(shape) // (4 * _COLUMNS))
+        stream = _mix_(key.tensor + (call + 1) * _GOLDEN % (1 << 63))
+        counter = torch.arange(num_rows + _COLUMNS, dtype=torch.int64, device=key.tensor.device)
+        numbers = _mix_(counter.mul_(_GOLDEN).add_(stream)).bitwise_or_(1)
+        return cls(numbers[:num_rows], numbers[num_rows:])
+
+    @staticmethod
+    def limits(rate: float) -> tuple[int, float]:
+        """Return the least bits, as integers, that are not dropped at a rate, and what is kept is scaled by."""
+        threshold = round(rate * _STEPS)
+        return threshold - _STEPS // 2, _scale(threshold)
+
+
 def random_bits(shape: torch.Size, key: DropoutKey, call: int) -> Tensor:
     """Return 16 uniform random bits per position, as integers in [-2**15, 2**15).
-
-    Positions are seen as a table of 64-bit words, four positions a word. Each row and each column of the
-    table has a well mixed odd number (SplitMix64 over a counter: Steele, Lea and Flood 2014); a word is the
-    product of its row's and its column's, scrambled once more so that its high and low bits meet. That is
-    four passes over the words instead of twelve; the tests look at rows, columns, lanes and rectangles of the
-    table.
 
     Args:
         shape: Shape of the result.
         key: The micro-batch's key; the result is on its device.
         call: Number of the call within the forward pass.
     """
-    size = math.prod(shape)
-    num_rows = -(-size // (4 * _COLUMNS))
-    stream = _mix_(key.tensor + (call + 1) * _GOLDEN % (1 << 63))
-    counter = torch.arange(num_rows + _COLUMNS, dtype=torch.int64, device=key.tensor.device)
-    numbers = _mix_(counter.mul_(_GOLDEN).add_(stream)).bitwise_or_(1)
-    words = numbers[:num_rows, None] * numbers[num_rows:]
+    table = RandomWords.of(shape, key, call)
+    words = table.rows[:, None] * table.columns
     words ^= words >> 32
     words *= _MIX_1
-    return words.view(torch.int16).view(-1)[:size].view(shape)
+    return words.view(torch.int16).view(-1)[: math.prod(shape)].view(shape)
 
 
 def dropout_factors(shape: torch.Size, rate: float, key: DropoutKey, call: int) -> Tensor:

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from maskwright.core.row_counts import filled_up
 from maskwright.core.tensors import EncoderOutput, FlatBatch
-from maskwright.encoder.attention import Backend, choose_backend, plan_attention
+from maskwright.encoder.attention import Backend, choose_backend, computes_natively, plan_attention
 from maskwright.encoder.block import DROPOUT_CALLS, AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.dropout import DropoutKey, dropout
@@ -108,4 +108,8 @@ class Encoder(nn.Module):
         kind = weight.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
         assert batch.row_length is not None
-        return self.backend or choose_backend(batch.row_length, kind, dtype, drops=drops), dtype
+        if self.backend is not None:
+            return self.backend, dtype
+        head_size = self.config.hidden_size // self.config.num_heads
+        native = computes_natively(batch, head_size, kind, dtype, drops=drops)
+        return choose_backend(batch.row_length, kind, dtype, drops=drops, native=native), dtype

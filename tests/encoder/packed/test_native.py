@@ -19,7 +19,8 @@ from torch.nn import functional as F
 from maskwright.core.tensors import FlatBatch, activation
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.packed import native, native_dense
+from maskwright.encoder.native import int8, library
+from maskwright.encoder.packed import native_dense
 from maskwright.encoder.packed.embedding import Embedding
 from maskwright.encoder.packed.encoder import PackedEncoder
 from maskwright.encoder.packed.int8_support import int8_support
@@ -32,10 +33,10 @@ Array = NDArray[np.float64]
 
 
 @pytest.fixture
-def ours(compiled_int8: None) -> None:
+def ours() -> None:
     """Skip where there is no compiled code."""
-    if native.library() is None:
-        pytest.skip(str(native.problem()))
+    if int8.library() is None:
+        pytest.skip(str(int8.problem()))
 
 
 @contextmanager
@@ -53,12 +54,12 @@ def with_threads(number: int) -> Iterator[None]:
 
 def test_it_is_done_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": True, "fma3": True, "avx512_vnni": True})
-    assert "lacks instructions of the C code (AVX512_BW, AVX512_DQ, AVX512_VL)" in str(native._found.__wrapped__())
+    assert "lacks instructions of the C code (AVX512_BW, AVX512_DQ, AVX512_VL)" in str(int8._found.__wrapped__())
 
 
 def test_it_is_done_without_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert "for Linux" in str(native._found.__wrapped__())
+    assert "for Linux" in str(int8._found.__wrapped__())
 
 
 @pytest.mark.usefixtures("ours")
@@ -67,10 +68,10 @@ class TestWithoutACompiler:
         monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path))
         monkeypatch.setenv("PATH", "")
         monkeypatch.delenv("CC", raising=False)
-        found = native._found.__wrapped__()
+        found = int8._found.__wrapped__()
         assert "no C compiler" in str(found)
-        monkeypatch.setattr(native, "_found", lambda: found)
-        assert native.library() is None
+        monkeypatch.setattr(int8, "_found", lambda: found)
+        assert int8.library() is None
         states = states_of(encoder("bert"), "int8")
         assert isinstance(states, PackedEncoder)
         (text_batch,) = laid([7, 3])
@@ -81,7 +82,7 @@ class TestWithoutACompiler:
         assert "Install gcc" in support.todo
 
     def test_the_source_is_part_of_the_package_and_gnu_c(self) -> None:
-        assert native._SOURCE.is_file()
+        assert Path(library.__file__).with_name("int8.c").is_file()
         assert int8_support().by == "compiled"
 
 

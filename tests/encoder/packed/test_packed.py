@@ -12,7 +12,7 @@ from maskwright.core.types import ProductPrecision
 from maskwright.encoder.packed import native_dense
 from maskwright.encoder.packed.dense import FusedDense, Int8Dense, pack
 from maskwright.encoder.packed.encoder import PackedEncoder
-from maskwright.encoder.packed.native import library
+from maskwright.encoder.native.int8 import library
 from maskwright.encoder.packed.native_dense import NativeDense
 from maskwright.encoder.packed.native_encoder import NativeEncoder
 from maskwright.encoder.states import states_of
@@ -155,7 +155,7 @@ class TestInt8:
 
 
 @pytest.mark.skipif(choose_precision("int8", CPU) != "int8", reason="this processor does not multiply 8-bit numbers")
-def test_our_own_code_is_taken_where_it_is_there(compiled_int8: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_own_code_is_taken_where_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, bias = torch.randn(6, 32), torch.randn(6)
     assert isinstance(pack(weight, bias, "int8"), Int8Dense)
     assert isinstance(states_of(encoder("bert"), "int8"), PackedEncoder)

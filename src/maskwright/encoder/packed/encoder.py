@@ -18,10 +18,11 @@ from torch.nn import functional as F
 from maskwright.core.products import fp32_products
 from maskwright.core.tensors import FlatBatch
 from maskwright.core.types import ProductPrecision
-from maskwright.encoder.attention import AttentionPlan, Backend, attend, plan_attention
+from maskwright.encoder.attention import AttentionPlan, Backend, attend, computes_natively, plan_attention
 from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
+from maskwright.encoder.native.attention import attend_read
 from maskwright.encoder.packed.dense import joined, pack
 from maskwright.encoder.packed.embedding import Embedding
 from maskwright.encoder.packed.norm import Norm
@@ -48,6 +49,7 @@ class PackedEncoder:
         self._embedding = Embedding(encoder)
         self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self._narrow = config.hidden_size <= _NARROW
+        self._head_size = config.hidden_size // config.num_heads
         order = config.layer_plan("attention")
         # A block of the last layer alone may be laid out in parts: queries apart.
         apart = {order[-1]} if order.count(order[-1]) == 1 else set[int]()
@@ -74,7 +76,7 @@ class PackedEncoder:
         # six times as long as PyTorch's own choice.
         with torch.inference_mode(), fp32_products("none"):
             assert batch.row_length is not None
-            plan = plan_attention(batch, self._backend(batch.row_length, len(batch.ids)), self._dtype)
+            plan = plan_attention(batch, self._backend(batch), self._dtype)
             hidden = self._embedding(batch).to(self._dtype)
             last = len(self._layers) - 1
             for number, (attention, ffn) in enumerate(self._layers):
@@ -85,7 +87,11 @@ class PackedEncoder:
                     hidden = ffn(attention.add(attention.mix(hidden, plan), hidden))
             return hidden.float()
 
-    def _backend(self, row_length: int, num_slots: int) -> Backend:
+    def _backend(self, batch: FlatBatch) -> Backend:
+        row_length, num_slots = batch.row_length, len(batch.ids)
+        assert row_length is not None
+        if computes_natively(batch, self._head_size, "cpu", self._dtype, drops=False):
+            return "native"
         if self._dtype == torch.bfloat16:
             return "rows" if row_length >= _SHORTEST_ROWS else "sdpa"
         by_products = self._narrow and row_length in _ROWS_IN_FP32 and row_length % _FUSED_BLOCK
@@ -120,7 +126,10 @@ class _Attention(_AttentionOutput):
 
     def mix_read(self, hidden: Tensor, plan: AttentionPlan, read: Tensor) -> Tensor:
         """Mix for the tokens that are read. Shape (W, H)."""
-        return self.mix(hidden, plan)[read]
+        if plan.runs is None:
+            return self.mix(hidden, plan)[read]
+        queries, keys, values = torch.split(self._project(hidden), hidden.shape[1], dim=1)
+        return attend_read(queries[read], keys, values, plan.runs, read, num_heads=self._num_heads)
 
 
 @final
@@ -140,6 +149,9 @@ class _LastAttention(_AttentionOutput):
     def mix_read(self, hidden: Tensor, plan: AttentionPlan, read: Tensor) -> Tensor:
         """Mix for the tokens that are read. Shape (W, H)."""
         length, width = plan.row_length, hidden.shape[1]
+        if plan.runs is not None:
+            keys, values = torch.split(self._key_value(hidden), width, dim=1)
+            return attend_read(self._query(hidden[read]), keys, values, plan.runs, read, num_heads=self._num_heads)
         # Each gets a copy of its row's keys and values: together no more than there are.
         if len(read) * length > len(hidden):
             return self.mix(hidden, plan)[read]

@@ -5,7 +5,7 @@ from typing import Literal
 
 import torch
 
-from maskwright.encoder.packed.native import problem
+from maskwright.encoder.native.int8 import problem
 
 _VNNI = ("avx512_vnni", "avx_vnni", "amx_int8")
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from maskwright.encoder.packed.native import library
+from maskwright.encoder.native.int8 import library
 from maskwright.encoder.packed.whole import whole_numbers
 
 LANES = 16

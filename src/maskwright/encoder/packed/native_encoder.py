@@ -16,10 +16,9 @@ from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.packed.dense import joined
 from maskwright.encoder.packed.embedding import Embedding
-from maskwright.encoder.packed.native import library
+from maskwright.encoder.native.int8 import library
 from maskwright.encoder.packed.native_dense import (
     ACTIVATIONS,
-    LANES,
     DenseLayout,
     NativeDense,
     RoomLayout,
@@ -28,9 +27,6 @@ from maskwright.encoder.packed.native_dense import (
     room,
     rounding_room,
 )
-
-_ROWS = 8
-"""Of `int8.c`: tokens together. Attention reads as many rows beyond a run's end."""
 
 
 class _Block(ctypes.Structure):
@@ -75,7 +71,7 @@ class NativeEncoder:
     def __init__(self, encoder: Encoder) -> None:
         found = library()
         assert found is not None
-        self._encode = found.encode
+        self._encode, self._numbers_needed = found.encode, found.numbers_needed
         self._config = config = encoder.config
         self._embedding = Embedding(encoder)
         attention = [_attention(cast(AttentionBlock, block)) for block in encoder.attention_blocks]
@@ -133,11 +129,11 @@ class NativeEncoder:
         longest = int(offsets.diff().max())
         most, widest = max(tokens, num_read), max(width, config.intermediate_size)
         meanwhile = {
-            "projected": room(most + _ROWS, 3 * width),
+            "projected": room(most, 3 * width),
             "mixed": room(most, width),
             "other": room(most, width),
             "inner": room(most, widest),
-            "scores": room(team, width // config.num_heads + _ROWS, longest + LANES),
+            "scores": room(team, self._numbers_needed(width // config.num_heads, longest, False)),
             **rounding_room(most, widest),
         }
         self._encode(

@@ -17,20 +17,9 @@
    is computed of it. Sums of 65,536 products fit into 32 bits (255 x 128 each), and 128 times the sum of as many whole
    numbers; `native_dense.py` hands over no wider layers, and only widths that are multiples of 16. */
 
-#if !defined(__GNUC__) || defined(__clang__)
-#error "needs GNU C: other compilers bring an OpenMP of their own, a second team of threads beside PyTorch's"
-#endif
-
-#include <immintrin.h>
-#include <math.h>
-#include <omp.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "attention.h"
 
 #define PANEL 48 /* outputs side by side: three registers of 16 sums */
-#define ROWS 8   /* tokens together: 8 x 3 of the 32 registers hold sums */
-
-typedef float v16 __attribute__((vector_size(64), aligned(4), may_alias));
 
 typedef struct {
     const uint8_t *weight; /* panels of 48 outputs; in each, by 4 inputs, 48 groups of 4 bytes */
@@ -64,39 +53,17 @@ typedef struct {
 
 /* Of the larger of tokens and tokens read. */
 typedef struct {
-    float *projected; /* 3 x width, and ROWS tokens more */
+    float *projected; /* 3 x width */
     float *mixed, *other; /* width */
     float *inner; /* the larger of inner and width */
-    float *scores; /* each thread's own: see `room_to_attend` */
+    float *scores; /* each thread's own, for attention: `numbers_needed` */
     int8_t *whole; /* the larger of inner and width */
     Rounding *roundings;
 } Room;
 
 enum { NONE, GELU, GELU_TANH, RELU };
 
-/* --- numbers, sixteen at a time */
-
-static inline v16 load(const float *from) { return *(const v16 *)from; }
-static inline void store(float *to, v16 values) { *(v16 *)to = values; }
-static inline v16 all(float value) { return (v16)_mm512_set1_ps(value); }
-/* The second where one of them is no number. */
-static inline v16 larger(v16 a, v16 b) { return (v16)_mm512_max_ps((__m512)a, (__m512)b); }
-static inline float total(v16 values) { return _mm512_reduce_add_ps((__m512)values); }
-
-/* exp(x) for x <= 0: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2] (Cephes, expf). Below -87 it is 1e-38. */
-static inline v16 exponential(v16 x) {
-    x = larger(all(-87.0f), x);
-    v16 n = (v16)_mm512_roundscale_ps((__m512)(x * all(1.44269504f)), 0);
-    v16 rest = x - n * all(0.693359375f) + n * all(2.12194440e-4f);
-    v16 p = all(1.9875691500e-4f);
-    p = p * rest + all(1.3981999507e-3f);
-    p = p * rest + all(8.3334519073e-3f);
-    p = p * rest + all(4.1665795894e-2f);
-    p = p * rest + all(1.6666665459e-1f);
-    p = p * rest + all(5.0000001201e-1f);
-    p = p * rest * rest + rest + all(1.0f);
-    return (v16)_mm512_scalef_ps((__m512)p, (__m512)n);
-}
+/* --- activations */
 
 /* x times the normal distribution's share below x; the error function is Abramowitz and Stegun's 7.1.26 (1.5e-7). */
 static inline v16 gelu(v16 x) {
@@ -240,69 +207,13 @@ static void normalise_tokens(float *values, int64_t tokens, const Encoder *encod
     }
 }
 
-/* --- attention, fp32 */
-
-/* Eight rows of a matrix (k wide) times sixteen columns of another. */
-#define START(r) v16 s##r = all(0.0f);
-#define SUM(r) s##r += all(left[r * left_stride + i]) * column;
-#define PUT(r) store(to + r * to_stride, s##r * scale);
-static inline void tile(const float *left, int64_t left_stride, const float *right, int64_t right_stride, int64_t k,
-                        v16 scale, float *to, int64_t to_stride) {
-    EACH8(START)
-    for (int64_t i = 0; i < k; i++) {
-        v16 column = load(right + i * right_stride);
-        EACH8(SUM)
-    }
-    EACH8(PUT)
-}
-
-/* What one thread needs for runs of n tokens: the keys of a head, turned, and a tile of scores. */
-static inline int64_t room_to_attend(int64_t size, int64_t n) { return (size + ROWS) * ((n + 15) / 16 * 16); }
-
-/* One head of one run of tokens. */
-static void attend(const Encoder *encoder, const float *projected, int64_t n, int64_t head, float *mixed,
-                   float *scores) {
-    int64_t width = encoder->width, size = width / encoder->heads, stride = 3 * width, wide = (n + 15) / 16 * 16;
-    const float *queries = projected + head * size, *keys = queries + width, *values = keys + width;
-    float *turned = scores + ROWS * wide, here[ROWS * 16];
-    for (int64_t i = 0; i < size; i++)
-        for (int64_t key = 0; key < wide; key++) turned[i * wide + key] = key < n ? keys[key * stride + i] : 0.0f;
-    for (int64_t first = 0; first < n; first += ROWS) {
-        int64_t rows = n - first < ROWS ? n - first : ROWS;
-        v16 scale = all(1.0f / sqrtf((float)size));
-        /* Rows beyond the run's end are read, and what comes of them is not used: they are the next run's, and behind
-           the last token there is room for them. */
-        for (int64_t key = 0; key < wide; key += 16)
-            tile(queries + first * stride, stride, turned + key, wide, size, scale, scores + key, wide);
-        float shares[ROWS];
-        for (int64_t row = 0; row < rows; row++) {
-            float *of = scores + row * wide;
-            for (int64_t key = n; key < wide; key++) of[key] = -INFINITY;
-            v16 highest = load(of), sum = all(0.0f);
-            for (int64_t key = 16; key < wide; key += 16) highest = larger(highest, load(of + key));
-            highest = all(_mm512_reduce_max_ps((__m512)highest));
-            for (int64_t key = 0; key < wide; key += 16) {
-                v16 e = exponential(load(of + key) - highest);
-                sum += e;
-                store(of + key, e);
-            }
-            shares[row] = 1.0f / total(sum);
-        }
-        for (int64_t i = 0; i < size; i += 16) {
-            tile(scores, wide, values + i, stride, n, all(1.0f), here, 16);
-            for (int64_t row = 0; row < rows; row++)
-                store(mixed + (first + row) * width + head * size + i, load(here + 16 * row) * all(shares[row]));
-        }
-    }
-}
-
 /* --- the whole of it */
 
 /* Encode a batch. The last hidden states are then in `hidden`, or those of the tokens read in `projected`. */
 void encode(const Encoder *encoder, const Batch *batch, const Room *room, int threads) {
     float *hidden = batch->hidden, *other = room->other;
     int64_t width = encoder->width, tokens = batch->tokens;
-    int64_t per_thread = room_to_attend(width / encoder->heads, batch->longest);
+    int64_t size = width / encoder->heads, per_thread = numbers_needed(size, batch->longest, 0);
 #pragma omp parallel num_threads(threads) firstprivate(hidden, other, tokens)
     {
         round_tokens(hidden, tokens, width, room);
@@ -315,8 +226,11 @@ void encode(const Encoder *encoder, const Batch *batch, const Room *room, int th
             for (int64_t run = 0; run < batch->runs; run++)
                 for (int64_t head = 0; head < encoder->heads; head++) {
                     int64_t first = batch->offsets[run], n = batch->offsets[run + 1] - first;
-                    attend(encoder, room->projected + first * 3 * width, n, head, mixed + first * width,
-                           room->scores + omp_get_thread_num() * per_thread);
+                    float *queries = room->projected + first * 3 * width + head * size;
+                    attend((Values){queries, 3 * width}, n, (Values){queries + width, 3 * width},
+                           (Values){queries + 2 * width, 3 * width}, n, size, &(Drops){.scale = 1.0f},
+                           (Results){mixed + first * width + head * size, width}, NULL, 0,
+                           room->scores + omp_get_thread_num() * per_thread, 0);
                 }
             if (batch->read && layer == encoder->layers - 1) {
                 /* What follows is each token's own. */

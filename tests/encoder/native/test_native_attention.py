@@ -1,0 +1,240 @@
+"""Our own attention computes what the formula says, forward and backward, bit for bit the same in any company."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from maskwright.encoder.attention import AttentionPlan, attend, run_offsets
+from maskwright.encoder.dropout import DropoutKey
+from maskwright.encoder.native.attention import Runs, attend_read, attend_runs, library, problem, takes
+
+KEY = DropoutKey.on(torch.device("cpu"), 20170612)
+
+
+@pytest.fixture(autouse=True)
+def _ours() -> None:
+    """Skip where there is no compiled code."""
+    if library() is None:
+        pytest.skip(str(problem()))
+
+
+@contextmanager
+def with_threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def runs_of(rows: list[list[int]], row_length: int) -> tuple[Runs, Tensor]:
+    """Lay runs of these lengths into rows, filler behind them; return them, and which slots are tokens."""
+    sequence_ids, number = [], 0
+    for row in rows:
+        for length in row:
+            sequence_ids += [number] * length
+            number += 1
+        sequence_ids += [-1] * (row_length - sum(row))
+    ids = torch.tensor(sequence_ids)
+    offsets = run_offsets(ids, row_length)
+    return Runs(offsets, ids[offsets[:-1]] >= 0, row_length, int(offsets.diff().max())), ids >= 0
+
+
+def inputs_of(slots: int, width: int, seed: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> list[Tensor]:
+    """Draw queries, keys and values, which lie side by side as a joined projection leaves them."""
+    draws = torch.Generator().manual_seed(seed)
+    joined = (torch.randn(slots, 3 * width, generator=draws) * scale).to(dtype).requires_grad_()
+    return list(torch.split(joined, width, dim=1))
+
+
+def formula(inputs: list[Tensor], runs: Runs, heads: int, rate: float) -> Tensor:
+    """The reference backend in fp64: one run after the other."""
+    plan = AttentionPlan("reference", runs.row_length, offsets=runs.offsets)
+    given = [each.double() for each in inputs]
+    return attend(*given, plan, num_heads=heads, dropout_rate=rate, dropout_key=KEY if rate else None, dropout_call=2)
+
+
+def ours(inputs: list[Tensor], runs: Runs, heads: int, rate: float = 0.0) -> Tensor:
+    queries, keys, values = inputs
+    key = KEY if rate else None
+    return attend_runs(
+        queries, keys, values, runs, num_heads=heads, dropout_rate=rate, dropout_key=key, dropout_call=2
+    )
+
+
+@st.composite
+def rows_of_runs(draw: st.DrawFn) -> tuple[list[list[int]], int]:
+    row_length = draw(st.integers(1, 150))
+    rows = []
+    for _ in range(draw(st.integers(1, 3))):
+        row: list[int] = []
+        while sum(row) < row_length and draw(st.integers(0, 5)):
+            row.append(draw(st.integers(1, row_length - sum(row))))
+        rows.append(row)
+    return rows, row_length
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    laid=rows_of_runs(),
+    heads=st.integers(1, 3),
+    registers=st.sampled_from([1, 2, 3, 4, 5, 8]),
+    rate=st.sampled_from([0.0, 0.1, 0.5]),
+    threads=st.sampled_from([1, 2]),
+    seed=st.integers(0, 2**16),
+)
+def test_it_is_the_formula_and_so_are_its_gradients(
+    laid: tuple[list[list[int]], int], heads: int, registers: int, rate: float, threads: int, seed: int
+) -> None:
+    runs, real = runs_of(*laid)
+    inputs = inputs_of(len(real), 16 * registers * heads, seed)
+    slope = torch.randn(inputs[0].shape, generator=torch.Generator().manual_seed(seed)) * real[:, None]
+    with with_threads(threads):
+        mixed = ours(inputs, runs, heads, rate)
+        slopes = torch.autograd.grad(mixed, inputs, slope)
+    wanted = formula(inputs, runs, heads, rate)
+    wanted_slopes = torch.autograd.grad(wanted, inputs, slope.double())
+    torch.testing.assert_close(mixed[real].double(), wanted[real], atol=1e-5, rtol=1e-5)
+    assert (mixed[~real] == 0).all()
+    for found, expected in zip(slopes, wanted_slopes, strict=True):
+        torch.testing.assert_close(found[real], expected[real], atol=2e-5, rtol=1e-4)
+        assert (found[~real] == 0).all()
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 128, 129, 500, 700])
+def test_runs_longer_than_what_lies_in_a_cache(length: int, rate: float) -> None:
+    runs, real = runs_of([[length]], length)
+    inputs = inputs_of(length, 64, length)
+    slope = torch.randn(length, 64, generator=torch.Generator().manual_seed(1))
+    mixed, wanted = ours(inputs, runs, 1, rate), formula(inputs, runs, 1, rate)
+    torch.testing.assert_close(mixed.double(), wanted, atol=1e-5, rtol=1e-5)
+    for found, expected in zip(
+        torch.autograd.grad(mixed, inputs, slope), torch.autograd.grad(wanted, inputs, slope.double()), strict=True
+    ):
+        torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
+
+
+@settings(max_examples=30, deadline=None)
+@given(laid=rows_of_runs(), rate=st.sampled_from([0.0, 0.3]), seed=st.integers(0, 2**16))
+def test_bfloat16_is_rounded_once_at_the_end(laid: tuple[list[list[int]], int], rate: float, seed: int) -> None:
+    runs, real = runs_of(*laid)
+    inputs = inputs_of(len(real), 64, seed, torch.bfloat16)
+    slope = (torch.randn(len(real), 64, generator=torch.Generator().manual_seed(seed)) * real[:, None]).bfloat16()
+    mixed = ours(inputs, runs, 2, rate)
+    slopes = torch.autograd.grad(mixed, inputs, slope)
+    given = [each.float().detach().requires_grad_() for each in inputs]
+    wanted = ours(given, runs, 2, rate)
+    wanted_slopes = torch.autograd.grad(wanted, given, slope.float())
+    assert mixed.dtype == torch.bfloat16
+    assert torch.equal(mixed, wanted.bfloat16())
+    for found, expected in zip(slopes, wanted_slopes, strict=True):
+        assert torch.equal(found, expected.bfloat16())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_neither_company_nor_threads_change_a_bit(dtype: torch.dtype) -> None:
+    lengths = [17, 1, 40, 33]
+    runs, real = runs_of([lengths], 100)
+    inputs = inputs_of(100, 96, 5, dtype)
+    slope = torch.randn(100, 96).to(dtype)
+    found = []
+    for threads in (1, 2, 5):
+        with with_threads(threads):
+            mixed = ours(inputs, runs, 3)
+            found.append((mixed, *torch.autograd.grad(mixed, inputs, slope)))
+    for each in found[1:]:
+        assert all(map(torch.equal, each, found[0]))
+    start = 0
+    for length in lengths:
+        its = slice(start, start + length)
+        alone, _ = runs_of([[length]], length)
+        assert torch.equal(ours([each[its] for each in inputs], alone, 3), found[0][0][its])
+        start += length
+    assert real[:start].all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_what_is_read_is_what_all_would_be(data: st.DataObject) -> None:
+    runs, real = runs_of(*data.draw(rows_of_runs()))
+    slots = len(real)
+    read = torch.tensor(data.draw(st.lists(st.integers(0, slots - 1), max_size=2 * slots)), dtype=torch.int64)
+    with torch.inference_mode():
+        queries, keys, values = inputs_of(slots, 64, slots)
+        every = attend_runs(queries, keys, values, runs, num_heads=2)
+        found = attend_read(queries[read], keys, values, runs, read, num_heads=2)
+    assert torch.equal(found, every[read])
+
+
+def test_only_what_is_looked_at_is_remembered() -> None:
+    runs, _ = runs_of([[60]], 60)
+    inputs = inputs_of(60, 64, 1)
+    saved: list[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor):
+        ours(inputs, runs, 4)
+    # Queries, keys and values where they lie, and of each query and head two numbers.
+    assert sorted(each.numel() for each in saved) == [60 * 4 * 2, 60 * 64, 60 * 64, 60 * 64]
+    with torch.no_grad():
+        assert torch.equal(ours(inputs, runs, 4), ours(inputs, runs, 4))
+
+
+@pytest.mark.parametrize("scale", [1e-20, 30.0, 1e4])
+def test_scores_of_any_size(scale: float) -> None:
+    runs, _ = runs_of([[50, 30]], 80)
+    inputs = inputs_of(80, 32, 2, scale=math.sqrt(scale))
+    mixed, wanted = ours(inputs, runs, 2), formula(inputs, runs, 2, 0.0)
+    assert mixed.isfinite().all()
+    # Scores of a million are rounded to a sixteenth in fp32: what is compared there is where nearly all weight is.
+    if scale < 1e4:
+        largest = float(wanted.detach().abs().max())
+        torch.testing.assert_close(mixed.double(), wanted, atol=3e-4 * largest, rtol=0)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_what_is_no_number_stays_in_its_run(place: int) -> None:
+    runs, _ = runs_of([[20, 30]], 50)
+    inputs = [each.detach().clone().requires_grad_() for each in inputs_of(50, 32, 2)]
+    with torch.no_grad():
+        inputs[place][25] = math.nan
+    mixed = ours(inputs, runs, 2)
+    slopes = torch.autograd.grad(mixed, inputs, torch.ones(50, 32))
+    assert mixed[:20].isfinite().all()
+    assert mixed[25].isnan().all()
+    assert all(slope[:20].isfinite().all() for slope in slopes)
+    assert any(slope[20:].isnan().any() for slope in slopes)
+
+
+def test_numbers_may_lie_otherwise() -> None:
+    runs, _ = runs_of([[20, 30]], 50)
+    inputs = inputs_of(50, 32, 2)
+    turned = [each.detach().T.contiguous().T for each in inputs]
+    assert torch.equal(ours(turned, runs, 2), ours(inputs, runs, 2))
+    every_other = [torch.stack([each.detach(), torch.zeros(50, 32)], 1)[:, 0] for each in inputs]
+    assert torch.equal(ours(every_other, runs, 2), ours(inputs, runs, 2))
+
+
+def test_types_that_pytorch_takes_by_itself_change_nothing() -> None:
+    runs, _ = runs_of([[20, 30]], 50)
+    inputs = inputs_of(50, 32, 2)
+    wanted = ours(inputs, runs, 2)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.equal(ours(inputs, runs, 2), wanted)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_what_it_takes() -> None:
+    assert takes(64, "cpu", torch.float32)
+    assert takes(16, "cpu", torch.bfloat16)
+    assert not takes(24, "cpu", torch.float32)
+    assert not takes(64, "cpu", torch.float64)
+    assert not takes(64, "cuda", torch.float32)
