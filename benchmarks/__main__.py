@@ -126,7 +126,12 @@ def _run(name: str, options: argparse.Namespace) -> int:
         found = facts(settings, begun, busy)
     show(report)
     output.note(told(found))
-    path = keep(report, _results(options), name, {"title": ROWS[name].title, **found})
+    folder = _results(options)
+    if not report.measured:
+        # What another machine found, or this one with a GPU, is worth more than that there is none now.
+        output.note(f"nothing was measured: what lies in {folder} is left as it is")
+        return 0
+    path = keep(report, folder, name, {"title": ROWS[name].title, **found})
     if not found["quiet"]:
         output.warn(f"the machine was not quiet when this began ({busy:.1f} cores were busy): measure again")
     output.note(f"kept in {path}")

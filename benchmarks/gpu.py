@@ -13,14 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks import peers
+from benchmarks import contest, peers
 from benchmarks.bf16 import LOSS
 from benchmarks.goals import OWN_BF16, OWN_PLAIN, TUNED, goal
 from benchmarks.own import CLIP, OwnStep
 from benchmarks.report import Check, Report, Table
 from benchmarks.settings import Settings
 from benchmarks.shapes import BASE, Shape, fitted
-from benchmarks.timing import Side, Spread, interleave, ratios, speeds
+from benchmarks.timing import Side, Spread, interleave, ratios
+from benchmarks.turns import filled, real_tokens
 from benchmarks.workloads import Source, examples_of, mlm_recipe, text_for
 from maskwright.encoder.compiled_blocks import Backend
 from maskwright.training.batches import StepBatch
@@ -30,17 +31,8 @@ from maskwright.training.probe import probe_matmul
 from maskwright.training.workload import Workload, build_workload
 
 LENGTHS = (128, 512)
-COLUMNS = (
-    "model",
-    "length",
-    "side",
-    "tokens/s",
-    "of the peak",
-    "goal",
-    "maskwright is faster by",
-    "goal",
-    "loss apart",
-)
+# As those of `contest`, with the length of the blocks.
+COLUMNS = ("model", "length", *contest.COLUMNS[1:])
 
 _TOKENS = 32768
 """Tokens of a step, all in one micro-batch on both sides. Reckoned, not measured: transformers' logits of all places
@@ -74,6 +66,8 @@ def measured(
     outcomes = [_measure(shape, length, device, settings, backend) for length in lengths]
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "a processor, not a GPU"
     told = [f"Blocks of {each.length}: compiled {each.compiled}." for each in outcomes]
+    wanted = {each.length: goal("gpu", str(each.length), "peak") for each in outcomes}
+    goals = ", ".join(f"{share} in blocks of {length}" for length, share in wanted.items() if share)
     return Report(
         tables=(
             Table(
@@ -85,13 +79,17 @@ def measured(
         ),
         measurements=tuple(
             {
-                "device": name,
+                "model": shape.name,
                 "length": outcome.length,
+                "device": name,
                 "side": side,
                 "seconds": seconds,
-                "tokens": outcome.tokens,
-                "flops": outcome.flops,
+                "tokens": outcome.tokens[side],
+                "fill": outcome.fill[side],
+                "dropout": _DROPOUT,
                 "peak": outcome.peak,
+                "flops": outcome.flops if side == OWN_BF16 else None,
+                "ratio": None if side == OWN_BF16 else outcome.ratio(side).median,
             }
             for outcome in outcomes
             for side, seconds in outcome.seconds.items()
@@ -100,7 +98,9 @@ def measured(
         notes=(
             f"On {name}; the peak is its own product of large bf16 matrices, "
             + ", ".join(f"{outcome.peak / 1e12:.3g}" for outcome in outcomes)
-            + " TFLOP/s. Operations are those that our step needs, of both sides.",
+            + " TFLOP/s."
+            + f" The goal is a share of {goals} of it." * bool(goals),
+            contest.DROPOUT_NOTE,
             *told,
         ),
     )
@@ -113,8 +113,9 @@ class _Outcome:
     Attributes:
         length: Tokens of a block.
         seconds: Of each round, by side.
-        tokens: Of each round, the same on all sides.
-        flops: Operations that our round needs.
+        tokens: Real tokens of each round, by side.
+        fill: Share of real tokens in what is computed on, by side.
+        flops: Operations that our pass needs, of each round.
         peak: Operations a second of the fastest bf16 product.
         losses: Ours and theirs on the first batch, dropout off.
         compiled: What came of compiling our blocks.
@@ -122,11 +123,27 @@ class _Outcome:
 
     length: int
     seconds: Mapping[str, list[float]]
-    tokens: int
-    flops: float
+    tokens: Mapping[str, list[int]]
+    fill: Mapping[str, float]
+    flops: list[float]
     peak: float
     losses: tuple[float, float]
     compiled: str
+
+    def speed(self, side: str) -> list[float]:
+        """Real tokens a second of each round."""
+        rounds = zip(self.seconds[side], self.tokens[side], strict=True)
+        return [tokens / seconds for seconds, tokens in rounds]
+
+    def ratio(self, side: str) -> Spread:
+        """How many times as fast our compiled step is as another side."""
+        return ratios(self.speed(OWN_BF16), self.speed(side))
+
+    @property
+    def utilisation(self) -> Spread:
+        """Share of the peak that our useful operations reach."""
+        rounds = zip(self.seconds[OWN_BF16], self.flops, strict=True)
+        return Spread.of([flops / seconds / self.peak for seconds, flops in rounds])
 
 
 class TunedPeer:
@@ -202,8 +219,10 @@ def _measure(shape: Shape, length: int, device: torch.device, settings: Settings
     return _Outcome(
         length=length,
         seconds=interleave(sides, rounds),
-        tokens=sum(step.num_tokens for step in steps),
-        flops=own.flops(steps),
+        # Every round computes on the same blocks, which `_unmasked` has seen to be full.
+        tokens={side.name: [real_tokens(steps)] * rounds for side in sides},
+        fill={TUNED: 1.0, OWN_PLAIN: filled(steps), OWN_BF16: filled(steps)},
+        flops=[own.flops(steps)] * rounds,
         peak=peak,
         losses=losses,
         compiled=compiled,
@@ -246,19 +265,17 @@ def _check(outcome: _Outcome) -> Check:
 
 def _lines(shape: Shape, outcome: _Outcome) -> list[tuple[str, ...]]:
     lines, length = list[tuple[str, ...]](), str(outcome.length)
-    fastest = speeds(outcome.seconds[OWN_BF16], outcome.tokens)
-    for place, (side, seconds) in enumerate(outcome.seconds.items()):
-        is_own, speed = side == OWN_BF16, speeds(seconds, outcome.tokens)
-        shares = Spread.of([outcome.flops / each / outcome.peak for each in seconds])
+    for place, side in enumerate(outcome.seconds):
+        is_own = side == OWN_BF16
         lines.append(
             (
                 shape.told() if place == 0 else "",
                 length if place == 0 else "",
                 side,
-                Spread.of(speed).told(),
-                f"{shares.median:.1%}",
-                goal("gpu", length, "peak") if is_own else "",
-                "" if is_own else ratios(fastest, speed).told(),
+                Spread.of(outcome.speed(side)).told(),
+                f"{outcome.fill[side]:.2f}",
+                f"{outcome.utilisation.median:.0%}" if is_own else "",
+                "" if is_own else outcome.ratio(side).told(),
                 goal("gpu", length, side),
                 f"{outcome.losses[0] - outcome.losses[1]:+.1e}" if is_own else "",
             )

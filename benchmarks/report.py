@@ -84,6 +84,11 @@ class Report:
     curves: tuple[Curve, ...] = field(default=())
 
     @property
+    def measured(self) -> bool:
+        """Whether anything was: a machine may lack what a row needs, and the report then has notes alone."""
+        return bool(self.tables or self.measurements or self.checks or self.curves)
+
+    @property
     def sound(self) -> bool:
         """Whether all checks hold."""
         return all(check.passed for check in self.checks)

@@ -17,7 +17,7 @@ from maskwright.evaluation.hyperparameters import Hyperparameters
 from maskwright.evaluation.labels import check_measurable, counted_labels, unlabelled
 from maskwright.evaluation.making_task import task_named
 from maskwright.evaluation.predicting import given_inputs
-from maskwright.evaluation.read_settings import with_options
+from maskwright.evaluation.read_overrides import with_overrides
 from maskwright.evaluation.readers import ReadOptions
 from maskwright.evaluation.scoring import plain, summary
 from maskwright.evaluation.tasks import Classification, MultipleChoice, QuestionAnswering, Regression, Tagging
@@ -170,13 +170,13 @@ def test_kinds_are_found_however_written(name: str) -> None:
 
 def test_reading_is_set_by_field() -> None:
     columns = {"text": "satz", "text2": None, "label": None}
-    options = with_options(ReadOptions(label="urteil"), columns, ["choices=[a, b]", "header=none"])
+    options = with_overrides(ReadOptions(label="urteil"), columns, ["choices=[a, b]", "header=none"])
     assert (options.text, options.label, options.choices, options.header) == ("satz", "urteil", ("a", "b"), "none")
 
 
 def test_whether_labels_are_needed_is_not_the_user_s() -> None:
     with pytest.raises(RecipeError, match=r"labels=\.\.\. cannot be said"):
-        with_options(ReadOptions(), {}, ["labels=ignored"])
+        with_overrides(ReadOptions(), {}, ["labels=ignored"])
 
 
 def test_parts_of_fields_are_no_axes_of_a_grid() -> None:

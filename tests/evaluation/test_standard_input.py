@@ -69,9 +69,15 @@ def test_predictions_are_called_by_the_numbers_of_the_lines(
     _given(monkeypatch, b"\xef\xbb\xbfthe cat\n\nsch\xf6n\n")
     talk = Heard()
     said = predict(model, "a word", file=["-", file], reporter=talk)
-    assert [(one.key, one.of) for one in said] == [("1", "a word"), ("1", "the cat"), ("3", "schön"), ("7", "the dog")]
+    called = {"input:1": "a word", "standard input:1": "the cat", "standard input:3": "schön", "7": "the dog"}
+    assert [(one.key, one.of) for one in said] == list(called.items())
     assert "file 2 examples of standard input" in talk.text()
     assert "line 2 is blank" in talk.text()
+    _given(monkeypatch, b"the cat\n\nthe dog\n")
+    assert [one.key for one in predict(model, file=["-", file], reporter=Silent())] == ["1", "3", "7"]
+    file.write_text("text\nthe dog\n", encoding="utf-8")
+    said = predict(model, ["a word", "a cat"], file=file, reporter=Silent())
+    assert [one.key for one in said] == ["input:1", "input:2", "2"]
     _given(monkeypatch, b"\n")
     with pytest.raises(DataError, match="nothing was given"):
         predict(model, file="-", reporter=Silent())

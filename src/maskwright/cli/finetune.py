@@ -127,6 +127,10 @@ def command(
         sys.exit(130)
 
 
+# Of the errors that typer raises at words it cannot parse it names only children.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
 class Command(TyperCommand):
     """The verb; an option that it has not, but a setting is called so, is answered with how settings are given."""
 
@@ -134,9 +138,10 @@ class Command(TyperCommand):
         """Parse the words after the verb."""
         try:
             return super().parse_args(ctx, args)
-        except Exception as found:  # The parser's own, whose classes typer keeps to itself.
+        except _UsageError as found:
             error: Any = found
-            if hasattr(error, "option_name") and not getattr(error, "possibilities", ()):
+            # Only the error about an option that is not there lists options that are near.
+            if hasattr(error, "possibilities") and not error.possibilities:
                 from maskwright.core.errors import nearest
                 from maskwright.evaluation.hyperparameters import Hyperparameters
 

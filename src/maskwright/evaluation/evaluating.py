@@ -17,7 +17,6 @@ from maskwright.evaluation.making_task import task_named
 from maskwright.evaluation.matching_labels import matching_labels
 from maskwright.evaluation.one_or_two_texts import FOR_BENCHMARKS, FOR_FILES, refuse_other_texts
 from maskwright.evaluation.readers import Kind, Paths
-from maskwright.evaluation.reading_file import read_as_of
 from maskwright.evaluation.scoring import features_of, score_units, write_predictions
 from maskwright.evaluation.tasks import QuestionAnswering, Task
 from maskwright.training.device import Precision, matmul_library
@@ -118,15 +117,14 @@ def evaluate(
     with reporter or OnConsole() as talk:
         for note in () if loaded is model else loaded.notes:
             talk.say("model", note)
-        trained = read_as_of(model) if isinstance(model, str | Path) else {}
-        before = trained if request.benchmark is None else {}
+        trained = loaded.read_as if request.benchmark is None else {}
         if request.benchmark is not None and part == "test":
             _refuse_unlabelled(request)
-        examples = request.read(part, talk, needed=True, called="file" if file else "", before=before)
+        examples = request.read(part, talk, needed=True, called="file" if file else "", trained=trained)
         if examples is None:
             raise DataError(f"{request.data} holds no {part} examples", todo="Name the file, `--file FILE`.")
         refuse_other_texts(
-            examples.examples, trained, examples.name, FOR_FILES if request.benchmark is None else FOR_BENCHMARKS
+            examples.examples, loaded.read_as, examples.name, FOR_FILES if request.benchmark is None else FOR_BENCHMARKS
         )
         measured = loaded.task
         if (row := request.benchmark) is not None:

@@ -131,6 +131,7 @@ class ExampleFile(Generic[E]):
         skipped: What was left out, and why.
         notes: What was guessed about the file, to be said aloud ("column 'satz' is taken as the text").
         read_as: What was guessed, as fields of `readers.ReadOptions`: other files of the same data are read alike.
+        names_among_rows: What the first line holds, where it was read as an example, but must be names of columns.
     """
 
     name: str
@@ -138,3 +139,4 @@ class ExampleFile(Generic[E]):
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
     read_as: Mapping[str, Any] = field(default_factory=dict)
+    names_among_rows: tuple[str, ...] = ()

@@ -2,12 +2,14 @@
 
 config.json, model.safetensors, tokenizer*   as transformers has them: its Auto classes and pipelines load the folder
 task.json                                    what it was trained for (`tasks.task_from_json`)
+reading.json                                 how its training file was read, where that is known (`reading_json`)
 """
 
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, final
 
 import torch
@@ -22,6 +24,8 @@ from maskwright.encoder.initialisation import initialise
 from maskwright.encoder.states import States
 from maskwright.evaluation.features import FeatureBatch
 from maskwright.evaluation.heads import Head
+from maskwright.evaluation.readers import ReadAs
+from maskwright.evaluation.reading_json import load_read_as, save_read_as
 from maskwright.evaluation.taken_over import taken_over
 from maskwright.evaluation.task_on_file import TASK_FILE, entries_of, guessed_task, means_the_same, read_task
 from maskwright.evaluation.tasks.base import Task
@@ -44,10 +48,11 @@ class FineTunedModel(nn.Module):
         tokenizer: Its tokenizer.
         family: Hugging Face's model type.
         max_length: Tokens of a sequence at most, special ones counted.
+        read_as: How its training file was read, for files that it meets later; empty where nobody says.
         notes: What is to be said of it: what was taken over, what is new, what was guessed.
 
     Attributes:
-        encoder, head, task, tokenizer, family, max_length, notes: As given.
+        encoder, head, task, tokenizer, family, max_length, read_as, notes: As given.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class FineTunedModel(nn.Module):
         tokenizer: Tokenizer,
         family: FamilyName,
         max_length: int,
+        read_as: ReadAs = MappingProxyType({}),
         notes: tuple[str, ...] = (),
     ) -> None:
         super().__init__()
@@ -68,6 +74,7 @@ class FineTunedModel(nn.Module):
         self.tokenizer = tokenizer
         self.family: FamilyName = family
         self.max_length = max_length
+        self.read_as = read_as
         self.notes = notes
 
     @property
@@ -116,6 +123,7 @@ class FineTunedModel(nn.Module):
             tokenizer=self.tokenizer,
             family=self.family,
             max_length=self.max_length,
+            read_as=self.read_as,
             notes=self.notes,
         )
 
@@ -129,6 +137,7 @@ class FineTunedModel(nn.Module):
         saved = self.as_saved()
         task, state = saved.task, saved.state_dict()
         write_json(folder / TASK_FILE, task.to_json())
+        save_read_as(folder, self.read_as)
         self.tokenizer.save(folder, max_length=self.max_length, segments=self.segments, split_special_tokens=True)
         save_model(
             folder,
@@ -231,7 +240,7 @@ def load(folder: str | Path) -> FineTunedModel:
 
     Raises:
         ConversionError: If there is no fine-tuned model, or it does not fit together.
-        DataError: If its tokenizer or its task cannot be read.
+        DataError: If its tokenizer, its task or how its training file was read cannot be read.
     """
     existing = open_existing(str(folder))
     entries = existing.task
@@ -254,6 +263,7 @@ def load(folder: str | Path) -> FineTunedModel:
     existing = replace(existing, config=existing.config.replace(pooler=needs_pooler))
     built = _assemble(existing, task, row, entries.dropout, existing.max_length)
     _put_in(built, _named_as_here(existing, task))
+    built.read_as = load_read_as(existing.folder)
     if not path.exists():
         labels = f" with the labels {', '.join(task.labels)}" if task.labels else ""
         built.notes = (f"{folder} has no {TASK_FILE}: its class {row.architecture} is taken as {task.kind}{labels}",)

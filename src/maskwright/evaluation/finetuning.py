@@ -24,7 +24,7 @@ from maskwright.evaluation.labelled import LabelledRequest, read_labelled
 from maskwright.evaluation.model_card import write_model_card
 from maskwright.evaluation.plan import Plan, make_plan, system_of
 from maskwright.evaluation.readers import ReadAs
-from maskwright.evaluation.reading_file import write_read_as
+from maskwright.evaluation.reading_json import save_read_as
 from maskwright.evaluation.results import GridRow, Results, SeedRow
 from maskwright.evaluation.seed_run import MODEL
 from maskwright.evaluation.study import RUNS, Study, StudyEnd
@@ -316,7 +316,7 @@ def _keep(folder: Path, end: StudyEnd, results: Results, read_as: ReadAs) -> Non
         _copy(file, folder / file.name)
     write_json(folder / "results.json", results.to_json())
     write_text(folder / "results.md", results.markdown())
-    write_read_as(folder, read_as)
+    save_read_as(folder, read_as)
     write_model_card(folder, load(folder), results, read_as)
 
 

@@ -12,9 +12,9 @@ from maskwright.evaluation.examples import ExampleFile, has_label
 from maskwright.evaluation.holding_out import hold_out
 from maskwright.evaluation.labels import check_measurable, unlabelled
 from maskwright.evaluation.making_task import make_task, task_named
-from maskwright.evaluation.read_settings import with_options
-from maskwright.evaluation.readers import Kind, Paths, ReadAs, ReadOptions, alike, read_examples, to_keep
-from maskwright.evaluation.reading_file import read_as_of_benchmark, read_like_training
+from maskwright.evaluation.read_overrides import with_overrides
+from maskwright.evaluation.readers import Kind, Paths, ReadAs, ReadOptions, read_examples, to_keep, with_defaults
+from maskwright.evaluation.reading_for_model import benchmark_read_as, read_for_model
 from maskwright.evaluation.sound_parts import doubts
 from maskwright.evaluation.tasks import Task
 from maskwright.evaluation.telling import tell
@@ -126,7 +126,7 @@ class LabelledRequest:
                 todo="Name your files, e.g. `--train FILE --dev FILE`.",
             )
         folder = None if data is None else Path(data).expanduser()
-        options = with_options(ReadOptions() if row is None else row.options, columns, read)
+        options = with_overrides(ReadOptions() if row is None else row.options, columns, read)
         if row is not None and row.labels:
             renamed = dict(options.label_names)
             row = replace(row, labels=tuple(renamed.get(label, label) for label in row.labels))
@@ -153,8 +153,8 @@ class LabelledRequest:
         *,
         needed: bool | None = None,
         called: str = "",
-        like: ReadAs | None = None,
-        before: ReadAs | None = None,
+        train_read_as: ReadAs | None = None,
+        trained: ReadAs | None = None,
     ) -> ExampleFile[Any] | None:
         """Read a part, and tell how many examples it has, what was left out, and what was guessed.
 
@@ -163,8 +163,8 @@ class LabelledRequest:
             talk: Where to tell.
             needed: Whether rows without label are left out; None: but for test examples, which often have none.
             called: What to call it; "" for the part's name.
-            like: How the training file was read; this one must be so too.
-            before: How the training file of a model was read; this one is read so too, if it can be.
+            train_read_as: How the training part was read; this one must be so too.
+            trained: How the training file of a model was read; this one is read so too, if it can be.
 
         Returns:
             The examples; None where there is no such file.
@@ -177,8 +177,10 @@ class LabelledRequest:
             return None
         wanted = part != "test" if needed is None else needed
         options = replace(self.options, labels="needed" if wanted else "if_there")
-        file = _read_like(paths, self.kind, options, like) if like else None
-        file = file or read_like_training(paths, self.kind, options, before or {})
+        if train_read_as:
+            file = _read_as_train(paths, self.kind, options, train_read_as)
+        else:
+            file = read_for_model(paths, self.kind, options, trained or {})
         tell(called or part, file, talk)
         return file
 
@@ -201,7 +203,7 @@ def read_labelled(request: LabelledRequest, task_fields: Mapping[str, Any], talk
         raise DataError(f"there are no training examples {where}".strip(), todo="Name their file, `--train FILE`.")
     # What the training file showed holds for the others: guessed anew, they might be read as something else.
     read_as = to_keep(request.options, train.read_as)
-    dev, test = (request.read(part, talk, like=read_as) for part in SPLITS[1:])
+    dev, test = (request.read(part, talk, train_read_as=read_as) for part in SPLITS[1:])
     task = make_task(request.kind, row, train.examples, task_fields)
     notes = []
     train_part = _part(train)
@@ -246,18 +248,19 @@ def _of_all_files(row: Benchmark, request: LabelledRequest, read_as: ReadAs) -> 
     """Return how all files of a benchmark are read: as the row says, and beyond it as the training file showed."""
     train = request.paths("train")
     assert train is not None
-    return read_as_of_benchmark(row.name, request.kind, train, alike(request.options, read_as))
+    return benchmark_read_as(row.name, request.kind, train, with_defaults(request.options, read_as))
 
 
-def _read_like(paths: Paths, kind: Kind, options: ReadOptions, like: ReadAs) -> ExampleFile[Any]:
-    same = alike(options, like)
+def _read_as_train(paths: Paths, kind: Kind, options: ReadOptions, train_read_as: ReadAs) -> ExampleFile[Any]:
+    """Read a part as the training part was; an error says how that is."""
+    same = with_defaults(options, train_read_as)
     try:
         return read_examples(paths, kind, same)
     except DataError as error:
         if same == options:
             raise
         told = ", ".join(
-            f"{name}={value}" for name, value in like.items() if getattr(same, name) != getattr(options, name)
+            f"{name}={value}" for name, value in train_read_as.items() if getattr(same, name) != getattr(options, name)
         )
         raise DataError(
             f"{error.problem} (it is read as the training file was: {told})", allowed=error.allowed, todo=error.todo

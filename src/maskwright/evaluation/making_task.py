@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from maskwright.core.errors import DataError, RecipeError, unknown_name
 from maskwright.evaluation.benchmarks import BENCHMARKS, Benchmark, benchmark
-from maskwright.evaluation.read_settings import in_tuples
+from maskwright.evaluation.read_overrides import in_tuples
 from maskwright.evaluation.readers import Kind, as_name, name_list
 from maskwright.evaluation.tasks import KINDS, Task
 

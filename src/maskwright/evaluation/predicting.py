@@ -17,10 +17,10 @@ from maskwright.evaluation.examples import (
 )
 from maskwright.evaluation.fine_tuned import FineTunedModel, load
 from maskwright.evaluation.one_or_two_texts import FOR_FILES, FOR_INPUTS, refuse_other_texts
-from maskwright.evaluation.read_settings import with_options
+from maskwright.evaluation.read_overrides import with_overrides
 from maskwright.evaluation.readers import Kind, Paths, ReadAs, ReadOptions, cut_into_words, is_called_a_file
 from maskwright.evaluation.readers.texts import as_text
-from maskwright.evaluation.reading_file import read_as_of, read_like_training
+from maskwright.evaluation.reading_for_model import read_for_model
 from maskwright.evaluation.scoring import predict_examples
 from maskwright.evaluation.standard_input import STANDARD_INPUT, is_standard_input, read_standard_input
 from maskwright.evaluation.tasks.base import Prediction
@@ -34,6 +34,7 @@ Input = str | tuple[str, str] | Mapping[str, Any]
 """A text, a pair of texts, or {"question", "context"}, or {"context", "question", "options"}."""
 
 _LONGEST_PATH = 1000
+_FILES = ""
 _LONG = 200
 """Examples from which on progress is shown."""
 
@@ -58,7 +59,8 @@ def predict(
             answering; {"context": ..., "question": ..., "options": [...]} for multiple choice. A tuple of two texts is
             one pair, where the task takes pairs.
         file: A file instead, or besides: as `finetune` reads it, labels not needed. "-" is standard input, a text a
-            line; keys are the numbers of its lines.
+            line; keys are the numbers of its lines. Where inputs, standard input and files would share keys, those of
+            inputs are "input:1", those of lines "standard input:1".
         text, text2: Its columns; those left out are as in the training file, else guessed, and said.
         read: Further settings of reading, "quoting=none".
         device: "auto", "cpu", "cuda" or "cuda:N".
@@ -85,21 +87,25 @@ def predict(
     with reporter or OnConsole() as talk:
         for note in () if loaded is model else loaded.notes:
             talk.say("model", note)
-        trained = {} if isinstance(model, FineTunedModel) else read_as_of(model)
-        examples = [
-            _example(one, str(number), f"input {number}", kind, trained) for number, one in enumerate(given, start=1)
-        ]
-        options = with_options(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
+        trained = loaded.read_as
+        groups: dict[str, Sequence[Any]] = {
+            "input": [
+                _example(one, str(number), f"input {number}", kind, trained)
+                for number, one in enumerate(given, start=1)
+            ]
+        }
+        options = with_overrides(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
         paths = [file] if isinstance(file, str | Path) else list(file or ())
         if any(map(is_standard_input, paths)):
             lines = _lines(kind, trained, options.encoding)
             tell("file", lines, talk)
-            examples += lines.examples
+            groups[STANDARD_INPUT] = lines.examples
         if files := [path for path in paths if not is_standard_input(path)]:
-            held = read_like_training(files, kind, options, trained)
+            held = read_for_model(files, kind, options, trained)
             tell("file", held, talk)
             refuse_other_texts(held.examples, trained, held.name, FOR_FILES)
-            examples += held.examples
+            groups[_FILES] = held.examples
+        examples = _keyed_apart(groups)
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
         progress = talk.stage if len(examples) > _LONG else no_progress
@@ -150,6 +156,22 @@ def _is_file(word: str) -> bool:
     except (OSError, RuntimeError):  # Too long for a name, or "~5 stars": there is no user "5 stars".
         return False
     return " " not in word and is_called_a_file(path)
+
+
+def _keyed_apart(groups: Mapping[str, Sequence[Any]]) -> list[Any]:
+    """Return all examples, no two groups with the same key.
+
+    Args:
+        groups: Examples by where they come from. Those of `_FILES` are called as the files call them. Inputs and lines
+            are called by their numbers; the name of their group stands before these where groups have the same.
+    """
+    keys = [{example.key for example in group} for group in groups.values()]
+    clash = len(set().union(*keys)) < sum(map(len, keys))
+    return [
+        replace(example, key=f"{name}:{example.key}") if clash and name != _FILES else example
+        for name, group in groups.items()
+        for example in group
+    ]
 
 
 def _is_one(inputs: Input | Sequence[Input], kind: Kind) -> TypeGuard[Input]:

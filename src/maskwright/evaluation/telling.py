@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from maskwright.core.amounts import counted
 from maskwright.evaluation.examples import ExampleFile
 from maskwright.evaluation.labels import counted_labels
 from maskwright.training.reporting import Reporter
@@ -16,11 +17,11 @@ def tell(part: str, file: ExampleFile[Any], talk: Reporter) -> None:
     counts = counted_labels(file.examples).most_common()
     shown = ", ".join(f"{label} {count:,}" for label, count in counts[:_LABELS_SHOWN])
     more = f" and {len(counts) - _LABELS_SHOWN} more" if len(counts) > _LABELS_SHOWN else ""
-    talk.say(part, f"{len(file.examples):,} examples of {file.name}" + (f" ({shown}{more})" if counts else ""))
+    talk.say(part, f"{counted(len(file.examples), 'example')} of {file.name}" + (f" ({shown}{more})" if counts else ""))
     for note in file.notes:
         talk.say("", note)
     if file.skipped:
         reasons = Counter(skipped.reason for skipped in file.skipped).most_common(_REASONS_SHOWN)
         first = {skipped.reason: skipped.place for skipped in reversed(file.skipped)}
         told = "; ".join(f"{reason} ({count:,}, first at {first[reason]})" for reason, count in reasons)
-        talk.say("skipped", f"{len(file.skipped):,} rows are left out: {told}")
+        talk.say("skipped", f"{counted(len(file.skipped), 'row')} left out: {told}")

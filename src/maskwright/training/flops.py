@@ -5,6 +5,7 @@ from maskwright.encoder.sizes import skipped_flops_per_token
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.training.batches import StepBatch
+from maskwright.training.towers import objectives_by_tower
 
 
 def expected_flops_per_token(recipe: Recipe, vocab_size: int, teacher: EncoderConfig | None = None) -> float:
@@ -28,13 +29,10 @@ def expected_skipped_flops_per_token(recipe: Recipe) -> float:
     Args:
         recipe: What is trained.
     """
-    towers = [
-        (recipe.encoder, [each for each in recipe.objectives if recipe.generator is None or not each.on_generator])
-    ]
+    on_encoder, on_generator = objectives_by_tower(recipe.objectives, generator=recipe.generator is not None)
+    towers = [(recipe.encoder, on_encoder)]
     if recipe.generator is not None:
-        towers.append(
-            (recipe.generator.config(recipe.encoder), [each for each in recipe.objectives if each.on_generator])
-        )
+        towers.append((recipe.generator.config(recipe.encoder), on_generator))
     skipped = 0.0
     for config, asked in towers:
         predicts = {objective.predicts for objective in asked}

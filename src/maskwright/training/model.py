@@ -19,6 +19,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.towers import SHARED_EMBEDDINGS
 from maskwright.training.batches import MicroBatch
 from maskwright.training.teacher import TeacherModel
+from maskwright.training.towers import objectives_by_tower
 
 _GENERATOR_KEY = 0x5BD1E995
 # Above this share of the tokens, gathering them is taken to cost what the last layer saves: a guess, not measured.
@@ -62,16 +63,13 @@ class PretrainingModel(nn.Module):
         if self.generator is not None and self._shares_embeddings:
             for part in SHARED_EMBEDDINGS:
                 setattr(self.generator, part, getattr(self.encoder, part))
+        self._on_encoder, self._on_generator = objectives_by_tower(objectives, generator=generator is not None)
+        under = {objective.kind: config for objective in self._on_encoder}
+        if generator is not None:
+            under |= {objective.kind: generator for objective in self._on_generator}
         self.heads = nn.ModuleDict(
-            {
-                objective.kind: objective.head(self._under(objective).config.head_shape(vocab_size))
-                for objective in objectives
-            }
+            {objective.kind: objective.head(under[objective.kind].head_shape(vocab_size)) for objective in objectives}
         )
-
-    def _under(self, objective: Objective) -> Encoder:
-        """The encoder that an objective's head sits on."""
-        return self.generator if self.generator is not None and objective.on_generator else self.encoder
 
     def initialise(self, seed: int, token_counts: IntArray | None = None) -> None:
         """Draw all weights, each parameter from a generator keyed by the seed and its name.
@@ -93,15 +91,14 @@ class PretrainingModel(nn.Module):
         batch, targets = micro_batch.batch, micro_batch.targets
         terms: dict[str, LossTerm] = {}
         if self.generator is not None:
-            terms = self._losses_on(self.generator, _with_own_dropout(batch), targets)
+            terms = self._losses_on(self.generator, self._on_generator, _with_own_dropout(batch), targets)
             batch, targets = _filled(batch, targets, terms, self.objectives)
-        terms |= self._losses_on(self.encoder, batch, targets)
+        terms |= self._losses_on(self.encoder, self._on_encoder, batch, targets)
         return {objective.kind: terms[objective.kind] for objective in self.objectives}
 
     def _losses_on(
-        self, encoder: Encoder, batch: FlatBatch, targets: Mapping[str, TargetTensors]
+        self, encoder: Encoder, asked: Sequence[Objective], batch: FlatBatch, targets: Mapping[str, TargetTensors]
     ) -> dict[str, LossTerm]:
-        asked = [objective for objective in self.objectives if self._under(objective) is encoder]
         if not asked:
             return {}
         heads = {objective.kind: self.heads[objective.kind] for objective in asked}
@@ -126,8 +123,7 @@ class PretrainingModel(nn.Module):
             micro_batch: As `losses` takes it.
         """
         batch, skipped = micro_batch.batch, 0.0
-        for encoder in (self.encoder, self.generator):
-            asked = [objective for objective in self.objectives if self._under(objective) is encoder]
+        for encoder, asked in ((self.encoder, self._on_encoder), (self.generator, self._on_generator)):
             if encoder is None or not asked:
                 continue
             read = read_positions(asked, batch, micro_batch.targets, pools=encoder.pooler is not None)
@@ -145,7 +141,7 @@ class PretrainingModel(nn.Module):
 
     def generator_weights(self) -> dict[str, Tensor]:
         """Return the generator's weights and its heads', whole, named as those of a model: "encoder.*", "heads.*"."""
-        on_generator = tuple(f"heads.{each.kind}." for each in self.objectives if self._under(each) is self.generator)
+        on_generator = tuple(f"heads.{each.kind}." for each in self._on_generator)
         return {
             name.replace("generator.", "encoder.", 1): tensor
             for name, tensor in self.state_dict().items()
@@ -154,7 +150,7 @@ class PretrainingModel(nn.Module):
 
     def encoder_weights(self) -> dict[str, Tensor]:
         """Return the weights of the encoder and of the heads on it."""
-        theirs = tuple(f"heads.{each.kind}." for each in self.objectives if self._under(each) is self.encoder)
+        theirs = tuple(f"heads.{each.kind}." for each in self._on_encoder)
         return {name: tensor for name, tensor in self.state_dict().items() if name.startswith(("encoder.", *theirs))}
 
     def load(self, state: Mapping[str, Tensor], source: str) -> None:

@@ -45,7 +45,7 @@ def test_columns_are_chosen_by_number(tmp_path: Path) -> None:
     assert [example.key for example in file.examples] == ["3", "6"]
     assert file.notes == (
         "the words are taken from column 1 and the tags from the last of 4 columns",
-        "1 lines -DOCSTART- are no words",
+        "1 line -DOCSTART- is no words",
         "tags of scheme IO (I-ORG, O, I-PER)",
     )
     assert sentences(read(tmp_path, text, ReadOptions(text="1", label="2"))) == ["EU/NNP rejects/VBZ", "Peter/NNP"]
@@ -58,7 +58,7 @@ def test_comments_are_not_words_and_hash_tags_are(tmp_path: Path) -> None:
     text = "# id 4 domain=en\n#moon _ _ O\nshines _ _ O\n\n# a remark\n# _ _ O\nAda _ _ B-PER\n"
     file = read(tmp_path, text)
     assert sentences(file) == ["#moon/O shines/O", "#/O Ada/B-PER"]
-    assert "2 lines that begin with # are taken as comments" in file.notes
+    assert "2 lines beginning with # are taken as comments" in file.notes
 
 
 @pytest.mark.parametrize(

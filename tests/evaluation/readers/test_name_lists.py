@@ -7,7 +7,7 @@ import pytest
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.evaluation.examples import TextExample
 from maskwright.evaluation.making_task import make_task
-from maskwright.evaluation.read_settings import with_options
+from maskwright.evaluation.read_overrides import with_overrides
 from maskwright.evaluation.readers import ReadOptions, read_as_from_json, to_keep
 
 EXAMPLES = [TextExample(key=str(n), texts=("a",), label=str(n % 2)) for n in range(4)]
@@ -34,7 +34,7 @@ EXAMPLES = [TextExample(key=str(n), texts=("a",), label=str(n % 2)) for n in ran
     ],
 )
 def test_names_are_read_as_they_are_meant(said: str, field: str, meant: object) -> None:
-    options = with_options(ReadOptions(), {}, [said])
+    options = with_overrides(ReadOptions(), {}, [said])
     assert getattr(options, field) == meant
     kept = {name: value for name, value in to_keep(options, {}).items() if name not in ("key", "only")}
     assert read_as_from_json(kept, "reading.json") == kept
@@ -43,7 +43,7 @@ def test_names_are_read_as_they_are_meant(said: str, field: str, meant: object) 
 @pytest.mark.parametrize("said", ["label_names=neg", "label_names=[neg]", "only=[[a, b, c]]"])
 def test_what_is_no_pair_is_refused_with_the_right_form(said: str) -> None:
     with pytest.raises(RecipeError, match=r"write pairs of names, '\[\[one, another\], \[one, another\]\]'; found"):
-        with_options(ReadOptions(), {}, [said])
+        with_overrides(ReadOptions(), {}, [said])
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.evaluation.labelled import LabelledRequest, read_labelled
-from maskwright.evaluation.readers import ReadOptions, alike, read_as_before, read_examples, to_keep
+from maskwright.evaluation.readers import ReadOptions, read_examples, to_keep, with_defaults
 from maskwright.evaluation.readers.texts import read_texts
-from maskwright.evaluation.reading_file import read_as_of, write_read_as
 from maskwright.training.reporting import Silent
 
 
@@ -72,37 +71,13 @@ def test_files_read_as_one_are_read_alike(tmp_path: Path) -> None:
 
 def test_what_is_said_outweighs_what_was_seen() -> None:
     before = {"text": "a", "text2": "b", "label": "c", "header": "first_line", "quoting": "csv"}
-    assert alike(ReadOptions(), before) == ReadOptions(**before)
-    assert alike(ReadOptions(text="x", quoting="none"), before) == ReadOptions(text="x", label="c", quoting="none")
+    assert with_defaults(ReadOptions(), before) == ReadOptions(**before)
+    said = ReadOptions(text="x", quoting="none")
+    assert with_defaults(said, before) == ReadOptions(text="x", label="c", quoting="none")
     assert to_keep(ReadOptions(label_names=(("1", "good"),)), {"text": "a"}) == {
         "label_names": (("1", "good"),),
         "text": "a",
     }
-
-
-def test_it_is_kept_beside_the_model(tmp_path: Path) -> None:
-    assert read_as_of(tmp_path) == {}
-    write_read_as(tmp_path, {})
-    assert not list(tmp_path.iterdir())
-    kept = {"text": "satz", "choices": ("a", "b"), "first_option": 1, "label_names": (("1", "gut"),)}
-    write_read_as(tmp_path, kept)
-    assert read_as_of(tmp_path) == kept
-    (tmp_path / "reading.json").write_text('{"txt": 1}')
-    with pytest.raises(DataError, match="does not tell how files are read"):
-        read_as_of(tmp_path)
-    (tmp_path / "reading.json").write_text('{"first_option": 7}')
-    with pytest.raises(DataError, match=r"reading\.json"):
-        read_as_of(tmp_path)
-
-
-def test_later_files_of_another_layout_are_guessed_and_said(tmp_path: Path) -> None:
-    file = written(tmp_path / "a.csv", "text,label", "one,x", "two,y")
-    read = read_as_before(file, "classification", ReadOptions(), {"text": "satz", "label": "urteil"})
-    assert [one.texts for one in read.examples] == [("one",), ("two",)]
-    assert "no column 'satz'" in read.notes[0]
-    lines = written(tmp_path / "a.txt", "one text", "another")
-    read = read_as_before(lines, "classification", ReadOptions(labels="ignored"), {"text": "satz"})
-    assert [one.texts for one in read.examples] == [("one text",), ("another",)]
 
 
 def test_a_named_label_is_never_the_text(tmp_path: Path) -> None:
@@ -126,5 +101,5 @@ def test_words_of_conll_stand_where_they_stood_in_training(tmp_path: Path) -> No
     read_as = read_examples(train, "tagging").read_as
     assert read_as == {"text": "1", "label": "3"}
     test = written(tmp_path / "b.conll", "EU\tNNP", "rises\tVBZ", "")
-    options = alike(ReadOptions(labels="if_there"), read_as)
+    options = with_defaults(ReadOptions(labels="if_there"), read_as)
     assert [one.tags for one in read_examples(test, "tagging", options).examples] == [None]

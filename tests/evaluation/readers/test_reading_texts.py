@@ -276,7 +276,7 @@ def test_labels_are_renamed_dropped_and_filtered(tmp_path: Path) -> None:
     file = read(tmp_path, "a.tsv", text, options=options)
     assert rows(file) == [("a", "b", "contradiction"), ("g", "h", "neutral")]
     assert reasons(file) == [("line 4", "labelled '-', which is left out by rule")]
-    assert "1 rows with other values of language left out" in file.notes
+    assert "1 row with other values of language left out" in file.notes
 
 
 def test_parquet_is_read_with_the_names_of_its_classes(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.evaluation.examples import TextExample
-from maskwright.evaluation.read_settings import with_options
+from maskwright.evaluation.read_overrides import with_overrides
 from maskwright.evaluation.readers import ReadOptions
 from maskwright.evaluation.tasks import Classification, MultiLabel
 
@@ -32,8 +32,8 @@ def test_advice_can_be_followed_to_the_letter(label: str, labels: tuple[str, ...
     with pytest.raises(DataError, match="example 3: unknown label") as caught:
         Classification(labels=labels).check(examples)
     called, dropped = settings(caught.value)
-    assert with_options(ReadOptions(), {}, [called]).label_names == ((label, meant),)
-    assert with_options(ReadOptions(), {}, [dropped]).dropped_labels == (label,)
+    assert with_overrides(ReadOptions(), {}, [called]).label_names == ((label, meant),)
+    assert with_overrides(ReadOptions(), {}, [dropped]).dropped_labels == (label,)
 
 
 def test_only_what_helps_is_advised() -> None:

@@ -5,8 +5,8 @@ from maskwright.evaluation.readers.formats import is_called_a_file
 from maskwright.evaluation.readers.name_lists import as_name, name_list
 from maskwright.evaluation.readers.options import Format, Kind, ReadOptions, TextKind
 from maskwright.evaluation.readers.questions import read_questions
-from maskwright.evaluation.readers.read_as import ReadAs, alike, read_as_from_json, to_keep
-from maskwright.evaluation.readers.reading import Paths, read_as_before, read_examples, read_or_guess
+from maskwright.evaluation.readers.read_as import ReadAs, read_as_from_json, to_keep, with_defaults
+from maskwright.evaluation.readers.reading import Paths, read_examples
 from maskwright.evaluation.readers.tagged import cut_into_words, read_tagged
 from maskwright.evaluation.readers.texts import read_texts
 
@@ -17,18 +17,16 @@ __all__ = [
     "ReadAs",
     "ReadOptions",
     "TextKind",
-    "alike",
     "as_name",
     "cut_into_words",
     "is_called_a_file",
     "name_list",
-    "read_as_before",
     "read_as_from_json",
     "read_choices",
     "read_examples",
-    "read_or_guess",
     "read_questions",
     "read_tagged",
     "read_texts",
     "to_keep",
+    "with_defaults",
 ]

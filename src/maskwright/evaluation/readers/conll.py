@@ -147,9 +147,13 @@ def _sentences(lines: Sequence[Line], columns: _Columns, notes: list[str]) -> It
     if sentence:
         yield sentence
     if documents:
-        notes.append(f"{documents} lines -DOCSTART- are no words")
+        notes.append(f"{counted(documents, 'line')} -DOCSTART- {_are(documents)} no words")
     if comments:
-        notes.append(f"{comments} lines that begin with # are taken as comments")
+        notes.append(f"{counted(comments, 'line')} beginning with # {_are(comments)} taken as comments")
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _is_word(fields: Sequence[str], columns: _Columns) -> bool:

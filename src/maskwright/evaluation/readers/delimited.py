@@ -51,8 +51,12 @@ def read_delimited(loaded: LoadedText, options: ReadOptions, skips: Skips) -> Ta
     if lines and options.header is None and not options.named_columns():
         read_as["header"] = "first_line" if has_header else "none"
         notes.append(_header_note(has_header, lines[0][1]))
-    elif lines and not has_header and any(_is_known_name(field) for field in lines[0][1]):
-        notes.append(f"the first line is read as an example, though it looks like names: {', '.join(lines[0][1])}")
+    names_among_rows: tuple[str, ...] = ()
+    if lines and not has_header and options.named_columns():
+        if _stands_above_numbers([fields for _, fields in lines[:_LOOKED_AT]]):
+            names_among_rows = tuple(lines[0][1])
+        if names_among_rows or any(map(_is_known_name, lines[0][1])):
+            notes.append(f"the first line is read as an example, though it looks like names: {', '.join(lines[0][1])}")
     columns: Sequence[str]
     repeated: dict[str, str] = {}
     if has_header:
@@ -78,6 +82,7 @@ def read_delimited(loaded: LoadedText, options: ReadOptions, skips: Skips) -> Ta
         repeated=repeated,
         notes=(*loaded.notes, *notes),
         read_as=read_as,
+        names_among_rows=names_among_rows,
     )
 
 
@@ -148,6 +153,15 @@ def _has_header(lines: Sequence[Sequence[str]], options: ReadOptions) -> bool:
 
 def _is_known_name(field: str) -> bool:
     return field.strip().casefold() in KNOWN_NAMES
+
+
+def _stands_above_numbers(lines: Sequence[Sequence[str]]) -> bool:
+    """Whether the first line holds words alone, one of them above a column of numbers."""
+    first = [field.strip() for field in lines[0]]
+    whole = [fields for fields in lines[1:] if len(fields) == len(first)]
+    if not whole or not all(first) or any(map(is_number, first)):
+        return False
+    return any(all(is_number(fields[place].strip()) for fields in whole) for place in range(len(first)))
 
 
 def _looks_like_names(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:

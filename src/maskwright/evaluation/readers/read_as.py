@@ -46,14 +46,14 @@ def to_keep(options: ReadOptions, shown: ReadAs) -> dict[str, Any]:
     return {**asked, **shown}
 
 
-def alike(options: ReadOptions, before: ReadAs) -> ReadOptions:
-    """Return options that read a file as another one was read, wherever they leave anything open.
+def with_defaults(options: ReadOptions, read_as: ReadAs) -> ReadOptions:
+    """Return options with what they leave open filled in: so a file is read as another one was.
 
     Args:
         options: What is asked for.
-        before: How the other file was read.
+        read_as: How the other file was read.
     """
-    filled = {name: value for name, value in before.items() if getattr(options, name) == getattr(_OPEN, name)}
+    filled = {name: value for name, value in read_as.items() if getattr(options, name) == getattr(_OPEN, name)}
     if options.named_columns():
         filled.pop("header", None)  # a header is where these columns stand in it
     if options.text:

@@ -1,6 +1,6 @@
 """Labelled files of any kind, one or several, as examples."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args, overload
@@ -10,7 +10,7 @@ from maskwright.evaluation.examples import ChoiceExample, ExampleFile, QuestionE
 from maskwright.evaluation.readers.choices import read_choices
 from maskwright.evaluation.readers.options import Kind, ReadOptions, TextKind
 from maskwright.evaluation.readers.questions import read_questions
-from maskwright.evaluation.readers.read_as import ReadAs, alike
+from maskwright.evaluation.readers.read_as import with_defaults
 from maskwright.evaluation.readers.tagged import read_tagged
 from maskwright.evaluation.readers.texts import read_texts
 
@@ -50,48 +50,8 @@ def read_examples(paths: Paths, kind: Kind, options: ReadOptions = ReadOptions()
         raise DataError("no file was given", allowed="one file or more")
     read: list[ExampleFile[Any]] = []
     for file in files:
-        read.append(_read(file, kind, alike(options, read[0].read_as) if read else options))
+        read.append(_read(file, kind, with_defaults(options, read[0].read_as) if read else options))
     return _merged(read)
-
-
-def read_as_before(paths: Paths, kind: Kind, options: ReadOptions, before: ReadAs) -> ExampleFile[Any]:
-    """Read examples as those were that a model was made of, where the file is laid out so; else guess, and say it.
-
-    Args:
-        paths: A file, or several.
-        kind: The kind of task.
-        options: How to read them.
-        before: How the training file was read (`to_keep`).
-
-    Raises:
-        DataError: If it cannot be read either way.
-    """
-    if (as_before := alike(options, before)) == options:
-        return read_examples(paths, kind, options)
-    return read_or_guess(lambda: read_examples(paths, kind, as_before), paths, kind, options, "the training file was")
-
-
-def read_or_guess(
-    read: Callable[[], ExampleFile[Any]], paths: Paths, kind: Kind, options: ReadOptions, like: str
-) -> ExampleFile[Any]:
-    """Return what is read, or, where that is refused, the same files read with columns guessed, and say so.
-
-    Args:
-        read: Reads them in the way that is tried first.
-        paths: A file, or several.
-        kind: The kind of task.
-        options: How to read them then.
-        like: What they are not laid out as, for the note: "the training file was".
-
-    Raises:
-        DataError: If they cannot be read either way.
-    """
-    try:
-        return read()
-    except DataError as error:
-        file = read_examples(paths, kind, options)
-        note = f"read with columns guessed anew, since it is not laid out as {like}: {error.problem}"
-        return replace(file, notes=(note, *file.notes))
 
 
 def _read(path: Path, kind: Kind, options: ReadOptions) -> ExampleFile[Any]:
@@ -127,4 +87,5 @@ def _merged(files: list[ExampleFile[Any]]) -> ExampleFile[Any]:
         skipped=tuple(skipped for file in files for skipped in file.skipped),
         notes=tuple(f"{file.name}: {note}" for file in files for note in file.notes),
         read_as=files[0].read_as,
+        names_among_rows=files[0].names_among_rows,
     )

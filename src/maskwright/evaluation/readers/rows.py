@@ -31,6 +31,7 @@ class Table:
         counted_in: What `Row.number` counts: "line" or "record".
         notes: What was guessed about the file.
         read_as: The same as fields of `ReadOptions`.
+        names_among_rows: What the first line holds, where it is a row as asked for, but must be names of columns.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Table:
     counted_in: str = "line"
     notes: tuple[str, ...] = ()
     read_as: Mapping[str, Any] = field(default_factory=dict)
+    names_among_rows: tuple[str, ...] = ()
 
     def place(self, row: Row) -> str:
         """Say where a row is."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from maskwright.core.amounts import counted
 from maskwright.core.half_characters import told_half_character
 from maskwright.evaluation.examples import ExampleFile, Label, TextExample
 from maskwright.evaluation.readers.formats import format_of
@@ -61,9 +62,17 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
         else:
             examples.append(example)
     if passed_over:
-        notes.append(f"{passed_over} rows with other values of {', '.join(name for name, _ in options.only)} left out")
+        of = ", ".join(name for name, _ in options.only)
+        notes.append(f"{counted(passed_over, 'row')} with other values of {of} left out")
     skipped = skips.finished(len(examples))
-    return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes), read_as=read_as)
+    return ExampleFile(
+        name=str(path),
+        examples=tuple(examples),
+        skipped=skipped,
+        notes=tuple(notes),
+        read_as=read_as,
+        names_among_rows=table.names_among_rows,
+    )
 
 
 def _example(row: Row, places: Sequence[int], key: int | None, label_of: Callable[[Row], Label | None]) -> TextExample:

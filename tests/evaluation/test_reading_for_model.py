@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from test_benchmarks import DREAM, PUBLISHED, QA, RACE, SWAG
@@ -13,11 +13,13 @@ from test_finetuning import QUICK, Heard
 from maskwright.core.errors import DataError
 from maskwright.evaluation.benchmarks import BENCHMARKS, SPLITS, benchmark
 from maskwright.evaluation.evaluating import evaluate
+from maskwright.evaluation.fine_tuned import load
 from maskwright.evaluation.finetuning import finetune
 from maskwright.evaluation.labelled import LabelledRequest, read_labelled
 from maskwright.evaluation.predicting import predict
 from maskwright.evaluation.readers import ReadOptions
-from maskwright.evaluation.reading_file import read_as_of, read_like_training, write_read_as
+from maskwright.evaluation.reading_for_model import read_for_model
+from maskwright.evaluation.reading_json import load_read_as, save_read_as
 from maskwright.evaluation.scoring import plain
 from maskwright.training.reporting import Silent
 
@@ -100,12 +102,12 @@ def test_every_benchmark_s_last_file_is_read_for_prediction_as_in_its_own_measur
     written = laid_out(tmp_path, name)
     request = LabelledRequest.of(task=name, data=tmp_path, files={}, columns={})
     labelled = read_labelled(request, {}, Silent())
-    write_read_as(tmp_path, labelled.read_as)
-    trained = read_as_of(tmp_path)
+    save_read_as(tmp_path, labelled.read_as)
+    trained = load_read_as(tmp_path)
     assert trained == labelled.read_as
     last = labelled.test or labelled.dev
     row = benchmark(name)
-    file = read_like_training(list(written.values())[-1], row.kind, ReadOptions(labels="ignored"), trained)
+    file = read_for_model(list(written.values())[-1], row.kind, ReadOptions(labels="ignored"), trained)
     assert [(one.key, inputs_of(one)) for one in file.examples] == [(one.key, inputs_of(one)) for one in last.examples]
     assert [inputs_of(one) for one in file.examples] == [list(texts) for texts in TESTS[name][1]]
     assert file.notes[0].startswith(f"read as files of {row.title} are")
@@ -180,6 +182,20 @@ def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_pat
         evaluate(paraphrases, task="sst-2", data=tmp_path, device="cpu", reporter=Silent())
 
 
+def test_a_loaded_model_reads_files_as_its_folder_and_so_does_its_copy(paraphrases: Path, tmp_path: Path) -> None:
+    loaded, file = load(paraphrases), paraphrases.parent / "glue" / "test.tsv"
+    loaded.save(tmp_path / "copy")
+    assert load_read_as(tmp_path / "copy") == load_read_as(paraphrases) != {}
+    said = predict(paraphrases, file=file, device="cpu", reporter=Silent())
+    for model in (loaded, load(tmp_path / "copy"), tmp_path / "copy"):
+        assert predict(model, file=file, device="cpu", reporter=Silent()) == said
+    with pytest.raises(DataError, match="input 1: single texts, and this model learnt from pairs"):
+        predict(loaded, "the cat", device="cpu", reporter=Silent())
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\nthe cat\t1\nthe dog\t0\n", encoding="utf-8")
+    with pytest.raises(DataError, match="Choose a benchmark of pairs"):
+        evaluate(loaded, task="sst-2", data=tmp_path, device="cpu", reporter=Silent())
+
+
 AFQMC = {"benchmark": "afqmc", "format": "tsv", "text": ("sentence1", "1"), "text2": ("sentence2", "2")}
 
 
@@ -196,8 +212,30 @@ def test_a_line_of_names_is_no_example_where_columns_have_numbers(
 ) -> None:
     file = tmp_path / "own.tsv"
     file.write_text(f"{first}a\tb\n", encoding="utf-8")
-    read = read_like_training(file, "classification", ReadOptions(labels="ignored"), AFQMC)
+    read = read_for_model(file, "classification", ReadOptions(labels="ignored"), AFQMC)
     assert [example.texts for example in read.examples] == texts
+    assert re.search(said, read.notes[0])
+
+
+COLA = {"benchmark": "cola", "format": "tsv", "quoting": "none", "text": ("sentence", "4"), "label": ("label", "2")}
+
+
+@pytest.mark.parametrize(
+    ("first", "texts", "said"),
+    [
+        ("Nr\tUrteil\tHerkunft\tWortlaut\n", [], "guessed anew.*begins with names of columns: Nr, Urteil"),
+        ("gj04\t1\t*\tHe left .\n", ["He left ."], r"column '4'; the first line is an example"),
+    ],
+)
+@pytest.mark.parametrize("labels", ["ignored", "needed"])
+def test_names_that_nobody_knows_are_told_by_the_numbers_below_them(
+    tmp_path: Path, first: str, texts: list[str], said: str, labels: Literal["ignored", "needed"]
+) -> None:
+    file = tmp_path / "own.tsv"
+    rows = ("gj05\t0\t*\tThey drank .", "gj06\t1\t*\tWe ate .", "gj07\t0\t*\tWe slept .", "gj08\t1\t*\tI ran .")
+    file.write_text(first + "\n".join(rows) + "\n", encoding="utf-8")
+    read = read_for_model(file, "classification", ReadOptions(labels=labels), COLA)
+    assert [example.texts[0] for example in read.examples] == [*texts, *(row.rpartition("\t")[2] for row in rows)]
     assert re.search(said, read.notes[0])
 
 
@@ -205,7 +243,7 @@ def test_running_text_is_read_as_such_by_a_model_of_words_in_columns(tmp_path: P
     trained = {"benchmark": "weibo-ner", "format": "conll", "text": "1", "word_ending": "segmentation_digit"}
     lines = tmp_path / "texts.txt"
     lines.write_text("我爱 北京!\n在 北京 的 人 很 多\n", encoding="utf-8")
-    read = read_like_training(lines, "tagging", ReadOptions(labels="ignored"), trained)
+    read = read_for_model(lines, "tagging", ReadOptions(labels="ignored"), trained)
     assert [example.words[:4] for example in read.examples] == [("我", "爱", "北", "京"), ("在", "北", "京", "的")]
 
 
@@ -214,20 +252,18 @@ def test_labels_left_out_by_rule_stay_so(tmp_path: Path) -> None:
     file.write_text(PUBLISHED["ocnli"][1], encoding="utf-8")
     row = benchmark("ocnli")
     trained = {"benchmark": "ocnli", "format": "jsonl", "text": "sentence1", "text2": "sentence2", "label": "label"}
-    write_read_as(tmp_path, {**trained, "dropped_labels": row.options.dropped_labels})
-    read = read_like_training(file, "classification", ReadOptions(), read_as_of(tmp_path))
+    save_read_as(tmp_path, {**trained, "dropped_labels": row.options.dropped_labels})
+    read = read_for_model(file, "classification", ReadOptions(), load_read_as(tmp_path))
     assert [example.label for example in read.examples] == ["neutral"]
 
 
-@pytest.mark.parametrize(
-    ("told", "message"),
-    [
-        ({"benchmark": "nli"}, "names a benchmark 'nli' that is not known"),
-        ({"benchmark": "rte", "only": 3}, r"reading\.json: "),
-        ({"benchmark": "rte", "texts": "a"}, "does not tell how files are read"),
-    ],
-)
-def test_what_is_no_reading_of_a_benchmark_is_refused(tmp_path: Path, told: dict[str, Any], message: str) -> None:
-    (tmp_path / "reading.json").write_text(json.dumps(told), encoding="utf-8")
-    with pytest.raises(DataError, match=message):
-        read_as_of(tmp_path)
+def test_later_files_of_another_layout_are_guessed_and_said(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("text,label\none,x\ntwo,y\n", encoding="utf-8")
+    read = read_for_model(file, "classification", ReadOptions(), {"text": "satz", "label": "urteil"})
+    assert [one.texts for one in read.examples] == [("one",), ("two",)]
+    assert "no column 'satz'" in read.notes[0]
+    lines = tmp_path / "a.txt"
+    lines.write_text("one text\nanother\n", encoding="utf-8")
+    read = read_for_model(lines, "classification", ReadOptions(labels="ignored"), {"text": "satz"})
+    assert [one.texts for one in read.examples] == [("one text",), ("another",)]

@@ -11,7 +11,7 @@ from maskwright.core.spec import parse_overrides
 from maskwright.evaluation.readers import ReadOptions
 
 
-def with_options(options: ReadOptions, columns: Mapping[str, str | None], read: Sequence[str]) -> ReadOptions:
+def with_overrides(options: ReadOptions, columns: Mapping[str, str | None], read: Sequence[str]) -> ReadOptions:
     """Return how files are read, with the user's columns and settings.
 
     Args:
