@@ -32,7 +32,7 @@ Backend = Literal["native", "rows", "sdpa", "jagged", "reference"]
 # and the rows a quarter with oneDNN; at R = 512 the fused kernel needs two thirds of the time, at R = 1024
 # half.
 _LONGEST_ROW_FOR_PRODUCTS = 256
-_MOST_SQUARES_IN_BF16 = {True: 0.7, False: 0.55}
+_MOST_SQUARES_IN_BF16 = {True: 0.65, False: 0.5}
 """Our own code computes in fp32. The library's products of bf16 are faster, where of the pairs of tokens in rows more
 than this share (with dropout or without) are pairs of one sequence."""
 
@@ -91,9 +91,9 @@ def computes_natively(batch: FlatBatch, head_size: int, device_type: str, dtype:
     """
     if not takes(head_size, device_type, dtype):
         return False
-    if dtype == torch.float32:
-        return True
     assert batch.row_length is not None
+    if dtype == torch.float32 or not drops and batch.row_length > _LONGEST_ROW_FOR_PRODUCTS:
+        return True
     lengths = run_offsets(batch.sequence_ids, batch.row_length).diff().double()
     squares = float((lengths * lengths).sum()) / (batch.row_length * len(batch.ids))
     return squares <= _MOST_SQUARES_IN_BF16[drops]

@@ -14,9 +14,9 @@ from maskwright.encoder.attention import run_offsets
 from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
+from maskwright.encoder.native.int8 import library
 from maskwright.encoder.packed.dense import joined
 from maskwright.encoder.packed.embedding import Embedding
-from maskwright.encoder.native.int8 import library
 from maskwright.encoder.packed.native_dense import (
     ACTIVATIONS,
     DenseLayout,
