@@ -6,9 +6,13 @@ import torch
 from flat_batches import PACKED, SMALL, encoder, packed
 from torch.autograd.graph import saved_tensors_hooks
 
-from maskwright.encoder.attention import attend, choose_backend, plan_attention, run_offsets
+from maskwright.encoder import attention
+from maskwright.encoder.attention import attend, choose_backend, plan_attention, run_offsets, share_of_pairs
 from maskwright.encoder.dropout import DropoutKey, dropout_factors
+from maskwright.encoder.native.attention import problem as native_problem
 
+needs_native = pytest.mark.skipif(native_problem() is not None, reason="no C compiler, or not its processor")
+WHOLE_HEADS = SMALL.replace(hidden_size=32, num_heads=2)
 ONE_A_ROW = tuple((length,) for row in PACKED for length in row)
 FULL = ((24,), (24,))
 
@@ -40,6 +44,29 @@ def _assert_same(found, expected):
 def test_backends_agree_with_the_reference(backend, rows):
     batch = packed(rows, 24)
     _assert_same(_run(backend, batch), _run("reference", batch))
+
+
+@needs_native
+@pytest.mark.parametrize("rows", [PACKED, ONE_A_ROW, FULL], ids=["packed", "one a row", "full rows"])
+@pytest.mark.parametrize("key", [None, 99], ids=["nothing dropped", "dropout"])
+def test_our_own_code_agrees_with_the_reference(rows, key):
+    batch = packed(rows, 24, key=key)
+    _assert_same(_run("native", batch, WHOLE_HEADS), _run("reference", batch, WHOLE_HEADS))
+
+
+@needs_native
+def test_our_own_code_takes_a_stream_that_is_not_cut_into_rows():
+    _assert_same(_run("native", packed(PACKED, None), WHOLE_HEADS), _run("reference", packed(PACKED, 24), WHOLE_HEADS))
+
+
+@needs_native
+def test_our_own_code_computes_what_autocast_rounded():
+    batch = packed(PACKED, 24, key=99)
+    with torch.autocast("cpu", torch.bfloat16):
+        native, reference = (encoder(WHOLE_HEADS, backend)(batch).hidden for backend in ("native", "rows"))
+    real = batch.sequence_ids >= 0
+    torch.testing.assert_close(native[real], reference[real], atol=0.1, rtol=0)
+    assert not torch.equal(native[real], reference[real])
 
 
 @pytest.mark.parametrize("backend", ["rows", "sdpa"])
@@ -103,7 +130,33 @@ def test_run_offsets_end_runs_at_row_ends():
     ],
 )
 def test_backend_is_chosen_by_what_can_be_done_fastest(row_length, device, dtype, drops, expected):
-    assert choose_backend(row_length, device, dtype, drops=drops) == expected
+    assert choose_backend(row_length, device, dtype, drops=drops, head_size=24) == expected
+    if device == "cuda":
+        assert choose_backend(row_length, device, dtype, drops=drops, head_size=64) == expected
+
+
+@pytest.mark.parametrize(
+    ("row_length", "dtype", "drops", "pairs", "expected"),
+    [
+        (128, torch.float32, True, 1.0, "native"),
+        (512, torch.float32, False, 1.0, "native"),
+        (128, torch.bfloat16, True, 0.6, "native"),
+        (128, torch.bfloat16, False, 0.6, "rows"),
+        (128, torch.bfloat16, True, 1.0, "rows"),
+        (512, torch.bfloat16, False, 1.0, "native"),
+        (128, torch.float64, False, 0.1, "rows"),
+    ],
+)
+def test_our_own_code_is_chosen_where_it_is_faster(row_length, dtype, drops, pairs, expected, monkeypatch):
+    monkeypatch.setattr(attention, "takes", lambda size, device, dtype: dtype != torch.float64)
+    chosen = choose_backend(row_length, "cpu", dtype, drops=drops, head_size=64, share_of_pairs=pairs)
+    assert chosen == expected
+
+
+def test_share_of_pairs_counts_those_of_one_sequence():
+    assert share_of_pairs(packed(FULL, 24)) == 1.0
+    # Runs of 12, 12 and 6, and filler of 18.
+    assert share_of_pairs(packed(((12, 12), (6,)), 24)) == (12**2 + 12**2 + 6**2 + 18**2) / (2 * 24**2)
 
 
 HEADS, WIDTH, ROW = 3, 12, 6

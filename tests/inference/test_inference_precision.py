@@ -16,7 +16,6 @@ from maskwright.inference import mlm_scores, precision
 from maskwright.inference.mlm_scores import PlainHead
 from maskwright.inference.precision import PrecisionChanged, choose_precision
 
-
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 TEXTS = ["the cat sat on the mat.", "", "we love the dogs, and a tree ran", "我爱北京"]
 MASKED = ["the cat sat on the [MASK].", "[MASK] and the <mask> ran to a tree", "我[MASK]北京"]

@@ -11,7 +11,6 @@ from maskwright.inference.mlm_scores import PackedHead
 from maskwright.inference.precision import choose_precision
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling, MaskedLanguageModelingHead
 
-
 WORDS, WIDTH = 90, 64
 # As a share of the greatest score.
 ERRORS: dict[ProductPrecision, float] = {"fp32": 1e-5, "bf16": 0.05, "int8": 0.08}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from maskwright.encoder import attention
 from maskwright.encoder.packed.int8_support import Int8Support
 from maskwright.training import doctor as room
 from maskwright.training.device import Machine
@@ -91,7 +92,10 @@ def test_unknown_memory_and_load_give_no_advice() -> None:
     assert told(silent, peaks(busy=None)) == ""
 
 
-def test_usage_names_the_attention_that_the_encoder_would_choose() -> None:
+def test_usage_names_the_attention_that_the_encoder_would_choose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "takes", lambda *_: True)
+    assert set(usage_of(MACHINE, HARDWARE).attention.values()) == {"native"}
+    monkeypatch.setattr(attention, "takes", lambda *_: False)
     used = usage_of(MACHINE, HARDWARE)
     assert used.attention["length 128, with dropout"] == "rows"
     assert used.attention["length 1024, without dropout"] == "sdpa"

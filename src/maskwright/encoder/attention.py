@@ -32,7 +32,7 @@ Backend = Literal["native", "rows", "sdpa", "jagged", "reference"]
 # and the rows a quarter with oneDNN; at R = 512 the fused kernel needs two thirds of the time, at R = 1024
 # half.
 _LONGEST_ROW_FOR_PRODUCTS = 256
-_MOST_SQUARES_IN_BF16 = {True: 0.65, False: 0.5}
+_MOST_PAIRS_IN_BF16 = {True: 0.65, False: 0.5}
 """Our own code computes in fp32. The library's products of bf16 are faster, where of the pairs of tokens in rows more
 than this share (with dropout or without) are pairs of one sequence."""
 
@@ -59,7 +59,7 @@ class AttentionPlan:
 
 
 def choose_backend(
-    row_length: int, device_type: str, dtype: torch.dtype, *, drops: bool, native: bool = False
+    row_length: int, device_type: str, dtype: torch.dtype, *, drops: bool, head_size: int, share_of_pairs: float = 1.0
 ) -> Backend:
     """Choose the fastest backend that can do what is asked.
 
@@ -68,35 +68,34 @@ def choose_backend(
         device_type: "cpu", "cuda", ...
         dtype: Precision of the products.
         drops: Whether attention probabilities are dropped. On a CPU PyTorch's fused kernel cannot.
-        native: Whether our own code can and should be used (`computes_natively`).
+        head_size: D.
+        share_of_pairs: Of the pairs of slots of a row, those of one sequence (`share_of_pairs`), which are all that
+            "native" computes.
     """
-    if native:
-        return "native"
     if device_type == "cuda":
         return "jagged" if dtype in (torch.float16, torch.bfloat16) else "sdpa"
     if device_type != "cpu":
         return "rows" if drops else "sdpa"
-    return "rows" if drops or row_length <= _LONGEST_ROW_FOR_PRODUCTS else "sdpa"
+    usual: Backend = "rows" if drops or row_length <= _LONGEST_ROW_FOR_PRODUCTS else "sdpa"
+    if not takes(head_size, device_type, dtype):
+        return usual
+    return "native" if usual == "sdpa" or native_is_faster(dtype, share_of_pairs, drops=drops) else usual
 
 
-def computes_natively(batch: FlatBatch, head_size: int, device_type: str, dtype: torch.dtype, *, drops: bool) -> bool:
-    """Say whether our own C code computes a batch's attention, and faster than products over rows.
+def native_is_faster(dtype: torch.dtype, share_of_pairs: float, *, drops: bool) -> bool:
+    """Say whether our own code is faster than products over rows (see `choose_backend`)."""
+    return dtype == torch.float32 or share_of_pairs <= _MOST_PAIRS_IN_BF16[drops]
+
+
+def share_of_pairs(batch: FlatBatch) -> float:
+    """Return which share of the pairs of slots of a row are two of one sequence; filler counts as one.
 
     Args:
         batch: A batch cut into rows.
-        head_size: D.
-        device_type: "cpu", "cuda", ...
-        dtype: Precision of the products.
-        drops: Whether attention probabilities are dropped.
     """
-    if not takes(head_size, device_type, dtype):
-        return False
     assert batch.row_length is not None
-    if dtype == torch.float32 or not drops and batch.row_length > _LONGEST_ROW_FOR_PRODUCTS:
-        return True
     lengths = run_offsets(batch.sequence_ids, batch.row_length).diff().double()
-    squares = float((lengths * lengths).sum()) / (batch.row_length * len(batch.ids))
-    return squares <= _MOST_SQUARES_IN_BF16[drops]
+    return float(lengths.square().sum()) / (batch.row_length * len(batch.ids))
 
 
 def plan_attention(batch: FlatBatch, backend: Backend, dtype: torch.dtype) -> AttentionPlan:

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from maskwright.core.row_counts import filled_up
 from maskwright.core.tensors import EncoderOutput, FlatBatch
-from maskwright.encoder.attention import Backend, choose_backend, computes_natively, plan_attention
+from maskwright.encoder.attention import Backend, choose_backend, plan_attention, share_of_pairs
 from maskwright.encoder.block import DROPOUT_CALLS, AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.dropout import DropoutKey, dropout
@@ -111,5 +111,6 @@ class Encoder(nn.Module):
         if self.backend is not None:
             return self.backend, dtype
         head_size = self.config.hidden_size // self.config.num_heads
-        native = computes_natively(batch, head_size, kind, dtype, drops=drops)
-        return choose_backend(batch.row_length, kind, dtype, drops=drops, native=native), dtype
+        pairs = share_of_pairs(batch) if dtype == torch.bfloat16 else 1.0
+        chosen = choose_backend(batch.row_length, kind, dtype, drops=drops, head_size=head_size, share_of_pairs=pairs)
+        return chosen, dtype

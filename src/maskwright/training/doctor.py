@@ -22,6 +22,8 @@ from maskwright.training.probe import MatmulRate, probe_bandwidth, probe_matmul
 
 _VERSION = 1
 _LENGTHS = (128, 512, 1024)
+_HEAD_SIZE = 64
+"""Of nearly all published encoders."""
 _BUSY = 0.15
 """Share of the cores busy with other things from which measured speeds are not to be trusted."""
 _WORTH = 1.25
@@ -145,7 +147,9 @@ def usage_of(machine: Machine, hardware: Hardware) -> Usage:
     """
     kind, dtype = machine.device.type, machine.autocast or torch.float32
     attention = {
-        f"length {length}, {'with' if drops else 'without'} dropout": choose_backend(length, kind, dtype, drops=drops)
+        f"length {length}, {'with' if drops else 'without'} dropout": choose_backend(
+            length, kind, dtype, drops=drops, head_size=_HEAD_SIZE
+        )
         for length in _LENGTHS
         for drops in (True, False)
     }

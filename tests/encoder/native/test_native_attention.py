@@ -47,7 +47,9 @@ def runs_of(rows: list[list[int]], row_length: int) -> tuple[Runs, Tensor]:
     return Runs(offsets, ids[offsets[:-1]] >= 0, row_length, int(offsets.diff().max())), ids >= 0
 
 
-def inputs_of(slots: int, width: int, seed: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> list[Tensor]:
+def inputs_of(
+    slots: int, width: int, seed: int, dtype: torch.dtype = torch.float32, scale: float = 1.0
+) -> list[Tensor]:
     """Draw queries, keys and values, which lie side by side as a joined projection leaves them."""
     draws = torch.Generator().manual_seed(seed)
     joined = (torch.randn(slots, 3 * width, generator=draws) * scale).to(dtype).requires_grad_()
@@ -64,9 +66,7 @@ def formula(inputs: list[Tensor], runs: Runs, heads: int, rate: float) -> Tensor
 def ours(inputs: list[Tensor], runs: Runs, heads: int, rate: float = 0.0) -> Tensor:
     queries, keys, values = inputs
     key = KEY if rate else None
-    return attend_runs(
-        queries, keys, values, runs, num_heads=heads, dropout_rate=rate, dropout_key=key, dropout_call=2
-    )
+    return attend_runs(queries, keys, values, runs, num_heads=heads, dropout_rate=rate, dropout_key=key, dropout_call=2)
 
 
 @st.composite
@@ -111,7 +111,7 @@ def test_it_is_the_formula_and_so_are_its_gradients(
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 128, 129, 500, 700])
 def test_runs_longer_than_what_lies_in_a_cache(length: int, rate: float) -> None:
-    runs, real = runs_of([[length]], length)
+    runs, _ = runs_of([[length]], length)
     inputs = inputs_of(length, 64, length)
     slope = torch.randn(length, 64, generator=torch.Generator().manual_seed(1))
     mixed, wanted = ours(inputs, runs, 1, rate), formula(inputs, runs, 1, rate)

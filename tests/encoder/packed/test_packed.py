@@ -9,10 +9,10 @@ from packed_samples import CPU, ROUNDED, SHAPES, assert_near, encoder, expected,
 
 from maskwright.core.tensors import activation
 from maskwright.core.types import ProductPrecision
+from maskwright.encoder.native.int8 import library
 from maskwright.encoder.packed import native_dense
 from maskwright.encoder.packed.dense import FusedDense, Int8Dense, pack
 from maskwright.encoder.packed.encoder import PackedEncoder
-from maskwright.encoder.native.int8 import library
 from maskwright.encoder.packed.native_dense import NativeDense
 from maskwright.encoder.packed.native_encoder import NativeEncoder
 from maskwright.encoder.states import states_of

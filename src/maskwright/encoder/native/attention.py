@@ -224,7 +224,9 @@ def _call(
 def _compute(call: _Call, *, backward: bool) -> None:
     found, team = library(), torch.get_num_threads()
     assert found is not None
-    room = torch.empty(team * found.numbers_needed(call.size, call.longest, backward), dtype=torch.float32, device="cpu")
+    room = torch.empty(
+        team * found.numbers_needed(call.size, call.longest, backward), dtype=torch.float32, device="cpu"
+    )
     call.room = room.data_ptr()
     found.attention(ctypes.byref(call), backward, team)
 

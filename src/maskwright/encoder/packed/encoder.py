@@ -18,11 +18,18 @@ from torch.nn import functional as F
 from maskwright.core.products import fp32_products
 from maskwright.core.tensors import FlatBatch
 from maskwright.core.types import ProductPrecision
-from maskwright.encoder.attention import AttentionPlan, Backend, attend, computes_natively, plan_attention
+from maskwright.encoder.attention import (
+    AttentionPlan,
+    Backend,
+    attend,
+    native_is_faster,
+    plan_attention,
+    share_of_pairs,
+)
 from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.native.attention import attend_read
+from maskwright.encoder.native.attention import attend_read, takes
 from maskwright.encoder.packed.dense import joined, pack
 from maskwright.encoder.packed.embedding import Embedding
 from maskwright.encoder.packed.norm import Norm
@@ -90,8 +97,10 @@ class PackedEncoder:
     def _backend(self, batch: FlatBatch) -> Backend:
         row_length, num_slots = batch.row_length, len(batch.ids)
         assert row_length is not None
-        if computes_natively(batch, self._head_size, "cpu", self._dtype, drops=False):
-            return "native"
+        if takes(self._head_size, "cpu", self._dtype):
+            pairs = share_of_pairs(batch) if self._dtype == torch.bfloat16 else 1.0
+            if native_is_faster(self._dtype, pairs, drops=False):
+                return "native"
         if self._dtype == torch.bfloat16:
             return "rows" if row_length >= _SHORTEST_ROWS else "sdpa"
         by_products = self._narrow and row_length in _ROWS_IN_FP32 and row_length % _FUSED_BLOCK
