@@ -26,7 +26,7 @@ from benchmarks.shapes import BASE, TINY, Shape, chosen
 from benchmarks.timing import Side, Spread, interleave, ratios, speeds
 from benchmarks.workloads import Source, mlm_recipe, text_for
 from maskwright.core.types import IntArray
-from maskwright.encoder.attention import AttentionPlan
+from maskwright.encoder.attention import AttentionPlan, Backend
 from maskwright.encoder.dropout import DropoutKey, dropout
 from maskwright.pretext.objectives.cross_entropy import Scores
 from maskwright.training.batches import StepBatch
@@ -66,9 +66,10 @@ def levers() -> list[Lever]:
         Lever("each text in a row of its own", batches=lambda: patch(f"{_TRAINING}.batches.pack", _one_a_row)),
         Lever("the whole last layer for all tokens", around=lambda: patch(f"{_TRAINING}.model.read_positions", _all)),
         Lever("all scores of the vocabulary at once", around=lambda: patch(f"{_MLM}.summed_cross_entropy", _whole)),
-        Lever("attention's gradients by autograd", around=lambda: _attention(dropout)),
-        Lever("PyTorch's dropout (and attention's gradients by autograd)", around=_usual_dropout),
-        Lever("attention by PyTorch's function", around=lambda: patch(f"{_ENCODER}.encoder.choose_backend", _fused)),
+        Lever("attention by products over rows", around=lambda: _backend("rows")),
+        Lever("attention by products over rows, its gradients by autograd", around=lambda: _attention(dropout)),
+        Lever("PyTorch's dropout (and attention as in the line before)", around=_usual_dropout),
+        Lever("attention by PyTorch's function", around=lambda: _backend("sdpa")),
         Lever(f"the other library of products ({_NAMES[other]})", around=lambda: matmul_library(other)),
         *(Lever(f"{slots:,} slots a pass", slots=slots) for slots in _SLOTS if slots != usual.tokens_per_microbatch),
         Lever("bf16 products (rounded)", autocast=torch.bfloat16),
@@ -151,8 +152,11 @@ def _all(*_: object, **__: object) -> None:
     return None
 
 
-def _fused(*_: object, **__: object) -> str:
-    return "sdpa"
+def _backend(name: Backend) -> AbstractContextManager[Any]:
+    def choose(*_: object, **__: object) -> Backend:
+        return name
+
+    return patch(f"{_ENCODER}.encoder.choose_backend", choose)
 
 
 def _whole(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, **_: object) -> Scores:
@@ -161,7 +165,8 @@ def _whole(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, **_: 
     return Scores(total, (logits.argmax(1) == labels).sum(), None)
 
 
-def _attention(drop: Callable[[Tensor, float, DropoutKey | None, int], Tensor]) -> AbstractContextManager[Any]:
+@contextlib.contextmanager
+def _attention(drop: Callable[[Tensor, float, DropoutKey | None, int], Tensor]) -> Iterator[None]:
     def rows(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: Any) -> Tensor:
         size = queries.shape[1] // heads.number
         q, k, v = (
@@ -173,7 +178,8 @@ def _attention(drop: Callable[[Tensor, float, DropoutKey | None, int], Tensor]) 
         mixed = drop(scores.softmax(-1), heads.rate, heads.key, heads.call) @ v
         return mixed.transpose(1, 2).reshape(queries.shape)
 
-    return patch.dict(f"{_ENCODER}.attention._BACKENDS", {"rows": rows})
+    with _backend("rows"), patch.dict(f"{_ENCODER}.attention._BACKENDS", {"rows": rows}):
+        yield
 
 
 @contextlib.contextmanager

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from maskwright.core.randomness import (
     Draws,
     Permutation,
+    as_uniform,
     bits,
+    bound_of,
     generator,
     integer_key,
     keys,
@@ -143,3 +145,19 @@ def test_permutation_leaves_no_trace_of_the_order():
     assert abs(np.corrcoef(np.arange(size), items)[0, 1]) < 4 / np.sqrt(size)
     assert abs(np.corrcoef(items[1:], items[:-1])[0, 1]) < 4 / np.sqrt(size)
     assert (items == np.arange(size)).sum() < 10
+
+
+@given(seeds, st.lists(st.integers(0, 9), max_size=6))
+def test_numbers_of_all_tokens_are_those_of_each(seed, lengths):
+    draws = Draws(seed, np.arange(len(lengths)), 5 + np.arange(len(lengths)))
+    sequences = np.repeat(np.arange(len(lengths)), lengths)
+    offsets = np.array([offset for length in lengths for offset in range(length)], dtype=np.int64)
+    everywhere = draws.bits_everywhere("a", np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
+    assert np.array_equal(everywhere, draws.bits_at("a", sequences, offsets))
+
+
+@given(st.floats(0, 1, exclude_max=True))
+def test_the_bound_of_a_share_parts_what_is_below_it(share):
+    bound = bound_of(share)
+    assert as_uniform(np.array([bound], dtype=np.uint64))[0] >= share
+    assert not bound or as_uniform(np.array([bound - np.uint64(1)]))[0] < share

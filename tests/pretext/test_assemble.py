@@ -1,12 +1,14 @@
 """Special tokens, segments and word starts of laid-out sequences."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import SPECIAL, reader
+from pretext_samples import SPECIAL, documents_of, lay_out, reader
 
 from maskwright.core.types import Instances, Plan
-from maskwright.pretext.formats.assemble import assemble
+from maskwright.pretext.formats import ContiguousHalves, Dialogue, Format, FullSentences, SegmentPair
+from maskwright.pretext.formats.assemble import assemble, sequence_lengths
 
 CLS, SEP = SPECIAL.cls, SPECIAL.sep
 
@@ -126,15 +128,28 @@ def test_assemble_equals_layout_by_hand(
     chosen: list[tuple[int, int, int, int]], between: int, points: set[int]
 ) -> None:
     plan = plan_of(*chosen)
+    separator_points = np.array(sorted(points), dtype=np.int64)
     laid_out = assemble(
         plan,
         reader(100 + np.arange(60)),
         SPECIAL,
         num_separators_between=between,
-        separator_points=np.array(sorted(points), dtype=np.int64),
+        separator_points=separator_points,
     )
     assert split(laid_out) == by_hand(plan, between, sorted(points))
     assert np.array_equal(laid_out.special, laid_out.ids < 100)
+    lengths = sequence_lengths(plan, num_separators_between=between, separator_points=separator_points)
+    assert np.array_equal(lengths, laid_out.lengths)
+
+
+@pytest.mark.parametrize(
+    "format", [SegmentPair(), SegmentPair(num_separators_between=2), ContiguousHalves(), FullSentences(), Dialogue()]
+)
+def test_a_format_knows_lengths_before_it_lays_out(format: Format) -> None:
+    documents = documents_of([[3, 5, 2, 7, 4, 6], [9, 1, 2], [30, 3, 8]] * 5)
+    plan = format.plan(documents, 32, seed=0, refresh=0)
+    lengths = format.lengths(plan, format.separator_points(documents))
+    assert lengths.tolist() == lay_out(format, documents, plan).lengths.tolist()
 
 
 def test_assemble_of_no_rows_is_empty() -> None:

@@ -269,8 +269,9 @@ def test_a_word_longer_than_the_budget_is_skipped_and_others_are_tried() -> None
 def test_a_window_that_touches_another_is_skipped_and_one_that_overruns_is_shortened() -> None:
     # Ten words of one token; windows of 3 from words 4, 5, 2, 7, 0 in this order, 5 to spend.
     visits = Visits(
-        words=np.array([4, 5, 2, 7, 0, 1, 3, 6, 8, 9]),
-        begins=np.array([0, 10]),
+        words=lambda visits: np.array([4, 5, 2, 7, 0, 1, 3, 6, 8, 9])[visits],
+        begins=np.array([0]),
+        ends=np.array([10]),
         reach=np.arange(10, 0, -1),
         size_before=np.arange(11),
         lengths=lambda words: np.full(len(words), 3),

@@ -7,7 +7,6 @@ from pydantic import ValidationError
 
 from maskwright.core.errors import RecipeError
 from maskwright.pretext.masking import TokenMasking
-from maskwright.pretext.masking.units import random_order
 
 
 def test_token_masking_is_uniform_over_ordinary_positions() -> None:
@@ -39,16 +38,6 @@ def test_token_masking_gives_up_all_candidates_if_the_budget_is_larger() -> None
     instances = batch_of([6])  # four ordinary tokens, budget 5
     selection = TokenMasking(rate=0.9).select(instances, draws_for(instances))
     assert selection.positions.tolist() == [1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("number", [3, 70_000])
-def test_random_order_shuffles_each_sequence_in_batches_of_any_size(number: int) -> None:
-    instances = batch_of([4] * number)
-    starts = np.arange(4 * number)
-    order = random_order(starts, instances, draws_for(instances), "masking order")
-    assert np.array_equal(np.sort(order), starts)
-    assert np.array_equal(order // 4, starts // 4)
-    assert number == 3 or looks_uniform(np.bincount(order[-4 * 4000 :: 4] % 4, minlength=4))
 
 
 def test_rare_tokens_are_favoured_by_their_weights() -> None:

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from maskwright.core.types import Instances
 from maskwright.pretext.masking import LevelMasking, Masking, PMIMasking, SpanMasking, WholeWordMasking
-from maskwright.pretext.masking.units import fill_budgets, random_order, words
+from maskwright.pretext.masking.order import RandomOrder
+from maskwright.pretext.masking.units import fill_budgets, words
 
 
 @settings(deadline=None, max_examples=200)
@@ -122,10 +123,9 @@ def test_robertas_option_takes_a_share_of_the_words() -> None:
 def test_words_are_visited_in_the_keyed_random_order() -> None:
     instances = of_words([1] * 20, 1)
     draws = draws_for(instances)
-    starts, _ = words(instances, ~instances.special)
-    order = random_order(starts, instances, draws, "masking order")
+    order = RandomOrder.of(instances.word_starts & ~instances.special, instances, draws)
     selection = WholeWordMasking().select(instances, draws)
-    assert selection.starts.tolist() == sorted(order[:3].tolist())
+    assert selection.starts.tolist() == sorted(order.tokens(np.arange(3)).tolist())
 
 
 def test_a_token_cap_does_not_go_with_a_budget_of_words() -> None:

@@ -24,6 +24,29 @@ def test_packing_is_a_partition_without_overlap(case: tuple[int, list[int]]) -> 
 
 
 @given(lengths_in_rows)
+def test_packing_equals_best_fit_one_sequence_after_another(case: tuple[int, list[int]]) -> None:
+    row_length, lengths = case
+    room: list[int] = []  # of the rows, the one that was last put into behind others with as much
+    place: dict[int, tuple[int, int]] = {}
+    number: list[int] = []
+    begun = 0
+    for sequence in sorted(range(len(lengths)), key=lambda each: -lengths[each]):
+        fitting = [each for each in room if each >= lengths[sequence]]
+        if fitting:
+            at = len(room) - 1 - room[::-1].index(min(fitting))
+            row, left = number.pop(at), room.pop(at)
+        else:
+            row, left, begun = begun, row_length, begun + 1
+        place[sequence] = (row, row_length - left)
+        number.append(row)
+        room.append(left - lengths[sequence])
+    packing = pack(np.array(lengths), row_length)
+    lying = sorted(place, key=lambda each: place[each])
+    assert packing.order.tolist() == lying
+    assert list(zip(packing.rows.tolist(), packing.offsets.tolist(), strict=True)) == [place[each] for each in lying]
+
+
+@given(lengths_in_rows)
 def test_packing_never_uses_twice_the_rows_needed(case: tuple[int, list[int]]) -> None:
     row_length, lengths = case
     # Any two rows of a best-fit packing hold more than one row's worth together.

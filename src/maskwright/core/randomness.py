@@ -7,6 +7,7 @@ function of seed, epoch and index); the mixing function is the SplitMix64 finali
 """
 
 import hashlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -26,12 +27,17 @@ Ints = NDArray[Any]
 
 def mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Scramble 64-bit integers so that neighbouring inputs give unrelated outputs (SplitMix64 finaliser)."""
-    z = values.astype(np.uint64, copy=True)
-    z ^= z >> np.uint64(30)
+    return _mixed(values.astype(np.uint64, copy=True))
+
+
+def _mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scramble in place; return the same array."""
+    shifted = np.empty_like(z)
+    z ^= np.right_shift(z, np.uint64(30), out=shifted)
     z *= _MIX_1
-    z ^= z >> np.uint64(27)
+    z ^= np.right_shift(z, np.uint64(27), out=shifted)
     z *= _MIX_2
-    z ^= z >> np.uint64(31)
+    z ^= np.right_shift(z, np.uint64(31), out=shifted)
     return z
 
 
@@ -64,7 +70,17 @@ def bits(key: NDArray[np.uint64], counter: Ints | int) -> NDArray[np.uint64]:
 
 def uniform(key: NDArray[np.uint64], counter: Ints | int) -> NDArray[np.float64]:
     """Return the `counter`-th uniform number in [0, 1) of each key's stream (broadcast), 53 bits fine."""
-    return (bits(key, counter) >> np.uint64(11)).astype(np.float64) * (1.0 / (1 << 53))
+    return as_uniform(bits(key, counter))
+
+
+def as_uniform(numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Turn 64-bit numbers into numbers in [0, 1), 53 bits fine."""
+    return (numbers >> np.uint64(11)).astype(np.float64) * (1.0 / (1 << 53))
+
+
+def bound_of(share: float) -> np.uint64:
+    """Return the number below which exactly those 64-bit numbers lie whose `as_uniform` is below a share in [0, 1)."""
+    return np.uint64(math.ceil(share * (1 << 53)) << 11)
 
 
 def integer_key(seed: int, purpose: str, refresh: int = 0, index: int = 0) -> int:
@@ -115,6 +131,20 @@ class Draws:
     def per_instance(self, purpose: str, counter: int = 0) -> NDArray[np.float64]:
         """Return one uniform number in [0, 1) per instance. Shape (B,)."""
         return uniform(keys(self.seed, purpose, self.refresh, self.index), counter)
+
+    def bits_everywhere(self, purpose: str, cu_seqlens: Ints) -> NDArray[np.uint64]:
+        """Return for every token what `bits_at` returns for some, sooner. Shape (T,).
+
+        Args:
+            purpose: What the numbers are for.
+            cu_seqlens: Shape (B+1,), where each instance's tokens begin, and T.
+        """
+        # Counted in the stream instead of in each instance; what that is too much is taken off the instance's key.
+        counted = np.arange(1, cu_seqlens[-1] + 1, dtype=np.uint64)
+        counted *= _GOLDEN
+        key = keys(self.seed, purpose, self.refresh, self.index)
+        counted += np.repeat(key - cu_seqlens[:-1].astype(np.uint64) * _GOLDEN, np.diff(cu_seqlens))
+        return _mixed(counted)
 
     def bits_at(self, purpose: str, sequences: Ints, offsets: Ints) -> NDArray[np.uint64]:
         """Return one 64-bit integer for each of some tokens. Shape (K,).

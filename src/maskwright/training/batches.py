@@ -108,10 +108,9 @@ class Collator:
             rows: The instances of this step.
             step: Number of the step, which keys dropout.
         """
-        special = self.vocabulary.special_tokens
-        laid_out = self.format.lay_out(rows.plan, self.take, special, self.separator_points)
-        packing = pack(laid_out.lengths, self.row_length)
-        instances = reorder(laid_out, packing.order)
+        packing = pack(self.format.lengths(rows.plan, self.separator_points), self.row_length)
+        plan = rows.plan.rows(packing.order)
+        instances = self.format.lay_out(plan, self.take, self.vocabulary.special_tokens, self.separator_points)
         draws = Draws(self.seed, rows.refresh[packing.order], rows.index[packing.order])
         examples = corrupt(instances, self.masking, self.replacement, draws, self.vocabulary)
         targets = {objective.kind: objective.targets(examples) for objective in self.objectives}
@@ -119,22 +118,15 @@ class Collator:
             for objective in self.objectives:
                 if objective.on_generator:
                     targets[objective.kind] = with_sampling(targets[objective.kind], instances, draws)
-        slots = self._slots(instances, packing)
         return StepBatch(
-            micro_batches=tuple(self._cut(instances, examples.corrupted, targets, packing, slots, step)),
+            micro_batches=tuple(self._cut(instances, examples.corrupted, targets, packing, step)),
             counts={kind: wanted.count for kind, wanted in targets.items()},
             num_tokens=len(instances.ids),
             num_sequences=len(instances),
             num_slots=packing.num_rows * self.row_length,
-            squared_lengths=int((instances.lengths.astype(np.int64) ** 2).sum()),
+            squared_lengths=int((instances.lengths**2).sum()),
             key=f"seed {self.seed}, drawing {rows.refresh[0]}, first instance {rows.index[0]}",
         )
-
-    def _slots(self, instances: Instances, packing: Packing) -> IntArray:
-        """Slot of each token in the stream of all rows. Shape (T,), ascending."""
-        first = packing.rows * self.row_length + packing.offsets
-        lengths = instances.lengths
-        return np.repeat(first - instances.cu_seqlens[:-1], lengths) + np.arange(len(instances.ids))
 
     def _cut(
         self,
@@ -142,62 +134,47 @@ class Collator:
         corrupted: IntArray,
         targets: Mapping[str, Targets],
         packing: Packing,
-        slots: IntArray,
         step: int,
     ) -> Iterator[MicroBatch]:
         num_slots = packing.num_rows * self.row_length
-        lengths = instances.lengths
-        pad = self.vocabulary.special_tokens.pad
-        ids = _spread(num_slots, slots, corrupted, pad)
-        counted = np.arange(len(instances.ids)) - np.repeat(instances.cu_seqlens[:-1], lengths)
-        position_ids = _spread(num_slots, slots, counted, 0)
-        segment_ids = _spread(num_slots, slots, instances.segment_ids, 0)
-        sequence_ids = _spread(num_slots, slots, instances.sequence_ids, -1)
-        first_slots = slots[instances.cu_seqlens[:-1]]
-        predicts = {objective.kind: objective.predicts for objective in self.objectives}
-        cuts = _even_cuts(packing.num_rows, max(1, self.tokens_per_microbatch // self.row_length))
-        for number, (first_row, last_row) in enumerate(itertools.pairwise(cuts)):
-            low, high = first_row * self.row_length, last_row * self.row_length
-            first, last = np.searchsorted(packing.rows, (first_row, last_row))
-            sequences = sequence_ids[low:high]
+        row_bounds = _even_cuts(packing.num_rows, max(1, self.tokens_per_microbatch // self.row_length))
+        slot_bounds = row_bounds * self.row_length
+        bounds = np.searchsorted(packing.rows, row_bounds)
+        num_sequences = np.diff(bounds)
+        first_slots = packing.rows * self.row_length + packing.offsets
+        first_tokens = first_slots - np.repeat(slot_bounds[:-1], num_sequences)
+        # The stream of all rows is every sequence and the filler behind it, in turns.
+        stretches = np.stack([instances.lengths, np.diff(first_slots, append=num_slots) - instances.lengths], axis=1)
+        numbers = np.full(stretches.shape, -1)
+        numbers[:, 0] = np.arange(len(instances)) - np.repeat(bounds[:-1], num_sequences)
+        sequence_ids = np.repeat(numbers, stretches.ravel())
+        slots = np.flatnonzero(sequence_ids >= 0)
+        ids = _spread(num_slots, slots, corrupted, self.vocabulary.special_tokens.pad)
+        segment_ids = np.zeros(num_slots, dtype=np.int64)
+        if instances.segment_ids.any():
+            segment_ids = _spread(num_slots, slots, instances.segment_ids, 0)
+        position_ids = np.arange(num_slots)
+        position_ids -= np.repeat(first_slots, stretches.sum(axis=1))
+        position_ids[sequence_ids < 0] = 0
+        cuts = {
+            objective.kind: _cut_targets(targets[objective.kind], None, bounds)
+            if objective.predicts == "sequence"
+            else _cut_targets(targets[objective.kind], slots, slot_bounds)
+            for objective in self.objectives
+        }
+        for number, (first, last) in enumerate(itertools.pairwise(bounds.tolist())):
+            part = slice(*slot_bounds[number : number + 2])
             batch = FlatBatch(
-                ids=torch.from_numpy(ids[low:high]),
-                position_ids=torch.from_numpy(position_ids[low:high]),
-                segment_ids=torch.from_numpy(segment_ids[low:high]),
-                sequence_ids=torch.from_numpy(np.where(sequences < 0, -1, sequences - first)),
-                first_tokens=torch.from_numpy(first_slots[first:last] - low),
+                ids=torch.from_numpy(ids[part]),
+                position_ids=torch.from_numpy(position_ids[part]),
+                segment_ids=torch.from_numpy(segment_ids[part]),
+                sequence_ids=torch.from_numpy(sequence_ids[part]),
+                first_tokens=torch.from_numpy(first_tokens[first:last]),
                 row_length=self.row_length,
-                num_tokens=int(lengths[first:last].sum()),
+                num_tokens=int(instances.cu_seqlens[last] - instances.cu_seqlens[first]),
                 dropout_key=integer_key(self.seed, "dropout", step, number) if self.dropout else None,
             )
-            cut = {
-                kind: _slice_targets(wanted, slots, low, high)
-                if predicts[kind] != "sequence"
-                else _slice_targets(wanted, None, int(first), int(last))
-                for kind, wanted in targets.items()
-            }
-            yield MicroBatch(batch, cut)
-
-
-def reorder(instances: Instances, order: IntArray) -> Instances:
-    """Return the same sequences in another order.
-
-    Args:
-        instances: B sequences.
-        order: Shape (K,), sequence numbers; may leave some out.
-    """
-    lengths = instances.lengths[order]
-    cu_seqlens = np.concatenate(([0], np.cumsum(lengths)))
-    tokens = np.repeat(instances.cu_seqlens[:-1][order] - cu_seqlens[:-1], lengths) + np.arange(cu_seqlens[-1])
-    return Instances(
-        ids=instances.ids[tokens],
-        segment_ids=instances.segment_ids[tokens],
-        word_starts=instances.word_starts[tokens],
-        special=instances.special[tokens],
-        cu_seqlens=cu_seqlens,
-        pair_labels=instances.pair_labels[order],
-        level_starts={level: starts[tokens] for level, starts in instances.level_starts.items()},
-    )
+            yield MicroBatch(batch, {kind: parts[number] for kind, parts in cuts.items()})
 
 
 def with_sampling(targets: Targets, instances: Instances, draws: Draws) -> Targets:
@@ -207,36 +184,47 @@ def with_sampling(targets: Targets, instances: Instances, draws: Draws) -> Targe
     return replace(targets, extra={**targets.extra, "sampling": uniform.astype(np.float32)})
 
 
-def _even_cuts(num_rows: int, rows_at_once: int) -> list[int]:
+def _even_cuts(num_rows: int, rows_at_once: int) -> IntArray:
     # As few parts as the limit allows, as equal as can be: one row more than fits would otherwise be a part of its
     # own, which costs a whole pass over the weights.
-    if not num_rows:
-        return [0]
     num_parts = -(-num_rows // rows_at_once)
-    return [part * num_rows // num_parts for part in range(num_parts + 1)]
+    return np.arange(num_parts + 1) * num_rows // max(1, num_parts)
 
 
 def _spread(num_slots: int, slots: IntArray, values: IntArray, filler: int) -> IntArray:
     spread = np.full(num_slots, filler, dtype=np.int64)
-    spread[slots] = values
+    spread[slots] = values.astype(np.int64, copy=False)  # numpy scatters what has the right type twice as fast
     return spread
 
 
-def _slice_targets(targets: Targets, slots: IntArray | None, low: int, high: int) -> TargetTensors:
-    positions = targets.positions if slots is None else slots[targets.positions]
-    chosen = np.flatnonzero((positions >= low) & (positions < high))
-    return TargetTensors(
-        positions=torch.from_numpy((positions[chosen] - low).astype(np.int64)),
-        labels=torch.from_numpy(targets.labels[chosen].astype(np.int64)),
-        extra={name: torch.from_numpy(values[chosen]) for name, values in targets.extra.items()},
-        anchors={name: _slice_anchors(places[chosen], slots, low) for name, places in targets.anchors.items()},
-    )
+def _cut_targets(targets: Targets, slots: IntArray | None, bounds: IntArray) -> list[TargetTensors]:
+    """Cut targets where micro-batches begin and end, and count positions from each one's beginning.
 
-
-def _slice_anchors(places: IntArray, slots: IntArray | None, low: int) -> torch.Tensor:
+    Args:
+        targets: What is predicted; positions ascend.
+        slots: Shape (T,), slot of each token; None where positions are sequence numbers.
+        bounds: Shape (C+1,), first slot or sequence of each of C micro-batches, and how many there are.
+    """
+    places = targets.positions if slots is None else slots[targets.positions]
+    assert (places[1:] >= places[:-1]).all(), "Objective.targets says that positions ascend"
+    ends = np.searchsorted(places, bounds)
+    begins = np.repeat(bounds[:-1], np.diff(ends))
+    positions = (places - begins).astype(np.int64, copy=False)
+    labels = targets.labels.astype(np.int64, copy=False)
     # An anchor is in its target's sequence, and a sequence is never cut, so it is in the same micro-batch.
-    moved = places if slots is None else slots[places]
-    return torch.from_numpy((moved - low).astype(np.int64))
+    anchors = {
+        name: (each if slots is None else slots[each]).astype(np.int64, copy=False) - begins
+        for name, each in targets.anchors.items()
+    }
+    return [
+        TargetTensors(
+            positions=torch.from_numpy(positions[first:last]),
+            labels=torch.from_numpy(labels[first:last]),
+            extra={name: torch.from_numpy(values[first:last]) for name, values in targets.extra.items()},
+            anchors={name: torch.from_numpy(places[first:last]) for name, places in anchors.items()},
+        )
+        for first, last in itertools.pairwise(ends.tolist())
+    ]
 
 
 def total_counts(batches: Sequence[StepBatch]) -> dict[str, int]:

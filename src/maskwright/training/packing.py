@@ -5,6 +5,7 @@ documents this fills more than 99 % of the slots (Krell et al. 2021, "Efficient 
 cross-contamination", report the same for histogram packing).
 """
 
+from bisect import bisect_left, insort
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,24 +40,68 @@ def pack(lengths: IntArray, row_length: int) -> Packing:
     Returns:
         A packing in which every sequence lies whole in one row and none overlap. It depends on the lengths alone.
     """
-    order = np.argsort(-lengths, kind="stable")
-    with_room: list[list[int]] = [[] for _ in range(row_length + 1)]
-    used: list[int] = []
-    row_of = np.empty(len(lengths), dtype=np.int64)
-    offset_of = np.empty(len(lengths), dtype=np.int64)
-    # Lengths come in descending order, so a room that no row had for one length stays unlikely for the next: the
-    # scan upwards from the wanted room is short in practice.
-    for sequence, length in zip(order.tolist(), lengths[order].tolist(), strict=True):
-        room = length
-        while room <= row_length and not with_room[room]:
-            room += 1
-        if room > row_length:
-            row, room = len(used), row_length
-            used.append(0)
-        else:
-            row = with_room[room].pop()
-        row_of[sequence], offset_of[sequence] = row, used[row]
-        used[row] += length
-        with_room[room - length].append(row)
-    lying = np.lexsort((offset_of, row_of))
-    return Packing(order=lying, rows=row_of[lying], offsets=offset_of[lying], num_rows=len(used))
+    counts = np.bincount(lengths)
+    open_rows = _OpenRows(row_length)
+    rows: list[int] = []
+    fillings: list[tuple[int, int, int, int]] = []
+    # Sequences of one length go into rows of one room many at a time: where one has gone go the next as long as there
+    # is room for them, since no row is fuller.
+    for length in np.flatnonzero(counts)[::-1].tolist():
+        left = int(counts[length])
+        while left:
+            room = open_rows.least_room(length)
+            in_each = min(room // length, left)
+            taken = open_rows.take(room, at_most=left // in_each)
+            open_rows.put_back(room - in_each * length, taken)
+            rows += taken
+            fillings.append((len(taken), in_each, row_length - room, length))
+            left -= in_each * len(taken)
+    num_taken, in_each_row, begins, steps = np.array(fillings, dtype=np.int64).reshape(-1, 4).T
+    in_row = np.repeat(in_each_row, num_taken)
+    row = np.repeat(np.array(rows, dtype=np.int64), in_row)
+    place_in_row = np.arange(len(lengths)) - np.repeat(np.cumsum(in_row) - in_row, in_row)
+    in_filling = num_taken * in_each_row
+    offset = np.repeat(begins, in_filling) + place_in_row * np.repeat(steps, in_filling)
+    lying = np.argsort(row * row_length + offset)
+    longest_first = np.argsort((row_length - lengths).astype(np.min_scalar_type(row_length)), kind="stable")
+    return Packing(order=longest_first[lying], rows=row[lying], offsets=offset[lying], num_rows=open_rows.num_rows)
+
+
+class _OpenRows:
+    """Rows by how much room they have.
+
+    Attributes:
+        num_rows: Rows begun.
+    """
+
+    def __init__(self, row_length: int) -> None:
+        self.num_rows = 0
+        self._row_length = row_length
+        self._rooms: list[int] = []
+        self._with_room: dict[int, list[int]] = {}
+
+    def least_room(self, length: int) -> int:
+        """Return the room of the fullest row that has room for a sequence; that of a new row if none has."""
+        place = bisect_left(self._rooms, length)
+        return self._rooms[place] if place < len(self._rooms) else self._row_length
+
+    def take(self, room: int, at_most: int) -> list[int]:
+        """Take out rows that have exactly this room, the last put back first; new ones if there are none."""
+        if room not in self._with_room:
+            self.num_rows += at_most
+            return list(range(self.num_rows - at_most, self.num_rows))
+        rows = self._with_room[room]
+        taken = rows[: -at_most - 1 : -1]
+        del rows[-at_most:]
+        if not rows:
+            del self._with_room[room]
+            del self._rooms[bisect_left(self._rooms, room)]
+        return taken
+
+    def put_back(self, room: int, rows: list[int]) -> None:
+        """Put rows back with the room that they have now."""
+        if room in self._with_room:
+            self._with_room[room] += rows
+        elif room:
+            insort(self._rooms, room)
+            self._with_room[room] = rows.copy()

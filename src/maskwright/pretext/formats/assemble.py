@@ -1,6 +1,7 @@
 """From plan rows to sequences: special tokens put in, segments numbered, word starts mended at the seams."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,58 +36,88 @@ def assemble(
         separator_points: Ascending token offsets; one more separator stands at each that lies strictly inside
             a text. None or empty for none.
     """
-    num_rows = len(plan)
-    # Texts are numbered A0 B0 A1 B1 ...; single rows have an empty B.
-    starts = np.stack([plan.first_start, plan.second_start], axis=1).ravel()
-    ends = np.stack([plan.first_end, plan.second_end], axis=1).ravel()
-    lengths = ends - starts
-    is_pair = lengths[1::2] > 0
-    point_texts, point_offsets = _points_inside(starts, ends, separator_points)
-    inserted = np.bincount(point_texts, minlength=2 * num_rows)
-
-    first_width = lengths[0::2] + inserted[0::2]
-    second_width = lengths[1::2] + inserted[1::2]
-    between = np.where(is_pair, num_separators_between + 1, 1)  # all separators that close texts
-    cu_seqlens = np.concatenate([[0], np.cumsum(1 + first_width + second_width + between)]).astype(np.int64)
+    texts = _Texts.of(plan, num_separators_between, separator_points)
+    cu_seqlens = np.concatenate([[0], np.cumsum(texts.widths.sum(axis=1))])
     total = int(cu_seqlens[-1])
 
-    # How many special tokens stand before each taken token: a running sum of those put in at each place.
-    text_offsets = np.cumsum(lengths) - lengths
-    before_text = np.empty(2 * num_rows, dtype=np.int64)
-    before_text[0::2] = 2  # the previous row's last separator and this row's classification token
-    before_text[0:1] = 1
-    before_text[1::2] = np.where(is_pair, num_separators_between, 0)
-    num_taken = int(lengths.sum())
-    specials_before = np.zeros(num_taken + 1, dtype=np.int64)
-    np.add.at(specials_before, text_offsets, before_text)
-    np.add.at(specials_before, text_offsets[point_texts] + point_offsets, 1)
-    places = np.arange(num_taken) + np.cumsum(specials_before)[:-1]
+    # What texts' tokens are taken and what is put in: the pieces that inner separators leave of texts, how many taken
+    # tokens stand before each piece and before the end, and how many special tokens are put in there.
+    before_text = np.empty((len(plan), 2), dtype=np.int64)
+    before_text[:, 0] = 2  # the previous row's last separator and this row's classification token
+    before_text[:1, 0] = 1
+    before_text[:, 1] = np.where(texts.is_pair, num_separators_between, 0)
+    taken_before = np.concatenate([[0], np.cumsum(texts.ends - texts.starts)])
+    next_texts = texts.point_texts + 1
+    put_in = np.insert(np.append(before_text.ravel(), min(1, len(plan))), next_texts, 1)
+    taken_before = np.insert(taken_before, next_texts, taken_before[texts.point_texts] + texts.point_offsets)
+    put_at = np.repeat(taken_before, put_in)
+    put_at += np.arange(len(put_at))
+    places = np.repeat(np.cumsum(put_in[:-1]), np.diff(taken_before))
+    places += np.arange(len(places))
 
-    taken = take(starts, ends)
-    ids = np.full(total, special_tokens.sep, dtype=np.int32)
-    ids[cu_seqlens[:-1]] = special_tokens.cls
+    taken = take(texts.starts, texts.ends)
+    ids = np.empty(total, dtype=np.int32)
     ids[places] = taken.ids
-    special = np.ones(total, dtype=bool)
-    special[places] = False
+    ids[put_at] = special_tokens.sep
+    ids[cu_seqlens[:-1]] = special_tokens.cls
+    special = np.zeros(total, dtype=bool)
+    special[put_at] = True
 
     def with_specials(unit_starts: BoolArray) -> BoolArray:
-        starts = np.ones(total, dtype=bool)
+        starts = np.empty(total, dtype=bool)
         starts[places] = unit_starts
-        starts[1:] |= special[:-1]
+        starts[put_at] = True
+        starts[put_at[:-1] + 1] = True
         return starts
 
-    second_begins = cu_seqlens[:-1] + 1 + first_width + num_separators_between
-    second_begins = np.where(is_pair, second_begins, cu_seqlens[1:])
-    segment_ids = np.arange(total) >= np.repeat(second_begins, np.diff(cu_seqlens))
     return Instances(
         ids=ids,
-        segment_ids=segment_ids.astype(np.int8),
+        segment_ids=np.repeat(np.tile(np.array([0, 1], dtype=np.int8), len(plan)), texts.widths.ravel()),
         word_starts=with_specials(taken.word_starts),
         special=special,
         cu_seqlens=cu_seqlens,
         pair_labels=plan.pair_labels,
         level_starts={level: with_specials(starts) for level, starts in taken.level_starts.items()},
     )
+
+
+def sequence_lengths(
+    plan: Plan, *, num_separators_between: int = 1, separator_points: IntArray | None = None
+) -> IntArray:
+    """Return how many tokens `assemble` makes of each row, special tokens counted. Shape (N,), int64."""
+    lengths: IntArray = _Texts.of(plan, num_separators_between, separator_points).widths.sum(axis=1)
+    return lengths
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """The texts of N rows, numbered A0 B0 A1 B1 ...; single rows have an empty B.
+
+    Attributes:
+        starts, ends: Shape (2N,), token ranges.
+        is_pair: Shape (N,).
+        point_texts: Shape (P,), the text of each inner separator, ascending.
+        point_offsets: Shape (P,), how many of the text's tokens stand before it.
+        widths: Shape (N, 2), tokens of each segment, special ones counted.
+    """
+
+    starts: IntArray
+    ends: IntArray
+    is_pair: BoolArray
+    point_texts: IntArray
+    point_offsets: IntArray
+    widths: IntArray
+
+    @classmethod
+    def of(cls, plan: Plan, num_separators_between: int, separator_points: IntArray | None) -> "_Texts":
+        starts = np.stack([plan.first_start, plan.second_start], axis=1).ravel()
+        ends = np.stack([plan.first_end, plan.second_end], axis=1).ravel()
+        is_pair = plan.second_end > plan.second_start
+        point_texts, point_offsets = _points_inside(starts, ends, separator_points)
+        widths = (ends - starts + np.bincount(point_texts, minlength=len(starts))).reshape(-1, 2)
+        widths[:, 0] += 1 + np.where(is_pair, num_separators_between, 1)
+        widths[:, 1] += is_pair
+        return cls(starts, ends, is_pair, point_texts, point_offsets, widths)
 
 
 def _points_inside(starts: IntArray, ends: IntArray, points: IntArray | None) -> tuple[IntArray, IntArray]:

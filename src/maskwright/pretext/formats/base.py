@@ -8,7 +8,7 @@ import numpy as np
 from maskwright.core.errors import RecipeError
 from maskwright.core.spec import Spec
 from maskwright.core.types import Documents, Instances, IntArray, Plan, SpecialTokens
-from maskwright.pretext.formats.assemble import TakeTokens, assemble
+from maskwright.pretext.formats.assemble import TakeTokens, assemble, sequence_lengths
 
 __all__ = ["Format", "PairFormat", "TakeTokens"]
 
@@ -75,6 +75,13 @@ class Format(Spec):
         """
         return assemble(plan, take, special_tokens, separator_points=separator_points)
 
+    def lengths(self, plan: Plan, separator_points: IntArray) -> IntArray:
+        """Return how many tokens each row's sequence will have, before anything is read. Shape (N,), int64.
+
+        Arguments are those of `lay_out`.
+        """
+        return sequence_lengths(plan, separator_points=separator_points)
+
     def _room(self, max_length: int, num_specials: int, needed: int) -> int:
         room = max_length - num_specials
         if room < needed:
@@ -110,4 +117,10 @@ class PairFormat(Format):
             special_tokens,
             num_separators_between=self.num_separators_between,
             separator_points=separator_points,
+        )
+
+    def lengths(self, plan: Plan, separator_points: IntArray) -> IntArray:
+        """Return how many tokens each row's sequence will have (see `Format.lengths`)."""
+        return sequence_lengths(
+            plan, num_separators_between=self.num_separators_between, separator_points=separator_points
         )

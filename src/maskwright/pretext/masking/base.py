@@ -94,6 +94,8 @@ class Masking(Spec):
 
     def sizes(self, instances: Instances) -> IntArray:
         """How much each sequence has of what the rate counts: its tokens. Shape (B,)."""
+        if self.counted == "all":
+            return instances.lengths
         return self._count(instances, np.ones(len(instances.ids), dtype=bool))
 
     def _count(self, instances: Instances, marks: BoolArray) -> IntArray:

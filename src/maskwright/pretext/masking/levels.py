@@ -3,14 +3,16 @@
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import model_validator
 
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import Draws, bound_of
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.units import level_begins, units
+from maskwright.pretext.masking.units import UnitEnds, cells, level_begins
 from maskwright.pretext.shares import Share, check_shares
 
+_NOBODY = np.uint64((1 << 64) - 1)
 _LEVELS = {"basic": "basic units", "phrase": "phrases", "entity": "entities"}
 
 
@@ -84,12 +86,13 @@ class LevelMasking(Masking):
 
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
         """Draw every unit by itself; `budgets` limit nothing (see `Masking.choose`)."""
-        starts, ends = units(self._begins(instances, draws), maskable)
-        sequences = instances.sequence_ids[starts]
-        numbers = draws.uniform_at("masking unit", sequences, starts - instances.cu_seqlens[sequences])
-        chosen = numbers < self.rate
-        _one_at_least(sequences, numbers, chosen, len(instances))
-        return Selection(starts[chosen], ends[chosen])
+        begins = self._begins(instances, draws)
+        numbers = draws.bits_everywhere("masking unit", instances.cu_seqlens)
+        numbers |= (begins & maskable) - np.uint64(1)  # `_NOBODY` where no unit begins that may be drawn
+        chosen = numbers < bound_of(self.rate)
+        _one_at_least(numbers, chosen, instances)
+        starts = np.flatnonzero(chosen)
+        return Selection(starts, UnitEnds.of(begins).at(starts))
 
     def _begins(self, instances: Instances, draws: Draws) -> BoolArray:
         """Where units begin, each sequence on its own level. Shape (T,)."""
@@ -101,15 +104,18 @@ class LevelMasking(Masking):
             return next(iter(begins.values()))
         bounds = np.cumsum(list(self._shares.values()))
         drawn = np.searchsorted(bounds / bounds[-1], draws.per_instance("masking level"), side="right")
-        level_of_token = np.repeat(drawn, instances.lengths)
-        mixed: BoolArray = np.choose(level_of_token, list(begins.values()))
+        level_of_token = np.repeat(drawn.astype(np.int8), instances.lengths)
+        mixed = np.zeros(len(level_of_token), dtype=bool)
+        for number, level_begin in enumerate(begins.values()):
+            mixed |= level_begin & (level_of_token == number)
         return mixed
 
 
-def _one_at_least(sequences: IntArray, numbers: IntArray, chosen: BoolArray, count: int) -> None:
-    """Choose the unit with the smallest number in each of `count` sequences where none is chosen; in place."""
-    empty = np.bincount(sequences[chosen], minlength=count) == 0
-    units_there = np.flatnonzero(empty[sequences])
-    owners = sequences[units_there]
-    order = np.lexsort((numbers[units_there], owners))
-    chosen[units_there[order[np.flatnonzero(np.diff(owners, prepend=-1))]]] = True
+def _one_at_least(numbers: NDArray[np.uint64], chosen: BoolArray, instances: Instances) -> None:
+    """Choose the unit with the smallest number in each sequence where none is chosen; in place."""
+    empty = np.flatnonzero(np.add.reduceat(chosen, instances.cu_seqlens[:-1], dtype=np.int64) == 0)
+    lengths = instances.lengths[empty]
+    tokens, owners = cells(instances.cu_seqlens[empty], lengths), np.repeat(empty, lengths)
+    order = np.lexsort((numbers[tokens], owners))
+    smallest = tokens[order[np.cumsum(lengths) - lengths]]
+    chosen[smallest[numbers[smallest] < _NOBODY]] = True

@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import Draws, as_uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.units import random_order, ranks, words
-from maskwright.pretext.masking.windows import Visits, cells, take_windows
+from maskwright.pretext.masking.order import RandomOrder
+from maskwright.pretext.masking.units import cells, count_reached, ranks, words
+from maskwright.pretext.masking.windows import Visits, take_windows
 from maskwright.pretext.masking.words import WordMasking
 from maskwright.pretext.shares import Share, check_shares
 
@@ -51,8 +52,7 @@ class NgramMasking(WordMasking):
 
     def lengths(self, uniform: IntArray) -> IntArray:
         """Turn uniform numbers in [0, 1) into window lengths in words, by their shares. Shape (K,), int64."""
-        lengths: IntArray = 1 + np.searchsorted(np.cumsum(self.length_shares[:-1]), uniform, side="right")
-        return lengths
+        return 1 + count_reached(np.cumsum(self.length_shares[:-1]), uniform)
 
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
         """Place windows at random (see `Masking.choose`)."""
@@ -61,44 +61,46 @@ class NgramMasking(WordMasking):
             return Selection(text.starts, text.ends)
         place = self._in_random_order if self.order == "random" else self._from_left_to_right
         lengths = place(text, instances, budgets, draws)
-        firsts = np.flatnonzero(lengths)
+        firsts = np.flatnonzero(lengths > 0)
         return Selection(text.starts[firsts], text.ends[firsts + lengths[firsts] - 1])
 
     def _in_random_order(self, text: "_Words", instances: Instances, budgets: IntArray, draws: Draws) -> IntArray:
         """Return how many words the window from each word on has, 0 for none. Shape (W,)."""
-        starts, sequences = text.starts, text.sequences
-        offsets = starts - instances.cu_seqlens[sequences]
-        numbers = np.zeros(len(instances.ids), dtype=np.int64)
-        numbers[starts] = np.arange(len(starts))
+        starts = text.starts
+        order = RandomOrder.of(text.begins, instances, draws)
+        numbers = np.cumsum(text.begins) - 1
+        drawn = draws.bits_everywhere("masking length", instances.cu_seqlens)
         lasts = np.flatnonzero(text.is_last)
         costs = text.ends - starts if self.budget == "tokens" else np.ones_like(starts)
         visits = Visits(
-            words=numbers[random_order(starts, instances, draws, "masking order")],
-            begins=np.searchsorted(sequences, np.arange(len(instances) + 1)),
+            words=lambda visits: numbers[order.tokens(visits)],
+            begins=order.slots,
+            ends=order.slots + order.counts,
             reach=1 + np.repeat(lasts, np.diff(lasts, prepend=-1)) - np.arange(len(starts)),
             size_before=np.concatenate([[0], np.cumsum(costs)]),
-            lengths=lambda some: self.lengths(draws.uniform_at("masking length", sequences[some], offsets[some])),
+            lengths=lambda words: self.lengths(as_uniform(drawn[starts[words]])),
         )
         return take_windows(visits, budgets)
 
     def _from_left_to_right(self, text: "_Words", instances: Instances, budgets: IntArray, draws: Draws) -> IntArray:
         """Return how many words the unit from each word on has, 0 for none. Shape (W,)."""
-        num_words = np.bincount(text.sequences, minlength=len(instances))
+        num_words = np.add.reduceat(text.begins, instances.cu_seqlens[:-1], dtype=np.int64)
         wanted = np.minimum(budgets, num_words)
         # As many lengths as could be needed; those that begin within the budget are kept, the last one shortened.
         owners = np.repeat(np.arange(len(instances)), wanted)
         lengths = self.lengths(draws.uniform_at("masking length", owners, ranks(owners)))
-        before = np.cumsum(lengths) - lengths
-        before -= np.repeat(before[np.flatnonzero(ranks(owners) == 0)], wanted[wanted > 0])
+        running = np.concatenate([[0], np.cumsum(lengths)])
+        before = running[:-1] - np.repeat(running[np.cumsum(wanted) - wanted], wanted)
         lengths = np.minimum(lengths, wanted[owners] - before)
-        owners, before, lengths = (values[lengths > 0] for values in (owners, before, lengths))
+        kept = np.flatnonzero(lengths > 0)
+        owners, before, lengths = (values[kept] for values in (owners, before, lengths))
         # m windows of k words stand among N - k others: m of N - k + m places, moved on by what stands before them.
         num_windows = np.bincount(owners, minlength=len(instances))
-        is_place = ranks(text.sequences) < (num_words - wanted + num_windows)[text.sequences]
-        places, sequences = text.starts[is_place], text.sequences[is_place]
-        order = random_order(places, instances, draws, "masking order")
-        pointers = np.sort(order[ranks(sequences) < num_windows[sequences]])
-        firsts = np.searchsorted(text.starts, pointers) + before - ranks(owners)
+        numbers = np.cumsum(text.begins) - 1
+        end_of_places = np.cumsum(num_words) - wanted + num_windows
+        places = text.begins & (numbers < np.repeat(end_of_places, instances.lengths))
+        pointers = RandomOrder.of(places, instances, draws).first(num_windows)
+        firsts = numbers[pointers] + before - ranks(owners)
         # A unit begins where a window does, and where a text does within one.
         begins = np.zeros(len(text.starts), dtype=bool)
         begins[1:] = text.is_last[:-1]
@@ -115,22 +117,20 @@ class _Words:
     """The words that may be selected, W of them.
 
     Attributes:
+        begins: Shape (T,), True at the first token of each.
         starts: Shape (W,), token offset of each.
         ends: Shape (W,), one past each word's last token.
-        sequences: Shape (W,), the sequence of each.
         is_last: Shape (W,), True where a text ends: no window goes on. A special token is a text of its own.
     """
 
+    begins: BoolArray
     starts: IntArray
     ends: IntArray
-    sequences: IntArray
     is_last: BoolArray
 
     @classmethod
     def of(cls, instances: Instances, maskable: BoolArray) -> "_Words":
         starts, ends = words(instances, maskable)
-        sequences = instances.sequence_ids[starts]
-        special = instances.special[starts]
-        is_last = np.ones(len(starts), dtype=bool)
-        is_last[:-1] = (ends[:-1] != starts[1:]) | (sequences[:-1] != sequences[1:]) | special[:-1] | special[1:]
-        return cls(starts, ends, sequences, is_last)
+        is_wall = np.append(instances.special | ~maskable, True)
+        is_wall[instances.cu_seqlens[:-1]] = True
+        return cls(instances.word_starts & maskable, starts, ends, is_wall[ends] | instances.special[starts])

@@ -5,7 +5,7 @@ from typing import Literal
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.units import level_begins, units, until_full
+from maskwright.pretext.masking.units import level_begins, until_full
 
 
 class PMIMasking(Masking):
@@ -30,5 +30,4 @@ class PMIMasking(Masking):
 
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
         """Take units in random order while they fit (see `Masking.choose`)."""
-        starts, ends = units(level_begins(instances, "phrase"), maskable)
-        return until_full(starts, ends, instances, budgets, draws)
+        return until_full(level_begins(instances, "phrase"), maskable, instances, budgets, draws)

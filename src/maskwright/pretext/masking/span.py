@@ -9,8 +9,9 @@ from pydantic import Field, model_validator
 from maskwright.core.randomness import Draws, keys, uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
+from maskwright.pretext.masking.units import cells, count_reached
 
-_ROUNDS_AT_ONCE = 16
+_ROUNDS_AT_ONCE = 4
 
 
 class SpanMasking(Masking):
@@ -63,32 +64,33 @@ class SpanMasking(Masking):
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
         """Draw spans in all sequences at once, one each a round (see `Masking.choose`)."""
         starts = np.flatnonzero(instances.word_starts)
-        walls = ~maskable[starts]
+        words_until = np.cumsum(instances.word_starts)
         candidates = np.flatnonzero(maskable)
         first_candidates = np.searchsorted(candidates, instances.cu_seqlens)
-        ends = np.append(starts[1:], len(maskable))
         spans = _Spans(
-            sizes=ends - starts,
-            walls=walls,
-            first_words=np.searchsorted(starts, instances.cu_seqlens[:-1]),
+            sizes=np.diff(starts, append=len(maskable)),
+            walls=~maskable[starts],
+            first_words=np.append(0, words_until)[instances.cu_seqlens],
             left=np.minimum(budgets, np.diff(first_candidates)),
         )
         anchor_keys = keys(draws.seed, "masking anchor", draws.refresh, draws.index)
         length_keys = keys(draws.seed, "masking length", draws.refresh, draws.index)
         bounds = np.cumsum(self.length_shares)
         bounds /= bounds[-1]
-        begun = 0
-        while len(active := spans.unfinished(may_cut=self.cut_last_word)):
+        begun, at_once = 0, _ROUNDS_AT_ONCE
+        active = spans.unfinished(np.arange(len(instances)), may_cut=True)
+        while len(active):
             # Numbers for some rounds are drawn together: each is a function of its key and its round alone.
-            rounds = begun + np.arange(_ROUNDS_AT_ONCE)[:, None]
+            rounds = begun + np.arange(at_once)[:, None]
             low, high = first_candidates[active], first_candidates[active + 1]
             numbers = (uniform(anchor_keys[active], rounds) * (high - low)).astype(np.int64)
-            words = np.searchsorted(starts, candidates[low + numbers], side="right") - 1
-            lengths = np.searchsorted(bounds, uniform(length_keys[active], rounds), side="right") + 1
+            words = words_until[candidates[low + numbers]] - 1
+            lengths = 1 + count_reached(bounds, uniform(length_keys[active], rounds))
             for drawn, wanted in zip(words, lengths, strict=True):
                 spans.add(active, drawn, wanted, longest=self.longest_span, may_cut=self.cut_last_word)
-            begun += _ROUNDS_AT_ONCE
-        words_hit = np.flatnonzero(spans.masked)
+            begun, at_once = begun + at_once, 2 * at_once
+            active = spans.unfinished(active, may_cut=self.cut_last_word)
+        words_hit = np.flatnonzero(spans.masked > 0)
         return Selection(starts[words_hit], starts[words_hit] + spans.masked[words_hit]).joined()
 
 
@@ -100,7 +102,7 @@ class _Spans:
     Args:
         sizes: Shape (W,), tokens of each word.
         walls: Shape (W,), True at words that cannot be masked; each sequence begins with one.
-        first_words: Shape (B,), the first word of each sequence.
+        first_words: Shape (B+1,), the first word of each sequence, and W.
         left: Shape (B,), tokens still to mask; changed in place.
     """
 
@@ -110,29 +112,36 @@ class _Spans:
         self._walls = walls
         self._first_words = first_words
         self._left = left
-        positions = np.where(walls, np.arange(len(sizes)), len(sizes))
-        self._next_wall = np.minimum.accumulate(positions[::-1])[::-1]
+        ahead = np.append(np.flatnonzero(walls), len(sizes))
+        self._next_wall = np.repeat(ahead, np.diff(ahead, prepend=-1))[: len(sizes)]
 
-    def unfinished(self, *, may_cut: bool) -> IntArray:
-        """Return the sequences that still have something to give and a word that fits."""
-        if not may_cut and len(self._left):
-            nothing = np.iinfo(np.int64).max
-            free = np.where((self.masked > 0) | self._walls, nothing, self._sizes)
-            self._left[np.minimum.reduceat(free, self._first_words) > self._left] = 0
-        return np.flatnonzero(self._left)
+    def unfinished(self, sequences: IntArray, *, may_cut: bool) -> IntArray:
+        """Return those of some sequences that still have something to give and a word that fits."""
+        sequences = sequences[np.flatnonzero(self._left[sequences])]
+        if may_cut or not len(sequences):
+            return sequences
+        firsts = self._first_words[sequences]
+        counts = self._first_words[sequences + 1] - firsts
+        words = cells(firsts, counts)
+        taken = (self.masked[words] > 0) | self._walls[words]
+        free = np.where(taken, np.iinfo(np.int64).max, self._sizes[words])
+        smallest = np.minimum.reduceat(free, np.cumsum(counts) - counts)
+        return sequences[np.flatnonzero(smallest <= self._left[sequences])]
 
     def add(self, sequences: IntArray, words: IntArray, lengths: IntArray, *, longest: int, may_cut: bool) -> None:
         """Lay one span in each sequence, from a word on; nothing where that word is masked or the budget used up."""
         wanted = np.flatnonzero((self.masked[words] == 0) & (self._left[sequences] > 0))
         sequences, words, lengths = sequences[wanted], words[wanted], lengths[wanted]
         ends = np.minimum(words + lengths, self._next_wall[words])
-        reached = words[:, None] + np.arange(min(longest, int((ends - words).max(initial=0))))
-        inside = reached < ends[:, None]
-        reached = np.where(inside, reached, 0)
-        fresh = np.where(inside & (self.masked[reached] == 0), self._sizes[reached], 0)
-        total = np.cumsum(fresh, axis=1)
-        left = self._left[sequences, None]
-        taken = np.clip(left - total + fresh, 0, fresh) if may_cut else np.where(total <= left, fresh, 0)
-        rows, columns = np.nonzero(taken)
-        self.masked[reached[rows, columns]] = taken[rows, columns]
-        self._left[sequences] -= taken.sum(axis=1)
+        # Shape (words of a span, spans).
+        reached = words + np.arange(min(longest, int((ends - words).max(initial=0))))[:, None]
+        inside = reached < ends
+        reached *= inside
+        fresh = self._sizes[reached]
+        fresh *= inside & (self.masked[reached] == 0)
+        total = np.cumsum(fresh, axis=0)
+        left = self._left[sequences]
+        taken = np.minimum(np.maximum(left - total + fresh, 0), fresh) if may_cut else fresh * (total <= left)
+        hit = np.flatnonzero(taken > 0)
+        self.masked[reached.ravel()[hit]] = taken.ravel()[hit]
+        self._left[sequences] -= taken.sum(axis=0)

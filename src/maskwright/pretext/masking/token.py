@@ -9,7 +9,7 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.units import FloatArray, random_order, ranks
+from maskwright.pretext.masking.order import FloatArray, RandomOrder
 
 
 class TokenMasking(Masking):
@@ -63,11 +63,8 @@ class TokenMasking(Masking):
         Raises:
             RecipeError: If rare tokens are to be favoured and nobody counted them.
         """
-        candidates = np.flatnonzero(maskable)
-        weights = self._weights(token_counts, instances.ids[candidates])
-        order = random_order(candidates, instances, draws, "masking order", weights)
-        sequences = instances.sequence_ids[candidates]
-        chosen = np.sort(order[ranks(sequences) < budgets[sequences]])
+        weights = self._weights(token_counts, instances.ids)
+        chosen = RandomOrder.of(maskable, instances, draws, weights=weights).first(budgets)
         return Selection(chosen, chosen + 1)
 
     def _weights(self, token_counts: IntArray | None, ids: IntArray) -> FloatArray | None:

@@ -1,4 +1,6 @@
-"""What maskings share: words as units, a keyed random order within each sequence, and filling a budget."""
+"""What maskings share: words as units, and filling a budget."""
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,12 +8,10 @@ from numpy.typing import NDArray
 from maskwright.core.errors import DataError
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
+from maskwright.pretext.masking.order import FloatArray, RandomOrder
 
-FloatArray = NDArray[np.float64]
-
-# Sort keys are (sequence, random, offset), so they are unique, one plain sort orders a batch, and the same
-# sequence is ordered alike whatever else is in the batch and whichever sort the machine uses.
-_SEQUENCE_BITS, _RANDOM_BITS, _OFFSET_BITS = 16, 28, 20
+_FEWEST_AT_ONCE = 8
+_FEW_BOUNDS = 16
 
 
 def words(instances: Instances, maskable: BoolArray) -> tuple[IntArray, IntArray]:
@@ -26,10 +26,32 @@ def units(begins: BoolArray, maskable: BoolArray) -> tuple[IntArray, IntArray]:
         begins: Shape (T,), True where a token begins a unit; special tokens are units of their own.
         maskable: Shape (T,), True where a token may be selected.
     """
-    starts = np.flatnonzero(begins)
-    ends = np.append(starts[1:], len(begins))
-    kept = maskable[starts]
-    return starts[kept], ends[kept]
+    bounds = np.append(np.flatnonzero(begins), len(begins))
+    kept = np.flatnonzero(maskable[bounds[:-1]])
+    return bounds[kept], bounds[kept + 1]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitEnds:
+    """Where units end, by their tokens.
+
+    Attributes:
+        numbers: Shape (T,), how many units have begun up to each token.
+        bounds: Shape (U+1,), where units begin, and T.
+    """
+
+    numbers: IntArray
+    bounds: IntArray
+
+    @classmethod
+    def of(cls, begins: BoolArray) -> "UnitEnds":
+        """Note the ends of the units that begin at some tokens. `begins` has shape (T,)."""
+        return cls(np.cumsum(begins), np.append(np.flatnonzero(begins), len(begins)))
+
+    def at(self, tokens: IntArray) -> IntArray:
+        """Return one past the last token of the units that hold some tokens. Shape (K,)."""
+        ends: IntArray = self.bounds[self.numbers[tokens]]
+        return ends
 
 
 def level_begins(instances: Instances, level: str) -> BoolArray:
@@ -47,53 +69,36 @@ def level_begins(instances: Instances, level: str) -> BoolArray:
     return instances.level_starts[level]
 
 
-def random_order(
-    starts: IntArray, instances: Instances, draws: Draws, purpose: str, weights: FloatArray | None = None
-) -> IntArray:
-    """Put units in random order within each sequence; sequences keep theirs.
-
-    Args:
-        starts: Shape (U,), ascending token offsets, one for each unit.
-        instances: The flat batch: sequences shorter than 2^20 tokens.
-        draws: The keyed random numbers.
-        purpose: What the numbers are for.
-        weights: Shape (U,), positive: the first k units of a sequence are then k draws without replacement, each
-            with these weights among what is left (Efraimidis and Spirakis 2006). None: all units are alike.
-
-    Returns:
-        Shape (U,): the same token offsets, each sequence's shuffled.
-    """
-    sequences = instances.sequence_ids[starts]
-    offsets = starts - instances.cu_seqlens[sequences]
-    if weights is None:
-        order = draws.bits_at(purpose, sequences, offsets)
-        order >>= np.uint64(64 - _RANDOM_BITS)
-    else:
-        order = _waiting_times(draws.uniform_at(purpose, sequences, offsets), weights)
-    order <<= np.uint64(_OFFSET_BITS)
-    order |= offsets.astype(np.uint64)
-    order |= sequences.astype(np.uint64) << np.uint64(_RANDOM_BITS + _OFFSET_BITS)
-    per_sort = 1 << _SEQUENCE_BITS
-    for block in range(0, len(instances), per_sort):
-        # More sequences than the key has bits for: the bits wrap around, so each block is sorted by itself.
-        low, high = np.searchsorted(sequences, [block, block + per_sort])
-        order[low:high].sort()
-    # Sorting moves nothing from one sequence into another, so `sequences` still says which is which.
-    return instances.cu_seqlens[sequences] + (order & np.uint64((1 << _OFFSET_BITS) - 1)).astype(np.int64)
-
-
-def _waiting_times(uniform: FloatArray, weights: FloatArray) -> NDArray[np.uint64]:
-    """Return sort keys of `_RANDOM_BITS` bits: exponential waiting times, the shorter the greater the weight."""
-    times = (-np.log1p(-uniform) / weights).astype(np.float32)
-    # Positive floats are ordered like their bits; of the 31 below the sign the lowest three are forgone, which leaves
-    # times exact to one in a million.
-    return times.view(np.uint32).astype(np.uint64) >> np.uint64(31 - _RANDOM_BITS)
+def cells(firsts: IntArray, counts: IntArray) -> IntArray:
+    """List `counts[k]` numbers from `firsts[k]` on, for every k in turn."""
+    before = np.cumsum(counts) - counts
+    numbers: IntArray = np.repeat(firsts - before, counts) + np.arange(int(counts.sum()))
+    return numbers
 
 
 def ranks(sequences: NDArray[np.int64]) -> IntArray:
     """Number the items of each sequence from 0. `sequences` is ascending, shape (U,)."""
-    begins = np.flatnonzero(np.diff(sequences, prepend=-1))
-    return np.arange(len(sequences)) - np.repeat(begins, np.diff(np.append(begins, len(sequences))))
+    begins = _begins_of_runs(sequences)
+    numbers: IntArray = np.arange(len(sequences)) - np.repeat(begins, np.diff(begins, append=len(sequences)))
+    return numbers
+
+
+def _begins_of_runs(sequences: IntArray) -> IntArray:
+    """Return where another sequence begins. `sequences` is ascending, shape (U,)."""
+    changes = np.ones(len(sequences), dtype=bool)
+    np.not_equal(sequences[1:], sequences[:-1], out=changes[1:])
+    return np.flatnonzero(changes)
+
+
+def count_reached(bounds: FloatArray, numbers: FloatArray) -> IntArray:
+    """Return how many of some ascending bounds each number reaches. Both may have any number; the shape is kept."""
+    if len(bounds) > _FEW_BOUNDS:
+        return np.searchsorted(bounds, numbers, side="right")
+    # Comparing with every bound is quicker than searching among few of them, where each step is a branch.
+    counts: IntArray = np.zeros(numbers.shape, dtype=np.int64)
+    for bound in bounds:
+        counts += numbers >= bound
+    return counts
 
 
 def fill_budgets(sequences: IntArray, lengths: IntArray, budgets: IntArray) -> BoolArray:
@@ -117,28 +122,42 @@ def fill_budgets(sequences: IntArray, lengths: IntArray, budgets: IntArray) -> B
     while waiting.size:
         owners, sizes = sequences[waiting], lengths[waiting]
         running = np.cumsum(sizes)
-        begins = np.flatnonzero(np.diff(owners, prepend=-1))
-        before = np.repeat((running - sizes)[begins], np.diff(np.append(begins, len(owners))))
-        fits = running - before <= left[owners]
-        taken[waiting[fits]] = True
-        left -= np.bincount(owners[fits], weights=sizes[fits], minlength=len(left)).astype(np.int64)
-        waiting, owners, sizes = waiting[~fits], owners[~fits], sizes[~fits]
-        waiting = waiting[sizes <= left[owners]]
+        begins = _begins_of_runs(owners)
+        running -= np.repeat((running - sizes)[begins], np.diff(begins, append=len(owners)))
+        fits = running <= left[owners]
+        taken[waiting] = fits
+        left[owners[begins]] -= np.add.reduceat(sizes * fits, begins)
+        over = np.flatnonzero(~fits)
+        waiting = waiting[over[sizes[over] <= left[owners[over]]]]
     return taken
 
 
-def until_full(starts: IntArray, ends: IntArray, instances: Instances, budgets: IntArray, draws: Draws) -> Selection:
+def until_full(
+    begins: BoolArray, maskable: BoolArray, instances: Instances, budgets: IntArray, draws: Draws
+) -> Selection:
     """Take whole units in random order, each that still fits its sequence's budget of tokens.
 
     Args:
-        starts, ends: Shape (U,), ascending token ranges that do not overlap.
+        begins: Shape (T,), True where a token begins a unit (see `units`).
+        maskable: Shape (T,), True where a token may be selected.
         instances: The flat batch.
         budgets: Shape (B,), tokens to take from each sequence at most.
         draws: The keyed random numbers.
     """
-    order = random_order(starts, instances, draws, "masking order")
-    end_of_unit = np.zeros(len(instances.ids), dtype=np.int64)
-    end_of_unit[starts] = ends
-    taken = fill_budgets(instances.sequence_ids[starts], end_of_unit[order] - order, budgets)
-    chosen = np.sort(order[taken])
-    return Selection(chosen, end_of_unit[chosen])
+    order = RandomOrder.of(begins & maskable, instances, draws)
+    ends_of_units = UnitEnds.of(begins)
+    taken = np.zeros(len(begins), dtype=bool)
+    left, at_once = budgets.astype(np.int64, copy=True), _FEWEST_AT_ONCE
+    cursor, ends = order.slots.copy(), order.slots + order.counts
+    while (active := np.flatnonzero((left > 0) & (cursor < ends))).size:
+        # A unit takes at least one token, so more units than there is room for are seldom looked at.
+        counts = np.minimum(ends[active] - cursor[active], np.maximum(left[active], at_once))
+        tokens, owners = order.tokens(cells(cursor[active], counts)), np.repeat(active, counts)
+        lengths = ends_of_units.at(tokens) - tokens
+        fits = fill_budgets(owners, lengths, left)
+        taken[tokens] = fits
+        left[active] -= np.add.reduceat(lengths * fits, np.cumsum(counts) - counts)
+        cursor[active] += counts
+        at_once *= 2
+    starts = np.flatnonzero(taken)
+    return Selection(starts, ends_of_units.at(starts))

@@ -2,11 +2,10 @@
 
 from typing import Literal
 
-import numpy as np
-
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.units import random_order, ranks, until_full, words
+from maskwright.pretext.masking.order import RandomOrder
+from maskwright.pretext.masking.units import UnitEnds, until_full
 from maskwright.pretext.masking.words import WordMasking
 
 
@@ -26,13 +25,8 @@ class WholeWordMasking(WordMasking):
 
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
         """Take words in random order while they fit (see `Masking.choose`)."""
-        starts, ends = words(instances, maskable)
+        begins = instances.word_starts
         if self.budget == "tokens":
-            return until_full(starts, ends, instances, budgets, draws)
-        order = random_order(starts, instances, draws, "masking order")
-        sequences = instances.sequence_ids[starts]
-        taken = ranks(sequences) < budgets[sequences]
-        end_of_word = np.zeros(len(instances.ids), dtype=np.int64)
-        end_of_word[starts] = ends
-        chosen = np.sort(order[taken])
-        return Selection(chosen, end_of_word[chosen])
+            return until_full(begins, maskable, instances, budgets, draws)
+        starts = RandomOrder.of(begins & maskable, instances, draws).first(budgets)
+        return Selection(starts, UnitEnds.of(begins).at(starts))

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from maskwright.core.types import BoolArray, IntArray
+from maskwright.pretext.masking.units import cells
 
-_FEWEST_AT_ONCE = 8
+_FEWEST_AT_ONCE = 4
 _NOBODY = np.iinfo(np.int64).max
 
 
@@ -19,15 +20,17 @@ class Visits:
     """The words of a batch as the beginnings of windows, in the order in which they are visited.
 
     Attributes:
-        words: Shape (W,), each sequence's words in visiting order; sequences keep theirs.
-        begins: Shape (B+1,), where each sequence's words begin in `words`.
+        words: (visits (K,)) -> the word visited in each. Shape (K,).
+        begins: Shape (B,), the number of each sequence's first visit.
+        ends: Shape (B,), one past its last.
         reach: Shape (W,), most words that a window from this word on may have.
         size_before: Shape (W+1,), running sum of what the words cost, from 0.
         lengths: (words (K,)) -> how many words the window from each wants to have, at least 1. Shape (K,).
     """
 
-    words: IntArray
+    words: Callable[[IntArray], IntArray]
     begins: IntArray
+    ends: IntArray
     reach: IntArray
     size_before: IntArray
     lengths: Callable[[IntArray], IntArray]
@@ -51,39 +54,33 @@ def take_windows(visits: Visits, budgets: IntArray) -> IntArray:
     Returns:
         Shape (W,), how many words the window taken from each word on has; 0 where none is.
     """
-    num_words = len(visits.words)
+    num_words = len(visits.reach)
     taken = np.zeros(num_words, dtype=np.int64)
     covered = np.zeros(num_words, dtype=bool)
     first_claims = np.full(num_words, _NOBODY)
     left = budgets.astype(np.int64, copy=True)
-    cursor, ends = visits.begins[:-1].copy(), visits.begins[1:]
+    cursor, ends = visits.begins.copy(), visits.ends
     while (active := np.flatnonzero((left > 0) & (cursor < ends))).size:
-        # A window takes at least one of what is left, so more windows than that are seldom needed.
-        counts = np.minimum(ends[active] - cursor[active], np.maximum(left[active], _FEWEST_AT_ONCE))
+        # A window takes at least one of what is left, most take more, and some are in the way of others.
+        counts = np.minimum(ends[active] - cursor[active], left[active] // 2 + _FEWEST_AT_ONCE)
         begins = np.cumsum(counts) - counts
         places = cells(cursor[active], counts)
         owners = np.repeat(active, counts)
-        words = visits.words[places]
+        words = visits.words(places)
         lengths, sizes = _shortened(visits, words, left[owners])
         winners = _first_come(words, lengths, covered, first_claims)
-        won = np.where(winners, sizes, 0)
+        won = sizes * winners
         running = np.cumsum(won) - won
         running -= np.repeat(running[begins], counts)
         overrun = np.where(running + sizes > left[owners], places, _NOBODY)
         cut = np.minimum(np.minimum.reduceat(overrun, begins), cursor[active] + counts)
-        kept = winners & (places < np.repeat(cut, counts))
+        final = places < np.repeat(cut, counts)
+        kept, undone = np.flatnonzero(winners & final), np.flatnonzero(winners & ~final)
         taken[words[kept]] = lengths[kept]
-        covered[cells(words[kept], lengths[kept])] = True
-        left -= np.bincount(owners[kept], weights=sizes[kept], minlength=len(left)).astype(np.int64)
+        covered[cells(words[undone], lengths[undone])] = False
+        left[active] -= np.add.reduceat(won * final, begins)
         cursor[active] = cut
     return taken
-
-
-def cells(firsts: IntArray, counts: IntArray) -> IntArray:
-    """List `counts[k]` numbers from `firsts[k]` on, for every k in turn."""
-    before = np.cumsum(counts) - counts
-    numbers: IntArray = np.repeat(firsts - before, counts) + np.arange(int(counts.sum()))
-    return numbers
 
 
 def _shortened(visits: Visits, words: IntArray, left: IntArray) -> tuple[IntArray, IntArray]:
@@ -106,7 +103,7 @@ def _first_come(words: IntArray, lengths: IntArray, covered: BoolArray, first_cl
     Args:
         words: Shape (K,), first word of each window, in visiting order.
         lengths: Shape (K,), words in each, 0 for none.
-        covered: Shape (W,), words that are taken already; used as scratch space and put back.
+        covered: Shape (W,), words that are taken already; those of the windows taken here are added.
         first_claims: Shape (W,), scratch space, all `_NOBODY`; put back.
     """
     winners = np.zeros(len(words), dtype=bool)
@@ -119,11 +116,11 @@ def _first_come(words: IntArray, lengths: IntArray, covered: BoolArray, first_cl
         owned, where = owned[still], where[still]
         np.minimum.at(first_claims, where, owned)
         beaten[owned] = False
-        beaten[owned[first_claims[where] != owned]] = True
+        beaten[owned[np.flatnonzero(first_claims[where] != owned)]] = True
         first_claims[where] = _NOBODY
-        ahead = ~beaten[owned]
+        ahead = np.flatnonzero(~beaten[owned])
         winners[owned[ahead]] = True
         covered[where[ahead]] = True
-        out[owned[covered[where]]] = True  # the winners themselves, who are done, and those that they touch
-    covered[cells(words[winners], lengths[winners])] = False
+        # The winners themselves, who are done, and those that they touch.
+        out[owned[np.flatnonzero(covered[where])]] = True
     return winners

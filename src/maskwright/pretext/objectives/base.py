@@ -42,7 +42,7 @@ class Objective(Spec):
 
     @abstractmethod
     def targets(self, examples: Examples) -> Targets:
-        """Say what is predicted where, for a flat batch of examples."""
+        """Say what is predicted where, for a flat batch of examples. Positions ascend."""
 
     @abstractmethod
     def head(self, shape: HeadShape) -> nn.Module:

@@ -70,12 +70,13 @@ class MaskRandomKeep(Replacement):
         """Return the ids that the encoder sees (see `Replacement.replace_tokens`)."""
         positions = selection.positions
         deciding = positions if self.per == "token" else selection.starts
-        decision = draws.uniform_at("replacement decision", *_places(instances, deciding))
+        sequences = instances.sequence_ids[deciding]
+        decision = draws.uniform_at("replacement decision", sequences, deciding - instances.cu_seqlens[sequences])
         if self.per == "unit":
             decision = decision[selection.units]
         corrupted = instances.ids.astype(np.int32, copy=True)
-        corrupted[positions[decision < self.mask]] = vocabulary.special_tokens.mask
-        at_random = positions[(decision >= self.mask) & (decision < self.mask + self.random)]
+        corrupted[positions[np.flatnonzero(decision < self.mask)]] = vocabulary.special_tokens.mask
+        at_random = positions[np.flatnonzero((decision >= self.mask) & (decision < self.mask + self.random))]
         uniform = draws.uniform_at("replacement token", *_places(instances, at_random))
         corrupted[at_random] = self._random_ids(uniform, vocabulary)
         return corrupted

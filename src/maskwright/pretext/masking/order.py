@@ -1,0 +1,116 @@
+"""A keyed random order of tokens within each sequence of a flat batch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.core.randomness import Draws, as_uniform
+from maskwright.core.types import BoolArray, Instances, IntArray
+
+FloatArray = NDArray[np.float64]
+Keys = NDArray[np.uint64]
+
+# Sort keys are (random, offset in the batch), so they are unique, and the same sequence is ordered alike whatever else
+# is in the batch and whichever sort the machine uses.
+_RANDOM_BITS, _OFFSET_BITS = 28, 36
+_RANDOM = np.uint64((1 << _RANDOM_BITS) - 1 << _OFFSET_BITS)
+_OFFSET = np.uint64((1 << _OFFSET_BITS) - 1)
+_NOBODY = np.uint64((1 << 64) - 1)
+"""Key of tokens that are in no order: behind all others."""
+_WIDTHS = 16 << np.arange(_OFFSET_BITS)
+"""Places that slots may have. Sequences of like length lie side by side, so that one call sorts all of them: numpy
+sorts many short rows several times as fast as it sorts one long one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RandomOrder:
+    """Some tokens of each sequence in random order.
+
+    Attributes:
+        places: Shape (P,), sort keys. Each sequence has a slot, a run of places in which its tokens come first, in
+            order.
+        slots: Shape (B,), the first place of each sequence.
+        counts: Shape (B,), how many tokens of each sequence are in order.
+        keys: Shape (T,), the sort key of each token, unsorted.
+        cu_seqlens: As in `Instances`.
+    """
+
+    places: Keys
+    slots: IntArray
+    counts: IntArray
+    keys: Keys
+    cu_seqlens: IntArray
+
+    @classmethod
+    def of(
+        cls,
+        wanted: BoolArray,
+        instances: Instances,
+        draws: Draws,
+        purpose: str = "masking order",
+        weights: FloatArray | None = None,
+    ) -> "RandomOrder":
+        """Put tokens in order.
+
+        Args:
+            wanted: Shape (T,), True at the tokens to order.
+            instances: The flat batch.
+            draws: The keyed random numbers.
+            purpose: What the numbers are for.
+            weights: Shape (T,), positive: the first k tokens of a sequence are then k draws without replacement, each
+                with these weights among what is left (Efraimidis and Spirakis 2006). None: all tokens are alike.
+        """
+        cu_seqlens = instances.cu_seqlens
+        keys = draws.bits_everywhere(purpose, cu_seqlens)
+        if weights is not None:
+            keys = _waiting_times(keys, weights)
+        offsets = np.arange(len(keys))
+        keys &= _RANDOM
+        keys |= offsets.view(np.uint64)
+        keys |= wanted - np.uint64(1)  # all bits where a token is not wanted
+        places, slots = _sorted(keys, offsets, cu_seqlens)
+        return cls(places, slots, np.add.reduceat(wanted, cu_seqlens[:-1], dtype=np.int64), keys, cu_seqlens)
+
+    def tokens(self, places: IntArray) -> IntArray:
+        """Return which tokens stand at some places: their offsets in the batch. Shape (K,), int64."""
+        return (self.places[places] & _OFFSET).astype(np.int64)
+
+    def first(self, counts: IntArray) -> IntArray:
+        """Return the first tokens of each sequence, or all where there are fewer: their offsets, ascending.
+
+        Args:
+            counts: Shape (B,), how many of each sequence, at least 0.
+        """
+        last = self.slots + np.minimum(counts, self.counts) - 1
+        bounds = np.where(last < self.slots, np.uint64(0), self.places[last] + np.uint64(1))
+        return np.flatnonzero(self.keys < np.repeat(bounds, np.diff(self.cu_seqlens)))
+
+
+def _sorted(keys: Keys, offsets: IntArray, cu_seqlens: IntArray) -> tuple[Keys, IntArray]:
+    """Sort the keys of each sequence: (places (P,), where each sequence's slot begins (B,))."""
+    lengths = np.diff(cu_seqlens)
+    sizes = np.searchsorted(_WIDTHS, lengths).astype(np.uint8)
+    by_size = np.argsort(sizes, kind="stable")
+    widths = _WIDTHS[sizes[by_size]]
+    ends = np.cumsum(widths)
+    slots = np.empty_like(ends)
+    slots[by_size] = ends - widths
+    places = np.full(ends[-1] if len(ends) else 0, _NOBODY)
+    where = np.repeat(slots - cu_seqlens[:-1], lengths)
+    where += offsets
+    places[where] = keys
+    begin = 0
+    for size, number in enumerate(np.bincount(sizes)):
+        end = begin + int(number * _WIDTHS[size])
+        places[begin:end].reshape(number, _WIDTHS[size]).sort(axis=1)
+        begin = end
+    return places, slots
+
+
+def _waiting_times(bits: Keys, weights: FloatArray) -> Keys:
+    """Return exponential waiting times as sort keys, the shorter the greater the weight; only `_RANDOM` bits count."""
+    times = (-np.log1p(-as_uniform(bits)) / weights).astype(np.float32)
+    # Positive floats are ordered like their bits. Below the sign there are 31; those that do not fit are forgone, which
+    # leaves times exact to one in a million.
+    return times.view(np.uint32).astype(np.uint64) << np.uint64(64 - 31)

@@ -1,0 +1,80 @@
+"""The random order of tokens: a shuffle of each sequence, whatever else is in the batch."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pretext_samples import batch_of, draws_for, looks_uniform, one_of
+
+from maskwright.core.types import BoolArray, Instances
+from maskwright.pretext.masking.order import RandomOrder
+from maskwright.pretext.masking.units import count_reached
+
+lengths = st.lists(st.one_of(st.integers(2, 40), st.integers(2, 300)), min_size=1, max_size=8)
+
+
+def some_of(instances: Instances, seed: int, share: float = 0.7) -> BoolArray:
+    return np.random.default_rng(seed).random(len(instances.ids)) < share
+
+
+def in_order(order: RandomOrder, sequence: int) -> list[int]:
+    return order.tokens(order.slots[sequence] + np.arange(order.counts[sequence])).tolist()
+
+
+@settings(deadline=None, max_examples=60)
+@given(lengths, st.integers(0, 100), st.booleans())
+def test_each_sequence_is_ordered_by_its_own_numbers(lengths: list[int], seed: int, weighted: bool) -> None:
+    instances = batch_of(lengths, seed)
+    draws, wanted = draws_for(instances, seed), some_of(instances, seed)
+    weights = np.random.default_rng(seed).random(len(wanted)) + 0.1 if weighted else None
+    order = RandomOrder.of(wanted, instances, draws, "a purpose", weights)
+    for sequence, (low, high) in enumerate(zip(instances.cu_seqlens[:-1], instances.cu_seqlens[1:], strict=True)):
+        offsets = np.flatnonzero(wanted[low:high])
+        numbers = draws.bits_at("a purpose", np.full(len(offsets), sequence), offsets) >> np.uint64(36)
+        if weights is not None:
+            uniform = draws.uniform_at("a purpose", np.full(len(offsets), sequence), offsets)
+            times = (-np.log1p(-uniform) / weights[low:high][offsets]).astype(np.float32)
+            numbers = times.view(np.uint32) >> 3
+        assert in_order(order, sequence) == (low + offsets[np.lexsort((offsets, numbers))]).tolist()
+
+
+@settings(deadline=None, max_examples=40)
+@given(lengths, st.integers(0, 100))
+def test_the_first_tokens_are_those_that_come_first(lengths: list[int], seed: int) -> None:
+    instances = batch_of(lengths, seed)
+    order = RandomOrder.of(some_of(instances, seed), instances, draws_for(instances, seed))
+    counts = np.random.default_rng(seed).integers(0, 30, len(lengths))
+    expected = [token for sequence, count in enumerate(counts) for token in in_order(order, sequence)[:count]]
+    assert order.first(counts).tolist() == sorted(expected)
+
+
+def test_other_sequences_of_the_batch_change_nothing() -> None:
+    instances = batch_of([30, 200, 7, 64, 64, 17])
+    together = RandomOrder.of(~instances.special, instances, draws_for(instances))
+    for number in range(len(instances)):
+        alone = one_of(instances, number)
+        order = RandomOrder.of(~alone.special, alone, draws_for(alone, first_index=number))
+        begin = int(instances.cu_seqlens[number])
+        assert [begin + token for token in in_order(order, 0)] == in_order(together, number)
+
+
+@pytest.mark.parametrize("number", [3, 70_000])
+def test_sequences_are_shuffled_in_batches_of_any_size(number: int) -> None:
+    instances = batch_of([4] * number)
+    order = RandomOrder.of(np.ones(4 * number, dtype=bool), instances, draws_for(instances))
+    tokens = order.tokens(order.slots[:, None] + np.arange(4))
+    assert np.array_equal(np.sort(tokens, axis=1).ravel(), np.arange(4 * number))
+    assert number == 3 or looks_uniform(np.bincount(tokens[-4000:, 0] % 4, minlength=4))
+
+
+def test_a_batch_without_sequences_has_an_order() -> None:
+    instances = batch_of([])
+    order = RandomOrder.of(np.zeros(0, dtype=bool), instances, draws_for(instances))
+    assert order.first(np.zeros(0, dtype=np.int64)).tolist() == []
+
+
+@given(st.lists(st.floats(0, 1), max_size=40), st.lists(st.floats(0, 1), max_size=20))
+def test_counting_reached_bounds_equals_searching(bounds: list[float], numbers: list[float]) -> None:
+    ascending = np.sort(np.array(bounds, dtype=np.float64))
+    found = count_reached(ascending, np.array(numbers, dtype=np.float64))
+    assert found.tolist() == [sum(bound <= number for bound in bounds) for number in numbers]
