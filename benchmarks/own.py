@@ -13,7 +13,7 @@ from benchmarks.machine import own_machine
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import StepBatch
 from maskwright.training.budget import Budget, Spent
-from maskwright.training.device import matmul_library
+from maskwright.training.device import computing_on
 from maskwright.training.flops import step_flops
 from maskwright.training.loop import Position, Schedule, StepReport, train
 from maskwright.training.model import PretrainingModel, build_model
@@ -47,7 +47,7 @@ class OwnStep:
     def around(self) -> AbstractContextManager[Any]:
         """Return the context that a run computes in: its library for fp32 products."""
         machine = own_machine()
-        return matmul_library(machine.matmul) if machine.device.type == "cpu" else contextlib.nullcontext()
+        return computing_on(machine) if machine.device.type == "cpu" else contextlib.nullcontext()
 
     def step(self, batch: StepBatch, learning_rate: float = LEARNING_RATE) -> float:
         """Take one step and return its loss."""

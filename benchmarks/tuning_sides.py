@@ -29,7 +29,7 @@ from maskwright.evaluation.layer_rates import LayerwiseAdamW
 from maskwright.evaluation.loop import train
 from maskwright.evaluation.scoring import batches_to_score, score_units
 from maskwright.evaluation.tasks.base import Scores
-from maskwright.training.device import matmul_library
+from maskwright.training.device import computing_on
 
 BATCH = 32
 EVALUATED = 32
@@ -72,7 +72,7 @@ class OwnTuning:
 
     def around(self) -> AbstractContextManager[Any]:
         """Return the context that a run computes in: its library for fp32 products."""
-        return matmul_library(own_machine().matmul)
+        return computing_on(own_machine())
 
     def train(self, features: Features, settings: Hyperparameters, seed: int = 0) -> float:
         """Train as long as the settings say; return the seconds of all steps."""

@@ -35,8 +35,8 @@ def _compiled_code(tmp_path_factory: pytest.TempPathFactory) -> None:
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MASKWRIGHT_CACHE", str(shared / "compiled"))
-        attention.library()
-        int8.library()
+        attention.CODE.library()
+        int8.CODE.library()
 
 
 @pytest.fixture(scope="session")

@@ -187,7 +187,7 @@ def command(tmp_path: Path, bert_folder: Path, monkeypatch: pytest.MonkeyPatch) 
     from maskwright.training.device import Machine
 
     machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
-    monkeypatch.setattr(finetuning, "prepare_machine", lambda *_: machine)
+    monkeypatch.setattr(finetuning, "prepare_machine_again", lambda *_: (machine, ""))
     for room in (score_sets, scores):
         monkeypatch.setattr(room, "SETS", (CATS, ASKED))
     write_asked(write_cats(tmp_path / "data"))

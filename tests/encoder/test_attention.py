@@ -9,9 +9,9 @@ from torch.autograd.graph import saved_tensors_hooks
 from maskwright.encoder import attention
 from maskwright.encoder.attention import attend, choose_backend, plan_attention, run_offsets, share_of_pairs
 from maskwright.encoder.dropout import DropoutKey, dropout_factors
-from maskwright.encoder.native.attention import problem as native_problem
+from maskwright.encoder.native.attention import CODE, attend_runs
 
-needs_native = pytest.mark.skipif(native_problem() is not None, reason="no C compiler, or not its processor")
+needs_native = pytest.mark.skipif(CODE.library() is None, reason="no C compiler, or not its processor")
 WHOLE_HEADS = SMALL.replace(hidden_size=32, num_heads=2)
 ONE_A_ROW = tuple((length,) for row in PACKED for length in row)
 FULL = ((24,), (24,))
@@ -60,13 +60,15 @@ def test_our_own_code_takes_a_stream_that_is_not_cut_into_rows():
 
 
 @needs_native
-def test_our_own_code_computes_what_autocast_rounded():
-    batch = packed(PACKED, 24, key=99)
+def test_our_own_code_computes_what_autocast_rounds():
+    draws = torch.Generator().manual_seed(3)
+    inputs = [torch.randn(24, 32, generator=draws) for _ in range(3)]
+    plan = plan_attention(packed(((10, 14),), 24), "native", torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
-        native, reference = (encoder(WHOLE_HEADS, backend)(batch).hidden for backend in ("native", "rows"))
-    real = batch.sequence_ids >= 0
-    torch.testing.assert_close(native[real], reference[real], atol=0.1, rtol=0)
-    assert not torch.equal(native[real], reference[real])
+        found = attend(*inputs, plan, num_heads=2)
+    wanted = attend_runs(*(each.bfloat16() for each in inputs), plan.runs, num_heads=2)
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found, wanted)
 
 
 @pytest.mark.parametrize("backend", ["rows", "sdpa"])
@@ -149,14 +151,22 @@ def test_backend_is_chosen_by_what_can_be_done_fastest(row_length, device, dtype
 )
 def test_our_own_code_is_chosen_where_it_is_faster(row_length, dtype, drops, pairs, expected, monkeypatch):
     monkeypatch.setattr(attention, "takes", lambda size, device, dtype: dtype != torch.float64)
-    chosen = choose_backend(row_length, "cpu", dtype, drops=drops, head_size=64, share_of_pairs=pairs)
+    chosen = choose_backend(row_length, "cpu", dtype, drops=drops, head_size=64, pairs=pairs)
     assert chosen == expected
 
 
 def test_share_of_pairs_counts_those_of_one_sequence():
     assert share_of_pairs(packed(FULL, 24)) == 1.0
-    # Runs of 12, 12 and 6, and filler of 18.
-    assert share_of_pairs(packed(((12, 12), (6,)), 24)) == (12**2 + 12**2 + 6**2 + 18**2) / (2 * 24**2)
+    # Runs of 12, 12 and 6; filler is nobody's.
+    assert share_of_pairs(packed(((12, 12), (6,)), 24)) == (12**2 + 12**2 + 6**2) / (2 * 24**2)
+
+
+@needs_native
+def test_a_model_in_fp64_stays_in_it_under_autocast():
+    model, batch = encoder(WHOLE_HEADS).double(), packed(PACKED, 24)
+    expected = model(batch).hidden
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(model(batch).hidden, expected)
 
 
 HEADS, WIDTH, ROW = 3, 12, 6

@@ -1,6 +1,8 @@
 """What tests of fine-tuning share: a machine whose speed need not be measured first."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +21,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         autocast = torch.bfloat16 if precision == "bf16" else None
         return Machine(choose_device(device), "a machine", 1, "default", 1e9, autocast)
 
-    monkeypatch.setattr(finetuning, "prepare_machine", prepared)
+    def again(begun: Mapping[str, Any], device: str, cache: Path | None, precision: Precision) -> tuple[Machine, str]:
+        return prepared(device, None, cache, precision), ""
+
+    monkeypatch.setattr(finetuning, "prepare_machine_again", again)
     monkeypatch.setattr(computing, "prepare_machine", prepared)
     computing.machine_to_score.cache_clear()

@@ -6,8 +6,9 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import DeviceError, MaskwrightError
 from maskwright.core.files import read_json
+from maskwright.encoder.native import attention
 from maskwright.training import device
-from maskwright.training.device import Precision, prepare_machine
+from maskwright.training.device import Precision, computing_on, prepare_machine, prepare_machine_again
 from maskwright.training.pretrain import Run, pretrain
 
 needs_bf16 = pytest.mark.skipif(
@@ -69,3 +70,23 @@ def test_the_library_is_changed_where_it_is_faster_and_as_exact_and_the_choice_i
     assert prepare_machine("cpu", None, tmp_path).matmul == chosen
     monkeypatch.setattr(device, "probe_layers", lambda: pytest.fail("looked at again"))
     assert prepare_machine("cpu", None, tmp_path).matmul == chosen
+
+
+def test_a_run_goes_on_with_the_attention_that_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = attention.CODE.library() is not None
+
+    def again(begun: dict[str, str]) -> tuple[str, str]:
+        machine, said = prepare_machine_again(begun, "cpu", tmp_path, "auto")
+        with computing_on(machine):
+            assert attention.takes(64, "cpu", torch.float32) == (machine.attention == "compiled")
+        return machine.attention, said
+
+    assert again({}) == ("compiled" if there else "libraries", "")
+    # Begun when nothing was said of attention.
+    assert again({"matmul": "default"}) == ("libraries", "")
+    assert again({"matmul": "default", "attention": "libraries"}) == ("libraries", "")
+    monkeypatch.setattr(attention.CODE, "_found", DeviceError("there is no C compiler here"))
+    used, said = again({"matmul": "default", "attention": "compiled"})
+    assert used == "libraries"
+    assert "there is no C compiler here" in said
+    assert "last digits" in said

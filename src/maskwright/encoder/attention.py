@@ -59,7 +59,7 @@ class AttentionPlan:
 
 
 def choose_backend(
-    row_length: int, device_type: str, dtype: torch.dtype, *, drops: bool, head_size: int, share_of_pairs: float = 1.0
+    row_length: int, device_type: str, dtype: torch.dtype, *, drops: bool, head_size: int, pairs: float = 1.0
 ) -> Backend:
     """Choose the fastest backend that can do what is asked.
 
@@ -69,8 +69,8 @@ def choose_backend(
         dtype: Precision of the products.
         drops: Whether attention probabilities are dropped. On a CPU PyTorch's fused kernel cannot.
         head_size: D.
-        share_of_pairs: Of the pairs of slots of a row, those of one sequence (`share_of_pairs`), which are all that
-            "native" computes.
+        pairs: Which share of the pairs of slots of a row is of one sequence (`share_of_pairs`): "native" computes no
+            others.
     """
     if device_type == "cuda":
         return "jagged" if dtype in (torch.float16, torch.bfloat16) else "sdpa"
@@ -79,22 +79,25 @@ def choose_backend(
     usual: Backend = "rows" if drops or row_length <= _LONGEST_ROW_FOR_PRODUCTS else "sdpa"
     if not takes(head_size, device_type, dtype):
         return usual
-    return "native" if usual == "sdpa" or native_is_faster(dtype, share_of_pairs, drops=drops) else usual
+    return "native" if usual == "sdpa" or native_is_faster(dtype, pairs, drops=drops) else usual
 
 
-def native_is_faster(dtype: torch.dtype, share_of_pairs: float, *, drops: bool) -> bool:
+def native_is_faster(dtype: torch.dtype, pairs: float, *, drops: bool) -> bool:
     """Say whether our own code is faster than products over rows (see `choose_backend`)."""
-    return dtype == torch.float32 or share_of_pairs <= _MOST_PAIRS_IN_BF16[drops]
+    return dtype == torch.float32 or pairs <= _MOST_PAIRS_IN_BF16[drops]
 
 
 def share_of_pairs(batch: FlatBatch) -> float:
-    """Return which share of the pairs of slots of a row are two of one sequence; filler counts as one.
+    """Return which share of the pairs of slots of a row are of two tokens of one sequence.
 
     Args:
         batch: A batch cut into rows.
     """
     assert batch.row_length is not None
-    lengths = run_offsets(batch.sequence_ids, batch.row_length).diff().double()
+    if not len(batch.ids):
+        return 1.0
+    offsets = run_offsets(batch.sequence_ids, batch.row_length)
+    lengths = offsets.diff()[batch.sequence_ids[offsets[:-1]] >= 0].double()
     return float(lengths.square().sum()) / (batch.row_length * len(batch.ids))
 
 
@@ -112,7 +115,8 @@ def plan_attention(batch: FlatBatch, backend: Backend, dtype: torch.dtype) -> At
     if backend == "native":
         offsets = run_offsets(batch.sequence_ids, row_length)
         real = batch.sequence_ids[offsets[:-1]] >= 0
-        return AttentionPlan(backend, row_length, runs=Runs(offsets, real, row_length, int(offsets.diff().max())))
+        longest = int(offsets.diff().max()) if len(real) else 0
+        return AttentionPlan(backend, row_length, runs=Runs(offsets, real, row_length, longest))
     if backend in ("jagged", "reference"):
         return AttentionPlan(
             backend, row_length, offsets=run_offsets(batch.sequence_ids, row_length), longest=row_length

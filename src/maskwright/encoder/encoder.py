@@ -106,11 +106,13 @@ class Encoder(nn.Module):
     def _backend(self, batch: FlatBatch, *, drops: bool) -> tuple[Backend, torch.dtype]:
         weight = self.word_embeddings.weight
         kind = weight.device.type
-        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+        # Autocast leaves fp64 as it is.
+        casts = torch.is_autocast_enabled(kind) and weight.dtype != torch.float64
+        dtype = torch.get_autocast_dtype(kind) if casts else weight.dtype
         assert batch.row_length is not None
         if self.backend is not None:
             return self.backend, dtype
         head_size = self.config.hidden_size // self.config.num_heads
-        pairs = share_of_pairs(batch) if dtype == torch.bfloat16 else 1.0
-        chosen = choose_backend(batch.row_length, kind, dtype, drops=drops, head_size=head_size, share_of_pairs=pairs)
+        pairs = share_of_pairs(batch) if (kind, dtype) == ("cpu", torch.bfloat16) else 1.0
+        chosen = choose_backend(batch.row_length, kind, dtype, drops=drops, head_size=head_size, pairs=pairs)
         return chosen, dtype

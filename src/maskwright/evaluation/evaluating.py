@@ -19,7 +19,7 @@ from maskwright.evaluation.one_or_two_texts import FOR_BENCHMARKS, FOR_FILES, re
 from maskwright.evaluation.readers import Kind, Paths
 from maskwright.evaluation.scoring import features_of, score_units, write_predictions
 from maskwright.evaluation.tasks import QuestionAnswering, Task
-from maskwright.training.device import Precision, matmul_library
+from maskwright.training.device import Precision, computing_on
 from maskwright.training.reporting import OnConsole, Reporter, Silent
 
 
@@ -135,7 +135,7 @@ def evaluate(
             measured = _measured_as(loaded.task, row, names)
         check_measurable(examples.examples, measured, examples.name)
         features = features_of(loaded.to(machine.device), examples.examples, training=False)
-        with matmul_library(machine.matmul):
+        with computing_on(machine):
             scores = score_units(loaded, features, talk.stage, autocast=machine.autocast)
         predictions = measured.predictions(scores, features, examples.examples, loaded.tokenizer)
         if out is not None:

@@ -30,7 +30,7 @@ from maskwright.evaluation.seed_run import MODEL
 from maskwright.evaluation.study import RUNS, Study, StudyEnd
 from maskwright.evaluation.tasks import KINDS
 from maskwright.evaluation.testing import TestScores, measure_test
-from maskwright.training.device import Machine, Precision, matmul_library, prepare_machine
+from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.interrupt import StopRequest, stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter
@@ -167,8 +167,10 @@ def finetune(
         )
         try:
             record = folder.open(plan.request)
-            machine = prepare_machine(device, record.get("machine", {}).get("matmul"), None, precision)
-            with matmul_library(machine.matmul):
+            machine, said = prepare_machine_again(record.get("machine", {}), device, None, precision)
+            if said:
+                talk.say("attention", said)
+            with computing_on(machine):
                 return _sit(plan, folder, record, machine, range(seed, seed + seeds), checkpoint_minutes, talk)
         finally:
             folder.close()
@@ -211,13 +213,7 @@ def _sit(
         "system": plan.system,
         "settings_from": plan.source,
         "fitted": [choice.to_json() for choice in plan.choices],
-        "machine": {
-            "name": machine.name,
-            "device": str(machine.device),
-            "matmul": machine.matmul,
-            "precision": machine.precision,
-            "tokens_per_microbatch": tokens_per_microbatch,
-        },
+        "machine": {**machine.to_json(), "tokens_per_microbatch": tokens_per_microbatch},
         "environment": environment(),
     }
     folder.write_record(begun)

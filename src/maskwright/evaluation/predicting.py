@@ -27,7 +27,7 @@ from maskwright.evaluation.tasks.base import Prediction
 from maskwright.evaluation.tasks.tagging import Tagging
 from maskwright.evaluation.telling import tell
 from maskwright.text.progress import no_progress
-from maskwright.training.device import Precision, matmul_library
+from maskwright.training.device import Precision, computing_on
 from maskwright.training.reporting import OnConsole, Reporter
 
 Input = str | tuple[str, str] | Mapping[str, Any]
@@ -109,7 +109,7 @@ def predict(
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
         progress = talk.stage if len(examples) > _LONG else no_progress
-        with matmul_library(machine.matmul):
+        with computing_on(machine):
             predictions = predict_examples(loaded.to(machine.device), examples, progress, autocast=machine.autocast)
     between = "" if isinstance(loaded.task, Tagging) and loaded.task.joined == "nothing" else " "
     placed = [

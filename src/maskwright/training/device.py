@@ -1,10 +1,10 @@
 """The machine at hand: where to train, which matrix-product library is faster, and what its peak is."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -12,10 +12,13 @@ from maskwright.core.devices import choose_device
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
+from maskwright.encoder.native.attention import CODE as ATTENTION
+from maskwright.encoder.native.attention import allowed as attention_allowed
 from maskwright.training.allocator import keep_freed_memory
 from maskwright.training.probe import has_onednn, probe_error, probe_layers, probe_matmul, products_by
 
 MatmulLibrary = Literal["default", "onednn"]
+AttentionCode = Literal["compiled", "libraries"]
 Precision = Literal["auto", "fp32", "bf16"]
 
 _PEAK_SECONDS = 0.2
@@ -36,6 +39,7 @@ class Machine:
         matmul: "default", or "onednn" where that library multiplies fp32 matrices faster and as exactly.
         peak_flops: Measured multiply-add operations x 2 a second of a large matrix product in the run's precision.
         autocast: bfloat16 for matrix products, on a GPU that has it or where it was asked for; else None (fp32).
+        attention: "compiled" where our own code computes it (`encoder.native`), else "libraries".
     """
 
     device: torch.device
@@ -44,11 +48,22 @@ class Machine:
     matmul: MatmulLibrary
     peak_flops: float
     autocast: torch.dtype | None
+    attention: AttentionCode = "libraries"
 
     @property
     def precision(self) -> Precision:
         """What matrix products are computed in; weights and sums are fp32 always."""
         return "fp32" if self.autocast is None else "bf16"
+
+    def to_json(self) -> dict[str, str]:
+        """Return what a run keeps of it."""
+        return {
+            "name": self.name,
+            "device": str(self.device),
+            "matmul": self.matmul,
+            "precision": self.precision,
+            "attention": self.attention,
+        }
 
     @property
     def tokens_per_microbatch(self) -> int:
@@ -65,6 +80,7 @@ def prepare_machine(
     matmul: MatmulLibrary | None = None,
     cache: Path | None = None,
     precision: Precision = "auto",
+    attention: AttentionCode | None = None,
 ) -> Machine:
     """Choose the device and, on a CPU, the faster matrix-product library; have memory kept. Takes under a second.
 
@@ -78,6 +94,7 @@ def prepare_machine(
         matmul: The library that a run began with; None chooses.
         cache: Where the choice is kept; None for the user's cache folder.
         precision: "fp32", "bf16" for matrix products (the weights stay fp32), or "auto": bf16 on a GPU that has it.
+        attention: What computed it where a run began; None chooses. Our own code is taken only where it is there.
 
     Raises:
         DeviceError: If there is no such device, no such precision, or the device does not have it.
@@ -104,7 +121,35 @@ def prepare_machine(
     library = matmul or _kept_choice(name, threads, cache or cache_folder())
     cpu_autocast = half if precision == "bf16" else None
     peak = _peak(chosen, "bf16" if cpu_autocast else _KINDS[library])
-    return Machine(chosen, name, threads, library, peak, cpu_autocast)
+    compiled = attention != "libraries" and ATTENTION.library() is not None
+    return Machine(chosen, name, threads, library, peak, cpu_autocast, "compiled" if compiled else "libraries")
+
+
+def prepare_machine_again(
+    begun: Mapping[str, Any], device: str, cache: Path | None, precision: Precision
+) -> tuple[Machine, str]:
+    """Choose as `prepare_machine` does, but go on with the code that a run began with.
+
+    Args:
+        begun: What the run kept (`Machine.to_json`); {} for a run that begins.
+        device: As in `prepare_machine`.
+        cache: As in `prepare_machine`.
+        precision: As in `prepare_machine`.
+
+    Returns:
+        The machine, and what the user should know of it; "" if nothing.
+    """
+    # Runs that say nothing of attention were begun when PyTorch's libraries alone computed it.
+    attention = begun.get("attention", "libraries") if begun else None
+    machine = prepare_machine(device, begun.get("matmul"), cache, precision, attention)
+    if attention != "compiled" or machine.attention == "compiled":
+        return machine, ""
+    found = ATTENTION.problem()
+    why = f" ({found.problem})" if found else ""
+    return machine, (
+        "this run was begun with attention by our own compiled code, which is not to be had now"
+        f"{why}: from here on its numbers differ in the last digits"
+    )
 
 
 def multiplies_bf16(device: torch.device) -> bool:
@@ -121,6 +166,13 @@ def multiplies_bf16(device: torch.device) -> bool:
 def matmul_library(library: MatmulLibrary) -> Iterator[None]:
     """Let fp32 matrix products on the CPU run in a library while the block runs."""
     with products_by(_KINDS[library]):
+        yield
+
+
+@contextlib.contextmanager
+def computing_on(machine: Machine) -> Iterator[None]:
+    """Let products and attention be computed by what a machine uses while the block runs."""
+    with matmul_library(machine.matmul), attention_allowed(machine.attention == "compiled"):
         yield
 
 

@@ -16,7 +16,7 @@ from maskwright.text.words.level_facts import with_levels
 from maskwright.text.words.resources import words_fingerprint
 from maskwright.training.budget import Budget
 from maskwright.training.compiling import Compiling, compiles_on
-from maskwright.training.device import Machine, Precision, matmul_library, prepare_machine
+from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again
 from maskwright.training.heldout import Baseline, Measured
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.preparation import Prepared, Request, prepare, prepare_again
@@ -145,8 +145,10 @@ def pretrain(
             if record.get("result", {}).get("finished"):
                 talk.say("finished", f"{folder.path} is trained already; nothing is left to do")
                 return _run_of(record["result"], folder.path)
-            machine = prepare_machine(device, record.get("machine", {}).get("matmul"), request.cache, precision)
-            with matmul_library(machine.matmul):
+            machine, said = prepare_machine_again(record.get("machine", {}), device, request.cache, precision)
+            if said:
+                talk.say("attention", said)
+            with computing_on(machine):
                 compiles = compiles_on(machine.device, compile)
                 return _sit(request, folder, record, machine, checkpoint_minutes, talk, compiles=compiles)
         finally:
@@ -271,8 +273,7 @@ def _begin(folder: RunFolder, record: Mapping[str, Any], prepared: Prepared, mac
         "begun_with": None if prepared.start is None else prepared.start.to_json(),
         "teacher": None if prepared.teacher is None else prepared.teacher.to_json(),
         "fitted": [choice.to_json() for choice in prepared.choices],
-        "machine": {"name": machine.name, "device": str(machine.device), "matmul": machine.matmul}
-        | {"precision": machine.precision},
+        "machine": machine.to_json(),
         "environment": environment(),
     }
     folder.write_record(begun)

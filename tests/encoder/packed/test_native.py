@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from maskwright.core.tensors import FlatBatch, activation
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.native import int8, library
+from maskwright.encoder.native import int8
 from maskwright.encoder.packed import native_dense
 from maskwright.encoder.packed.embedding import Embedding
 from maskwright.encoder.packed.encoder import PackedEncoder
@@ -35,8 +35,8 @@ Array = NDArray[np.float64]
 @pytest.fixture
 def ours() -> None:
     """Skip where there is no compiled code."""
-    if int8.library() is None:
-        pytest.skip(str(int8.problem()))
+    if int8.CODE.library() is None:
+        pytest.skip(str(int8.CODE.problem()))
 
 
 @contextmanager
@@ -54,12 +54,12 @@ def with_threads(number: int) -> Iterator[None]:
 
 def test_it_is_done_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": True, "fma3": True, "avx512_vnni": True})
-    assert "lacks instructions of the C code (AVX512_BW, AVX512_DQ, AVX512_VL)" in str(int8._found.__wrapped__())
+    assert "lacks instructions of the C code (AVX512_BW, AVX512_DQ, AVX512_VL)" in str(int8.CODE.look())
 
 
 def test_it_is_done_without_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert "for Linux" in str(int8._found.__wrapped__())
+    assert "for Linux" in str(int8.CODE.look())
 
 
 @pytest.mark.usefixtures("ours")
@@ -68,10 +68,10 @@ class TestWithoutACompiler:
         monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path))
         monkeypatch.setenv("PATH", "")
         monkeypatch.delenv("CC", raising=False)
-        found = int8._found.__wrapped__()
+        found = int8.CODE.look()
         assert "no C compiler" in str(found)
-        monkeypatch.setattr(int8, "_found", lambda: found)
-        assert int8.library() is None
+        monkeypatch.setattr(int8.CODE, "_found", found)
+        assert int8.CODE.library() is None
         states = states_of(encoder("bert"), "int8")
         assert isinstance(states, PackedEncoder)
         (text_batch,) = laid([7, 3])
@@ -82,7 +82,7 @@ class TestWithoutACompiler:
         assert "Install gcc" in support.todo
 
     def test_the_source_is_part_of_the_package_and_gnu_c(self) -> None:
-        assert Path(library.__file__).with_name("int8.c").is_file()
+        assert int8.CODE.source.is_file()
         assert int8_support().by == "compiled"
 
 

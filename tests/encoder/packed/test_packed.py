@@ -1,5 +1,7 @@
 """What is laid out for use alone computes as the trained modules do: exactly, or as far apart as is stated here."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from packed_samples import CPU, ROUNDED, SHAPES, assert_near, encoder, expected,
 
 from maskwright.core.tensors import activation
 from maskwright.core.types import ProductPrecision
-from maskwright.encoder.native.int8 import library
+from maskwright.encoder.native.int8 import CODE
 from maskwright.encoder.packed import native_dense
 from maskwright.encoder.packed.dense import FusedDense, Int8Dense, pack
 from maskwright.encoder.packed.encoder import PackedEncoder
@@ -33,7 +35,7 @@ PRECISIONS = [
 @pytest.fixture(autouse=True)
 def _libraries_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     # Our own code for 8-bit numbers has tests of its own (test_native.py).
-    monkeypatch.setattr(native_dense, "library", lambda: None)
+    monkeypatch.setattr(native_dense, "CODE", SimpleNamespace(library=lambda: None))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -159,9 +161,9 @@ def test_our_own_code_is_taken_where_it_is_there(monkeypatch: pytest.MonkeyPatch
     weight, bias = torch.randn(6, 32), torch.randn(6)
     assert isinstance(pack(weight, bias, "int8"), Int8Dense)
     assert isinstance(states_of(encoder("bert"), "int8"), PackedEncoder)
-    if library() is None:
+    if CODE.library() is None:
         pytest.skip("there is no C compiler here, or no AVX512_VNNI")
-    monkeypatch.setattr(native_dense, "library", library)
+    monkeypatch.setattr(native_dense, "CODE", CODE)
     assert isinstance(pack(weight, bias, "int8"), NativeDense)
     assert isinstance(pack(weight[:, :20], bias, "int8"), Int8Dense)
     assert isinstance(pack(weight, bias, "bf16"), FusedDense)

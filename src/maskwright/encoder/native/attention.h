@@ -152,22 +152,30 @@ static inline __attribute__((always_inline)) void multiply(const float *left, in
 
 /* --- dropout */
 
+#define POSITIONS 4     /* of a word */
+#define COLUMNS 512     /* of the table of words */
+#define MIXES 0xBF58476D1CE4E5B9u /* SplitMix64's */
+
 /* The random bits of n keys for one query; the first of them is returned, in `words`. */
 static const int16_t *bits_of(const Drops *drops, int64_t query, int64_t n, int64_t *words) {
     int64_t from = drops->position + query * drops->from_query_to_query;
-    int64_t first = from / 4, count = (from + n - 1) / 4 - first + 1;
+    int64_t first = from / POSITIONS, count = (from + n - 1) / POSITIONS - first + 1;
     for (int64_t word = 0; word < count;) {
-        int64_t at = first + word, end = (at / 512 + 1) * 512 - first;
-        int64_t row = drops->rows[at / 512];
-        const int64_t *columns = drops->columns + at % 512 - word;
-        for (end = end < count ? end : count; word < end; word++) {
-            int64_t mixed = (int64_t)((uint64_t)row * (uint64_t)columns[word]);
+        /* As far as this row of the table goes. */
+        int64_t column = (first + word) % COLUMNS, left = COLUMNS - column < count - word ? COLUMNS - column : count - word;
+        uint64_t row = (uint64_t)drops->rows[(first + word) / COLUMNS];
+        for (int64_t i = 0; i < left; i++) {
+            int64_t mixed = (int64_t)(row * (uint64_t)drops->columns[column + i]);
             mixed ^= mixed >> 32;
-            words[word] = (int64_t)((uint64_t)mixed * 0xBF58476D1CE4E5B9u);
+            words[word + i] = (int64_t)((uint64_t)mixed * MIXES);
         }
+        word += left;
     }
-    return (const int16_t *)words + from % 4;
+    return (const int16_t *)words + from % POSITIONS;
 }
+
+/* Below this a share is nothing beside the highest, and numbers with fewer digits, which are slow, come of none. */
+#define LEAST -64.0f
 
 /* Which of sixteen are kept. Beyond a run's end the answer means nothing. */
 static inline __mmask16 kept(const int16_t *bits, const Drops *drops) {
@@ -201,7 +209,7 @@ static inline __attribute__((always_inline)) void attend(Values queries, int64_t
             float peak = highest(most);
             const int16_t *bits = drops->rows ? bits_of(drops, first + row, n, words) : NULL;
             for (int64_t key = 0; key < wide; key += LANES) {
-                v16 e = exponential(load(of + key) - all(peak));
+                v16 e = exponential(larger(all(LEAST), load(of + key) - all(peak)));
                 sum += e;
                 store(of + key, bits ? only(kept(bits + key, drops), e) : e);
             }
@@ -249,7 +257,7 @@ static inline __attribute__((always_inline)) void attend_back(Values queries, Va
                 for (int64_t key = 0; key < wide; key += LANES) {
                     __mmask16 real = key + LANES <= n ? 0xffff : (__mmask16)((1u << (n - key)) - 1);
                     __mmask16 stays = bits ? kept(bits + key, drops) : 0xffff;
-                    v16 share = only(real, exponential(load(p + key) - all(of.highest)) * all(of.share));
+                    v16 share = only(real, exponential(larger(all(LEAST), load(p + key) - all(of.highest))) * all(of.share));
                     v16 steep = only(real & stays, load(g + key) * all(drops->scale));
                     along += share * steep;
                     store(g + key, steep);

@@ -6,8 +6,10 @@ into heads and back, and no square of scores is written to memory or kept for th
 T tokens, N heads, D head size, H = N D, W queries, S runs.
 """
 
+import contextlib
 import ctypes
-import functools
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +17,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from maskwright.core.errors import DeviceError
 from maskwright.encoder.dropout import DropoutKey, RandomWords
-from maskwright.encoder.native.library import AVX512, load
+from maskwright.encoder.native.library import AVX512, Code
 
 _LANES = 16
 """fp32 numbers in a register: a head's size is a multiple."""
@@ -55,22 +56,37 @@ class Runs:
     longest: int
 
 
+def _declare(found: ctypes.CDLL) -> None:
+    found.attention.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+    found.numbers_needed.argtypes = (ctypes.c_int64, ctypes.c_int64, ctypes.c_int)
+    found.attention.restype, found.numbers_needed.restype = None, ctypes.c_int64
+
+
+# Called dozens of times a step between PyTorch's own functions, two teams of threads would wait for each other.
+CODE = Code("attention.c", AVX512, _declare, shares_threads=True)
+
+_ALLOWED: ContextVar[bool] = ContextVar("whether our own attention is used where it is there", default=True)
+
+
+@contextlib.contextmanager
+def allowed(wish: bool) -> Iterator[None]:
+    """Use this code where it is there, or do without it, while the block runs: a run goes on as it was begun."""
+    before = _ALLOWED.set(wish)
+    try:
+        yield
+    finally:
+        _ALLOWED.reset(before)
+
+
 def takes(head_size: int, device_type: str, dtype: torch.dtype) -> bool:
+    """Say whether the code is there and allowed, and computes heads of this size in this precision."""
+    return _ALLOWED.get() and computes(head_size, device_type, dtype)
+
+
+def computes(head_size: int, device_type: str, dtype: torch.dtype) -> bool:
     """Say whether the code is there and computes heads of this size in this precision."""
     fits = device_type == "cpu" and head_size % _LANES == 0 and dtype in (torch.float32, _HALF)
-    return fits and library() is not None
-
-
-def library() -> ctypes.CDLL | None:
-    """Return the compiled code, compiling it if this was not done yet: a second, once a machine."""
-    found = _found()
-    return None if isinstance(found, DeviceError) else found
-
-
-def problem() -> DeviceError | None:
-    """Return why there is no compiled code, and what would help."""
-    found = _found()
-    return found if isinstance(found, DeviceError) else None
+    return fits and CODE.library() is not None
 
 
 def attend_runs(
@@ -119,12 +135,14 @@ def attend_read(queries: Tensor, keys: Tensor, values: Tensor, runs: Runs, read:
         keys: Shape (T, H).
         values: Shape (T, H).
         runs: As in `attend_runs`.
-        read: Which tokens these are, from 0 to T - 1, in any order. Shape (W,), int64.
+        read: Which tokens these are, in any order. Shape (W,), int64.
         num_heads: N.
 
     Returns:
         Shape (W, H).
     """
+    # Indexing refuses what is no slot, and counts from the end.
+    read = torch.arange(len(keys))[read]
     places = None
     if len(read) > 1 and not bool((read[1:] >= read[:-1]).all()):
         read, places = read.sort()
@@ -135,6 +153,8 @@ def attend_read(queries: Tensor, keys: Tensor, values: Tensor, runs: Runs, read:
 
 
 class _Attention(torch.autograd.Function):
+    """Attention that keeps for the backward pass what came in, and of each query and head the softmax's two numbers."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -197,6 +217,13 @@ def _call(
     rate: float,
 ) -> _Call:
     # It points into the tensors, which their owners keep until the call is over.
+    head_size = queries.shape[1] // num_heads
+    kinds = {(tensor.device.type, tensor.dtype) for tensor in (queries, keys, values)}
+    if len(kinds) > 1 or not computes(head_size, *kinds.pop()):
+        raise ValueError(
+            f"compiled attention was given heads of {head_size} in {queries.dtype}, {keys.dtype} and {values.dtype} on "
+            f"{queries.device}: it takes multiples of {_LANES}, in fp32 or bf16 alike, on a processor with its code"
+        )
     least, scale = (0, 1.0) if words is None else words.limits(rate)
     return _Call(
         queries=queries.data_ptr(),
@@ -213,7 +240,7 @@ def _call(
         runs=len(runs.real),
         longest=runs.longest,
         heads=num_heads,
-        size=queries.shape[1] // num_heads,
+        size=head_size,
         row_length=runs.row_length,
         least=least,
         scale=scale,
@@ -222,8 +249,8 @@ def _call(
 
 
 def _compute(call: _Call, *, backward: bool) -> None:
-    found, team = library(), torch.get_num_threads()
-    assert found is not None
+    found, team = CODE.library(), torch.get_num_threads()
+    assert found is not None  # `_call` has seen to it.
     room = torch.empty(
         team * found.numbers_needed(call.size, call.longest, backward), dtype=torch.float32, device="cpu"
     )
@@ -233,13 +260,3 @@ def _compute(call: _Call, *, backward: bool) -> None:
 
 def _side_by_side(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(1) == 1 else tensor.contiguous()
-
-
-@functools.cache
-def _found() -> ctypes.CDLL | DeviceError:
-    found = load("attention.c", AVX512)
-    if isinstance(found, ctypes.CDLL):
-        found.attention.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
-        found.numbers_needed.argtypes = (ctypes.c_int64, ctypes.c_int64, ctypes.c_int)
-        found.attention.restype, found.numbers_needed.restype = None, ctypes.c_int64
-    return found

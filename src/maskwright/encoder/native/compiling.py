@@ -23,7 +23,7 @@ _SECONDS = 60
 _SEAL = 16
 """Bytes of the checksum behind the code."""
 _MOST = 1 << 24
-"""Bytes that code may have; it has some 25,000."""
+"""Bytes that code may have; the largest has some 100,000."""
 
 
 def compiled(source: Path, flags: Sequence[str], libraries: Sequence[str], about: Sequence[str]) -> ctypes.CDLL:

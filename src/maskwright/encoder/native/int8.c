@@ -1,4 +1,4 @@
-/* An encoder that is only used, in 8-bit numbers, for processors with AVX512_VNNI. Compiled by `native.py`, which also
+/* An encoder that is only used, in 8-bit numbers, for processors with AVX512_VNNI. Compiled and called by `packed/native_*.py`, which also
    says what the structures mean to Python.
 
    A token's values x are kept as whole numbers q of 8 bits, x = middle + step q with one middle and one step a token; a

@@ -1,9 +1,11 @@
 """One of this folder's C files, compiled for processors of this kind; or why that cannot be done."""
 
 import ctypes
+import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import final
 
 import torch
 
@@ -23,33 +25,69 @@ _FLAGS = ("-std=gnu11", "-O3", "-mtune=native", "-fno-math-errno", "-fno-strict-
 _LINKED = ("-shared", "-Wl,--as-needed")
 
 
-def load(name: str, instructions: Mapping[str, str]) -> ctypes.CDLL | DeviceError:
-    """Load a C file's code, compiling it if this was not done yet: a second, once a machine.
+@final
+class Code:
+    """A C file's code, looked for when it is first asked for.
 
     Args:
         name: Of the file in this folder.
         instructions: What it needs, as in `AVX512`.
-
-    Returns:
-        The code, or what is in its way and what would help.
+        declare: Tells Python the types of its functions.
+        shares_threads: Whether it does without where it could not use PyTorch's own threads.
     """
-    capabilities = torch.cpu.get_capabilities()
-    if not sys.platform.startswith("linux"):
-        return DeviceError("the C code is for Linux")
-    if missing := [name for name in instructions if not capabilities.get(name)]:
-        return DeviceError(f"this processor lacks instructions of the C code ({', '.join(missing).upper()})")
-    source = Path(__file__).with_name(name)
-    try:
-        headers = [header.read_text(encoding="utf-8") for header in sorted(source.parent.glob("*.h"))]
-        about = [torch.__version__, str(capabilities.get("cpu_name")), *headers]
-        return compiled(source, (*_FLAGS, *instructions.values(), *_LINKED), _thread_library(), about)
-    except OSError as error:
-        return DeviceError(f"the C code cannot be read ({error})", todo="Install maskwright again.")
-    except DeviceError as error:
-        return error.with_traceback(None)
+
+    def __init__(
+        self,
+        name: str,
+        instructions: Mapping[str, str],
+        declare: Callable[[ctypes.CDLL], None],
+        *,
+        shares_threads: bool = False,
+    ) -> None:
+        self.source = Path(__file__).with_name(name)
+        self._instructions = instructions
+        self._declare = declare
+        self._shares_threads = shares_threads
+
+    def library(self) -> ctypes.CDLL | None:
+        """Return the compiled code, compiling it if this was not done yet: two seconds, once a machine."""
+        return None if isinstance(self._found, DeviceError) else self._found
+
+    def problem(self) -> DeviceError | None:
+        """Return why there is no compiled code, and what would help."""
+        return self._found if isinstance(self._found, DeviceError) else None
+
+    @functools.cached_property
+    def _found(self) -> ctypes.CDLL | DeviceError:
+        return self.look()
+
+    def look(self) -> ctypes.CDLL | DeviceError:
+        """Return the code, or what is in its way; looked for at every call."""
+        capabilities = torch.cpu.get_capabilities()
+        if not sys.platform.startswith("linux"):
+            return DeviceError("the C code is for Linux")
+        if missing := [name for name in self._instructions if not capabilities.get(name)]:
+            return DeviceError(f"this processor lacks instructions of the C code ({', '.join(missing).upper()})")
+        threads = thread_library()
+        if self._shares_threads and not threads:
+            return DeviceError("this PyTorch does not use GNU's threads", todo="Install PyTorch's wheel from PyPI.")
+        flags = (*_FLAGS, *self._instructions.values(), *_LINKED)
+        try:
+            headers = [header.read_text(encoding="utf-8") for header in sorted(self.source.parent.glob("*.h"))]
+            about = [torch.__version__, str(capabilities.get("cpu_name")), *headers]
+            found = compiled(self.source, flags, threads, about)
+        except (OSError, UnicodeError) as error:
+            return DeviceError(f"the C code cannot be read ({error})", todo="Install maskwright again.")
+        except DeviceError as error:
+            return error.with_traceback(None)
+        self._declare(found)
+        return found
 
 
-def _thread_library() -> list[str]:
-    # PyTorch's own, so that its threads are used and no second team of them waits on the same cores.
+def thread_library() -> list[str]:
+    """Return PyTorch's own library of threads, so that no second team waits on the same cores; [] if it has none.
+
+    PyTorch's wheels bring GNU's; other builds may use another, beside which our code has threads of its own.
+    """
     folder = Path(torch.__file__).parent / "lib"
     return [str(path) for path in sorted(folder.glob("libgomp*.so*"))[:1]]

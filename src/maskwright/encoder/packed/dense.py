@@ -5,7 +5,7 @@
 - "bf16": the same on bfloat16 numbers; sums are fp32 inside the product.
 - "int8": 8-bit weights, one step an output, and 8-bit inputs, one step a token (Yao et al. 2022, "ZeroQuant",
   section 4.1). No token is rounded by another's outliers, so a text's numbers do not depend on its company. Computed by
-  our own code (`native`) where it could be compiled, else by oneDNN with the libraries' own steps around it.
+  our own code (`native_dense`) where it could be compiled, else by oneDNN with the libraries' own steps around it.
 
 M tokens, I inputs, O outputs.
 """

@@ -5,7 +5,7 @@ from typing import Literal
 
 import torch
 
-from maskwright.encoder.native.int8 import problem
+from maskwright.encoder.native.int8 import CODE
 
 _VNNI = ("avx512_vnni", "avx_vnni", "amx_int8")
 
@@ -29,7 +29,7 @@ def int8_support() -> Int8Support:
     """Look, which compiles our own code if this was not done yet."""
     if not multiplies_int8():
         return Int8Support(by="fp32", why="this processor has no instructions for products of 8-bit numbers")
-    found = problem()
+    found = CODE.problem()
     if found is None:
         return Int8Support(by="compiled")
     return Int8Support(by="libraries", why=found.problem, todo=found.todo)

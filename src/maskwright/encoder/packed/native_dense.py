@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from maskwright.encoder.native.int8 import library
+from maskwright.encoder.native.int8 import CODE
 from maskwright.encoder.packed.whole import whole_numbers
 
 LANES = 16
@@ -63,7 +63,7 @@ def given(value: Tensor) -> Tensor:
 
 def fits(inputs: int) -> bool:
     """Say whether the code is there and takes layers of this many inputs."""
-    return inputs % LANES == 0 and inputs <= _MOST_INPUTS and library() is not None
+    return inputs % LANES == 0 and inputs <= _MOST_INPUTS and CODE.library() is not None
 
 
 @final
@@ -80,7 +80,7 @@ class NativeDense:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, activation_name: str = "") -> None:
-        found = library()
+        found = CODE.library()
         assert found is not None
         self._transform = found.transform
         self._activation = ACTIVATIONS[activation_name]

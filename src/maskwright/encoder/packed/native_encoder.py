@@ -14,7 +14,7 @@ from maskwright.encoder.attention import run_offsets
 from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.native.int8 import library
+from maskwright.encoder.native.int8 import CODE
 from maskwright.encoder.packed.dense import joined
 from maskwright.encoder.packed.embedding import Embedding
 from maskwright.encoder.packed.native_dense import (
@@ -69,7 +69,7 @@ class NativeEncoder:
     """
 
     def __init__(self, encoder: Encoder) -> None:
-        found = library()
+        found = CODE.library()
         assert found is not None
         self._encode, self._numbers_needed = found.encode, found.numbers_needed
         self._config = config = encoder.config
