@@ -17,6 +17,7 @@ from benchmarks.report import Report, Table
 from benchmarks.settings import Settings
 from benchmarks.timing import Side, Spread, interleave, ratios, speeds
 from maskwright.text.clean_store import clean_corpus
+from maskwright.text.ordered_pool import kept_workers
 from maskwright.text.shards import tokenize_corpus
 from maskwright.text.tokenizer import Tokenizer
 from maskwright.text.tokenizer_spec import ByteBPE, TokenizerSpec, Unigram, WordPiece
@@ -104,9 +105,10 @@ def _build(path: Path, tokenizer: Tokenizer, cache: Path) -> tuple[float, float]
     """Make shards in an empty folder; return the seconds of cleaning and of tokenizing."""
     shutil.rmtree(cache, ignore_errors=True)
     begun = time.perf_counter()
-    clean = clean_corpus([path], cache=cache)
-    between = time.perf_counter()
-    tokenize_corpus(clean, tokenizer, cache=cache)
+    with kept_workers():
+        clean = clean_corpus([path], cache=cache)
+        between = time.perf_counter()
+        tokenize_corpus(clean, tokenizer, cache=cache)
     return between - begun, time.perf_counter() - between
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from maskwright.core.errors import DataError
-from maskwright.text.ordered_pool import ordered_map
+from maskwright.text.ordered_pool import kept_workers, ordered_map
 
 
 def slow_square(number: int) -> int:
@@ -91,3 +91,44 @@ def test_reading_is_only_a_little_ahead() -> None:
     next(results)
     assert taken <= 6
     results.close()  # type: ignore[attr-defined]
+
+
+def process(_: int) -> int:
+    time.sleep(0.05)
+    return os.getpid()
+
+
+def is_running(number: int) -> bool:
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_kept_workers_serve_one_map_after_the_other_and_end_with_the_block() -> None:
+    with kept_workers():
+        first = set(ordered_map(process, range(8), workers=2))
+        with kept_workers():
+            second = set(ordered_map(process, range(8), workers=2))
+        third = set(ordered_map(process, range(12), workers=3))
+        assert len(first) == 2
+        assert first == second
+        assert len(third) == 3
+        assert first < third
+        assert all(map(is_running, third))
+    assert not any(map(is_running, third))
+    assert not first & set(ordered_map(process, range(8), workers=2))
+
+
+@pytest.mark.parametrize("number", [7, 3])
+def test_workers_that_may_still_be_at_work_are_not_kept(number: int) -> None:
+    with kept_workers():
+        first = set(ordered_map(process, range(8), workers=2))
+        with pytest.raises(DataError, match="is odd"):
+            list(ordered_map(refuse_odd, [0, 2, 4, number, 6, 8], workers=2))
+        results = ordered_map(slow_square, range(20), workers=2)
+        next(results)
+        results.close()  # type: ignore[attr-defined]
+        assert not first & set(ordered_map(process, range(8), workers=2))
+        assert list(ordered_map(slow_square, range(9), workers=2)) == [each**2 for each in range(9)]

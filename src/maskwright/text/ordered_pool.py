@@ -14,6 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar
 from itertools import chain, islice
 from queue import SimpleQueue
 from typing import Any, BinaryIO, TypeVar
@@ -37,6 +38,24 @@ def default_workers() -> int:
     """Return how many processes to use: the cores this process may run on, at most 16."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, _MOST_WORKERS)
+
+
+_KEPT: ContextVar[list["_Worker"] | None] = ContextVar("worker processes that have nothing to do", default=None)
+
+
+@contextlib.contextmanager
+def kept_workers() -> Iterator[None]:
+    """Let worker processes serve one `ordered_map` after the other while the block runs, instead of starting anew."""
+    if _KEPT.get() is not None:
+        yield
+        return
+    kept: list[_Worker] = []
+    before = _KEPT.set(kept)
+    try:
+        yield
+    finally:
+        _KEPT.reset(before)
+        _end(kept)
 
 
 def ordered_map(
@@ -80,7 +99,8 @@ def _take(iterator: Iterator[Item], count: int) -> tuple[list[Item], MaskwrightE
 
 def _in_processes(function: Callable[[Item], Result], items: Iterator[Item], workers: int) -> Iterator[Result]:
     idle: SimpleQueue[_Worker] = SimpleQueue()
-    processes = [_Worker() for _ in range(workers)]
+    kept = _KEPT.get()
+    processes = [kept.pop() if kept else _Worker() for _ in range(workers)]
     for process in processes:
         idle.put(process)
 
@@ -108,14 +128,25 @@ def _in_processes(function: Callable[[Item], Result], items: Iterator[Item], wor
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
+        if kept is not None:
+            # All have answered what they were asked.
+            kept += processes
+            processes = []
     finally:
+        # What is still at work, since nobody wants its answers any more.
         for process in processes:
             process.stop()
         threads.shutdown(wait=True, cancel_futures=True)
-        for process in processes:
-            process.close()
+        _end(processes)
     if failure is not None:
         raise failure
+
+
+def _end(processes: list["_Worker"]) -> None:
+    for process in processes:
+        process.stop()
+    for process in processes:
+        process.close()
 
 
 class _Worker:

@@ -13,6 +13,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.text.clean_store import CleanCorpus, clean_corpus
 from maskwright.text.cleaning import Cleaning
 from maskwright.text.corpus import Corpus
+from maskwright.text.ordered_pool import kept_workers
 from maskwright.text.shards import tokenize_corpus
 from maskwright.text.sources import resolve_sources
 from maskwright.text.tokenizer import Tokenizer
@@ -113,6 +114,7 @@ class Prepared:
     start: Start | None = None
 
 
+@kept_workers()
 def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     """Clean, choose the vocabulary, tokenize, and fit the recipe to the budget.
 
