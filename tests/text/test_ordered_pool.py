@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -119,6 +120,27 @@ def test_kept_workers_serve_one_map_after_the_other_and_end_with_the_block() -> 
         assert all(map(is_running, third))
     assert not any(map(is_running, third))
     assert not first & set(ordered_map(process, range(8), workers=2))
+
+
+def test_a_kept_worker_that_died_is_replaced_and_no_more_are_kept_than_a_map_has() -> None:
+    with kept_workers():
+        first = set(ordered_map(process, range(8), workers=2))
+        os.kill(min(first), signal.SIGKILL)
+        time.sleep(0.2)
+        second = set(ordered_map(process, range(8), workers=2))
+        assert len(first & second) == 1
+        within = [list(ordered_map(process, range(9), workers=2)) for _ in ordered_map(process, range(9), workers=2)]
+        kept = {number for numbers in within for number in numbers} | second
+        assert sum(map(is_running, kept)) <= 4
+    assert not any(map(is_running, kept))
+
+
+def test_a_map_that_outlives_the_block_ends_its_own_workers() -> None:
+    with kept_workers():
+        results = ordered_map(process, range(9), workers=2)
+        first = next(results)
+    assert first in {first, *results}
+    assert not is_running(first)
 
 
 @pytest.mark.parametrize("number", [7, 3])

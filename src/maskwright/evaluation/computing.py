@@ -9,7 +9,8 @@ from maskwright.training.device import Machine, Precision, prepare_machine
 def machine_to_score(device: str, precision: Precision) -> Machine:
     """Choose device, precision and library of matrix products, as training does; looked at once in a process.
 
-    Scores of `evaluate` are then those that `finetune` measured on the same examples.
+    Scores of `evaluate` are then those that `finetune` measured on the same examples (to rounding, where a run goes on
+    with other code than this machine would choose).
 
     Args:
         device: "auto", "cpu", "cuda" or "cuda:N".

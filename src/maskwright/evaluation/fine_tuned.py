@@ -74,7 +74,7 @@ class FineTunedModel(nn.Module):
         self.tokenizer = tokenizer
         self.family: FamilyName = family
         self.max_length = max_length
-        self.read_as = read_as
+        self.read_as: ReadAs = dict(read_as)
         self.notes = notes
 
     @property

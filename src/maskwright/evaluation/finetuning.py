@@ -213,7 +213,12 @@ def _sit(
         "system": plan.system,
         "settings_from": plan.source,
         "fitted": [choice.to_json() for choice in plan.choices],
-        "machine": {**machine.to_json(), "tokens_per_microbatch": tokens_per_microbatch},
+        "machine": {
+            **machine.to_json(),
+            # What it began with: another sitting may have it again.
+            "attention": record.get("machine", {}).get("attention", machine.attention),
+            "tokens_per_microbatch": tokens_per_microbatch,
+        },
         "environment": environment(),
     }
     folder.write_record(begun)

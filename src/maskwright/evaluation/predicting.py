@@ -159,7 +159,7 @@ def _is_file(word: str) -> bool:
 
 
 def _keyed_apart(groups: Mapping[str, Sequence[Any]]) -> list[Any]:
-    """Return all examples, no two groups with the same key.
+    """Return all examples; where groups have the same keys, those of texts and lines are told apart by their group.
 
     Args:
         groups: Examples by where they come from. Those of `_FILES` are called as the files call them. Inputs and lines

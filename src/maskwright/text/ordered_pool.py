@@ -100,9 +100,7 @@ def _take(iterator: Iterator[Item], count: int) -> tuple[list[Item], MaskwrightE
 def _in_processes(function: Callable[[Item], Result], items: Iterator[Item], workers: int) -> Iterator[Result]:
     idle: SimpleQueue[_Worker] = SimpleQueue()
     kept = _KEPT.get()
-    processes = [kept.pop() if kept else _Worker() for _ in range(workers)]
-    for process in processes:
-        idle.put(process)
+    processes: list[_Worker] = []
 
     def call(item: Item) -> Any:
         process = idle.get()
@@ -115,6 +113,10 @@ def _in_processes(function: Callable[[Item], Result], items: Iterator[Item], wor
     pending: deque[Future[Result]] = deque()
     failure: MaskwrightError | None = None
     try:
+        for _ in range(workers):
+            process = _from(kept) or _Worker()
+            processes.append(process)
+            idle.put(process)
         while failure is None:
             try:
                 item = next(items)
@@ -128,10 +130,11 @@ def _in_processes(function: Callable[[Item], Result], items: Iterator[Item], wor
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
-        if kept is not None:
+        if kept is not None and _KEPT.get() is kept:
             # All have answered what they were asked.
             kept += processes
-            processes = []
+            processes = kept[workers:]
+            del kept[workers:]
     finally:
         # What is still at work, since nobody wants its answers any more.
         for process in processes:
@@ -140,6 +143,15 @@ def _in_processes(function: Callable[[Item], Result], items: Iterator[Item], wor
         _end(processes)
     if failure is not None:
         raise failure
+
+
+def _from(kept: list["_Worker"] | None) -> "_Worker | None":
+    while kept:
+        process = kept.pop()
+        if process.is_alive():
+            return process
+        process.close()
+    return None
 
 
 def _end(processes: list["_Worker"]) -> None:
@@ -182,6 +194,10 @@ class _Worker:
         if error is not None:
             raise error
         return result
+
+    def is_alive(self) -> bool:
+        """Say whether the process is there to be asked."""
+        return self._process.poll() is None
 
     def stop(self) -> None:
         """End the process, also in the middle of its work: what it wrote so far nobody will read."""

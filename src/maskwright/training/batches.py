@@ -108,9 +108,11 @@ class Collator:
             rows: The instances of this step.
             step: Number of the step, which keys dropout.
         """
-        packing = pack(self.format.lengths(rows.plan, self.separator_points), self.row_length)
+        lengths = self.format.lengths(rows.plan, self.separator_points)
+        packing = pack(lengths, self.row_length)
         plan = rows.plan.rows(packing.order)
         instances = self.format.lay_out(plan, self.take, self.vocabulary.special_tokens, self.separator_points)
+        assert len(instances.ids) == lengths.sum(), "Format.lengths says what lay_out makes"
         draws = Draws(self.seed, rows.refresh[packing.order], rows.index[packing.order])
         examples = corrupt(instances, self.masking, self.replacement, draws, self.vocabulary)
         targets = {objective.kind: objective.targets(examples) for objective in self.objectives}

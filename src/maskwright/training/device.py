@@ -121,8 +121,7 @@ def prepare_machine(
     library = matmul or _kept_choice(name, threads, cache or cache_folder())
     cpu_autocast = half if precision == "bf16" else None
     peak = _peak(chosen, "bf16" if cpu_autocast else _KINDS[library])
-    compiled = attention != "libraries" and ATTENTION.library() is not None
-    return Machine(chosen, name, threads, library, peak, cpu_autocast, "compiled" if compiled else "libraries")
+    return Machine(chosen, name, threads, library, peak, cpu_autocast, attention_code(attention or "compiled"))
 
 
 def prepare_machine_again(
@@ -142,13 +141,13 @@ def prepare_machine_again(
     # Runs that say nothing of attention were begun when PyTorch's libraries alone computed it.
     attention = begun.get("attention", "libraries") if begun else None
     machine = prepare_machine(device, begun.get("matmul"), cache, precision, attention)
-    if attention != "compiled" or machine.attention == "compiled":
+    if attention != "compiled" or machine.attention == "compiled" or machine.device.type != "cpu":
         return machine, ""
     found = ATTENTION.problem()
     why = f" ({found.problem})" if found else ""
     return machine, (
         "this run was begun with attention by our own compiled code, which is not to be had now"
-        f"{why}: from here on its numbers differ in the last digits"
+        f"{why}: what is computed now differs in the last digits"
     )
 
 
@@ -160,6 +159,11 @@ def multiplies_bf16(device: torch.device) -> bool:
         return False
     # Only says so where the processor has the instructions (AVX512_BF16 or AMX; on ARM, BF16).
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def attention_code(wish: AttentionCode = "compiled") -> AttentionCode:
+    """Return what computes attention on this processor: our own code if it is wished for and there."""
+    return "compiled" if wish == "compiled" and ATTENTION.library() is not None else "libraries"
 
 
 @contextlib.contextmanager

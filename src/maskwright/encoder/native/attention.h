@@ -174,7 +174,8 @@ static const int16_t *bits_of(const Drops *drops, int64_t query, int64_t n, int6
     return (const int16_t *)words + from % POSITIONS;
 }
 
-/* Below this a share is nothing beside the highest, and numbers with fewer digits, which are slow, come of none. */
+/* exp(-64) is nothing beside 1; of less would come numbers too small for all their digits, with which some processors are
+   slow. */
 #define LEAST -64.0f
 
 /* Which of sixteen are kept. Beyond a run's end the answer means nothing. */

@@ -52,8 +52,8 @@ def read_delimited(loaded: LoadedText, options: ReadOptions, skips: Skips) -> Ta
         read_as["header"] = "first_line" if has_header else "none"
         notes.append(_header_note(has_header, lines[0][1]))
     names_among_rows: tuple[str, ...] = ()
-    if lines and not has_header and options.named_columns():
-        if _stands_above_numbers([fields for _, fields in lines[:_LOOKED_AT]]):
+    if lines and not has_header and (options.header is not None or options.named_columns()):
+        if options.named_columns() and _stands_above_numbers([fields for _, fields in lines[:_LOOKED_AT]]):
             names_among_rows = tuple(lines[0][1])
         if names_among_rows or any(map(_is_known_name, lines[0][1])):
             notes.append(f"the first line is read as an example, though it looks like names: {', '.join(lines[0][1])}")

@@ -87,5 +87,5 @@ def _merged(files: list[ExampleFile[Any]]) -> ExampleFile[Any]:
         skipped=tuple(skipped for file in files for skipped in file.skipped),
         notes=tuple(f"{file.name}: {note}" for file in files for note in file.notes),
         read_as=files[0].read_as,
-        names_among_rows=files[0].names_among_rows,
+        names_among_rows=next((file.names_among_rows for file in files if file.names_among_rows), ()),
     )

@@ -12,6 +12,8 @@ from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.masking.units import cells, count_reached
 
 _ROUNDS_AT_ONCE = 4
+_MOST_NUMBERS = 1 << 20
+"""Drawn together."""
 
 
 class SpanMasking(Masking):
@@ -88,8 +90,9 @@ class SpanMasking(Masking):
             lengths = 1 + count_reached(bounds, uniform(length_keys[active], rounds))
             for drawn, wanted in zip(words, lengths, strict=True):
                 spans.add(active, drawn, wanted, longest=self.longest_span, may_cut=self.cut_last_word)
-            begun, at_once = begun + at_once, 2 * at_once
+            begun += at_once
             active = spans.unfinished(active, may_cut=self.cut_last_word)
+            at_once = max(_ROUNDS_AT_ONCE, min(2 * at_once, _MOST_NUMBERS // max(1, len(active))))
         words_hit = np.flatnonzero(spans.masked > 0)
         return Selection(starts[words_hit], starts[words_hit] + spans.masked[words_hit]).joined()
 
