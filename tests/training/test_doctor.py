@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from maskwright.core.errors import DeviceError
 from maskwright.encoder import attention
+from maskwright.encoder.native import attention as native
 from maskwright.encoder.packed.int8_support import Int8Support
 from maskwright.training import doctor as room
 from maskwright.training.device import Machine
@@ -196,6 +198,17 @@ def test_int8_without_compiled_code_says_what_would_help(
     # Nothing is advised that would not help: other instructions are no setting.
     monkeypatch.setattr(room, "int8_support", lambda: Int8Support(by="libraries", why="no AVX512_VNNI"))
     assert "int8" not in " ".join(doctor(cache=tmp_path).advice)
+
+
+def test_attention_without_compiled_code_says_what_would_help(
+    tmp_path: Path, measured: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native.CODE, "_found", DeviceError("there is no C compiler here", todo="Install gcc."))
+    (advice,) = (line for line in doctor(cache=tmp_path).advice if line.startswith("Attention"))
+    assert advice.endswith("which is not to be had: there is no C compiler here. Install gcc.")
+    # Another processor is no advice.
+    monkeypatch.setattr(native.CODE, "_found", DeviceError("the C code is for Linux"))
+    assert "Attention" not in " ".join(doctor(cache=tmp_path).advice)
 
 
 def test_json_is_plain(tmp_path: Path, measured: Callable[[], int]) -> None:
