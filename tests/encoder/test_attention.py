@@ -156,9 +156,11 @@ def test_our_own_code_is_chosen_where_it_is_faster(row_length, dtype, drops, pai
 
 
 def test_share_of_pairs_counts_those_of_one_sequence():
-    assert share_of_pairs(packed(FULL, 24)) == 1.0
+    assert share_of_pairs(packed(FULL, 24), torch.bfloat16) == 1.0
     # Runs of 12, 12 and 6; filler is nobody's.
-    assert share_of_pairs(packed(((12, 12), (6,)), 24)) == (12**2 + 12**2 + 6**2) / (2 * 24**2)
+    runs = packed(((12, 12), (6,)), 24)
+    assert share_of_pairs(runs, torch.bfloat16) == (12**2 + 12**2 + 6**2) / (2 * 24**2)
+    assert share_of_pairs(runs, torch.float32) == 1.0
 
 
 @needs_native

@@ -34,7 +34,7 @@ Backend = Literal["native", "rows", "sdpa", "jagged", "reference"]
 _LONGEST_ROW_FOR_PRODUCTS = 256
 _MOST_PAIRS_IN_BF16 = {True: 0.65, False: 0.5}
 """Our own code computes in fp32. The library's products of bf16 are faster, where of the pairs of tokens in rows more
-than this share (with dropout or without) are pairs of one sequence."""
+than this share (with dropout or without) are pairs of one sequence (LOG.md, "attention by C code of our own")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +87,16 @@ def native_is_faster(dtype: torch.dtype, pairs: float, *, drops: bool) -> bool:
     return dtype == torch.float32 or pairs <= _MOST_PAIRS_IN_BF16[drops]
 
 
-def share_of_pairs(batch: FlatBatch) -> float:
-    """Return which share of the pairs of slots of a row are of two tokens of one sequence.
+def share_of_pairs(batch: FlatBatch, dtype: torch.dtype) -> float:
+    """Return which share of the pairs of slots of a row are of two tokens of one sequence; 1 where nothing hangs on it.
 
     Args:
         batch: A batch cut into rows.
+        dtype: Precision of the products. Only in bf16 on a processor does the choice look at the share; counting takes
+            a moment, and on a GPU would wait for it.
     """
     assert batch.row_length is not None
-    if not len(batch.ids):
+    if dtype != torch.bfloat16 or batch.ids.device.type != "cpu" or not len(batch.ids):
         return 1.0
     offsets = run_offsets(batch.sequence_ids, batch.row_length)
     lengths = offsets.diff()[batch.sequence_ids[offsets[:-1]] >= 0].double()

@@ -111,7 +111,7 @@ class RandomWords:
     def limits(rate: float) -> tuple[int, float]:
         """Return the least bits, as integers, that are not dropped at a rate, and what is kept is scaled by."""
         threshold = round(rate * _STEPS)
-        return threshold - _STEPS // 2, _scale(threshold)
+        return _least(threshold), _scale(threshold)
 
 
 def random_bits(shape: torch.Size, key: DropoutKey, call: int) -> Tensor:
@@ -151,7 +151,7 @@ def sign_dropped_(values: Tensor, rate: float, key: DropoutKey, call: int) -> fl
     if threshold:
         numbers = _as_integers(values)
         signs = torch.empty_like(numbers)
-        torch.lt(random_bits(values.shape, key, call), threshold - _STEPS // 2, out=signs)
+        torch.lt(random_bits(values.shape, key, call), _least(threshold), out=signs)
         numbers |= signs.bitwise_left_shift_(8 * values.itemsize - 1)
     return _scale(threshold)
 
@@ -197,7 +197,7 @@ def _kept(bits: Tensor, threshold: int, dtype: torch.dtype) -> Tensor:
     # 1 where a value is kept, else 0, written as floating point at once: multiplying by it is several times
     # faster than by a boolean mask.
     kept = torch.empty(bits.shape, dtype=dtype, device=bits.device)
-    return torch.ge(bits, threshold - _STEPS // 2, out=kept)
+    return torch.ge(bits, _least(threshold), out=kept)
 
 
 def _as_integers(values: Tensor) -> Tensor:
@@ -208,6 +208,11 @@ def _as_integers(values: Tensor) -> Tensor:
 def _dropped(values: Tensor, bits: Tensor, threshold: int) -> Tensor:
     kept = _kept(bits, threshold, values.dtype)
     return torch.addcmul(kept.new_zeros(()), kept, values, value=_scale(threshold), out=kept)
+
+
+def _least(threshold: int) -> int:
+    # Bits are signed; those below are dropped.
+    return threshold - _STEPS // 2
 
 
 def _scale(threshold: int) -> float:

@@ -113,6 +113,6 @@ class Encoder(nn.Module):
         if self.backend is not None:
             return self.backend, dtype
         head_size = self.config.hidden_size // self.config.num_heads
-        pairs = share_of_pairs(batch) if (kind, dtype) == ("cpu", torch.bfloat16) else 1.0
+        pairs = share_of_pairs(batch, dtype)
         chosen = choose_backend(batch.row_length, kind, dtype, drops=drops, head_size=head_size, pairs=pairs)
         return chosen, dtype

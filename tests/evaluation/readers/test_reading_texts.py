@@ -9,7 +9,7 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.evaluation.examples import ExampleFile, TextExample
-from maskwright.evaluation.readers import ReadOptions, TextKind, read_texts
+from maskwright.evaluation.readers import ReadOptions, TextKind, read_examples, read_texts
 
 GLUE = ReadOptions(format="tsv", quoting="none")
 
@@ -330,3 +330,24 @@ def test_columns_whose_name_stands_twice_are_said_where_they_are_not_read(tmp_pa
     )
     named = read(tmp_path, "a.csv", text, options=ReadOptions(key="id"))
     assert [example.key for example in named.examples[:2]] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    "options", [ReadOptions(header="none"), ReadOptions(header="none", text="1", label="2")], ids=["guessed", "named"]
+)
+def test_names_that_are_read_as_an_example_since_it_was_asked_for_are_told(
+    tmp_path: Path, options: ReadOptions
+) -> None:
+    days = "".join(f"day {number} was what it was\t{('good', 'bad')[number % 2]}\n" for number in range(20))
+    file = read(tmp_path, "c.tsv", "text\tlabel\n" + days, options=options)
+    assert rows(file)[0] == ("text", "label")
+    assert any("looks like names: text, label" in note for note in file.notes)
+
+
+def test_names_in_a_later_file_are_kept_too(tmp_path: Path) -> None:
+    plain, headed = tmp_path / "a.tsv", tmp_path / "b.tsv"
+    plain.write_text("fine day\t1\nbad day\t0\n", encoding="utf-8")
+    headed.write_text("Satz\tNote\nfine day\t1\nbad day\t0\n", encoding="utf-8")
+    options = ReadOptions(header="none", text="1", label="2")
+    assert read_examples([plain, headed], "classification", options).names_among_rows == ("Satz", "Note")
+    assert read_examples([plain], "classification", options).names_among_rows == ()

@@ -97,10 +97,9 @@ class PackedEncoder:
     def _backend(self, batch: FlatBatch) -> Backend:
         row_length, num_slots = batch.row_length, len(batch.ids)
         assert row_length is not None
-        if takes(self._head_size, "cpu", self._dtype):
-            pairs = share_of_pairs(batch) if self._dtype == torch.bfloat16 else 1.0
-            if native_is_faster(self._dtype, pairs, drops=False):
-                return "native"
+        can = takes(self._head_size, "cpu", self._dtype)
+        if can and native_is_faster(self._dtype, share_of_pairs(batch, self._dtype), drops=False):
+            return "native"
         if self._dtype == torch.bfloat16:
             return "rows" if row_length >= _SHORTEST_ROWS else "sdpa"
         by_products = self._narrow and row_length in _ROWS_IN_FP32 and row_length % _FUSED_BLOCK
