@@ -8,7 +8,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -26,10 +26,10 @@ from benchmarks.shapes import BASE, TINY, Shape, chosen
 from benchmarks.timing import Side, Spread, interleave, ratios, speeds
 from benchmarks.workloads import Source, mlm_recipe, text_for
 from maskwright.core.types import IntArray
-from maskwright.encoder.attention import AttentionPlan, Backend
+from maskwright.encoder.attention import AttentionPlan, Backend, laid_into_rows, taken_from_rows
 from maskwright.encoder.dropout import DropoutKey, dropout
 from maskwright.pretext.objectives.cross_entropy import Scores
-from maskwright.training.batches import StepBatch
+from maskwright.training.batches import MicroBatch, StepBatch
 from maskwright.training.device import MatmulLibrary, matmul_library
 from maskwright.training.packing import Packing
 from maskwright.training.workload import build_workload
@@ -47,6 +47,7 @@ class Lever:
         instead: What stands in its place, as the table calls it.
         around: Takes it away while a step computes.
         batches: Takes it away while batches are made.
+        lay: Takes it away from a batch that is made.
         slots: Slots of a micro-batch; None for the usual number.
         autocast: Compute type of matrix products.
     """
@@ -54,6 +55,7 @@ class Lever:
     instead: str
     around: _Change = contextlib.nullcontext
     batches: _Change = contextlib.nullcontext
+    lay: Callable[[StepBatch], StepBatch] | None = None
     slots: int | None = None
     autocast: torch.dtype | None = None
 
@@ -63,7 +65,8 @@ def levers() -> list[Lever]:
     usual = own_machine()
     other: MatmulLibrary = "default" if usual.matmul == "onednn" else "onednn"
     return [
-        Lever("each text in a row of its own", batches=lambda: patch(f"{_TRAINING}.batches.pack", _one_a_row)),
+        Lever("rows filled up for all layers", lay=_with_filler),
+        Lever("each text in a row of its own, filled up", batches=_one_a_row, lay=_with_filler),
         Lever("the whole last layer for all tokens", around=lambda: patch(f"{_TRAINING}.model.read_positions", _all)),
         Lever("all scores of the vocabulary at once", around=lambda: patch(f"{_MLM}.summed_cross_entropy", _whole)),
         Lever("attention by products over rows", around=lambda: _backend("rows")),
@@ -119,8 +122,7 @@ def _hold(shape: Shape, settings: Settings) -> tuple[dict[str, list[float]], int
     usual = _steps(source, shape, settings, own_machine().tokens_per_microbatch)
     sides = [Side(OWN, lambda: own.take(usual), own.around)]
     for lever in levers():
-        with lever.batches():
-            steps = _steps(source, shape, settings, lever.slots or own_machine().tokens_per_microbatch)
+        steps = lever_steps(lever, source, shape, settings, own_machine().tokens_per_microbatch)
         sides.append(_side(lever, own if lever.autocast is None else rounded, steps))
     return interleave(sides, settings.rounds_or(shape.rounds)), sum(step.num_tokens for step in usual)
 
@@ -143,9 +145,57 @@ def _steps(source: Source, shape: Shape, settings: Settings, slots: int) -> list
     return [phase.collator.collate(rows, 0)]
 
 
-def _one_a_row(lengths: IntArray, row_length: int) -> Packing:
-    numbers = np.arange(len(lengths))
-    return Packing(numbers, numbers, np.zeros_like(numbers), len(lengths))
+def lever_steps(lever: Lever, source: Source, shape: Shape, settings: Settings, slots: int) -> list[StepBatch]:
+    """Make the steps that stand against a lever.
+
+    Args:
+        lever: What is taken away.
+        source: Recipe and text.
+        shape: Its number of texts is used.
+        settings: Its seed is used.
+        slots: Slots of a micro-batch, where the lever does not say.
+    """
+    with lever.batches():
+        steps = _steps(source, shape, settings, lever.slots or slots)
+    return steps if lever.lay is None else [lever.lay(step) for step in steps]
+
+
+def _one_a_row() -> AbstractContextManager[Any]:
+    def pack(lengths: IntArray, row_length: int) -> Packing:
+        numbers = np.arange(len(lengths))
+        return Packing(numbers, numbers, np.zeros_like(numbers), len(lengths))
+
+    return patch(f"{_TRAINING}.batches.pack", pack)
+
+
+def _with_filler(step: StepBatch) -> StepBatch:
+    """Let every layer compute on the filler of rows too. Targets are tokens, as those of masked words are."""
+    micro_batches = []
+    for micro in step.micro_batches:
+        batch, slots = micro.batch, micro.batch.row_slots
+        assert slots is not None
+        assert batch.row_length is not None
+        size = -(-(int(slots[-1]) + 1) // batch.row_length) * batch.row_length
+
+        def laid(
+            values: Tensor, filler: int, slots: Tensor = slots, size: int = size, tokens: int = batch.num_tokens
+        ) -> Tensor:
+            return values.new_full((size,), filler).index_copy_(0, slots, values[:tokens])
+
+        rows = replace(
+            batch,
+            ids=laid(batch.ids, 0),
+            position_ids=laid(batch.position_ids, 0),
+            segment_ids=laid(batch.segment_ids, 0),
+            sequence_ids=laid(batch.sequence_ids, -1),
+            first_tokens=slots[batch.first_tokens],
+            row_slots=None,
+        )
+        targets = {kind: replace(each, positions=slots[each.positions]) for kind, each in micro.targets.items()}
+        micro_batches.append(MicroBatch(rows, targets))
+    return replace(
+        step, micro_batches=tuple(micro_batches), num_slots=sum(len(each.batch.ids) for each in micro_batches)
+    )
 
 
 def _all(*_: object, **__: object) -> None:
@@ -170,13 +220,14 @@ def _attention(drop: Callable[[Tensor, float, DropoutKey | None, int], Tensor]) 
     def rows(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: Any) -> Tensor:
         size = queries.shape[1] // heads.number
         q, k, v = (
-            each.view(-1, plan.row_length, heads.number, size).transpose(1, 2) for each in (queries, keys, values)
+            laid_into_rows(each, plan).view(-1, plan.row_length, heads.number, size).transpose(1, 2)
+            for each in (queries, keys, values)
         )
         scores = q @ k.transpose(-1, -2) / math.sqrt(size)
         if plan.mask is not None:
             scores = scores + plan.mask
         mixed = drop(scores.softmax(-1), heads.rate, heads.key, heads.call) @ v
-        return mixed.transpose(1, 2).reshape(queries.shape)
+        return taken_from_rows(mixed.transpose(1, 2).reshape(-1, queries.shape[1]), plan, len(queries))
 
     with _backend("rows"), patch.dict(f"{_ENCODER}.attention._BACKENDS", {"rows": rows}):
         yield

@@ -119,7 +119,6 @@ class OwnTuning:
             features,
             pad=self.model.tokenizer.special_tokens.pad,
             tokens=tokens_at_once(own_machine()),
-            width=self.model.encoder.config.hidden_size,
             device=torch.device("cpu"),
         )
 

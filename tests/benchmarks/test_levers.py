@@ -20,8 +20,7 @@ def test_a_step_without_any_lever_has_the_same_loss(tmp_path: Path) -> None:
     losses = dict[str, float]()
     for lever in [levers.Lever("nothing"), *levers.levers()]:
         own = OwnStep(source.recipe, text, autocast=lever.autocast)
-        with lever.batches():
-            (batch,) = levers._steps(source, shape, settings, lever.slots or 512)
+        (batch,) = levers.lever_steps(lever, source, shape, settings, 512)
         with own.around(), lever.around():
             losses[lever.instead] = own.step(batch)
     whole = losses.pop("nothing")

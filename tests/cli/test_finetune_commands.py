@@ -15,7 +15,7 @@ from maskwright.training.device import Machine, attention_code
 
 THOROUGH = [
     word
-    for setting in ("epochs=8", "batch_size=4", "learning_rate=5e-3", "hidden_dropout=0", "max_length=20")
+    for setting in ("epochs=8", "batch_size=4", "learning_rate=5e-3", "hidden_dropout=0", "attention_dropout=0", "max_length=20")
     for word in ("--set", setting)
 ]
 

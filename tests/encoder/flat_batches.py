@@ -1,5 +1,7 @@
 """Flat batches for tests, and a small encoder whose attention is far from uniform."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -45,6 +47,24 @@ def packed(rows: tuple[tuple[int, ...], ...], row_length: int | None, key: int |
         row_length=row_length,
         num_tokens=sum(map(sum, rows)),
         dropout_key=key,
+    )
+
+
+def without_filler(batch: FlatBatch, behind: int = 0) -> FlatBatch:
+    """Take the filler of rows out of a stream that is the rows themselves, and put some behind the last token."""
+    slots = (batch.sequence_ids >= 0).nonzero().squeeze(1)
+
+    def taken(values: Tensor, filler: int) -> Tensor:
+        return torch.cat([values[slots], values.new_full((behind,), filler)])
+
+    return replace(
+        batch,
+        ids=taken(batch.ids, 0),
+        position_ids=taken(batch.position_ids, 0),
+        segment_ids=taken(batch.segment_ids, 0),
+        sequence_ids=taken(batch.sequence_ids, -1),
+        first_tokens=torch.searchsorted(slots, batch.first_tokens),
+        row_slots=slots,
     )
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from flat_batches import PACKED, SMALL, encoder, packed
+from flat_batches import PACKED, SMALL, encoder, packed, without_filler
 from torch.autograd.graph import saved_tensors_hooks
 
 from maskwright.encoder import attention
@@ -52,6 +52,41 @@ def test_backends_agree_with_the_reference(backend, rows):
 def test_our_own_code_agrees_with_the_reference(rows, key):
     batch = packed(rows, 24, key=key)
     _assert_same(_run("native", batch, WHOLE_HEADS), _run("reference", batch, WHOLE_HEADS))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("backend", ["rows", "sdpa", "jagged", "reference", pytest.param("native", marks=needs_native)])
+@pytest.mark.parametrize("rows", [PACKED, ONE_A_ROW, FULL], ids=["packed", "one a row", "full rows"])
+@pytest.mark.parametrize("behind", [0, 30], ids=["nothing behind", "more than a row behind"])
+def test_a_stream_without_the_filler_of_its_rows_gives_the_same(backend, rows, behind):
+    batch = packed(rows, 24)
+    found = _run(backend, without_filler(batch, behind), WHOLE_HEADS)
+    _assert_same(found, _run("reference", batch, WHOLE_HEADS))
+
+
+@pytest.mark.parametrize("backend", ["rows", "reference", pytest.param("native", marks=needs_native)])
+@pytest.mark.parametrize("behind", [0, 3])
+def test_attention_drops_by_the_place_in_a_row_whether_or_not_filler_is_there(backend, behind):
+    config = WHOLE_HEADS.replace(hidden_dropout=0.0, attention_dropout=0.3)
+    batch = packed(PACKED, 24, key=99)
+    _assert_same(_run(backend, without_filler(batch, behind), config), _run("rows", batch, config))
+
+
+@pytest.mark.parametrize("backend", ["rows", pytest.param("native", marks=needs_native)])
+def test_all_of_dropout_is_the_same_for_a_stream_without_filler(backend):
+    batch = without_filler(packed(PACKED, 24, key=99), behind=3)
+    _assert_same(_run(backend, batch, WHOLE_HEADS), _run("reference", batch, WHOLE_HEADS))
+
+
+@pytest.mark.parametrize("backend", ["rows", "sdpa", "reference", pytest.param("native", marks=needs_native)])
+def test_an_empty_stream_without_filler_gives_nothing(backend):
+    empty = torch.zeros(0, dtype=torch.int64)
+    batch = replace(
+        packed(((24,),), 24),
+        **dict.fromkeys(["ids", "position_ids", "segment_ids", "sequence_ids", "first_tokens", "row_slots"], empty),
+        num_tokens=0,
+    )
+    assert encoder(WHOLE_HEADS, backend)(batch).hidden.shape == (0, 32)
 
 
 @needs_native
@@ -159,6 +194,7 @@ def test_share_of_pairs_counts_those_of_one_sequence():
     assert share_of_pairs(packed(FULL, 24), torch.bfloat16) == 1.0
     # Runs of 12, 12 and 6; filler is nobody's.
     runs = packed(((12, 12), (6,)), 24)
+    assert share_of_pairs(without_filler(runs, 3), torch.bfloat16) == share_of_pairs(runs, torch.bfloat16)
     assert share_of_pairs(runs, torch.bfloat16) == (12**2 + 12**2 + 6**2) / (2 * 24**2)
     assert share_of_pairs(runs, torch.float32) == 1.0
 

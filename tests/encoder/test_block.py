@@ -10,6 +10,7 @@ from maskwright.encoder.attention import AttentionPlan, attend
 from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.dropout import DropoutKey, dropout_add
+from maskwright.encoder.native.attention import Runs
 
 TOKENS, ROW = 24, 12
 KEY = DropoutKey.on(torch.device("cpu"), 7)
@@ -80,8 +81,9 @@ def test_feed_forward_is_the_plain_modules(width, name, key):
 def test_attention_is_three_products(backend, key):
     torch.manual_seed(0)
     block, hidden = AttentionBlock(_config(64)), _hidden(64)
-    offsets = torch.arange(0, TOKENS + 1, ROW) if backend in ("jagged", "reference") else None
-    plan = AttentionPlan(backend, ROW, offsets=offsets, longest=ROW)
+    offsets, num_rows = torch.arange(0, TOKENS + 1, ROW), TOKENS // ROW
+    runs = Runs(offsets, torch.ones(num_rows, dtype=torch.bool), offsets[:-1], ROW, num_rows, ROW)
+    plan = AttentionPlan(backend, ROW, num_rows=num_rows, offsets=offsets, longest=ROW, runs=runs)
 
     def plain(given: Tensor) -> Tensor:
         projected = (layer(given) for layer in (block.query, block.key, block.value))

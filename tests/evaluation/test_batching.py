@@ -11,16 +11,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maskwright.core.row_counts import rounded_up
 from maskwright.evaluation.batching import (
     Batcher,
     StepBatches,
-    pack_cheaply,
     scoring_batches,
     steps_of_epoch,
     units_of_step,
 )
 from maskwright.evaluation.features import FeatureBatch, Features
-from maskwright.training.packing import pack
 
 PAD = 7
 CPU = torch.device("cpu")
@@ -54,7 +53,9 @@ def check_batch(batch: FeatureBatch, features: Features) -> None:
     """Follow each sequence of the batch slot by slot, in plain Python."""
     flat, row = batch.batch, batch.batch.row_length
     assert row is not None
-    assert len(flat.ids) % row == 0
+    assert flat.row_slots is not None
+    in_rows = flat.row_slots.tolist()
+    assert len(flat.ids) == (flat.num_tokens if flat.dropout_key is None else rounded_up(flat.num_tokens))
     ids, segments, counted, owners = (
         values.tolist() for values in (flat.ids, flat.segment_ids, flat.position_ids, flat.sequence_ids)
     )
@@ -75,7 +76,9 @@ def check_batch(batch: FeatureBatch, features: Features) -> None:
         start, length = int(flat.first_tokens[number]), int(batch.lengths[number])
         begin, end = features.cu_seqlens[sequence : sequence + 2].tolist()
         assert length == end - begin
-        assert start // row == (start + length - 1) // row, "no sequence crosses a row"
+        own = in_rows[start : start + length]
+        assert own == list(range(own[0], own[0] + length)), "a sequence lies in one piece"
+        assert own[0] // row == own[-1] // row, "no sequence crosses a row"
         for place in range(length):
             slot = start + place
             assert slot not in used
@@ -87,6 +90,8 @@ def check_batch(batch: FeatureBatch, features: Features) -> None:
                 places.append(slot)
                 tags.append(tag_of[begin + place])
     assert flat.num_tokens == len(used)
+    assert used == set(range(len(used))), "what fills up lies behind"
+    assert len(set(in_rows)) == len(in_rows)
     for slot in set(range(len(ids))) - used:
         assert (ids[slot], owners[slot]) == (PAD, -1)
     assert batch.labels is not None
@@ -223,30 +228,3 @@ def test_groups_are_as_few_as_can_be_or_one_more_and_of_like_size(sizes: list[in
     assert len(groups) <= max(fewest, -(-sum(totals) // (tokens - int(lengths.max()) + 1)))
     if len(groups) == fewest:
         assert max(totals) - min(totals) <= (2 + math.log(len(groups))) * int(lengths.max())
-
-
-@given(sizes=st.lists(st.integers(1, 128), min_size=1, max_size=40), width=st.sampled_from([32, 256, 768]))
-def test_rows_are_as_long_as_costs_least_and_no_dearer_than_the_longest_sequence_asks(
-    sizes: list[int], width: int
-) -> None:
-    lengths = np.array(sizes)
-
-    def cost(row_length: int, num_rows: int) -> int:
-        return row_length * num_rows * (6 * width + row_length)
-
-    row_length, packing = pack_cheaply(lengths, width)
-    assert row_length >= lengths.max()
-    shortest = pack(lengths, int(lengths.max()))
-    assert cost(row_length, packing.num_rows) <= cost(int(lengths.max()), shortest.num_rows)
-    used = np.zeros(packing.num_rows, dtype=np.int64)
-    np.add.at(used, packing.rows, lengths[packing.order])
-    assert used.max() <= row_length
-    assert sorted(packing.order.tolist()) == list(range(len(lengths)))
-
-
-def test_rows_become_longer_where_sequences_leave_half_of_them_empty() -> None:
-    """Two of 70 do not fit into a row of 100, but into one of 150; a narrow model pays more for its attention."""
-    lengths = np.array([100] + [70] * 21)
-    assert pack_cheaply(lengths, 768)[0] > 100
-    assert pack_cheaply(np.array([100] * 20), 768)[0] == 100
-    assert pack_cheaply(np.array([17]), 768)[0] == 17

@@ -5,7 +5,9 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+import torch
 
+from maskwright.core.row_counts import rounded_up
 from maskwright.core.similar_words import SimilarWords, word_hashes
 from maskwright.core.types import BoolArray, Documents, IntArray, SpecialTokens, TakenTokens
 from maskwright.pretext.replacement.base import VocabularyFacts
@@ -123,11 +125,22 @@ def test_micro_batches_are_as_few_and_as_equal_as_the_limit_allows(tokens_per_mi
     batch = step(recipe(), tokens_per_microbatch)
     row_length = batch.micro_batches[0].batch.row_length
     assert row_length is not None
-    rows = [len(m.batch.ids) // row_length for m in batch.micro_batches]
+    rows = [len(rows_of(m)) for m in batch.micro_batches]
     rows_at_once = max(1, tokens_per_microbatch // row_length)
     assert len(rows) == -(-sum(rows) // rows_at_once)
     assert max(rows) <= rows_at_once
     assert max(rows) - min(rows) <= 1
+
+
+def rows_of(micro: MicroBatch) -> list[list[int]]:
+    """The sequence number of each slot of each row, -1 at filler, up to the last row that is begun."""
+    batch = micro.batch
+    assert batch.row_length is not None
+    assert batch.row_slots is not None
+    numbers = [-1] * (batch.row_length * (int(batch.row_slots[-1]) // batch.row_length + 1))
+    for slot, number in zip(batch.row_slots.tolist(), batch.sequence_ids.tolist(), strict=False):
+        numbers[slot] = number
+    return [numbers[first : first + batch.row_length] for first in range(0, len(numbers), batch.row_length)]
 
 
 def test_every_slot_belongs_to_one_sequence_or_is_filler() -> None:
@@ -138,12 +151,15 @@ def test_every_slot_belongs_to_one_sequence_or_is_filler() -> None:
         assert int((~filler).sum()) == batch.num_tokens
         assert (batch.ids[batch.first_tokens] == SPECIAL.cls).all()
         assert (batch.position_ids[batch.first_tokens] == 0).all()
+        # What fills up lies behind the last token, and less than it takes to be of any use.
+        assert not filler[: batch.num_tokens].any()
+        assert len(batch.ids) == rounded_up(batch.num_tokens)
         assert batch.row_length == 32
-        rows = batch.sequence_ids.view(-1, 32)
-        for row in rows:  # A sequence lies in one piece, and within one row.
-            seen = [int(number) for number in row if number >= 0]
-            changes = sum(a != b for a, b in itertools.pairwise(seen))
-            assert changes == len(set(seen)) - 1
+        seen = [(number, list(group)) for row in rows_of(micro) for number, group in itertools.groupby(row)]
+        runs = [(number, len(group)) for number, group in seen if number >= 0]
+        # A sequence lies in one piece, and within one row.
+        assert [number for number, _ in runs] == list(range(len(batch.first_tokens)))
+        assert [length for _, length in runs] == torch.bincount(batch.sequence_ids[~filler]).tolist()
 
 
 def test_targets_ask_for_what_was_hidden_there() -> None:

@@ -57,3 +57,16 @@ def test_packing_fills_natural_lengths_almost_wholly() -> None:
     lengths = np.clip(np.random.default_rng(0).lognormal(3.8, 0.7, 4000), 4, 128).astype(int)
     packing = pack(lengths, 128)
     assert lengths.sum() / (packing.num_rows * 128) > 0.99
+
+
+@given(lengths_in_rows)
+def test_a_stream_holds_the_sequences_as_they_lie_and_nothing_between(case: tuple[int, list[int]]) -> None:
+    row_length, given_lengths = case
+    lengths = np.array(given_lengths)
+    packing = pack(lengths, row_length)
+    starts, slots = packing.in_stream(lengths, row_length)
+    assert (np.diff(slots) > 0).all()
+    assert sorted(starts.tolist()) == (np.cumsum(lengths[packing.order]) - lengths[packing.order]).tolist()
+    for sequence, row, offset in zip(packing.order, packing.rows, packing.offsets, strict=True):
+        own = slots[starts[sequence] : starts[sequence] + lengths[sequence]]
+        assert own.tolist() == list(range(row * row_length + offset, row * row_length + offset + lengths[sequence]))

@@ -13,9 +13,11 @@ from maskwright.core.activations import gelu_tanh
 class FlatBatch:
     """One micro-batch as the encoder takes it: a flat stream of tokens with sequence boundaries.
 
-    The stream may be cut into rows of equal length (`row_length`), so that attention on a CPU is a plain
-    batched matrix product; no sequence crosses a row. Slots that no sequence filled carry the padding id and
-    sequence number -1: nothing attends to them, nothing is predicted at them, no count includes them.
+    The sequences may lie in rows of equal length (`row_length`), so that attention on a CPU is a plain batched matrix
+    product; no sequence crosses a row. The stream is either the rows themselves, or their tokens without the filler
+    between them (`row_slots`): then nothing but attention over rows computes on that filler. Slots that no sequence
+    filled carry the padding id and sequence number -1: nothing attends to them, nothing is predicted at them, no count
+    includes them.
 
     Attributes:
         ids: Shape (T,), int64.
@@ -23,8 +25,10 @@ class FlatBatch:
         segment_ids: Shape (T,), int64.
         sequence_ids: Shape (T,), int64, the sequence of each token, -1 at filler.
         first_tokens: Shape (B,), int64, offset of each sequence's first token (the classification token).
-        row_length: R if the stream is T/R rows of length R, else None.
+        row_length: R, slots of a row; None if there are no rows.
         num_tokens: Real tokens, filler not counted.
+        row_slots: Shape (num_tokens,), int64, ascending: the slot of each real token, counted through all rows. The
+            real tokens are then the first of the stream. None if the stream is the rows themselves, T/R of them.
         dropout_key: Key of this micro-batch's dropout masks; None where dropout is off.
     """
 
@@ -35,6 +39,7 @@ class FlatBatch:
     first_tokens: Tensor
     row_length: int | None
     num_tokens: int
+    row_slots: Tensor | None = None
     dropout_key: int | None = None
 
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from maskwright.core.row_counts import MULTIPLE
 from maskwright.core.tensors import FlatBatch
 from maskwright.encoder.dropout import DropoutKey, dropout_factors, kept_of_signed, seeded_kernels, sign_dropped_
 from maskwright.encoder.native.attention import Runs, attend_runs, takes
@@ -43,16 +44,20 @@ class AttentionPlan:
 
     Attributes:
         backend: How attention is computed.
-        row_length: R; the stream is T/R rows.
-        mask: Shape (T/R, 1, R, R), 0 where a token may look and -inf where not; None where all of a row may.
-        offsets: Shape (S+1,), where the runs of tokens of one sequence begin and end ("jagged", "reference").
+        row_length: R.
+        mask: Shape (number of rows, 1, R, R), 0 where a token may look and -inf where not; None where all of a row may.
+        row_slots: As in `FlatBatch`; None where the stream is the rows themselves ("rows", "sdpa").
+        num_rows: How many rows there are, where that is asked ("rows", "sdpa").
+        offsets: Shape (S+1,), where the runs of tokens of one sequence begin and end ("jagged").
         longest: At least the length of the longest run.
-        runs: The same for "native".
+        runs: The same for "native" and "reference".
     """
 
     backend: Backend
     row_length: int
     mask: Tensor | None = None
+    row_slots: Tensor | None = None
+    num_rows: int = 0
     offsets: Tensor | None = None
     longest: int = 0
     runs: Runs | None = None
@@ -98,9 +103,15 @@ def share_of_pairs(batch: FlatBatch, dtype: torch.dtype) -> float:
     assert batch.row_length is not None
     if dtype != torch.bfloat16 or batch.ids.device.type != "cpu" or not len(batch.ids):
         return 1.0
-    offsets = run_offsets(batch.sequence_ids, batch.row_length)
+    offsets = run_offsets(batch.sequence_ids, None if batch.row_slots is not None else batch.row_length)
     lengths = offsets.diff()[batch.sequence_ids[offsets[:-1]] >= 0].double()
-    return float(lengths.square().sum()) / (batch.row_length * len(batch.ids))
+    return float(lengths.square().sum()) / (_num_rows(batch, batch.row_length) * batch.row_length**2)
+
+
+def _num_rows(batch: FlatBatch, row_length: int) -> int:
+    if batch.row_slots is None:
+        return len(batch.ids) // row_length
+    return int(batch.row_slots[-1]) // row_length + 1 if len(batch.row_slots) else 0
 
 
 def plan_attention(batch: FlatBatch, backend: Backend, dtype: torch.dtype) -> AttentionPlan:
@@ -113,35 +124,51 @@ def plan_attention(batch: FlatBatch, backend: Backend, dtype: torch.dtype) -> At
     """
     if batch.row_length is None:
         raise ValueError("attention needs a batch cut into rows: see `rows.cut_into_rows`")
-    row_length, num_rows = batch.row_length, len(batch.ids) // batch.row_length
-    if backend == "native":
-        offsets = run_offsets(batch.sequence_ids, row_length)
-        real = batch.sequence_ids[offsets[:-1]] >= 0
-        longest = int(offsets.diff().max()) if len(real) else 0
-        return AttentionPlan(backend, row_length, runs=Runs(offsets, real, row_length, longest))
-    if backend in ("jagged", "reference"):
-        return AttentionPlan(
-            backend, row_length, offsets=run_offsets(batch.sequence_ids, row_length), longest=row_length
-        )
-    if batch.num_tokens == len(batch.ids) and len(batch.first_tokens) == num_rows:
-        return AttentionPlan(backend, row_length)
-    rows = batch.sequence_ids.view(num_rows, row_length)
+    row_length, slots = batch.row_length, batch.row_slots
+    if backend == "jagged":
+        offsets = run_offsets(batch.sequence_ids, row_length if slots is None else None)
+        # Filler behind the last sequence is a run too, which may be longer than a short row.
+        return AttentionPlan(backend, row_length, offsets=offsets, longest=max(row_length, MULTIPLE))
+    num_rows = _num_rows(batch, row_length)
+    if backend in ("native", "reference"):
+        return AttentionPlan(backend, row_length, runs=_runs(batch, row_length, num_rows))
+    if len(batch.ids) == num_rows * row_length:  # The stream is the rows themselves, whether or not it says so.
+        slots = None
+    if batch.num_tokens == num_rows * row_length and len(batch.first_tokens) == num_rows:
+        return AttentionPlan(backend, row_length, None, slots, num_rows)
+    rows = batch.sequence_ids
+    if slots is not None:
+        rows = rows.new_full((num_rows * row_length,), -1).index_copy_(0, slots, rows[: len(slots)])
+    rows = rows.view(num_rows, row_length)
     # Filler has the number -1 of its own kind and looks at itself only, so that no softmax is over nothing.
     apart = rows[:, None, :, None] != rows[:, None, None, :]
     mask = torch.zeros(apart.shape, dtype=dtype, device=rows.device).masked_fill_(apart, -math.inf)
-    return AttentionPlan(backend, row_length, mask=mask)
+    return AttentionPlan(backend, row_length, mask, slots, num_rows)
 
 
-def run_offsets(sequence_ids: Tensor, row_length: int) -> Tensor:
+def _runs(batch: FlatBatch, row_length: int, num_rows: int) -> Runs:
+    slots = batch.row_slots
+    offsets = run_offsets(batch.sequence_ids, row_length if slots is None else None)
+    begins = offsets[:-1]
+    real = batch.sequence_ids[begins] >= 0
+    if slots is not None:
+        # Filler behind the last token lies in no row.
+        begins = torch.cat([slots, slots.new_zeros(1)])[begins.clamp(max=len(slots))]
+    longest = int(offsets.diff().max()) if len(real) else 0
+    return Runs(offsets, real, begins, row_length, num_rows, longest)
+
+
+def run_offsets(sequence_ids: Tensor, row_length: int | None) -> Tensor:
     """Return where runs of equal sequence numbers begin and end; a row's end ends a run. Shape (S+1,).
 
     Args:
         sequence_ids: Shape (T,).
-        row_length: R.
+        row_length: R; None where the stream is not the rows themselves.
     """
     begins = torch.ones_like(sequence_ids, dtype=torch.bool)
     begins[1:] = sequence_ids[1:] != sequence_ids[:-1]
-    begins[::row_length] = True
+    if row_length is not None:
+        begins[::row_length] = True
     starts = begins.nonzero().squeeze(1)
     return torch.cat([starts, starts.new_tensor([len(sequence_ids)])])
 
@@ -186,9 +213,27 @@ class _Heads:
     call: int
 
 
+def laid_into_rows(values: Tensor, plan: AttentionPlan) -> Tensor:
+    """Return values (T, H) of a stream as those of the slots of its rows, zeros at filler; itself if it is the rows."""
+    slots = plan.row_slots
+    if slots is None:
+        return values
+    laid = values.new_zeros(plan.num_rows * plan.row_length, values.shape[1])
+    return laid.index_copy(0, slots, values[: len(slots)])
+
+
+def taken_from_rows(values: Tensor, plan: AttentionPlan, num_tokens: int) -> Tensor:
+    """Undo `laid_into_rows`: values of all slots as those of a stream of T tokens, zeros behind the real ones."""
+    slots = plan.row_slots
+    if slots is None:
+        return values
+    return torch.nn.functional.pad(values[slots], (0, 0, 0, num_tokens - len(slots)))
+
+
 def _by_rows(values: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:
-    # (T, H) -> (T/R, N, R, D), a view.
-    return values.view(-1, plan.row_length, heads.number, values.shape[-1] // heads.number).transpose(1, 2)
+    # (T, H) -> (rows, N, R, D), a view where the stream is the rows.
+    laid = laid_into_rows(values, plan)
+    return laid.view(-1, plan.row_length, heads.number, values.shape[-1] // heads.number).transpose(1, 2)
 
 
 def _rows(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:
@@ -231,18 +276,20 @@ class _RowsAttention(torch.autograd.Function):
         if saves:
             ctx.save_for_backward(q, k, v, probabilities)
             ctx.plan, ctx.heads, ctx.alpha, ctx.scale = plan, heads, alpha, scale
-        return _from_heads(_product(kept, v, scale), heads)
+            ctx.num_tokens = len(queries)
+        return _from_heads(_product(kept, v, scale), plan, heads, len(queries))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, probabilities = ctx.saved_tensors
         slope = _to_heads(slope, ctx.plan, ctx.heads)
+        shape = ctx.plan, ctx.heads, ctx.num_tokens
         drops, (of_queries, of_keys, of_values) = ctx.scale != 1, ctx.needs_input_grad[:3]
         queries_grad = keys_grad = values_grad = None
         if of_values:
             kept = kept_of_signed(probabilities) if drops else probabilities
-            values_grad = _from_heads(_product(kept.transpose(1, 2), slope, ctx.scale), ctx.heads)
+            values_grad = _from_heads(_product(kept.transpose(1, 2), slope, ctx.scale), *shape)
             del kept
         if of_queries or of_keys:
             scores_grad = _product(slope, v.transpose(1, 2))
@@ -252,20 +299,21 @@ class _RowsAttention(torch.autograd.Function):
             torch._softmax_backward_data(scores_grad, probabilities, -1, q.dtype, grad_input=scores_grad)
             alpha = ctx.alpha * ctx.scale
             if of_queries:
-                queries_grad = _from_heads(_product(scores_grad, k, alpha), ctx.heads)
+                queries_grad = _from_heads(_product(scores_grad, k, alpha), *shape)
             if of_keys:
-                keys_grad = _from_heads(_product(scores_grad.transpose(1, 2), q, alpha), ctx.heads)
+                keys_grad = _from_heads(_product(scores_grad.transpose(1, 2), q, alpha), *shape)
         return queries_grad, keys_grad, values_grad, None, None, None
 
 
 def _to_heads(tensor: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:
-    # (T, H) -> (T/R N, R, D), a copy if N > 1.
+    # (T, H) -> (rows N, R, D), a copy if N > 1.
     return _by_rows(tensor, plan, heads).reshape(-1, plan.row_length, tensor.shape[-1] // heads.number)
 
 
-def _from_heads(tensor: Tensor, heads: _Heads) -> Tensor:
-    # (T/R N, R, D) -> (T, H), a copy if N > 1.
-    return tensor.view(-1, heads.number, *tensor.shape[1:]).transpose(1, 2).reshape(-1, heads.number * tensor.shape[2])
+def _from_heads(tensor: Tensor, plan: AttentionPlan, heads: _Heads, num_tokens: int) -> Tensor:
+    # (rows N, R, D) -> (T, H), a copy if N > 1.
+    together = tensor.view(-1, heads.number, *tensor.shape[1:]).transpose(1, 2)
+    return taken_from_rows(together.reshape(-1, heads.number * tensor.shape[2]), plan, num_tokens)
 
 
 def _product(left: Tensor, right: Tensor, factor: float = 1.0) -> Tensor:
@@ -293,7 +341,7 @@ def _sdpa(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, he
     mask = None if plan.mask is None else plan.mask.to(q.dtype)
     with seeded_kernels(heads.key if heads.rate else None, heads.call):
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=heads.rate)
-    return mixed.transpose(1, 2).reshape(queries.shape)
+    return taken_from_rows(mixed.transpose(1, 2).reshape(-1, queries.shape[1]), plan, len(queries))
 
 
 def _jagged(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:
@@ -311,18 +359,23 @@ def _jagged(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, 
 
 def _reference(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:
     # Draws the masks that "rows" draws and takes each run's square out of its row's.
-    assert plan.offsets is not None
+    assert plan.runs is not None
+    runs = plan.runs
     head_size, row_length = queries.shape[1] // heads.number, plan.row_length
     factors = None
     if heads.key is not None and heads.rate:
-        shape = torch.Size((len(queries) // row_length, heads.number, row_length, row_length))
-        factors = dropout_factors(shape, heads.rate, heads.key, heads.call)
-    parts = []
-    for start, end in itertools.pairwise(plan.offsets.tolist()):
+        factors = dropout_factors(runs.squares(heads.number), heads.rate, heads.key, heads.call)
+    nothing = 0 * (queries + keys + values)  # Zeros, and zeros for gradients.
+    parts = [nothing[:0]]
+    stretches = itertools.pairwise(runs.offsets.tolist())
+    for (start, end), real, slot in zip(stretches, runs.real.tolist(), runs.slots.tolist(), strict=True):
+        if not real:
+            parts.append(nothing[start:end])
+            continue
         q, k, v = (x[start:end].view(-1, heads.number, head_size).transpose(0, 1) for x in (queries, keys, values))
         probabilities = (q @ k.transpose(1, 2) / math.sqrt(head_size)).softmax(-1)
         if factors is not None:
-            row, first = divmod(start, row_length)
+            row, first = divmod(slot, row_length)
             square = slice(first, first + end - start)
             probabilities = probabilities * factors[row, :, square, square]
         parts.append((probabilities @ v).transpose(0, 1).flatten(1))

@@ -1,4 +1,4 @@
-"""Units of features as batches: packed into rows without padding, every unit whole in one batch.
+"""Units of features as batches: streams without padding, every unit whole in one batch.
 
 A unit's sequences (the options of a question) are never parted. Which units a step learns from, and in which order, is
 a pure function of (seed, epoch).
@@ -14,14 +14,12 @@ import torch
 from numpy.typing import NDArray
 
 from maskwright.core.randomness import Permutation, integer_key
+from maskwright.core.row_counts import rounded_up
 from maskwright.core.tensors import FlatBatch
 from maskwright.core.types import IntArray
 from maskwright.evaluation.features import FeatureBatch, Features
 from maskwright.evaluation.layout import Ranges
-from maskwright.training.packing import Packing, pack
-
-_ROW_LENGTHS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
-"""Lengths of rows that are tried, as multiples of the longest sequence."""
+from maskwright.training.packing import pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +45,13 @@ class Batcher:
         features: What to lay out.
         pad: What fills a row's unused slots.
         tokens: Real tokens a batch may have; a unit with more is a batch of its own.
-        width: Hidden size of the encoder, which decides what filler and what attention cost.
         device: Where the tensors are put.
     """
 
-    def __init__(self, features: Features, *, pad: int, tokens: int, device: torch.device, width: int = 768) -> None:
+    def __init__(self, features: Features, *, pad: int, tokens: int, device: torch.device) -> None:
         self.features = features
         self._pad = pad
         self._tokens = tokens
-        self._width = width
         self._device = device
         self._lengths = np.diff(features.cu_seqlens)
         numbers = np.arange(features.num_units + 1)
@@ -76,7 +72,7 @@ class Batcher:
         Args:
             units: Shape (U',), numbers of units.
         """
-        # The longest come first: if memory does not suffice, that shows at once. Rows of like length waste the least.
+        # The longest come first: if memory does not suffice, that shows at once. Rows of like length are full.
         order = units[np.argsort(-self._longest[units], kind="stable")]
         ends = np.cumsum(self._unit_tokens[order])
         total = int(ends[-1]) if len(ends) else 0
@@ -101,14 +97,14 @@ class Batcher:
         chosen = self._sequences.pick(units)
         sequences = chosen.tokens
         lengths = self._lengths[sequences]
-        row_length, packing = pack_cheaply(lengths, self._width)
-        starts = np.empty(len(lengths), dtype=np.int64)
-        starts[packing.order] = packing.rows * row_length + packing.offsets
+        row_length = int(lengths.max())
+        starts, row_slots = pack(lengths, row_length).in_stream(lengths, row_length)
         places = Ranges(starts, starts + lengths)
         slots = places.tokens
         taken = Ranges(features.cu_seqlens[sequences], features.cu_seqlens[sequences + 1])
         tokens = taken.tokens
-        size = packing.num_rows * row_length
+        # What is only scored is seen once.
+        size = len(slots) if dropout_key is None else rounded_up(len(slots))
 
         def spread(values: IntArray, filler: int) -> torch.Tensor:
             laid = np.full(size, filler, dtype=np.int64)
@@ -130,6 +126,7 @@ class Batcher:
             first_tokens=torch.from_numpy(starts).to(device),
             row_length=row_length,
             num_tokens=len(slots),
+            row_slots=torch.from_numpy(row_slots).to(device),
             dropout_key=dropout_key,
         )
         return FeatureBatch(
@@ -193,46 +190,16 @@ def _order(num_units: int, seed: int, epoch: int) -> NDArray[np.int64]:
     return order
 
 
-def pack_cheaply(lengths: IntArray, width: int) -> tuple[int, Packing]:
-    """Pack sequences into rows of the length that costs least: longer rows fill better, and attention costs more.
-
-    A slot costs 24 H^2 multiply-adds in the dense layers and 4 R H in attention, forward (`encoder.sizes`, at F = 4 H):
-    in proportion to 6 H + R.
-
-    Args:
-        lengths: Shape (B,), at least one.
-        width: H, hidden size.
-
-    Returns:
-        R, the rows' length, and the packing.
-    """
-    longest, total = int(lengths.max()), int(lengths.sum())
-    best: tuple[int, Packing] | None = None
-    least = math.inf
-    for row_length in dict.fromkeys(min(total, math.ceil(share * longest)) for share in _ROW_LENGTHS):
-        price = 6 * width + row_length
-        if total * price >= least:  # Full rows would still cost more.
-            break
-        packing = pack(lengths, row_length)
-        if (cost := packing.num_rows * row_length * price) < least:
-            best, least = (row_length, packing), cost
-    assert best is not None
-    return best
-
-
-def scoring_batches(
-    features: Features, *, tokens: int, pad: int, device: torch.device, width: int = 768
-) -> Iterator[FeatureBatch]:
+def scoring_batches(features: Features, *, tokens: int, pad: int, device: torch.device) -> Iterator[FeatureBatch]:
     """Yield all units once, those with the longest sequences first.
 
     Args:
         features: Labels are not needed.
         tokens: Real tokens a batch may have; a unit with more is a batch of its own.
         pad: What fills a row's unused slots.
-        width: Hidden size of the encoder.
         device: Where the tensors are put.
     """
-    batcher = Batcher(features, pad=pad, tokens=tokens, width=width, device=device)
+    batcher = Batcher(features, pad=pad, tokens=tokens, device=device)
     for group in batcher.by_length(np.arange(features.num_units)):
         yield batcher.batch(group)
 

@@ -94,7 +94,6 @@ def batches_to_score(model: FineTunedModel, features: Features) -> Iterator[Feat
         features,
         tokens=BATCH_TOKENS[device.type],
         pad=model.tokenizer.special_tokens.pad,
-        width=model.encoder.config.hidden_size,
         device=device,
     )
 

@@ -145,7 +145,6 @@ class SeedRun:
             data.train,
             pad=model.tokenizer.special_tokens.pad,
             tokens=tokens_per_microbatch,
-            width=model.encoder.config.hidden_size,
             device=machine.device,
         )
         self._history: list[Measured] = []

@@ -1,4 +1,4 @@
-"""Many texts through the encoder: longest first, texts of like length together, packed into rows."""
+"""Many texts through the encoder: longest first, texts of like length together, no padding between them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class TextBatch:
     Attributes:
         batch: The flat tokens.
         texts: Shape (B,), which text each sequence of the batch is.
-        starts: Shape (B,), slot of each sequence's first token.
+        starts: Shape (B,), where in the stream each sequence begins.
     """
 
     batch: FlatBatch
@@ -26,12 +26,11 @@ class TextBatch:
     starts: IntArray
 
 
-def batches(sequences: Sequence[IntArray], *, pad: int, tokens: int, device: torch.device) -> Iterator[TextBatch]:
+def batches(sequences: Sequence[IntArray], *, tokens: int, device: torch.device) -> Iterator[TextBatch]:
     """Lay out all sequences, special tokens in place. The cut depends on their lengths alone.
 
     Args:
         sequences: Token ids of each text, each of shape (L,), L at least 1.
-        pad: What fills a row's unused slots.
         tokens: Real tokens a batch may have; a longer sequence is a batch of its own.
         device: Where the tensors are put.
     """
@@ -43,33 +42,28 @@ def batches(sequences: Sequence[IntArray], *, pad: int, tokens: int, device: tor
     while first < len(by_length):
         last = max(first + 1, int(np.searchsorted(ends, done + tokens, side="right")))
         chosen = by_length[first:last]
-        yield _lay_out([sequences[text] for text in chosen], chosen, pad, device)
+        yield _lay_out([sequences[text] for text in chosen], chosen, device)
         first, done = last, int(ends[last - 1])
 
 
-def _lay_out(sequences: list[IntArray], texts: IntArray, pad: int, device: torch.device) -> TextBatch:
+def _lay_out(sequences: list[IntArray], texts: IntArray, device: torch.device) -> TextBatch:
     lengths = np.array([len(ids) for ids in sequences], dtype=np.int64)
     row_length = int(lengths.max())
     packing = pack(lengths, row_length)
-    lengths = lengths[packing.order]
-    starts = packing.rows * row_length + packing.offsets
-    ends = np.cumsum(lengths)
-    counted = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths)
-    slots = np.repeat(starts, lengths) + counted
-    size = packing.num_rows * row_length
+    starts, row_slots = packing.in_stream(lengths, row_length)
+    starts, lengths = starts[packing.order], lengths[packing.order]
 
-    def spread(values: IntArray, filler: int) -> torch.Tensor:
-        laid = np.full(size, filler, dtype=np.int64)
-        laid[slots] = values
-        return torch.from_numpy(laid).to(device)
+    def given(values: IntArray) -> torch.Tensor:
+        return torch.from_numpy(values.astype(np.int64, copy=False)).to(device)
 
     batch = FlatBatch(
-        ids=spread(np.concatenate([sequences[number] for number in packing.order]), pad),
-        position_ids=spread(counted, 0),
-        segment_ids=torch.zeros(size, dtype=torch.int64, device=device),
-        sequence_ids=spread(np.repeat(np.arange(len(lengths)), lengths), -1),
-        first_tokens=torch.from_numpy(starts).to(device),
+        ids=given(np.concatenate([sequences[number] for number in packing.order])),
+        position_ids=given(np.arange(len(row_slots)) - np.repeat(starts, lengths)),
+        segment_ids=torch.zeros(len(row_slots), dtype=torch.int64, device=device),
+        sequence_ids=given(np.repeat(np.arange(len(lengths)), lengths)),
+        first_tokens=given(starts),
         row_length=row_length,
-        num_tokens=len(slots),
+        num_tokens=len(row_slots),
+        row_slots=given(row_slots),
     )
     return TextBatch(batch, texts[packing.order], starts)

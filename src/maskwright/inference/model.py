@@ -245,7 +245,7 @@ class Model:
     ) -> Iterator[tuple[TextBatch, Tensor]]:
         """Yield batches with the hidden states of all slots, or of the positions asked for in each text, in order."""
         device = self.encoder.word_embeddings.weight.device
-        for laid in batches(sequences, pad=self.tokenizer.special_tokens.pad, tokens=batch_tokens, device=device):
+        for laid in batches(sequences, tokens=batch_tokens, device=device):
             if asked is None:
                 yield laid, self._states(laid.batch)
             else:

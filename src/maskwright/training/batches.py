@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from maskwright.core.randomness import Draws, integer_key
+from maskwright.core.row_counts import rounded_up
 from maskwright.core.tensors import FlatBatch, TargetTensors
 from maskwright.core.types import Instances, IntArray, Targets
 from maskwright.pretext.corrupt import corrupt
@@ -35,8 +36,12 @@ class MicroBatch:
         """Return the same micro-batch on a device (itself on the CPU)."""
         if device.type == "cpu":
             return self
-        tensors = ("ids", "position_ids", "segment_ids", "sequence_ids", "first_tokens")
-        moved = {name: getattr(self.batch, name).to(device, non_blocking=True) for name in tensors}
+        tensors = ("ids", "position_ids", "segment_ids", "sequence_ids", "first_tokens", "row_slots")
+        moved = {
+            name: tensor.to(device, non_blocking=True)
+            for name in tensors
+            if (tensor := getattr(self.batch, name)) is not None
+        }
         targets = {
             kind: TargetTensors(
                 positions=wanted.positions.to(device, non_blocking=True),
@@ -58,7 +63,8 @@ class StepBatch:
         counts: Predictions of each objective over the whole step: the losses' denominators.
         num_tokens: Real tokens.
         num_sequences: Sequences.
-        num_slots: Tokens computed on, filler counted; num_tokens / num_slots is the fill.
+        num_slots: Tokens computed on, the few counted that fill up a micro-batch (`core.row_counts`); num_tokens /
+            num_slots is the fill.
         squared_lengths: Sum of squared sequence lengths (the cost of attention).
         key: Which batch this is, for messages: seed, refresh and number of its first instance.
     """
@@ -83,7 +89,8 @@ class Collator:
         separator_points: Where the format puts extra separators (`Format.separator_points`).
         seed: The run's seed.
         row_length: Slots in a row; no sequence is longer.
-        tokens_per_microbatch: Slots of a forward and backward pass (rounded down to whole rows, at least one).
+        tokens_per_microbatch: Most slots of the rows of a forward and backward pass (rounded down to whole rows, at
+            least one).
         dropout: Whether to give dropout keys.
         samples: Whether a generator draws tokens: its targets then carry one uniform number each ("sampling").
     """
@@ -110,6 +117,7 @@ class Collator:
         """
         lengths = self.format.lengths(rows.plan, self.separator_points)
         packing = pack(lengths, self.row_length)
+        _, row_slots = packing.in_stream(lengths, self.row_length)
         plan = rows.plan.rows(packing.order)
         instances = self.format.lay_out(plan, self.take, self.vocabulary.special_tokens, self.separator_points)
         assert len(instances.ids) == lengths.sum(), "Format.lengths says what lay_out makes"
@@ -120,12 +128,13 @@ class Collator:
             for objective in self.objectives:
                 if objective.on_generator:
                     targets[objective.kind] = with_sampling(targets[objective.kind], instances, draws)
+        micro_batches = tuple(self._cut(instances, examples.corrupted, targets, packing, row_slots, step))
         return StepBatch(
-            micro_batches=tuple(self._cut(instances, examples.corrupted, targets, packing, step)),
+            micro_batches=micro_batches,
             counts={kind: wanted.count for kind, wanted in targets.items()},
             num_tokens=len(instances.ids),
             num_sequences=len(instances),
-            num_slots=packing.num_rows * self.row_length,
+            num_slots=sum(len(each.batch.ids) for each in micro_batches),
             squared_lengths=int((instances.lengths**2).sum()),
             key=f"seed {self.seed}, drawing {rows.refresh[0]}, first instance {rows.index[0]}",
         )
@@ -136,44 +145,35 @@ class Collator:
         corrupted: IntArray,
         targets: Mapping[str, Targets],
         packing: Packing,
+        row_slots: IntArray,
         step: int,
     ) -> Iterator[MicroBatch]:
-        num_slots = packing.num_rows * self.row_length
+        # The filler of rows is left out: a micro-batch is its sequences, one behind the other, and what rounds it up.
         row_bounds = _even_cuts(packing.num_rows, max(1, self.tokens_per_microbatch // self.row_length))
-        slot_bounds = row_bounds * self.row_length
         bounds = np.searchsorted(packing.rows, row_bounds)
-        num_sequences = np.diff(bounds)
-        first_slots = packing.rows * self.row_length + packing.offsets
-        first_tokens = first_slots - np.repeat(slot_bounds[:-1], num_sequences)
-        # The stream of all rows is every sequence and the filler behind it, in turns.
-        stretches = np.stack([instances.lengths, np.diff(first_slots, append=num_slots) - instances.lengths], axis=1)
-        numbers = np.full(stretches.shape, -1)
-        numbers[:, 0] = np.arange(len(instances)) - np.repeat(bounds[:-1], num_sequences)
-        sequence_ids = np.repeat(numbers, stretches.ravel())
-        slots = np.flatnonzero(sequence_ids >= 0)
-        ids = _spread(num_slots, slots, corrupted, self.vocabulary.special_tokens.pad)
-        segment_ids = np.zeros(num_slots, dtype=np.int64)
-        if instances.segment_ids.any():
-            segment_ids = _spread(num_slots, slots, instances.segment_ids, 0)
-        position_ids = np.arange(num_slots)
-        position_ids -= np.repeat(first_slots, stretches.sum(axis=1))
-        position_ids[sequence_ids < 0] = 0
+        token_bounds = instances.cu_seqlens[bounds]
+        first_tokens = instances.cu_seqlens[:-1]
+        sequence_ids = np.repeat(np.arange(len(instances)), instances.lengths)
+        position_ids = np.arange(len(instances.ids)) - np.repeat(first_tokens, instances.lengths)
         cuts = {
-            objective.kind: _cut_targets(targets[objective.kind], None, bounds)
-            if objective.predicts == "sequence"
-            else _cut_targets(targets[objective.kind], slots, slot_bounds)
+            objective.kind: _cut_targets(
+                targets[objective.kind], bounds if objective.predicts == "sequence" else token_bounds
+            )
             for objective in self.objectives
         }
+        pad = self.vocabulary.special_tokens.pad
         for number, (first, last) in enumerate(itertools.pairwise(bounds.tolist())):
-            part = slice(*slot_bounds[number : number + 2])
+            begin, end = token_bounds[number : number + 2].tolist()
+            size = rounded_up(end - begin)
             batch = FlatBatch(
-                ids=torch.from_numpy(ids[part]),
-                position_ids=torch.from_numpy(position_ids[part]),
-                segment_ids=torch.from_numpy(segment_ids[part]),
-                sequence_ids=torch.from_numpy(sequence_ids[part]),
-                first_tokens=torch.from_numpy(first_tokens[first:last]),
+                ids=_filled(corrupted[begin:end], size, pad),
+                position_ids=_filled(position_ids[begin:end], size, 0),
+                segment_ids=_filled(instances.segment_ids[begin:end], size, 0),
+                sequence_ids=_filled(sequence_ids[begin:end] - first, size, -1),
+                first_tokens=torch.from_numpy(first_tokens[first:last] - begin),
                 row_length=self.row_length,
-                num_tokens=int(instances.cu_seqlens[last] - instances.cu_seqlens[first]),
+                num_tokens=end - begin,
+                row_slots=torch.from_numpy(row_slots[begin:end] - row_bounds[number] * self.row_length),
                 dropout_key=integer_key(self.seed, "dropout", step, number) if self.dropout else None,
             )
             yield MicroBatch(batch, {kind: parts[number] for kind, parts in cuts.items()})
@@ -193,31 +193,27 @@ def _even_cuts(num_rows: int, rows_at_once: int) -> IntArray:
     return np.arange(num_parts + 1) * num_rows // max(1, num_parts)
 
 
-def _spread(num_slots: int, slots: IntArray, values: IntArray, filler: int) -> IntArray:
-    spread = np.full(num_slots, filler, dtype=np.int64)
-    spread[slots] = values.astype(np.int64, copy=False)  # numpy scatters what has the right type twice as fast
-    return spread
+def _filled(values: IntArray, size: int, filler: int) -> torch.Tensor:
+    filled = np.full(size, filler, dtype=np.int64)
+    filled[: len(values)] = values
+    return torch.from_numpy(filled)
 
 
-def _cut_targets(targets: Targets, slots: IntArray | None, bounds: IntArray) -> list[TargetTensors]:
+def _cut_targets(targets: Targets, bounds: IntArray) -> list[TargetTensors]:
     """Cut targets where micro-batches begin and end, and count positions from each one's beginning.
 
     Args:
         targets: What is predicted; positions ascend.
-        slots: Shape (T,), slot of each token; None where positions are sequence numbers.
-        bounds: Shape (C+1,), first slot or sequence of each of C micro-batches, and how many there are.
+        bounds: Shape (C+1,), first token (or sequence, where positions are their numbers) of each of C micro-batches,
+            and how many there are.
     """
-    places = targets.positions if slots is None else slots[targets.positions]
-    assert (places[1:] >= places[:-1]).all(), "Objective.targets says that positions ascend"
-    ends = np.searchsorted(places, bounds)
+    assert (targets.positions[1:] >= targets.positions[:-1]).all(), "Objective.targets says that positions ascend"
+    ends = np.searchsorted(targets.positions, bounds)
     begins = np.repeat(bounds[:-1], np.diff(ends))
-    positions = (places - begins).astype(np.int64, copy=False)
+    positions = (targets.positions - begins).astype(np.int64, copy=False)
     labels = targets.labels.astype(np.int64, copy=False)
     # An anchor is in its target's sequence, and a sequence is never cut, so it is in the same micro-batch.
-    anchors = {
-        name: (each if slots is None else slots[each]).astype(np.int64, copy=False) - begins
-        for name, each in targets.anchors.items()
-    }
+    anchors = {name: (each - begins).astype(np.int64, copy=False) for name, each in targets.anchors.items()}
     return [
         TargetTensors(
             positions=torch.from_numpy(positions[first:last]),

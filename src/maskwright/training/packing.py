@@ -1,7 +1,9 @@
-"""Put sequences into rows of equal length, so that no computation is spent on padding.
+"""Put sequences into rows of equal length, so that attention over rows spends little on filler.
 
-Best-fit decreasing: the longest sequence first, each into the fullest row that still has room. On natural
-documents this fills more than 99 % of the slots (Krell et al. 2021, "Efficient sequence packing without
+All but attention computes on a stream of the sequences alone (`Packing.in_stream`).
+
+Best-fit decreasing: the longest sequence first, each into the fullest row that still has room. On natural documents
+this fills more than 99 % of the slots of many rows (Krell et al. 2021, "Efficient sequence packing without
 cross-contamination", report the same for histogram packing).
 """
 
@@ -28,6 +30,24 @@ class Packing:
     rows: IntArray
     offsets: IntArray
     num_rows: int
+
+    def in_stream(self, lengths: IntArray, row_length: int) -> tuple[IntArray, IntArray]:
+        """Lay the sequences one behind the other, in the order in which they lie, without what is left of the rows.
+
+        Args:
+            lengths: Shape (B,), as they were packed.
+            row_length: Slots in a row.
+
+        Returns:
+            Where each sequence begins, by its number, shape (B,); and of each token of the stream its slot, counted
+            through all rows, shape (number of tokens,), ascending.
+        """
+        lying = lengths[self.order]
+        begins = np.cumsum(lying) - lying
+        slots = np.arange(int(lying.sum())) + np.repeat(self.rows * row_length + self.offsets - begins, lying)
+        starts = np.empty(len(lengths), dtype=np.int64)
+        starts[self.order] = begins
+        return starts, slots
 
 
 def pack(lengths: IntArray, row_length: int) -> Packing:

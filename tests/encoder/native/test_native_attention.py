@@ -46,7 +46,8 @@ def runs_of(rows: list[list[int]], row_length: int) -> tuple[Runs, Tensor]:
         sequence_ids += [-1] * (row_length - sum(row))
     ids = torch.tensor(sequence_ids)
     offsets = run_offsets(ids, row_length)
-    return Runs(offsets, ids[offsets[:-1]] >= 0, row_length, int(offsets.diff().max())), ids >= 0
+    begins, longest = offsets[:-1], int(offsets.diff().max())
+    return Runs(offsets, ids[begins] >= 0, begins, row_length, len(rows), longest), ids >= 0
 
 
 def inputs_of(
@@ -60,7 +61,7 @@ def inputs_of(
 
 def formula(inputs: list[Tensor], runs: Runs, heads: int, rate: float) -> Tensor:
     """The reference backend in fp64: one run after the other."""
-    plan = AttentionPlan("reference", runs.row_length, offsets=runs.offsets)
+    plan = AttentionPlan("reference", runs.row_length, runs=runs)
     given = [each.double() for each in inputs]
     return attend(*given, plan, num_heads=heads, dropout_rate=rate, dropout_key=KEY if rate else None, dropout_call=2)
 
@@ -281,7 +282,7 @@ def test_some_gradients_are_asked_for_and_again() -> None:
 
 def test_nothing_in_gives_nothing() -> None:
     none = torch.zeros(0, dtype=torch.int64)
-    runs = Runs(torch.zeros(1, dtype=torch.int64), none.bool(), 8, 0)
+    runs = Runs(torch.zeros(1, dtype=torch.int64), none.bool(), none, 8, 0, 0)
     assert attend_runs(*(torch.zeros(0, 32) for _ in range(3)), runs, num_heads=2).shape == (0, 32)
     runs, _ = runs_of([[5]], 8)
     inputs = [each.detach() for each in inputs_of(8, 32, 1)]

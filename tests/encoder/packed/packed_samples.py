@@ -69,7 +69,7 @@ def texts(lengths: list[int]) -> list[np.ndarray]:
 
 def laid(lengths: list[int], tokens: int = 1000) -> list[TextBatch]:
     """Lay out texts of these lengths."""
-    return list(batches(texts(lengths), pad=0, tokens=tokens, device=CPU))
+    return list(batches(texts(lengths), tokens=tokens, device=CPU))
 
 
 def expected(name: str, text_batch: TextBatch) -> tuple[Tensor, Tensor]:

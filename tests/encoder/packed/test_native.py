@@ -160,6 +160,14 @@ class TestDense:
             with with_threads(threads):
                 torch.testing.assert_close(dense(inputs), alone, rtol=0, atol=0, equal_nan=True)
 
+    @pytest.mark.parametrize("inputs", [48, 256])
+    def test_any_number_of_tokens_gives_each_what_it_gets_alone(self, inputs: int) -> None:
+        torch.manual_seed(1)
+        dense, values = NativeDense(torch.randn(112, inputs), torch.randn(112), "gelu"), torch.randn(41, inputs)
+        alone = torch.cat([dense(row[None]) for row in values])
+        for tokens in range(1, len(values) + 1):
+            assert torch.equal(dense(values[:tokens]), alone[:tokens])
+
     def test_nothing_gives_the_bias(self) -> None:
         weight, bias, inputs = torch.randn(48, 32), torch.randn(48), torch.randn(3, 32)
         weight[5] = 0
@@ -228,7 +236,7 @@ class TestDense:
 
 def oracle(module: Encoder, ids: NDArray[np.int64]) -> Array:
     """Encode one text in 8-bit numbers, token by token, in fp64."""
-    (text_batch,) = batches([ids], pad=0, tokens=1000, device=CPU)
+    (text_batch,) = batches([ids], tokens=1000, device=CPU)
     config = module.config
     with torch.inference_mode():
         hidden = Embedding(module)(text_batch.batch).double().numpy()
@@ -333,7 +341,7 @@ class TestEncoder:
         (together,) = laid(lengths)
         found = states(together.batch)
         for text, start in zip(together.texts, together.starts, strict=True):
-            (alone,) = batches([texts(lengths)[text]], pad=0, tokens=1000, device=CPU)
+            (alone,) = batches([texts(lengths)[text]], tokens=1000, device=CPU)
             assert torch.equal(found[start : start + lengths[text]], states(alone.batch))
 
     def test_threads_and_what_is_read_change_no_bit(self) -> None:
@@ -366,10 +374,43 @@ class TestEncoder:
         states = NativeEncoder(encoder("bert"))
         for lengths in ([6, 6], [6, 5]):
             (text_batch,) = laid(lengths)
-            for slot in (12, 1 << 40, -13):
+            tokens = sum(lengths)
+            for slot in (tokens, 1 << 40, -tokens - 1):
                 with pytest.raises(IndexError):
                     states(text_batch.batch, torch.tensor([0, slot]))
-            assert torch.equal(states(text_batch.batch, torch.tensor([-12])), states(text_batch.batch)[:1])
+            assert torch.equal(states(text_batch.batch, torch.tensor([-tokens])), states(text_batch.batch)[:1])
+
+    @pytest.mark.parametrize("name", ["bert", "roberta", "albert", "distilbert"])
+    def test_embeddings_that_are_not_there_are_refused(self, name: str) -> None:
+        states, most = NativeEncoder(encoder(name)), 1 << 62
+        batch = flat([5, 6, 7], [0, 0, 0], None)
+        right = states(batch)
+        for field in ("ids", "position_ids"):
+            for number in (-3, WORDS, -most, most):
+                wrong = replace(batch, **{field: torch.tensor([1, number, 0])})
+                with pytest.raises(IndexError):
+                    states(wrong)
+        if name in ("bert", "albert"):
+            with pytest.raises(IndexError):
+                states(replace(batch, segment_ids=torch.tensor([0, 2, 0])))
+        assert torch.equal(states(batch), right)
+
+    @pytest.mark.parametrize("name", ["bert", "roberta", "albert", "distilbert"])
+    def test_embeddings_are_used_as_they_are_and_added_as_by_the_module(self, name: str) -> None:
+        module = make_encoder(**SHAPES[name])
+        states, batch = NativeEncoder(module), flat([5, 6, 7, 0], [0, 0, 1, -1], 4)
+        batch = replace(batch, position_ids=torch.tensor([0, 1, 0, 3]), segment_ids=torch.tensor([0, 1, 1, 0]))
+        if name == "roberta":  # Its only segment is every token's, whatever its number.
+            assert torch.equal(states(batch), states(replace(batch, segment_ids=torch.zeros(4, dtype=torch.int64))))
+        for _ in range(2):
+            states._layout.layers = 0  # What is left is what the first layer gets.
+            found = states(batch)
+            with torch.inference_mode():
+                assert torch.equal(found[:3], Embedding(module)(batch)[:3])
+            assert (found[3] == 0).all()
+            with torch.no_grad():
+                module.word_embeddings.weight[6] += 1
+                module.position_embeddings.weight.mul_(2)
 
     def test_nothing_in_gives_nothing(self) -> None:
         states = NativeEncoder(encoder("bert"))
@@ -458,7 +499,7 @@ class TestEncoder:
         module = make_encoder(**shape)
         assert takes(module.config)
         sequences = [np.arange(length) % WORDS for length in (module.config.max_positions, 17, 8, 1)]
-        (text_batch,) = batches(sequences, pad=0, tokens=1000, device=CPU)
+        (text_batch,) = batches(sequences, tokens=1000, device=CPU)
         batch = text_batch.batch
         with torch.no_grad():
             wanted = module(batch).hidden

@@ -15,6 +15,7 @@ typedef struct {
     const void *slope; /* tokens x width; for the backward pass only, as the next three */
     void *to_queries, *to_keys, *to_values; /* tokens x width */
     const int64_t *query_offsets, *offsets; /* where each run's queries, and its keys, begin; the last is an end */
+    const int64_t *slots; /* where each run begins, counted through all rows */
     const uint8_t *real; /* by run; what is not real is filler, and becomes zero */
     const int64_t *rows, *columns; /* of the table of random words; NULL drops nothing */
     float *room; /* of each thread */
@@ -42,7 +43,7 @@ static inline __attribute__((always_inline)) void one_head(const Attention *a, i
                                                            float *room, int half) {
     int64_t first = a->offsets[run], n = a->offsets[run + 1] - first, d = a->size, width = a->heads * d, i = head * d;
     int64_t first_query = a->query_offsets[run], m = a->query_offsets[run + 1] - first_query;
-    int64_t row = first / a->row_length, column = first % a->row_length;
+    int64_t row = a->slots[run] / a->row_length, column = a->slots[run] % a->row_length;
     Values queries = values_at(a->queries, a->query_stride, first_query, i, half);
     Values keys = values_at(a->keys, a->key_stride, first, i, half);
     Values values = values_at(a->values, a->value_stride, first, i, half);

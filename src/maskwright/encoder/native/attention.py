@@ -31,7 +31,8 @@ class _Call(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("queries", "keys", "values", "mixed", "softmax", "slope")),
         *((name, ctypes.c_void_p) for name in ("to_queries", "to_keys", "to_values")),
-        *((name, ctypes.c_void_p) for name in ("query_offsets", "offsets", "real", "rows", "columns", "room")),
+        *((name, ctypes.c_void_p) for name in ("query_offsets", "offsets", "slots", "real", "rows")),
+        *((name, ctypes.c_void_p) for name in ("columns", "room")),
         *((name, ctypes.c_int64) for name in ("query_stride", "key_stride", "value_stride", "runs", "longest")),
         *((name, ctypes.c_int64) for name in ("heads", "size", "row_length", "least")),
         ("scale", ctypes.c_float),
@@ -46,14 +47,23 @@ class Runs:
     Attributes:
         offsets: Where they begin and end. Shape (S+1,), int64, from 0 to T.
         real: Whether they are tokens, not filler, whose results are zero. Shape (S,), bool.
-        row_length: Slots of a row: what is dropped is drawn by a token's place in its row.
+        slots: Slot of each run's first token, counted through all rows: what is dropped is drawn by a token's place in
+            its row. Shape (S,), int64; no real run goes beyond the end of its row.
+        row_length: R, slots of a row.
+        num_rows: How many rows there are.
         longest: Tokens of the longest.
     """
 
     offsets: Tensor
     real: Tensor
+    slots: Tensor
     row_length: int
+    num_rows: int
     longest: int
+
+    def squares(self, num_heads: int) -> torch.Size:
+        """Return the shape of the squares of pairs whose bits are drawn: (rows, N, R, R)."""
+        return torch.Size((self.num_rows, num_heads, self.row_length, self.row_length))
 
 
 def _declare(found: ctypes.CDLL) -> None:
@@ -76,6 +86,11 @@ def allowed(wish: bool) -> Iterator[None]:
         yield
     finally:
         _ALLOWED.reset(before)
+
+
+def is_allowed() -> bool:
+    """Say whether our own code may be used (see `allowed`)."""
+    return _ALLOWED.get()
 
 
 def takes(head_size: int, device_type: str, dtype: torch.dtype) -> bool:
@@ -117,8 +132,7 @@ def attend_runs(
     """
     words = None
     if dropout_key is not None and dropout_rate:
-        squares = torch.Size((len(queries) // runs.row_length, num_heads, runs.row_length, runs.row_length))
-        words = RandomWords.of(squares, dropout_key, dropout_call)
+        words = RandomWords.of(runs.squares(num_heads), dropout_key, dropout_call)
     tensors = [_side_by_side(tensor) for tensor in (queries, keys, values)]
     saves = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     mixed: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
@@ -231,6 +245,7 @@ def _call(
         values=values.data_ptr(),
         query_offsets=query_offsets.data_ptr(),
         offsets=runs.offsets.data_ptr(),
+        slots=runs.slots.data_ptr(),
         real=runs.real.data_ptr(),
         rows=None if words is None else words.rows.data_ptr(),
         columns=None if words is None else words.columns.data_ptr(),

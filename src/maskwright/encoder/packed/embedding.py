@@ -35,5 +35,9 @@ class Embedding:
             encoder.segment_embeddings,
             encoder.config.position_offset,
         )
+        return self.finish(summed)
+
+    def finish(self, summed: Tensor) -> Tensor:
+        """Normalise and project what was added up. Shape (T, E) to (T, H), fp32."""
         hidden = self._norm(summed)
         return hidden if self._projection is None else self._projection(hidden)

@@ -161,7 +161,7 @@ class _LastAttention(_AttentionOutput):
             keys, values = torch.split(self._key_value(hidden), width, dim=1)
             return attend_read(self._query(hidden[read]), keys, values, plan.runs, read, num_heads=self._num_heads)
         # Each gets a copy of its row's keys and values: together no more than there are.
-        if len(read) * length > len(hidden):
+        if plan.row_slots is not None or len(read) * length > len(hidden):
             return self.mix(hidden, plan)[read]
         rows = read // length
         pairs = self._key_value(hidden).view(-1, length, 2, self._num_heads, width // self._num_heads)[rows]

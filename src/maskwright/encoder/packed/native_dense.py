@@ -21,7 +21,7 @@ ACTIVATIONS = {"": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3}
 _PANEL, _GROUP = 48, 4
 """Of `int8.c`: outputs side by side, inputs in one instruction."""
 _ZERO = 128
-_ROUNDING = 3
+ROUNDING = 3
 """Numbers of 4 bytes that say how a token was rounded."""
 
 
@@ -53,7 +53,7 @@ def room(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 def rounding_room(tokens: int, width: int) -> dict[str, Tensor]:
     """Return what tokens are rounded into, by its name in `RoomLayout`."""
-    return {"whole": room(tokens, width, dtype=torch.int8), "roundings": room(tokens, _ROUNDING)}
+    return {"whole": room(tokens, width, dtype=torch.int8), "roundings": room(tokens, ROUNDING)}
 
 
 def given(value: Tensor) -> Tensor:

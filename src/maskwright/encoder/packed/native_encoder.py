@@ -1,6 +1,6 @@
 """The encoder of `int8.c`: its structures, filled from the modules, and the call.
 
-T tokens, W of them read, H width, F inner width, N heads, R the longest run.
+S slots, T tokens (slots that are no filler), W of them read, H width.
 """
 
 import ctypes
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.core.tensors import FlatBatch
-from maskwright.encoder.attention import run_offsets
 from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
@@ -19,38 +18,26 @@ from maskwright.encoder.packed.dense import joined
 from maskwright.encoder.packed.embedding import Embedding
 from maskwright.encoder.packed.native_dense import (
     ACTIVATIONS,
-    DenseLayout,
+    LANES,
+    ROUNDING,
     NativeDense,
     RoomLayout,
     fits,
     given,
     room,
-    rounding_room,
+)
+from maskwright.encoder.packed.native_layouts import (
+    BatchLayout,
+    BlockLayout,
+    EncoderLayout,
+    NormLayout,
+    TablesLayout,
 )
 
-
-class _Block(ctypes.Structure):
-    _fields_ = [
-        ("first", DenseLayout),
-        ("second", DenseLayout),
-        ("norm_weight", ctypes.c_void_p),
-        ("norm_bias", ctypes.c_void_p),
-    ]
-
-
-class _Encoder(ctypes.Structure):
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("attention", "ffn", "attention_plan", "ffn_plan")),
-        *((name, ctypes.c_int64) for name in ("layers", "width", "inner", "heads", "activation")),
-        ("epsilon", ctypes.c_float),
-    ]
-
-
-class _Batch(ctypes.Structure):
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("hidden", "offsets", "read")),
-        *((name, ctypes.c_int64) for name in ("tokens", "runs", "longest", "num_read")),
-    ]
+_WORD = 4
+"""Bytes of an fp32 number."""
+_NUMBER = 8
+"""Bytes of an int64 number."""
 
 
 def takes(config: EncoderConfig) -> bool:
@@ -63,6 +50,9 @@ def takes(config: EncoderConfig) -> bool:
 class NativeEncoder:
     """An encoder that is only used, in 8-bit numbers, with all its layers in one call.
 
+    Of a short text's time much would be calls of PyTorch, 10 to 20 microseconds each since the weights have driven out
+    of the cache what they need: there are few.
+
     Args:
         encoder: Weights in fp32 on the CPU, of a shape that `takes` takes. Its embeddings are used as they are, its
             blocks are copied.
@@ -71,15 +61,18 @@ class NativeEncoder:
     def __init__(self, encoder: Encoder) -> None:
         found = CODE.library()
         assert found is not None
-        self._encode, self._numbers_needed = found.encode, found.numbers_needed
+        self._survey, self._embed, self._encode = found.survey, found.embed, found.encode
+        self._numbers_needed = found.numbers_needed
         self._config = config = encoder.config
         self._embedding = Embedding(encoder)
         attention = [_attention(cast(AttentionBlock, block)) for block in encoder.attention_blocks]
         ffn = [_ffn(cast(FeedForwardBlock, block)) for block in encoder.ffn_blocks]
-        blocks = [(_Block * len(each))(*(block for block, _ in each)) for each in (attention, ffn)]
+        blocks = [(BlockLayout * len(each))(*(block for block, _ in each)) for each in (attention, ffn)]
         plans = [(ctypes.c_int64 * config.num_layers)(*config.layer_plan(part)) for part in ("attention", "ffn")]
+        tables, self._embeddings = _tables(encoder)
         self._kept = (attention, ffn, blocks, plans)
-        self._layout = _Encoder(
+        self._layout = EncoderLayout(
+            tables,
             *map(ctypes.addressof, blocks),
             *map(ctypes.addressof, plans),
             config.num_layers,
@@ -93,79 +86,112 @@ class NativeEncoder:
     def __call__(self, batch: FlatBatch, read: Tensor | None = None) -> Tensor:
         """Encode a batch (see `states.States`). Hidden states at filler slots are zero."""
         with torch.inference_mode():
-            slots, real = len(batch.ids), batch.sequence_ids >= 0
-            offsets = run_offsets(batch.sequence_ids, batch.row_length or slots or 1)
-            hidden = self._embedding(batch)
-            if bool(real.all()):
+            slots = len(batch.ids)
+            numbers = [
+                each.to("cpu", torch.int64).contiguous()
+                for each in (batch.ids, batch.position_ids, batch.segment_ids, batch.sequence_ids)
+            ]
+            # Offsets, then places.
+            found = room(2 * slots + 1, dtype=torch.int64)
+            call = BatchLayout(
+                *(each.data_ptr() for each in numbers),
+                found.data_ptr(),
+                found.data_ptr() + _NUMBER * (slots + 1),
+                slots=slots,
+                row_length=(batch.row_length or 0) if batch.row_slots is None else 0,
+            )
+            if self._survey(ctypes.byref(self._layout), ctypes.byref(call)):
+                self._embedding(batch)  # Looking up what is not there, PyTorch says what it is.
+                raise IndexError("a batch asks for embeddings that this encoder does not have")
+            tokens = call.tokens
+            embedded = room(tokens, self._layout.tables.width)
+            call.embedded = embedded.data_ptr()
+            self._embed(ctypes.byref(self._layout), ctypes.byref(call), torch.get_num_threads())
+            hidden = given(self._embedding.finish(embedded))
+            if tokens == slots:
                 # Indexing refuses what is no slot; the C code would read there.
-                return self._all_layers(hidden, offsets, None if read is None else torch.arange(slots)[read])
+                return self._all_layers(call, hidden, None if read is None else torch.arange(slots)[read])
             # Attention is computed run by run here: rows are not needed, and so no filler.
-            lengths = offsets.diff()[real[offsets[:-1]]]
-            offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+            real = batch.sequence_ids >= 0
             if read is None:
-                encoded = self._all_layers(hidden[real], offsets, None)
+                encoded = self._all_layers(call, hidden, None)
                 return encoded.new_zeros(slots, encoded.shape[1]).masked_scatter_(real[:, None], encoded)
             # Filler that is read has no place among the real tokens: another's is computed, and thrown away.
             places = (real.cumsum(0) - 1).clamp_min_(0)[read]
-            return self._all_layers(hidden[real], offsets, places).masked_fill_(~real[read][:, None], 0)
+            return self._all_layers(call, hidden, places).masked_fill_(~real[read][:, None], 0)
 
-    def _all_layers(self, hidden: Tensor, offsets: Tensor, read: Tensor | None) -> Tensor:
-        """Encode runs of tokens.
+    def _all_layers(self, call: BatchLayout, hidden: Tensor, read: Tensor | None) -> Tensor:
+        """Encode a batch that was surveyed.
 
         Args:
-            hidden: Shape (T, H). It is overwritten.
-            offsets: Where runs begin and end. Shape (runs + 1,), from 0 to T.
+            call: The batch.
+            hidden: Shape (T, H), what the first layer gets. It is overwritten.
             read: Shape (W,), from 0 to T - 1; None returns all.
 
         Returns:
             Shape (T, H) or (W, H).
         """
         config, team = self._config, torch.get_num_threads()
-        hidden = given(hidden)
         tokens, width = hidden.shape
         num_read = tokens if read is None else len(read)
         if not tokens or not num_read:
             return hidden.new_zeros(num_read, width)
-        longest = int(offsets.diff().max())
+        result = hidden if read is None else room(num_read, width)
         most, widest = max(tokens, num_read), max(width, config.intermediate_size)
-        meanwhile = {
-            "projected": room(most, 3 * width),
-            "mixed": room(most, width),
-            "other": room(most, width),
-            "inner": room(most, widest),
-            "scores": room(team, self._numbers_needed(width // config.num_heads, longest, False)),
-            **rounding_room(most, widest),
+        sizes = {
+            "projected": most * 3 * width,
+            "mixed": most * width,
+            "other": most * width,
+            "inner": most * widest,
+            "scores": team * self._numbers_needed(width // config.num_heads, call.longest, False),
+            "whole": most * widest // _WORD,
+            "roundings": most * ROUNDING,
         }
+        ends, end = {}, 0
+        for name, size in sizes.items():
+            ends[name] = end
+            end += -(-size // LANES) * LANES
+        meanwhile = room(end)
+        begin = meanwhile.data_ptr()
+        call.hidden, call.result, call.num_read = hidden.data_ptr(), result.data_ptr(), num_read
+        call.read = None if read is None else read.data_ptr()
         self._encode(
             ctypes.byref(self._layout),
-            ctypes.byref(
-                _Batch(
-                    hidden.data_ptr(),
-                    offsets.data_ptr(),
-                    None if read is None else read.data_ptr(),
-                    tokens,
-                    len(offsets) - 1,
-                    longest,
-                    num_read,
-                )
-            ),
-            ctypes.byref(RoomLayout(**{name: tensor.data_ptr() for name, tensor in meanwhile.items()})),
+            ctypes.byref(call),
+            ctypes.byref(RoomLayout(**{name: begin + _WORD * place for name, place in ends.items()})),
             team,
         )
-        # The tokens read lie at the front of `projected`.
-        return hidden if read is None else meanwhile["projected"].view(-1)[: num_read * width].view(num_read, width)
+        return result
 
 
-def _attention(block: AttentionBlock) -> tuple[_Block, tuple[object, ...]]:
+def _tables(encoder: Encoder) -> tuple[TablesLayout, tuple[Tensor, ...]]:
+    """Return where the embeddings are, and what they are kept in."""
+    words, positions = given(encoder.word_embeddings.weight), given(encoder.position_embeddings.weight)
+    segments = None if encoder.segment_embeddings is None else given(encoder.segment_embeddings.weight)
+    tables = TablesLayout(
+        words.data_ptr(),
+        positions.data_ptr(),
+        None if segments is None else segments.data_ptr(),
+        len(words),
+        len(positions),
+        0 if segments is None else len(segments),
+        encoder.config.position_offset,
+        words.shape[1],
+    )
+    return tables, (words, positions, *(() if segments is None else (segments,)))
+
+
+def _attention(block: AttentionBlock) -> tuple[BlockLayout, tuple[object, ...]]:
     return _laid_out(NativeDense(*joined(block.query, block.key, block.value)), block.output, block.norm)
 
 
-def _ffn(block: FeedForwardBlock) -> tuple[_Block, tuple[object, ...]]:
+def _ffn(block: FeedForwardBlock) -> tuple[BlockLayout, tuple[object, ...]]:
     return _laid_out(NativeDense(*joined(block.dense_in)), block.dense_out, block.norm)
 
 
-def _laid_out(first: NativeDense, output: nn.Linear, norm: nn.LayerNorm) -> tuple[_Block, tuple[object, ...]]:
+def _laid_out(first: NativeDense, output: nn.Linear, norm: nn.LayerNorm) -> tuple[BlockLayout, tuple[object, ...]]:
     """Return a block, and what it points to."""
     second = NativeDense(*joined(output))
     scale, shift = given(norm.weight).clone(), given(norm.bias).clone()
-    return _Block(first.layout, second.layout, scale.data_ptr(), shift.data_ptr()), (first, second, scale, shift)
+    to_norm = NormLayout(scale.data_ptr(), shift.data_ptr())
+    return BlockLayout(first.layout, second.layout, to_norm), (first, second, scale, shift)
