@@ -10,6 +10,8 @@ from maskwright.encoder.native.library import AVX512, Code
 
 def _declare(found: ctypes.CDLL) -> None:
     pointer, number = ctypes.c_void_p, ctypes.c_int64
+    found.survey.argtypes, found.survey.restype = (pointer, pointer), ctypes.c_int
+    found.embed.argtypes, found.embed.restype = (pointer, pointer, ctypes.c_int), None
     found.encode.argtypes = (pointer, pointer, pointer, ctypes.c_int)
     found.transform.argtypes = (pointer, pointer, number, number, pointer, pointer, ctypes.c_int)
     found.numbers_needed.argtypes = (number, number, ctypes.c_int)

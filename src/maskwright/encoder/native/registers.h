@@ -1,5 +1,7 @@
 /* Sixteen fp32 numbers at a time, for processors with AVX512. */
 
+#pragma once
+
 #if !defined(__GNUC__) || defined(__clang__)
 #error "needs GNU C: other compilers bring an OpenMP of their own, a second team of threads beside PyTorch's"
 #endif
