@@ -21,7 +21,6 @@ from benchmarks import peers
 from benchmarks.labelled import Prepared
 from benchmarks.machine import own_machine
 from maskwright.evaluation.batching import Batcher
-from maskwright.evaluation.computing import tokens_at_once
 from maskwright.evaluation.features import Features
 from maskwright.evaluation.fine_tuned import load
 from maskwright.evaluation.hyperparameters import Hyperparameters
@@ -118,7 +117,7 @@ class OwnTuning:
         return Batcher(
             features,
             pad=self.model.tokenizer.special_tokens.pad,
-            tokens=tokens_at_once(own_machine()),
+            tokens=own_machine().tokens_per_microbatch,
             device=torch.device("cpu"),
         )
 

@@ -13,11 +13,15 @@ from maskwright.evaluation import computing, evaluating, finetuning, predicting
 from maskwright.evaluation.results import Results, SeedRow
 from maskwright.training.device import Machine, attention_code
 
-THOROUGH = [
-    word
-    for setting in ("epochs=8", "batch_size=4", "learning_rate=5e-3", "hidden_dropout=0", "attention_dropout=0", "max_length=20")
-    for word in ("--set", setting)
-]
+_SETTINGS = (
+    "epochs=8",
+    "batch_size=4",
+    "learning_rate=5e-3",
+    "hidden_dropout=0",
+    "attention_dropout=0",
+    "max_length=20",
+)
+THOROUGH = [word for setting in _SETTINGS for word in ("--set", setting)]
 
 
 def _run(*arguments: object) -> int:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import toy_tasks
 
 from maskwright.core.errors import CheckpointError
@@ -14,7 +13,7 @@ from maskwright.evaluation.evaluating import evaluate
 from maskwright.evaluation.fine_tuned import load
 from maskwright.evaluation.finetuning import FineTuning, finetune
 from maskwright.evaluation.predicting import predict
-from maskwright.training.device import Machine, Precision
+from maskwright.training.device import Precision
 from maskwright.training.reporting import Silent
 
 SET = ("learning_rate=1e-3", "batch_size=8", "epochs=2", "max_length=32")
@@ -102,8 +101,3 @@ def test_scores_are_computed_as_training_computes_them() -> None:
     """One look at the machine serves all questions of a process."""
     assert computing.machine_to_score("cpu", "auto") is computing.machine_to_score("cpu", "auto")
     assert computing.machine_to_score("cpu", "bf16").precision == "bf16"
-
-
-def test_a_processor_learns_from_half_as_many_tokens_at_once() -> None:
-    machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
-    assert 2 * computing.tokens_at_once(machine) == machine.tokens_per_microbatch

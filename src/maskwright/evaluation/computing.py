@@ -20,13 +20,3 @@ def machine_to_score(device: str, precision: Precision) -> Machine:
         DeviceError: If there is no such device, no such precision, or the device does not have it.
     """
     return prepare_machine(device, None, None, precision)
-
-
-def tokens_at_once(machine: Machine) -> int:
-    """Return how many tokens a forward and backward pass of fine-tuning has: on a processor half of pretraining's.
-
-    A step has sequences of all lengths, of which a smaller group has more alike ones, and so shorter rows: where
-    attention goes over rows it then spends less on filler (LOG.md, "fine-tuning against the Trainer").
-    """
-    tokens = machine.tokens_per_microbatch
-    return tokens // 2 if machine.device.type == "cpu" else tokens

@@ -16,7 +16,6 @@ from maskwright.core.devices import choose_device
 from maskwright.core.errors import CheckpointError, RecipeError
 from maskwright.core.files import atomic_path, check_writable, write_json, write_text
 from maskwright.core.spec import override, parse_overrides
-from maskwright.evaluation.computing import tokens_at_once
 from maskwright.evaluation.fine_tuned import load
 from maskwright.evaluation.grid import grid_points
 from maskwright.evaluation.hyperparameters import Hyperparameters, published_task_fields
@@ -249,7 +248,7 @@ def _tokens_per_microbatch(record: dict[str, Any], machine: Machine) -> int:
     before = record.get("machine", {})
     same_kind = str(before.get("device", "")).partition(":")[0] == machine.device.type
     found: int = before.get("tokens_per_microbatch", 0) if same_kind else 0
-    return found or tokens_at_once(machine)
+    return found or machine.tokens_per_microbatch
 
 
 def _how_long(settings: Hyperparameters) -> str:
