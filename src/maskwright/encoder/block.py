@@ -9,6 +9,7 @@ from maskwright.encoder.activated_linear import activated_linear, keeps_less
 from maskwright.encoder.attention import AttentionPlan, attend
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.dropout import DropoutKey, dropout_add
+from maskwright.encoder.native import sublayers
 
 DROPOUT_CALLS = 3
 """Dropout calls in one layer: attention probabilities, attention output, feed-forward output."""
@@ -19,7 +20,13 @@ one product over that of three, in fp32 (bf16): width 128 .93 (.96), 256 .93 (1.
 
 
 class AttentionBlock(nn.Module):
-    """Self-attention with its projections, residual and LayerNorm."""
+    """Self-attention with its projections, residual and LayerNorm.
+
+    Attributes:
+        is_shared: Whether several layers use it.
+    """
+
+    is_shared = False
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -49,6 +56,10 @@ class AttentionBlock(nn.Module):
             Shape (T, H), or (W, H).
         """
         mixed, hidden = self.mix(hidden, plan, key, call, read)
+        if _by_own_code(self, hidden, self.output, self.norm):
+            return sublayers.close_attention(
+                mixed, hidden, self.output, self.norm, rate=self._hidden_dropout, key=key, call=call + 1
+            )
         normed: Tensor = self.norm(dropout_add(self.output(mixed), hidden, self._hidden_dropout, key, call + 1))
         return normed
 
@@ -80,13 +91,21 @@ class AttentionBlock(nn.Module):
         joins = width <= _WIDEST_JOINED and torch.is_grad_enabled() and plan.backend != "jagged"
         if not joins or hidden.device.type != "cpu":
             return tuple(layer(hidden) for layer in layers)
+        if _by_own_code(self, hidden, *layers):
+            return torch.split(sublayers.joined_projections(hidden, *layers), width, dim=1)
         weight = torch.cat([layer.weight for layer in layers])
         bias = torch.cat([layer.bias for layer in layers])
         return torch.split(F.linear(hidden, weight, bias), width, dim=1)
 
 
 class FeedForwardBlock(nn.Module):
-    """Two dense layers with an activation between them, residual and LayerNorm."""
+    """Two dense layers with an activation between them, residual and LayerNorm.
+
+    Attributes:
+        is_shared: Whether several layers use it.
+    """
+
+    is_shared = False
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -107,6 +126,11 @@ class FeedForwardBlock(nn.Module):
         Returns:
             Shape (T, H).
         """
+        layers = (self.dense_in, self.dense_out, self.norm)
+        if self._activation in sublayers.ACTIVATIONS and _by_own_code(self, hidden, *layers):
+            return sublayers.feed_forward(
+                hidden, *layers, activation=self._activation, rate=self._hidden_dropout, key=key, call=call
+            )
         inner = self.dense_in(hidden)
         if keeps_less(self._activation, inner, self.dense_out):
             outer = activated_linear(self._activation, inner, self.dense_out)
@@ -114,3 +138,9 @@ class FeedForwardBlock(nn.Module):
             outer = self.dense_out(activation(self._activation, inner))
         normed: Tensor = self.norm(dropout_add(outer, hidden, self._hidden_dropout, key, call))
         return normed
+
+
+def _by_own_code(block: AttentionBlock | FeedForwardBlock, values: Tensor, *layers: nn.Linear | nn.LayerNorm) -> bool:
+    # Autocast rounds a weight once for all layers that use it, our own code for each, and adds up their gradients in
+    # fp32: with twelve layers on one block that costs more than the code gives.
+    return not (block.is_shared and torch.is_autocast_enabled("cpu")) and sublayers.takes(values, *layers)

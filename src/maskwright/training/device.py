@@ -14,6 +14,7 @@ from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
 from maskwright.encoder.native.attention import CODE as ATTENTION
 from maskwright.encoder.native.attention import allowed as attention_allowed
+from maskwright.encoder.native.sublayers import CODE as SUBLAYERS
 from maskwright.training.allocator import keep_freed_memory
 from maskwright.training.probe import has_onednn, probe_error, probe_layers, probe_matmul, products_by
 
@@ -143,7 +144,7 @@ def prepare_machine_again(
     machine = prepare_machine(device, begun.get("matmul"), cache, precision, attention)
     if attention != "compiled" or machine.attention == "compiled" or machine.device.type != "cpu":
         return machine, ""
-    found = ATTENTION.problem()
+    found = own_code_problem()
     why = f" ({found.problem})" if found else ""
     return machine, (
         "this run was begun with attention by our own compiled code, which is not to be had now"
@@ -162,8 +163,16 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 
 def attention_code(wish: AttentionCode = "compiled") -> AttentionCode:
-    """Return what computes attention on this processor: our own code if it is wished for and there."""
-    return "compiled" if wish == "compiled" and ATTENTION.library() is not None else "libraries"
+    """Return what computes attention, and all between a layer's products: our own code if it is wished for and there.
+
+    It is one choice: a run that began with the code goes on with all of it or with none.
+    """
+    return "compiled" if wish == "compiled" and own_code_problem() is None else "libraries"
+
+
+def own_code_problem() -> DeviceError | None:
+    """Return why our own code for training is not to be had: attention and what is between a layer's products."""
+    return ATTENTION.problem() or SUBLAYERS.problem()
 
 
 @contextlib.contextmanager

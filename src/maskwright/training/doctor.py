@@ -15,9 +15,8 @@ from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
 from maskwright.encoder.attention import choose_backend
-from maskwright.encoder.native.attention import CODE as ATTENTION
 from maskwright.encoder.packed.int8_support import Int8Support, int8_support
-from maskwright.training.device import Machine, Precision, prepare_machine
+from maskwright.training.device import Machine, Precision, own_code_problem, prepare_machine
 from maskwright.training.hardware import Hardware, busy_cores, look_at_hardware
 from maskwright.training.probe import MatmulRate, probe_bandwidth, probe_matmul
 
@@ -120,7 +119,7 @@ def doctor(
     machine = prepare_machine(device, cache=cache, precision=precision)
     peaks, kept = _kept_peaks(hardware, cache, fresh)
     usage, int8 = usage_of(machine, hardware), int8_support()
-    advice = (*advise(hardware, peaks, usage), *_attention_advice(ATTENTION.problem()), *_int8_advice(int8))
+    advice = (*advise(hardware, peaks, usage), *_attention_advice(own_code_problem()), *_int8_advice(int8))
     return Diagnosis(hardware=hardware, peaks=peaks, usage=usage, int8=int8, advice=advice, kept=kept)
 
 
