@@ -10,7 +10,7 @@ import torch
 from benchmarks import peers
 from benchmarks.agreement import FP32_GRADIENT, FP32_LOSS, Agreement, compare, names_of
 from benchmarks.goals import BF16, FLAG, FLAG_GROUPED, GROUPED, HF, OWN, OWN_BF16, OWN_LOOP, TRAINER, goal
-from benchmarks.machine import fp32_peak
+from benchmarks.machine import bf16_peak, fp32_peak
 from benchmarks.own import OwnStep
 from benchmarks.report import Check, Report, Table
 from benchmarks.settings import Settings
@@ -20,7 +20,17 @@ from benchmarks.turns import FRESH_NOTE, WARM_UP, Turns, filled, real_tokens
 from benchmarks.workloads import Source, examples_of, mlm_recipe, text_for
 from maskwright.training.probe import probe_matmul
 
-COLUMNS = ("model", "side", "tokens/s", "fill", "of the peak", "maskwright is faster by", "goal", "loss apart")
+COLUMNS = (
+    "model",
+    "side",
+    "tokens/s",
+    "fill",
+    "of the peak",
+    "maskwright is faster by",
+    "at the peak by",
+    "goal",
+    "loss apart",
+)
 
 PADDING_NOTE = (
     "Texts of natural length are padded by transformers to the longest of their batch; the ratios contain that "
@@ -33,6 +43,10 @@ GROUPED_NOTE = (
 TRAINER_NOTE = (
     "Trainer: transformers' own loop on the same texts, with masks ready made; its ratio is against our own loop, "
     "which draws its masks meanwhile. First steps are not counted."
+)
+PEAK_NOTE = (
+    "At the peak: a step that did nothing but its operations, at the speed of this machine's best large product, would "
+    "be faster by so much; a goal above that is out of this machine's reach."
 )
 DROPOUT_NOTE = "Dropout 0.1 on both sides, in attention too; losses are compared with dropout off."
 
@@ -66,7 +80,7 @@ class Outcome:
         tokens: Real tokens of each round, by side.
         fill: Share of real tokens in what is computed on, by side.
         flops: Operations that our pass needs, of each round.
-        peak: Operations a second of the best exact fp32 product here, measured just before.
+        peak: Operations a second of the best product here in our side's precision (exact in fp32), measured before.
         agreement: How far the losses and gradients of both sides are apart, dropout off.
     """
 
@@ -91,6 +105,10 @@ class Outcome:
     def ratio(self, peer: str) -> Spread:
         """How many times as fast we are: step against step, loop against loop."""
         return ratios(self.speed(OWN_LOOP if peer == TRAINER else self.own), self.speed(peer))
+
+    def ratio_at_peak(self, peer: str) -> float:
+        """How many times as fast we would be if our step did nothing but its operations, at the peak."""
+        return self.ratio(peer).median / self.utilisation.median
 
     @property
     def utilisation(self) -> Spread:
@@ -161,7 +179,8 @@ def hold(case: Case, settings: Settings) -> Outcome:
         sides.append(Side(OWN_LOOP, run, own.around))
         tokens[OWN_LOOP] = turns.counted(looped, real_tokens)
         fill[OWN_LOOP] = filled(list(itertools.chain(*looped)))
-    peak = fp32_peak(probe_matmul(seconds=0.0 if settings.quick else 0.9))
+    rates = probe_matmul(seconds=0.0 if settings.quick else 0.9)
+    peak = bf16_peak(rates) if case.bf16 else fp32_peak(rates)
     return Outcome(
         case=case,
         seconds=interleave(sides, rounds, warm_up=WARM_UP),
@@ -218,7 +237,7 @@ def report(
             for side, seconds in outcome.seconds.items()
         ),
         checks=tuple(checks),
-        notes=(*notes, FRESH_NOTE),
+        notes=(*notes, PEAK_NOTE, FRESH_NOTE),
     )
 
 
@@ -232,8 +251,9 @@ def _lines(row: str, outcome: Outcome) -> list[tuple[str, ...]]:
                 side,
                 Spread.of(outcome.speed(side)).told(),
                 f"{outcome.fill[side]:.2f}",
-                f"{outcome.utilisation.median:.0%}" if is_own and not outcome.case.bf16 else "",
+                f"{outcome.utilisation.median:.0%}" if is_own else "",
                 "" if ours else outcome.ratio(side).told(),
+                "" if ours or side == TRAINER else f"{outcome.ratio_at_peak(side):.1f}",
                 "" if ours else goal(row, shape.name, side),
                 f"{outcome.agreement.loss:+.1e}" if is_own else "",
             )

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from benchmarks import peers
 from benchmarks.agreement import Agreement, compare, names_of
+from benchmarks.contest import PEAK_NOTE
 from benchmarks.goals import FLAG, HF, OWN, goal
+from benchmarks.machine import fp32_peak
 from benchmarks.own import CLIP, OwnStep
 from benchmarks.report import Check, Report, Table
 from benchmarks.settings import Settings
@@ -22,6 +24,7 @@ from maskwright.pretext.formats import DocSentences
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import StepBatch
+from maskwright.training.probe import probe_matmul
 from maskwright.training.workload import Text
 
 DISCRIMINATOR_WEIGHT = 50.0
@@ -108,31 +111,45 @@ def run(settings: Settings) -> Report:
         Side(FLAG, turns.each(padded_timed, peer.take), peers.onednn_flag),
         Side(OWN, turns.each(timed, own.take), own.around),
     ]
+    peak = fp32_peak(probe_matmul(seconds=0.0 if settings.quick else 0.9))
     seconds = interleave(sides, rounds, warm_up=WARM_UP)
     tokens = turns.counted(timed, real_tokens)
     fill = dict.fromkeys((HF, FLAG), peers.fill(padded[1:])) | {OWN: filled(steps[1:])}
     speed = {name: [n / took for n, took in zip(tokens, each, strict=True)] for name, each in seconds.items()}
+    flops = turns.counted(timed, own.flops)
+    used = Spread.of([each / took / peak for each, took in zip(flops, seconds[OWN], strict=True)]).median
     rows = [
         (
             name,
             Spread.of(speed[name]).told(),
             f"{fill[name]:.2f}",
+            f"{used:.0%}" if name == OWN else "",
             "" if name == OWN else ratios(speed[OWN], speed[name]).told(),
+            "" if name == OWN else f"{ratios(speed[OWN], speed[name]).median / used:.1f}",
             "" if name == OWN else goal("electra", "small", name),
         )
         for name in speed
     ]
-    columns = ("side", "tokens/s", "fill", "maskwright is faster by", "goal")
+    columns = ("side", "tokens/s", "fill", "of the peak", "maskwright is faster by", "at the peak by", "goal")
     return Report(
         tables=(Table(title="electra/small, generator and discriminator", columns=columns, rows=tuple(rows)),),
         measurements=tuple(
-            {"model": recipe.name, "side": name, "seconds": each, "tokens": tokens, "fill": fill[name]}
+            {
+                "model": recipe.name,
+                "side": name,
+                "seconds": each,
+                "tokens": tokens,
+                "fill": fill[name],
+                "peak": peak,
+                "flops": flops if name == OWN else None,
+            }
             for name, each in seconds.items()
         ),
         checks=tuple(check for name, found in agreements.items() for check in _checks(name, found)),
         notes=(
             "Both sides draw what the generator fills in; for the comparison of losses and gradients the same tokens "
             "are filled in and dropout is off.",
+            PEAK_NOTE,
             FRESH_NOTE,
         ),
     )

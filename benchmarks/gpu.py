@@ -276,6 +276,7 @@ def _lines(shape: Shape, outcome: _Outcome) -> list[tuple[str, ...]]:
                 f"{outcome.fill[side]:.2f}",
                 f"{outcome.utilisation.median:.0%}" if is_own else "",
                 "" if is_own else outcome.ratio(side).told(),
+                "" if is_own else f"{outcome.ratio(side).median / outcome.utilisation.median:.1f}",
                 goal("gpu", length, side),
                 f"{outcome.losses[0] - outcome.losses[1]:+.1e}" if is_own else "",
             )

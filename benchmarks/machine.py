@@ -102,6 +102,11 @@ def fp32_peak(rates: Mapping[str, MatmulRate]) -> float:
     return max(rate.flops for kind, rate in rates.items() if kind.startswith("fp32") and rate.error < _ACCURATE)
 
 
+def bf16_peak(rates: Mapping[str, MatmulRate]) -> float:
+    """Return the fastest bf16 product: the denominator of bf16 utilisation; that of fp32 where none was measured."""
+    return rates["bf16"].flops if "bf16" in rates else fp32_peak(rates)
+
+
 def _version(package: str) -> str | None:
     try:
         return version(package)
