@@ -101,6 +101,7 @@ def measured(
             + " TFLOP/s."
             + f" The goal is a share of {goals} of it." * bool(goals),
             contest.DROPOUT_NOTE,
+            contest.PEAK_NOTE,
             *told,
         ),
     )

@@ -71,7 +71,8 @@ def levers() -> list[Lever]:
         Lever("all scores of the vocabulary at once", around=lambda: patch(f"{_MLM}.summed_cross_entropy", _whole)),
         Lever("attention by products over rows", around=lambda: _backend("rows")),
         Lever("attention by products over rows, its gradients by autograd", around=lambda: _attention(dropout)),
-        Lever("PyTorch's dropout (and attention as in the line before)", around=_usual_dropout),
+        Lever("PyTorch's functions between products", around=_usual_sublayers),
+        Lever("PyTorch's dropout (and what stands in the two lines before)", around=_usual_dropout),
         Lever("attention by PyTorch's function", around=lambda: _backend("sdpa")),
         Lever(f"the other library of products ({_NAMES[other]})", around=lambda: matmul_library(other)),
         *(Lever(f"{slots:,} slots a pass", slots=slots) for slots in _SLOTS if slots != usual.tokens_per_microbatch),
@@ -170,31 +171,33 @@ def _one_a_row() -> AbstractContextManager[Any]:
 
 def _with_filler(step: StepBatch) -> StepBatch:
     """Let every layer compute on the filler of rows too. Targets are tokens, as those of masked words are."""
-    micro_batches = []
-    for micro in step.micro_batches:
-        batch, slots = micro.batch, micro.batch.row_slots
-        assert slots is not None
-        assert batch.row_length is not None
-        size = -(-(int(slots[-1]) + 1) // batch.row_length) * batch.row_length
+    micro_batches = tuple(_as_rows(micro) for micro in step.micro_batches)
+    return replace(step, micro_batches=micro_batches, num_slots=sum(len(each.batch.ids) for each in micro_batches))
 
-        def laid(
-            values: Tensor, filler: int, slots: Tensor = slots, size: int = size, tokens: int = batch.num_tokens
-        ) -> Tensor:
-            return values.new_full((size,), filler).index_copy_(0, slots, values[:tokens])
 
-        rows = replace(
-            batch,
-            ids=laid(batch.ids, 0),
-            position_ids=laid(batch.position_ids, 0),
-            segment_ids=laid(batch.segment_ids, 0),
-            sequence_ids=laid(batch.sequence_ids, -1),
-            first_tokens=slots[batch.first_tokens],
-            row_slots=None,
-        )
-        targets = {kind: replace(each, positions=slots[each.positions]) for kind, each in micro.targets.items()}
-        micro_batches.append(MicroBatch(rows, targets))
-    return replace(
-        step, micro_batches=tuple(micro_batches), num_slots=sum(len(each.batch.ids) for each in micro_batches)
+def _as_rows(micro: MicroBatch) -> MicroBatch:
+    batch, slots = micro.batch, micro.batch.row_slots
+    assert slots is not None
+    assert batch.row_length is not None
+    assert batch.num_rows is not None
+    size = batch.num_rows * batch.row_length
+
+    def laid(values: Tensor, filler: int) -> Tensor:
+        return values.new_full((size,), filler).index_copy_(0, slots, values[: len(slots)])
+
+    rows = replace(
+        batch,
+        ids=laid(batch.ids, 0),
+        position_ids=laid(batch.position_ids, 0),
+        segment_ids=laid(batch.segment_ids, 0),
+        sequence_ids=laid(batch.sequence_ids, -1),
+        first_tokens=slots[batch.first_tokens],
+        row_slots=None,
+        num_rows=None,
+    )
+    assert not any(each.anchors for each in micro.targets.values())
+    return MicroBatch(
+        rows, {kind: replace(each, positions=slots[each.positions]) for kind, each in micro.targets.items()}
     )
 
 
@@ -233,6 +236,13 @@ def _attention(drop: Callable[[Tensor, float, DropoutKey | None, int], Tensor]) 
         yield
 
 
+def _usual_sublayers() -> AbstractContextManager[Any]:
+    def takes(*_: object) -> bool:
+        return False
+
+    return patch(f"{_ENCODER}.native.sublayers.takes", takes)
+
+
 @contextlib.contextmanager
 def _usual_dropout() -> Iterator[None]:
     def drop(values: Tensor, rate: float, key: DropoutKey | None, call: int) -> Tensor:
@@ -243,6 +253,7 @@ def _usual_dropout() -> Iterator[None]:
 
     with (
         _attention(drop),
+        _usual_sublayers(),
         patch(f"{_ENCODER}.encoder.dropout", drop),
         patch(f"{_ENCODER}.block.dropout_add", drop_and_add),
     ):

@@ -29,6 +29,23 @@ def test_a_step_without_any_lever_has_the_same_loss(tmp_path: Path) -> None:
     assert rounded == pytest.approx(whole, rel=1e-2)
 
 
+def test_usual_dropout_is_computed_by_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every dropout of a step: after the embeddings, in and after attention, after the feed-forward part."""
+    settings = Settings(scratch=tmp_path, quick=True, sizes=("tiny",))
+    (shape,) = chosen(settings, (TINY,))
+    text = text_for(shape, settings)
+    source = Source(mlm_recipe(shape, dropout=0.1, batch=shape.documents), text)
+    own = OwnStep(source.recipe, text)
+    (lever,) = (each for each in levers.levers() if each.instead.startswith("PyTorch's dropout"))
+    (batch,) = levers.lever_steps(lever, source, shape, settings, 1 << 20)
+    asked = []
+    usual = torch.nn.functional.dropout
+    monkeypatch.setattr(torch.nn.functional, "dropout", lambda *given: asked.append(1) or usual(*given))
+    with own.around(), lever.around():
+        own.step(batch)
+    assert len(asked) == 1 + 3 * source.recipe.encoder.num_layers
+
+
 def test_levers_are_put_back(tmp_path: Path) -> None:
     from maskwright.encoder import attention
     from maskwright.training import batches, model

@@ -65,6 +65,7 @@ def without_filler(batch: FlatBatch, behind: int = 0) -> FlatBatch:
         sequence_ids=taken(batch.sequence_ids, -1),
         first_tokens=torch.searchsorted(slots, batch.first_tokens),
         row_slots=slots,
+        num_rows=len(batch.ids) // (batch.row_length or 1),
     )
 
 

@@ -57,7 +57,12 @@ def test_our_own_code_agrees_with_the_reference(rows, key):
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("backend", ["rows", "sdpa", "jagged", "reference", pytest.param("native", marks=needs_native)])
 @pytest.mark.parametrize("rows", [PACKED, ONE_A_ROW, FULL], ids=["packed", "one a row", "full rows"])
-@pytest.mark.parametrize("behind", [0, 30], ids=["nothing behind", "more than a row behind"])
+@pytest.mark.parametrize(
+    # PACKED has 91 tokens in rows of 96 slots: with five behind them the stream is as long as its rows, and is none.
+    "behind",
+    [0, 5, 30],
+    ids=["nothing behind", "as long as the rows", "more than a row behind"],
+)
 def test_a_stream_without_the_filler_of_its_rows_gives_the_same(backend, rows, behind):
     batch = packed(rows, 24)
     found = _run(backend, without_filler(batch, behind), WHOLE_HEADS)
@@ -65,7 +70,7 @@ def test_a_stream_without_the_filler_of_its_rows_gives_the_same(backend, rows, b
 
 
 @pytest.mark.parametrize("backend", ["rows", "reference", pytest.param("native", marks=needs_native)])
-@pytest.mark.parametrize("behind", [0, 3])
+@pytest.mark.parametrize("behind", [0, 3, 5])
 def test_attention_drops_by_the_place_in_a_row_whether_or_not_filler_is_there(backend, behind):
     config = WHOLE_HEADS.replace(hidden_dropout=0.0, attention_dropout=0.3)
     batch = packed(PACKED, 24, key=99)
@@ -84,6 +89,7 @@ def test_an_empty_stream_without_filler_gives_nothing(backend):
     batch = replace(
         packed(((24,),), 24),
         **dict.fromkeys(["ids", "position_ids", "segment_ids", "sequence_ids", "first_tokens", "row_slots"], empty),
+        num_rows=0,
         num_tokens=0,
     )
     assert encoder(WHOLE_HEADS, backend)(batch).hidden.shape == (0, 32)

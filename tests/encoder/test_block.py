@@ -1,5 +1,7 @@
 """Both halves of a layer against plain modules, one after the other: results and every gradient."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,6 +13,7 @@ from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.dropout import DropoutKey, dropout_add
 from maskwright.encoder.native.attention import Runs
+from maskwright.encoder.native.library import allowed
 
 TOKENS, ROW = 24, 12
 KEY = DropoutKey.on(torch.device("cpu"), 7)
@@ -52,6 +55,14 @@ def _same(ours: list[Tensor], plain: list[Tensor], tolerance: float) -> None:
         assert (mine - theirs).abs().max() <= tolerance * max(1, theirs.abs().max())
 
 
+@pytest.fixture(params=[True, False], ids=["own code", "libraries"])
+def _code(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compute by our own code, where it is there, and without it."""
+    with allowed(request.param):
+        yield
+
+
+@pytest.mark.usefixtures("_code")
 @pytest.mark.parametrize("key", [None, KEY], ids=["whole", "dropped"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("width", [64, 512], ids=["narrow", "wide"])
@@ -73,6 +84,7 @@ def test_feed_forward_is_the_plain_modules(width, name, key):
 
 
 # The fused kernels draw no masks on a CPU.
+@pytest.mark.usefixtures("_code")
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 @pytest.mark.parametrize(
     ("backend", "key"),
@@ -82,7 +94,14 @@ def test_attention_is_three_products(backend, key):
     torch.manual_seed(0)
     block, hidden = AttentionBlock(_config(64)), _hidden(64)
     offsets, num_rows = torch.arange(0, TOKENS + 1, ROW), TOKENS // ROW
-    runs = Runs(offsets, torch.ones(num_rows, dtype=torch.bool), offsets[:-1], ROW, num_rows, ROW)
+    runs = Runs(
+        offsets=offsets,
+        real=torch.ones(num_rows, dtype=torch.bool),
+        slots=offsets[:-1],
+        row_length=ROW,
+        num_rows=num_rows,
+        longest=ROW,
+    )
     plan = AttentionPlan(backend, ROW, num_rows=num_rows, offsets=offsets, longest=ROW, runs=runs)
 
     def plain(given: Tensor) -> Tensor:
@@ -96,6 +115,7 @@ def test_attention_is_three_products(backend, key):
         assert torch.equal(block(hidden, plan, key, 1), plain(hidden))
 
 
+@pytest.mark.usefixtures("_code")
 def test_attention_under_autocast_is_three_products():
     torch.manual_seed(0)
     block, hidden = AttentionBlock(_config(64)), _hidden(64)

@@ -6,7 +6,7 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import DeviceError, MaskwrightError
 from maskwright.core.files import read_json
-from maskwright.encoder.native import attention
+from maskwright.encoder.native import attention, sublayers
 from maskwright.training import device
 from maskwright.training.device import Precision, computing_on, prepare_machine, prepare_machine_again
 from maskwright.training.pretrain import Run, pretrain
@@ -79,14 +79,18 @@ def test_a_run_goes_on_with_the_attention_that_it_began_with(tmp_path: Path, mon
         machine, said = prepare_machine_again(begun, "cpu", tmp_path, "auto")
         with computing_on(machine):
             assert attention.takes(64, "cpu", torch.float32) == (machine.attention == "compiled")
+            layer = torch.nn.LayerNorm(64)
+            assert sublayers.takes(torch.ones(1, 64), layer) == (machine.attention == "compiled")
         return machine.attention, said
 
     assert again({}) == ("compiled" if there else "libraries", "")
     # Begun when nothing was said of attention.
     assert again({"matmul": "default"}) == ("libraries", "")
     assert again({"matmul": "default", "attention": "libraries"}) == ("libraries", "")
-    monkeypatch.setattr(attention.CODE, "_found", DeviceError("there is no C compiler here"))
-    used, said = again({"matmul": "default", "attention": "compiled"})
-    assert used == "libraries"
-    assert "there is no C compiler here" in said
-    assert "last digits" in said
+    for code in (attention.CODE, sublayers.CODE):  # It is all of our own code, or none.
+        with monkeypatch.context() as patch:
+            patch.setattr(code, "_found", DeviceError("there is no C compiler here"))
+            used, said = again({"matmul": "default", "attention": "compiled"})
+        assert used == "libraries"
+        assert "there is no C compiler here" in said
+        assert "last digits" in said

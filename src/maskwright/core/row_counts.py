@@ -1,9 +1,10 @@
 """Few different numbers of rows in matrix products.
 
-How many tokens are asked, and so how many rows the products behind the last attention have, differs from one
-micro-batch to the next. oneDNN compiles every product anew for each number of rows that it has not met. So the rows
-are filled up to a multiple of a small number; what is added gives nothing to any loss or gradient. On other devices
-than a CPU no kernel is made for a number of rows, and none are added.
+How many tokens a micro-batch has, and how many of them are asked behind the last attention, differs from one to the
+next. oneDNN compiles every product anew for each number of rows that it has not met. So the rows are filled up to a
+multiple of a small number; what is added gives nothing to any loss or gradient. Streams are filled up when they are
+laid out, for every device alike; what is asked is filled up on a CPU only, since elsewhere no kernel is made for a
+number of rows.
 """
 
 import torch

@@ -28,7 +28,8 @@ class FlatBatch:
         row_length: R, slots of a row; None if there are no rows.
         num_tokens: Real tokens, filler not counted.
         row_slots: Shape (num_tokens,), int64, ascending: the slot of each real token, counted through all rows. The
-            real tokens are then the first of the stream. None if the stream is the rows themselves, T/R of them.
+            real tokens are then the first of the stream. None if the stream is the rows themselves.
+        num_rows: How many rows there are; None for T/R, where the stream is the rows themselves.
         dropout_key: Key of this micro-batch's dropout masks; None where dropout is off.
     """
 
@@ -40,6 +41,7 @@ class FlatBatch:
     row_length: int | None
     num_tokens: int
     row_slots: Tensor | None = None
+    num_rows: int | None = None
     dropout_key: int | None = None
 
 

@@ -22,7 +22,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from maskwright.core.row_counts import MULTIPLE
 from maskwright.core.tensors import FlatBatch
 from maskwright.encoder.dropout import DropoutKey, dropout_factors, kept_of_signed, seeded_kernels, sign_dropped_
 from maskwright.encoder.native.attention import Runs, attend_runs, takes
@@ -105,13 +104,12 @@ def share_of_pairs(batch: FlatBatch, dtype: torch.dtype) -> float:
         return 1.0
     offsets = run_offsets(batch.sequence_ids, None if batch.row_slots is not None else batch.row_length)
     lengths = offsets.diff()[batch.sequence_ids[offsets[:-1]] >= 0].double()
-    return float(lengths.square().sum()) / (_num_rows(batch, batch.row_length) * batch.row_length**2)
+    return float(lengths.square().sum()) / max(1, _num_rows(batch, batch.row_length) * batch.row_length**2)
 
 
 def _num_rows(batch: FlatBatch, row_length: int) -> int:
-    if batch.row_slots is None:
-        return len(batch.ids) // row_length
-    return int(batch.row_slots[-1]) // row_length + 1 if len(batch.row_slots) else 0
+    assert (batch.num_rows is None) == (batch.row_slots is None), "both say how a stream lies in its rows"
+    return len(batch.ids) // row_length if batch.num_rows is None else batch.num_rows
 
 
 def plan_attention(batch: FlatBatch, backend: Backend, dtype: torch.dtype) -> AttentionPlan:
@@ -128,14 +126,15 @@ def plan_attention(batch: FlatBatch, backend: Backend, dtype: torch.dtype) -> At
     if backend == "jagged":
         offsets = run_offsets(batch.sequence_ids, row_length if slots is None else None)
         # Filler behind the last sequence is a run too, which may be longer than a short row.
-        return AttentionPlan(backend, row_length, offsets=offsets, longest=max(row_length, MULTIPLE))
+        longest = max(row_length, len(batch.ids) - batch.num_tokens)
+        return AttentionPlan(backend, row_length, offsets=offsets, longest=longest)
     num_rows = _num_rows(batch, row_length)
     if backend in ("native", "reference"):
         return AttentionPlan(backend, row_length, runs=_runs(batch, row_length, num_rows))
-    if len(batch.ids) == num_rows * row_length:  # The stream is the rows themselves, whether or not it says so.
-        slots = None
+    if batch.num_tokens == len(batch.ids) == num_rows * row_length:
+        slots = None  # No filler: the stream is the rows themselves.
     if batch.num_tokens == num_rows * row_length and len(batch.first_tokens) == num_rows:
-        return AttentionPlan(backend, row_length, None, slots, num_rows)
+        return AttentionPlan(backend, row_length, row_slots=slots, num_rows=num_rows)
     rows = batch.sequence_ids
     if slots is not None:
         rows = rows.new_full((num_rows * row_length,), -1).index_copy_(0, slots, rows[: len(slots)])
@@ -143,7 +142,7 @@ def plan_attention(batch: FlatBatch, backend: Backend, dtype: torch.dtype) -> At
     # Filler has the number -1 of its own kind and looks at itself only, so that no softmax is over nothing.
     apart = rows[:, None, :, None] != rows[:, None, None, :]
     mask = torch.zeros(apart.shape, dtype=dtype, device=rows.device).masked_fill_(apart, -math.inf)
-    return AttentionPlan(backend, row_length, mask, slots, num_rows)
+    return AttentionPlan(backend, row_length, mask=mask, row_slots=slots, num_rows=num_rows)
 
 
 def _runs(batch: FlatBatch, row_length: int, num_rows: int) -> Runs:
@@ -155,7 +154,7 @@ def _runs(batch: FlatBatch, row_length: int, num_rows: int) -> Runs:
         # Filler behind the last token lies in no row.
         begins = torch.cat([slots, slots.new_zeros(1)])[begins.clamp(max=len(slots))]
     longest = int(offsets.diff().max()) if len(real) else 0
-    return Runs(offsets, real, begins, row_length, num_rows, longest)
+    return Runs(offsets=offsets, real=real, slots=begins, row_length=row_length, num_rows=num_rows, longest=longest)
 
 
 def run_offsets(sequence_ids: Tensor, row_length: int | None) -> Tensor:
@@ -219,7 +218,7 @@ def laid_into_rows(values: Tensor, plan: AttentionPlan) -> Tensor:
     if slots is None:
         return values
     laid = values.new_zeros(plan.num_rows * plan.row_length, values.shape[1])
-    return laid.index_copy(0, slots, values[: len(slots)])
+    return laid.index_copy_(0, slots, values[: len(slots)])
 
 
 def taken_from_rows(values: Tensor, plan: AttentionPlan, num_tokens: int) -> Tensor:
@@ -227,7 +226,8 @@ def taken_from_rows(values: Tensor, plan: AttentionPlan, num_tokens: int) -> Ten
     slots = plan.row_slots
     if slots is None:
         return values
-    return torch.nn.functional.pad(values[slots], (0, 0, 0, num_tokens - len(slots)))
+    taken, behind = values.index_select(0, slots), num_tokens - len(slots)
+    return F.pad(taken, (0, 0, 0, behind)) if behind else taken
 
 
 def _by_rows(values: Tensor, plan: AttentionPlan, heads: _Heads) -> Tensor:

@@ -22,13 +22,15 @@ one product over that of three, in fp32 (bf16): width 128 .93 (.96), 256 .93 (1.
 class AttentionBlock(nn.Module):
     """Self-attention with its projections, residual and LayerNorm.
 
-    Attributes:
+    In training on a processor what follows each product may be computed by code of our own (`native.sublayers`), past
+    the modules, whose hooks are then not called.
+
+    Args:
+        config: The shape.
         is_shared: Whether several layers use it.
     """
 
-    is_shared = False
-
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig, *, is_shared: bool = False) -> None:
         super().__init__()
         width = config.hidden_size
         self.query = nn.Linear(width, width)
@@ -39,6 +41,7 @@ class AttentionBlock(nn.Module):
         self._num_heads = config.num_heads
         self._attention_dropout = config.attention_dropout
         self._hidden_dropout = config.hidden_dropout
+        self._is_shared = is_shared
 
     def forward(
         self, hidden: Tensor, plan: AttentionPlan, key: DropoutKey | None, call: int, read: Tensor | None = None
@@ -101,19 +104,22 @@ class AttentionBlock(nn.Module):
 class FeedForwardBlock(nn.Module):
     """Two dense layers with an activation between them, residual and LayerNorm.
 
-    Attributes:
+    In training on a processor what follows each product may be computed by code of our own (`native.sublayers`), past
+    the modules, whose hooks are then not called.
+
+    Args:
+        config: The shape.
         is_shared: Whether several layers use it.
     """
 
-    is_shared = False
-
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig, *, is_shared: bool = False) -> None:
         super().__init__()
         self.dense_in = nn.Linear(config.hidden_size, config.intermediate_size)
         self.dense_out = nn.Linear(config.intermediate_size, config.hidden_size)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self._activation = config.hidden_activation
         self._hidden_dropout = config.hidden_dropout
+        self._is_shared = is_shared
 
     def forward(self, hidden: Tensor, key: DropoutKey | None, call: int) -> Tensor:
         """Transform each token and add.
@@ -143,4 +149,4 @@ class FeedForwardBlock(nn.Module):
 def _by_own_code(block: AttentionBlock | FeedForwardBlock, values: Tensor, *layers: nn.Linear | nn.LayerNorm) -> bool:
     # Autocast rounds a weight once for all layers that use it, our own code for each, and adds up their gradients in
     # fp32: with twelve layers on one block that costs more than the code gives.
-    return not (block.is_shared and torch.is_autocast_enabled("cpu")) and sublayers.takes(values, *layers)
+    return not (block._is_shared and torch.is_autocast_enabled("cpu")) and sublayers.takes(values, *layers)

@@ -37,12 +37,14 @@ class Encoder(nn.Module):
         self.embedding_projection = nn.Linear(width, hidden) if config.projects_embeddings else None
         self._attention_plan = config.layer_plan("attention")
         self._ffn_plan = config.layer_plan("ffn")
-        self.attention_blocks = nn.ModuleList(AttentionBlock(config) for _ in set(self._attention_plan))
-        self.ffn_blocks = nn.ModuleList(FeedForwardBlock(config) for _ in set(self._ffn_plan))
-        for plan, blocks in ((self._attention_plan, self.attention_blocks), (self._ffn_plan, self.ffn_blocks)):
-            for number, block in enumerate(blocks):
-                assert isinstance(block, AttentionBlock | FeedForwardBlock)
-                block.is_shared = plan.count(number) > 1
+        self.attention_blocks = nn.ModuleList(
+            AttentionBlock(config, is_shared=self._attention_plan.count(number) > 1)
+            for number in sorted(set(self._attention_plan))
+        )
+        self.ffn_blocks = nn.ModuleList(
+            FeedForwardBlock(config, is_shared=self._ffn_plan.count(number) > 1)
+            for number in sorted(set(self._ffn_plan))
+        )
         self.pooler = nn.Linear(hidden, hidden) if config.pooler else None
 
     def forward(self, batch: FlatBatch, read: Tensor | None = None) -> EncoderOutput:

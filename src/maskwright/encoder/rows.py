@@ -48,5 +48,7 @@ def cut_into_rows(batch: FlatBatch) -> CutBatch:
         sequence_ids=laid(sequence_ids, -1),
         first_tokens=places[batch.first_tokens],
         row_length=row_length,
+        row_slots=None,
+        num_rows=None,
     )
     return CutBatch(rows, places)

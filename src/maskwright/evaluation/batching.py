@@ -43,7 +43,7 @@ class Batcher:
 
     Args:
         features: What to lay out.
-        pad: What fills a row's unused slots.
+        pad: What fills up a stream in training.
         tokens: Real tokens a batch may have; a unit with more is a batch of its own.
         device: Where the tensors are put.
     """
@@ -98,17 +98,17 @@ class Batcher:
         sequences = chosen.tokens
         lengths = self._lengths[sequences]
         row_length = int(lengths.max())
-        starts, row_slots = pack(lengths, row_length).in_stream(lengths, row_length)
-        places = Ranges(starts, starts + lengths)
-        slots = places.tokens
+        packing = pack(lengths, row_length)
+        starts, row_slots = packing.in_stream(lengths, row_length)
+        places = Ranges(starts, starts + lengths).tokens
         taken = Ranges(features.cu_seqlens[sequences], features.cu_seqlens[sequences + 1])
         tokens = taken.tokens
         # What is only scored is seen once.
-        size = len(slots) if dropout_key is None else rounded_up(len(slots))
+        size = len(places) if dropout_key is None else rounded_up(len(places))
 
         def spread(values: IntArray, filler: int) -> torch.Tensor:
             laid = np.full(size, filler, dtype=np.int64)
-            laid[slots] = values
+            laid[places] = values
             return torch.from_numpy(laid).to(device)
 
         positions, labelled = None, units
@@ -120,13 +120,14 @@ class Batcher:
             positions = torch.from_numpy(features.positions[labelled].astype(np.int64) + moved).to(device)
         batch = FlatBatch(
             ids=spread(features.ids[tokens], self._pad),
-            position_ids=spread(slots - np.repeat(starts, lengths), 0),
+            position_ids=spread(places - np.repeat(starts, lengths), 0),
             segment_ids=spread(features.segment_ids[tokens], 0),
             sequence_ids=spread(np.repeat(np.arange(len(lengths)), lengths), -1),
             first_tokens=torch.from_numpy(starts).to(device),
             row_length=row_length,
-            num_tokens=len(slots),
+            num_tokens=len(places),
             row_slots=torch.from_numpy(row_slots).to(device),
+            num_rows=packing.num_rows,
             dropout_key=dropout_key,
         )
         return FeatureBatch(
@@ -196,7 +197,7 @@ def scoring_batches(features: Features, *, tokens: int, pad: int, device: torch.
     Args:
         features: Labels are not needed.
         tokens: Real tokens a batch may have; a unit with more is a batch of its own.
-        pad: What fills a row's unused slots.
+        pad: What fills up a stream in training.
         device: Where the tensors are put.
     """
     batcher = Batcher(features, pad=pad, tokens=tokens, device=device)

@@ -50,15 +50,15 @@ class Features:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureBatch:
-    """Some units of `Features`, packed into rows for the encoder.
+    """Some units of `Features`, laid out for the encoder.
 
     Attributes:
-        batch: The flat tokens in rows. `batch.first_tokens` are in the order of `lengths`.
+        batch: The flat tokens. `batch.first_tokens` are in the order of `lengths`.
         lengths: Shape (B,), int64, tokens of each sequence: in the order of the units, options in their order.
-            Sequence b covers the slots `batch.first_tokens[b]` to `batch.first_tokens[b] + lengths[b]`.
+            Sequence b covers the tokens `batch.first_tokens[b]` to `batch.first_tokens[b] + lengths[b]`.
         unit_numbers: Shape (U',), numpy: which units of the features these are, ascending.
         units: Shape (B,), int64: unit of each sequence, numbered from 0 within this batch.
-        positions: Shape (M',), int64, slots of the tokens where a tag is predicted; None as in `Features`.
+        positions: Shape (M',), int64, offsets of the tokens where a tag is predicted; None as in `Features`.
         labels: As in `Features`, on the device; None where there are none.
     """
 

@@ -86,7 +86,7 @@ class FineTunedModel(nn.Module):
         """Score a batch, for training. Dropout is applied in training mode, if there is a key.
 
         Args:
-            batch: Sequences in rows, on the model's device.
+            batch: Sequences, on the model's device.
             dropout_key: Key of the batch's dropout masks; None: the one that `batch.batch` carries, if any.
 
         Returns:

@@ -65,5 +65,6 @@ def _lay_out(sequences: list[IntArray], texts: IntArray, device: torch.device) -
         row_length=row_length,
         num_tokens=len(row_slots),
         row_slots=given(row_slots),
+        num_rows=packing.num_rows,
     )
     return TextBatch(batch, texts[packing.order], starts)

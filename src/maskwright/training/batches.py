@@ -63,8 +63,8 @@ class StepBatch:
         counts: Predictions of each objective over the whole step: the losses' denominators.
         num_tokens: Real tokens.
         num_sequences: Sequences.
-        num_slots: Tokens computed on, the few counted that fill up a micro-batch (`core.row_counts`); num_tokens /
-            num_slots is the fill.
+        num_slots: Tokens that all but attention over rows computes on, the few counted that fill up a micro-batch
+            (`core.row_counts`); num_tokens / num_slots is the fill.
         squared_lengths: Sum of squared sequence lengths (the cost of attention).
         key: Which batch this is, for messages: seed, refresh and number of its first instance.
     """
@@ -174,6 +174,7 @@ class Collator:
                 row_length=self.row_length,
                 num_tokens=end - begin,
                 row_slots=torch.from_numpy(row_slots[begin:end] - row_bounds[number] * self.row_length),
+                num_rows=int(row_bounds[number + 1] - row_bounds[number]),
                 dropout_key=integer_key(self.seed, "dropout", step, number) if self.dropout else None,
             )
             yield MicroBatch(batch, {kind: parts[number] for kind, parts in cuts.items()})

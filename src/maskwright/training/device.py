@@ -13,7 +13,7 @@ from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
 from maskwright.encoder.native.attention import CODE as ATTENTION
-from maskwright.encoder.native.attention import allowed as attention_allowed
+from maskwright.encoder.native.library import allowed as own_code_allowed
 from maskwright.encoder.native.sublayers import CODE as SUBLAYERS
 from maskwright.training.allocator import keep_freed_memory
 from maskwright.training.probe import has_onednn, probe_error, probe_layers, probe_matmul, products_by
@@ -40,7 +40,8 @@ class Machine:
         matmul: "default", or "onednn" where that library multiplies fp32 matrices faster and as exactly.
         peak_flops: Measured multiply-add operations x 2 a second of a large matrix product in the run's precision.
         autocast: bfloat16 for matrix products, on a GPU that has it or where it was asked for; else None (fp32).
-        attention: "compiled" where our own code computes it (`encoder.native`), else "libraries".
+        attention: "compiled" where our own code computes it and what is between products (`encoder.native`), else
+            "libraries".
     """
 
     device: torch.device
@@ -147,7 +148,8 @@ def prepare_machine_again(
     found = own_code_problem()
     why = f" ({found.problem})" if found else ""
     return machine, (
-        "this run was begun with attention by our own compiled code, which is not to be had now"
+        "this run was begun with attention (and what is between products) by our own compiled code, which is not to "
+        "be had now"
         f"{why}: what is computed now differs in the last digits"
     )
 
@@ -185,7 +187,7 @@ def matmul_library(library: MatmulLibrary) -> Iterator[None]:
 @contextlib.contextmanager
 def computing_on(machine: Machine) -> Iterator[None]:
     """Let products and attention be computed by what a machine uses while the block runs."""
-    with matmul_library(machine.matmul), attention_allowed(machine.attention == "compiled"):
+    with matmul_library(machine.matmul), own_code_allowed(machine.attention == "compiled"):
         yield
 
 

@@ -265,7 +265,7 @@ def _memory_advice(hardware: Hardware) -> list[str]:
 def _attention_advice(problem: DeviceError | None) -> list[str]:
     if problem is None or not problem.todo:
         return []
-    return [f"Attention is faster by our own code, which is not to be had: {problem.problem}. {problem.todo}"]
+    return [f"Training is faster by our own code, which is not to be had: {problem.problem}. {problem.todo}"]
 
 
 def _int8_advice(int8: Int8Support) -> list[str]:

@@ -14,7 +14,8 @@ from torch import Tensor
 from maskwright.encoder.attention import AttentionPlan, attend, run_offsets
 from maskwright.encoder.dropout import DropoutKey
 from maskwright.encoder.native import library
-from maskwright.encoder.native.attention import CODE, Runs, allowed, attend_read, attend_runs, takes
+from maskwright.encoder.native.attention import CODE, Runs, attend_read, attend_runs, takes
+from maskwright.encoder.native.library import allowed
 
 KEY = DropoutKey.on(torch.device("cpu"), 20170612)
 
@@ -47,7 +48,15 @@ def runs_of(rows: list[list[int]], row_length: int) -> tuple[Runs, Tensor]:
     ids = torch.tensor(sequence_ids)
     offsets = run_offsets(ids, row_length)
     begins, longest = offsets[:-1], int(offsets.diff().max())
-    return Runs(offsets, ids[begins] >= 0, begins, row_length, len(rows), longest), ids >= 0
+    runs = Runs(
+        offsets=offsets,
+        real=ids[begins] >= 0,
+        slots=begins,
+        row_length=row_length,
+        num_rows=len(rows),
+        longest=longest,
+    )
+    return runs, ids >= 0
 
 
 def inputs_of(
@@ -282,7 +291,14 @@ def test_some_gradients_are_asked_for_and_again() -> None:
 
 def test_nothing_in_gives_nothing() -> None:
     none = torch.zeros(0, dtype=torch.int64)
-    runs = Runs(torch.zeros(1, dtype=torch.int64), none.bool(), none, 8, 0, 0)
+    runs = Runs(
+        offsets=torch.zeros(1, dtype=torch.int64),
+        real=none.bool(),
+        slots=none,
+        row_length=8,
+        num_rows=0,
+        longest=0,
+    )
     assert attend_runs(*(torch.zeros(0, 32) for _ in range(3)), runs, num_heads=2).shape == (0, 32)
     runs, _ = runs_of([[5]], 8)
     inputs = [each.detach() for each in inputs_of(8, 32, 1)]

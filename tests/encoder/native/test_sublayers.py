@@ -12,7 +12,8 @@ from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.dropout import DropoutKey, dropout_add
 from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.native import attention, sublayers
+from maskwright.encoder.native import sublayers
+from maskwright.encoder.native.library import allowed
 from maskwright.encoder.native.sublayers import CODE, close_attention, feed_forward, joined_projections, takes
 
 KEY = DropoutKey.on(torch.device("cpu"), 20170612)
@@ -174,15 +175,80 @@ def test_gelu_is_right_from_end_to_end(activation, half):
     torch.testing.assert_close(to_bias.double(), slope.sum(0), rtol=1e-4, atol=1e-4)
 
 
-def test_what_is_no_number_stays_none_and_the_infinite_is_not_hidden():
+@pytest.mark.parametrize("activation", PLAIN)
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_no_number_stays_none_and_the_infinite_is_not_hidden(name, activation):
     layers = layers_of(16)
-    given = values_of(4, 16, 0).detach()
-    given[1, 3], given[2, 5] = torch.nan, torch.inf
-    result = feed_forward(
-        given, layers["dense_in"], layers["dense_out"], layers["norm"], activation="gelu", rate=0.0, key=None, call=0
-    )
-    assert not result[1:3].isfinite().any(dim=1).all()
+    given = [values_of(4, 16, seed) for seed in range(1 + (name == "close_attention"))]
+    with torch.no_grad():
+        given[0][1, 3], given[0][2, 5] = torch.nan, torch.inf
+    result = ours(name, layers, given, activation, 0.0)
+    assert not result[1].isfinite().any()
+    assert not result[2].isfinite().any()
     assert result[[0, 3]].isfinite().all()
+    slopes = torch.autograd.grad(result.sum(), [given[0], layers["norm"].weight], allow_unused=True)
+    if name != "joined_projections":
+        assert not slopes[0][1:3].isfinite().any()
+        assert not slopes[1].isfinite().any()
+        assert slopes[0][[0, 3]].isfinite().all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_backward_pass_can_be_repeated_and_not_continued(name):
+    layers, given = layers_of(32), [values_of(9, 32, seed) for seed in range(1 + (name == "close_attention"))]
+    result = ours(name, layers, given, "gelu", 0.1)
+    of = [given[0], *(each for each in layers.parameters())]
+    first, again = (
+        torch.autograd.grad(result.square().sum(), of, retain_graph=True, allow_unused=True) for _ in range(2)
+    )
+    assert all(one is other is None or torch.equal(one, other) for one, other in zip(first, again, strict=True))
+    slope = torch.ones_like(result, requires_grad=True)
+    (continued,) = torch.autograd.grad(result, given[:1], slope, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        continued.sum().backward()
+
+
+@needs_half
+@pytest.mark.parametrize("name", NAMES)
+def test_a_backward_pass_under_autocast_computes_in_what_was_saved(name):
+    layers, given = layers_of(64), [values_of(70, 64, seed) for seed in range(1 + (name == "close_attention"))]
+    wanted = all_of(lambda: ours(name, layers, given, "gelu", 0.1), layers, given)
+    result = ours(name, layers, given, "gelu", 0.1)
+    with torch.autocast("cpu", HALF):
+        found = all_of(lambda: result, layers, given)
+    assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_frozen_has_no_gradient_and_changes_no_other(name):
+    layers, given = layers_of(32), [values_of(9, 32, seed) for seed in range(1 + (name == "close_attention"))]
+
+    def slopes() -> dict[str, Tensor]:
+        layers.zero_grad()
+        ours(name, layers, given, "gelu", 0.1).square().sum().backward()
+        return {key: each.grad.clone() for key, each in layers.named_parameters() if each.grad is not None}
+
+    whole = slopes()
+    for key in whole:
+        layers.get_parameter(key).requires_grad_(False)
+        found = slopes()
+        assert found.keys() == whole.keys() - {key}
+        assert all(torch.equal(found[other], whole[other]) for other in found)
+        layers.get_parameter(key).requires_grad_(True)
+    given[0].requires_grad_(False)
+    assert all(torch.equal(found, whole[key]) for key, found in slopes().items())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_and_slopes_may_lie_anyhow(name):
+    layers, given = layers_of(32), [values_of(9, 32, seed) for seed in range(1 + (name == "close_attention"))]
+    turned = [each.detach().t().contiguous().t().requires_grad_() for each in given]
+    assert not turned[0].is_contiguous()
+    one, other = (ours(name, layers, each, "gelu", 0.1) for each in (given, turned))
+    assert torch.equal(one, other)
+    (found,) = torch.autograd.grad(other.sum(), turned[:1])  # An expanded slope: one number for all.
+    (wanted,) = torch.autograd.grad(one, given[:1], torch.ones_like(one))
+    assert torch.equal(found, wanted)
 
 
 def test_only_training_in_fp32_or_bf16_is_taken():
@@ -191,11 +257,14 @@ def test_only_training_in_fp32_or_bf16_is_taken():
     assert takes(values, *layers)
     assert not takes(values.double(), *layers)
     assert not takes(values[:0], *layers)
+    strided = layers_of(64)["norm"]
+    strided.weight = nn.Parameter(torch.ones(128)[::2])
+    assert not takes(values, strided)
     assert not takes(values, *layers_of(24).values())
     assert not takes(values, *layers_of(64, torch.float64).values())
     with torch.no_grad():
         assert not takes(values, *layers)
-    with attention.allowed(False):
+    with allowed(False):
         assert not takes(values, *layers)
     with torch.autocast("cpu", torch.float16):
         assert not takes(values, *layers)
@@ -208,7 +277,7 @@ def test_blocks_that_layers_share_round_their_weights_once(monkeypatch, sharing,
         hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64, sharing=sharing, max_positions=16
     )
     encoder = Encoder(config, 20)
-    assert {block.is_shared for block in (*encoder.attention_blocks, *encoder.ffn_blocks)} == {not own}
+    assert {block._is_shared for block in (*encoder.attention_blocks, *encoder.ffn_blocks)} == {not own}
     asked = []
     monkeypatch.setattr(sublayers, "feed_forward", lambda hidden, *_, **__: asked.append(1) or hidden)
     block, hidden = encoder.ffn_blocks[0], values_of(8, 32, 0)

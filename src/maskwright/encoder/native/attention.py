@@ -6,10 +6,7 @@ into heads and back, and no square of scores is written to memory or kept for th
 T tokens, N heads, D head size, H = N D, W queries, S runs.
 """
 
-import contextlib
 import ctypes
-from collections.abc import Iterator
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from maskwright.encoder.dropout import DropoutKey, RandomWords
-from maskwright.encoder.native.library import AVX512, Code
+from maskwright.encoder.native.library import AVX512, Code, is_allowed
 
 _LANES = 16
 """fp32 numbers in a register: a head's size is a multiple."""
@@ -40,7 +37,7 @@ class _Call(ctypes.Structure):
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
     """Runs of tokens that attend to each other.
 
@@ -75,27 +72,10 @@ def _declare(found: ctypes.CDLL) -> None:
 # Called dozens of times a step between PyTorch's own functions, two teams of threads would wait for each other.
 CODE = Code("attention.c", AVX512, _declare, shares_threads=True)
 
-_ALLOWED: ContextVar[bool] = ContextVar("whether our own attention is used where it is there", default=True)
-
-
-@contextlib.contextmanager
-def allowed(wish: bool) -> Iterator[None]:
-    """Use this code where it is there, or do without it, while the block runs: a run goes on as it was begun."""
-    before = _ALLOWED.set(wish)
-    try:
-        yield
-    finally:
-        _ALLOWED.reset(before)
-
-
-def is_allowed() -> bool:
-    """Say whether our own code may be used (see `allowed`)."""
-    return _ALLOWED.get()
-
 
 def takes(head_size: int, device_type: str, dtype: torch.dtype) -> bool:
     """Say whether the code is there and allowed, and computes heads of this size in this precision."""
-    return _ALLOWED.get() and computes(head_size, device_type, dtype)
+    return is_allowed() and computes(head_size, device_type, dtype)
 
 
 def computes(head_size: int, device_type: str, dtype: torch.dtype) -> bool:

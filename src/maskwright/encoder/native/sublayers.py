@@ -12,20 +12,21 @@ T tokens, I inner width, H hidden size.
 
 import ctypes
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from maskwright.encoder.dropout import DropoutKey, RandomWords
-from maskwright.encoder.native import attention
-from maskwright.encoder.native.library import AVX512, Code
+from maskwright.encoder.native.library import AVX512, Code, is_allowed
 
 _LANES = 16
 """fp32 numbers in a register: widths are multiples."""
 _HALF = torch.bfloat16
+_Backward = TypeVar("_Backward", bound=Callable[..., Any])
 ACTIVATIONS = {"gelu": 0, "gelu_tanh": 1}
 """The activations of `feed_forward`, by their names for `core.tensors.activation`, and their numbers in C."""
 _NARROWEST_MADE_AGAIN = 512
@@ -101,13 +102,17 @@ def takes(values: Tensor, *layers: nn.Linear | nn.LayerNorm) -> bool:
             return False
     elif values.dtype != torch.float32:
         return False
-    fits = all(
+    return len(values) > 0 and all(_fits(layer) for layer in layers) and is_allowed() and CODE.library() is not None
+
+
+def _fits(layer: nn.Linear | nn.LayerNorm) -> bool:
+    return (
         layer.weight.dtype == torch.float32
         and layer.bias is not None
+        and layer.bias.is_contiguous()
+        and (layer.weight.ndim > 1 or layer.weight.is_contiguous())
         and not any(size % _LANES for size in layer.weight.shape)
-        for layer in layers
     )
-    return fits and len(values) > 0 and attention.is_allowed() and CODE.library() is not None
 
 
 def feed_forward(
@@ -206,6 +211,17 @@ def joined_projections(hidden: Tensor, *layers: nn.Linear) -> Tensor:
     return cast(Tensor, _Joined.apply(hidden, _precision(), *weights, *biases))  # type: ignore[no-untyped-call]
 
 
+def _as_saved(backward: _Backward) -> _Backward:
+    """Let a backward pass multiply in the precision of what was saved, whatever autocast says when it runs."""
+
+    @functools.wraps(backward)
+    def computed(ctx: Any, *gradients: Tensor) -> Any:
+        with torch.autocast("cpu", enabled=False):
+            return backward(ctx, *gradients)
+
+    return cast(_Backward, computed)
+
+
 class _FeedForward(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -236,6 +252,7 @@ class _FeedForward(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @_as_saved
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         given, in_weight, in_bias, out_weight, norm_weight, inner, active, sums, about = ctx.saved_tensors
         kind, closing = ctx.given
@@ -256,9 +273,12 @@ class _FeedForward(torch.autograd.Function):
             room=room.data_ptr(),
             kind=kind,
         )
+        assert slopes.dtype == inner.dtype
         _gelu(call, inner, backward=True)
-        to_out_weight = (to_outer.t() @ active).float()
-        to_in_weight = (slopes.t() @ given).float()
+        # In the order of the arguments of `forward`: frozen weights are spared their products.
+        of_in_weight, of_out_weight = ctx.needs_input_grad[1], ctx.needs_input_grad[3]
+        to_out_weight = (to_outer.t() @ active).float() if of_out_weight else None
+        to_in_weight = (slopes.t() @ given).float() if of_in_weight else None
         _add_product_(to_hidden, slopes, in_weight)
         return to_hidden, to_in_weight, to_bias, to_out_weight, to_norm[2], to_norm[0], to_norm[1], None, None, None
 
@@ -285,11 +305,12 @@ class _CloseAttention(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @_as_saved
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         mixed, weight, norm_weight, sums, about = ctx.saved_tensors
         to_hidden, to_outer, to_norm = _norm_back(gradients[0], sums, about, norm_weight, ctx.closing, mixed.dtype)
         to_mixed = (to_outer @ weight).to(ctx.mixed_dtype)
-        to_weight = (to_outer.t() @ mixed).float()
+        to_weight = (to_outer.t() @ mixed).float() if ctx.needs_input_grad[2] else None
         return to_mixed, to_hidden, to_weight, to_norm[2], to_norm[0], to_norm[1], None, None
 
 
@@ -305,6 +326,7 @@ class _Joined(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @_as_saved
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         given, weight = ctx.saved_tensors
         dtype, widths = ctx.about
@@ -344,6 +366,7 @@ def _room(rows: int, width: int) -> Tensor:
 
 def _gelu(call: _Gelu, values: Tensor, *, backward: bool = False) -> None:
     # It points into tensors, which their owners keep until the call is over.
+    assert values.is_contiguous()
     call.rows, call.width, call.half = *values.shape, values.dtype == _HALF
     _library().gelu_pass(ctypes.byref(call), backward, torch.get_num_threads())
 

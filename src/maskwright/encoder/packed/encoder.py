@@ -22,6 +22,7 @@ from maskwright.encoder.attention import (
     AttentionPlan,
     Backend,
     attend,
+    laid_into_rows,
     native_is_faster,
     plan_attention,
     share_of_pairs,
@@ -161,13 +162,15 @@ class _LastAttention(_AttentionOutput):
             keys, values = torch.split(self._key_value(hidden), width, dim=1)
             return attend_read(self._query(hidden[read]), keys, values, plan.runs, read, num_heads=self._num_heads)
         # Each gets a copy of its row's keys and values: together no more than there are.
-        if plan.row_slots is not None or len(read) * length > len(hidden):
+        if len(read) > plan.num_rows:
             return self.mix(hidden, plan)[read]
-        rows = read // length
-        pairs = self._key_value(hidden).view(-1, length, 2, self._num_heads, width // self._num_heads)[rows]
+        slots = read if plan.row_slots is None else plan.row_slots[read]
+        rows = slots // length
+        laid = laid_into_rows(self._key_value(hidden), plan)
+        pairs = laid.view(-1, length, 2, self._num_heads, width // self._num_heads)[rows]
         keys, values = pairs.transpose(1, 3).unbind(2)
         queries = self._query(hidden[read]).view(len(read), self._num_heads, 1, -1)
-        mask = None if plan.mask is None else plan.mask[rows, :, read % length, None]
+        mask = None if plan.mask is None else plan.mask[rows, :, slots % length, None]
         return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask).reshape(len(read), width)
 
 
