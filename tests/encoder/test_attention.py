@@ -183,8 +183,9 @@ def test_backend_is_chosen_by_what_can_be_done_fastest(row_length, device, dtype
     [
         (128, torch.float32, True, 1.0, "native"),
         (512, torch.float32, False, 1.0, "native"),
-        (128, torch.bfloat16, True, 0.6, "native"),
-        (128, torch.bfloat16, False, 0.6, "rows"),
+        (128, torch.bfloat16, True, 0.8, "native"),
+        (128, torch.bfloat16, False, 0.6, "native"),
+        (128, torch.bfloat16, False, 0.8, "rows"),
         (128, torch.bfloat16, True, 1.0, "rows"),
         (512, torch.bfloat16, False, 1.0, "native"),
         (128, torch.float64, False, 0.1, "rows"),
