@@ -10,7 +10,6 @@ import torch
 import maskwright
 from maskwright.core.errors import MaskwrightError
 from maskwright.encoder import states
-from maskwright.encoder.packed.encoder import PackedEncoder
 from maskwright.encoder.states import PlainEncoder
 from maskwright.inference import mlm_scores, precision
 from maskwright.inference.mlm_scores import PlainHead
@@ -115,7 +114,7 @@ def test_devices_that_nothing_is_laid_out_for_use_the_modules(
     asked: precision.ProductPrecision, bert_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed, plain = (maskwright.load(bert_folder, device="cpu") for _ in range(2))
-    assert isinstance(packed._states, PackedEncoder) == states.packs(packed.encoder, "fp32")
+    assert isinstance(packed._states, PlainEncoder) != states.packs(packed.encoder, "fp32")
     for module in (states, mlm_scores):
         monkeypatch.setattr(module, "packs", lambda *_: False)
     plain.precision = asked

@@ -59,8 +59,8 @@ def states_of(encoder: Encoder, precision: ProductPrecision) -> States:
     """
     if not packs(encoder, precision):
         return PlainEncoder(encoder, precision)
-    if precision == "int8" and takes(encoder.config):
-        return NativeEncoder(encoder)
+    if precision != "bf16" and takes(encoder.config, precision):
+        return NativeEncoder(encoder, precision)
     return PackedEncoder(encoder, precision)
 
 

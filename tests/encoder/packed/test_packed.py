@@ -1,7 +1,5 @@
 """What is laid out for use alone computes as the trained modules do: exactly, or as far apart as is stated here."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -9,14 +7,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from packed_samples import CPU, ROUNDED, SHAPES, assert_near, encoder, expected, laid, make_encoder
 
+from maskwright.core.errors import DeviceError
 from maskwright.core.tensors import activation
 from maskwright.core.types import ProductPrecision
-from maskwright.encoder.native.int8 import CODE
-from maskwright.encoder.packed import native_dense
 from maskwright.encoder.packed.dense import FusedDense, Int8Dense, pack
 from maskwright.encoder.packed.encoder import PackedEncoder
 from maskwright.encoder.packed.native_dense import NativeDense
 from maskwright.encoder.packed.native_encoder import NativeEncoder
+from maskwright.encoder.packed.native_products import PRODUCTS
 from maskwright.encoder.states import states_of
 from maskwright.inference.precision import choose_precision
 
@@ -34,8 +32,9 @@ PRECISIONS = [
 
 @pytest.fixture(autouse=True)
 def _libraries_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Our own code for 8-bit numbers has tests of its own (test_native.py).
-    monkeypatch.setattr(native_dense, "CODE", SimpleNamespace(library=lambda: None))
+    # Our own code has tests of its own (test_native.py).
+    for products in PRODUCTS.values():
+        monkeypatch.setattr(products.code, "_found", DeviceError("it is not asked for"))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -160,12 +159,18 @@ class TestInt8:
 def test_our_own_code_is_taken_where_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, bias = torch.randn(6, 32), torch.randn(6)
     assert isinstance(pack(weight, bias, "int8"), Int8Dense)
-    assert isinstance(states_of(encoder("bert"), "int8"), PackedEncoder)
-    if CODE.library() is None:
-        pytest.skip("there is no C compiler here, or no AVX512_VNNI")
-    monkeypatch.setattr(native_dense, "CODE", CODE)
+    assert isinstance(pack(weight, bias, "fp32"), FusedDense)
+    for precision in PRODUCTS:
+        assert isinstance(states_of(encoder("bert"), precision), PackedEncoder)
+    for products in PRODUCTS.values():
+        found = products.code.look()
+        if isinstance(found, DeviceError):
+            pytest.skip(str(found))
+        monkeypatch.setattr(products.code, "_found", found)
     assert isinstance(pack(weight, bias, "int8"), NativeDense)
     assert isinstance(pack(weight[:, :20], bias, "int8"), Int8Dense)
+    assert isinstance(pack(weight, bias, "fp32"), NativeDense)
     assert isinstance(pack(weight, bias, "bf16"), FusedDense)
-    assert isinstance(states_of(encoder("bert"), "int8"), NativeEncoder)
-    assert isinstance(states_of(encoder("bert"), "fp32"), PackedEncoder)
+    for precision in PRODUCTS:
+        assert isinstance(states_of(encoder("bert"), precision), NativeEncoder)
+    assert isinstance(states_of(encoder("bert"), "bf16"), PackedEncoder)

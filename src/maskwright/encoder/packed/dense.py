@@ -1,8 +1,9 @@
 """One dense layer for use alone, in three precisions: the weights are laid out once, when it is made.
 
-- "fp32": oneDNN's product with the activation or the addition of the residual inside, exact to rounding. It computes in
-  fp32 on every processor; `matmul_library` needs a permission to round, and a check that it was not used.
-- "bf16": the same on bfloat16 numbers; sums are fp32 inside the product.
+- "fp32": exact to rounding. Computed by our own code (`native_dense`) where it could be compiled and may be used, else
+  by oneDNN's product with the activation or the addition of the residual inside. That computes in fp32 on every
+  processor; `matmul_library` needs a permission to round, and a check that it was not used.
+- "bf16": oneDNN's product of bfloat16 numbers; sums are fp32 inside the product.
 - "int8": 8-bit weights, one step an output, and 8-bit inputs, one step a token (Yao et al. 2022, "ZeroQuant",
   section 4.1). No token is rounded by another's outliers, so a text's numbers do not depend on its company. Computed by
   our own code (`native_dense`) where it could be compiled, else by oneDNN with the libraries' own steps around it.
@@ -18,7 +19,8 @@ from torch.nn import functional as F
 
 from maskwright.core.tensors import activation
 from maskwright.core.types import ProductPrecision
-from maskwright.encoder.packed.native_dense import NativeDense, fits
+from maskwright.encoder.packed.native_dense import NativeDense
+from maskwright.encoder.packed.native_products import fits
 from maskwright.encoder.packed.whole import whole_numbers
 
 _WORD, _TAIL = 4, 8
@@ -53,9 +55,11 @@ def pack(weight: Tensor, bias: Tensor, precision: ProductPrecision, activation_n
         activation_name: For `core.tensors.activation`; "" for none.
     """
     weight, bias = weight.detach(), bias.detach()
-    if precision == "int8" and fits(weight.shape[1]):
-        return NativeDense(weight, bias, activation_name)
-    if precision == "int8" and weight.shape[1] % _WORD == 0:
+    if precision == "int8" and weight.shape[1] % _WORD:
+        precision = "fp32"
+    if precision != "bf16" and fits(weight.shape[1], precision):
+        return NativeDense(weight, bias, activation_name, precision=precision)
+    if precision == "int8":
         return Int8Dense(weight, bias, activation_name)
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     return FusedDense(weight.to(dtype), bias.to(dtype), activation_name)

@@ -1,4 +1,4 @@
-"""The encoder of `int8.c`: its structures, filled from the modules, and the call.
+"""The encoder of `fp32.c` and of `int8.c`: its structures, filled from the modules, and the call.
 
 S slots, T tokens (slots that are no filler), W of them read, H width.
 """
@@ -10,29 +10,25 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.core.tensors import FlatBatch
+from maskwright.core.types import ProductPrecision
 from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.native.int8 import CODE
 from maskwright.encoder.packed.dense import joined
 from maskwright.encoder.packed.embedding import Embedding
-from maskwright.encoder.packed.native_dense import (
-    ACTIVATIONS,
-    LANES,
-    ROUNDING,
-    NativeDense,
-    RoomLayout,
-    fits,
-    given,
-    room,
-)
+from maskwright.encoder.packed.native_dense import ACTIVATIONS, NativeDense
 from maskwright.encoder.packed.native_layouts import (
+    ROUNDING,
     BatchLayout,
     BlockLayout,
     EncoderLayout,
     NormLayout,
+    RoomLayout,
     TablesLayout,
+    given,
+    room,
 )
+from maskwright.encoder.packed.native_products import LANES, PRODUCTS, NativePrecision, fits
 
 _WORD = 4
 """Bytes of an fp32 number."""
@@ -40,15 +36,15 @@ _NUMBER = 8
 """Bytes of an int64 number."""
 
 
-def takes(config: EncoderConfig) -> bool:
-    """Say whether `int8.c` is there and computes encoders of this shape."""
+def takes(config: EncoderConfig, precision: ProductPrecision) -> bool:
+    """Say whether the code for a precision is there, may be used, and computes encoders of this shape."""
     widths = (config.hidden_size, config.intermediate_size, config.hidden_size // config.num_heads)
-    return all(map(fits, widths))
+    return all(width % LANES == 0 and fits(width, precision) for width in widths)
 
 
 @final
 class NativeEncoder:
-    """An encoder that is only used, in 8-bit numbers, with all its layers in one call.
+    """An encoder that is only used, with all its layers in one call.
 
     Of a short text's time much would be calls of PyTorch, 10 to 20 microseconds each since the weights have driven out
     of the cache what they need: there are few.
@@ -56,17 +52,20 @@ class NativeEncoder:
     Args:
         encoder: Weights in fp32 on the CPU, of a shape that `takes` takes. Its embeddings are used as they are, its
             blocks are copied.
+        precision: Of the products in its layers.
     """
 
-    def __init__(self, encoder: Encoder) -> None:
-        found = CODE.library()
+    def __init__(self, encoder: Encoder, precision: NativePrecision) -> None:
+        products = PRODUCTS[precision]
+        found = products.code.library()
         assert found is not None
         self._survey, self._embed, self._encode = found.survey, found.embed, found.encode
         self._numbers_needed = found.numbers_needed
+        self._rounds = products.rounds
         self._config = config = encoder.config
         self._embedding = Embedding(encoder)
-        attention = [_attention(cast(AttentionBlock, block)) for block in encoder.attention_blocks]
-        ffn = [_ffn(cast(FeedForwardBlock, block)) for block in encoder.ffn_blocks]
+        attention = [_attention(cast(AttentionBlock, block), precision) for block in encoder.attention_blocks]
+        ffn = [_ffn(cast(FeedForwardBlock, block), precision) for block in encoder.ffn_blocks]
         blocks = [(BlockLayout * len(each))(*(block for block, _ in each)) for each in (attention, ffn)]
         plans = [(ctypes.c_int64 * config.num_layers)(*config.layer_plan(part)) for part in ("attention", "ffn")]
         tables, self._embeddings = _tables(encoder)
@@ -115,7 +114,8 @@ class NativeEncoder:
             real = batch.sequence_ids >= 0
             if read is None:
                 encoded = self._all_layers(call, hidden, None)
-                return encoded.new_zeros(slots, encoded.shape[1]).masked_scatter_(real[:, None], encoded)
+                places = found[slots + 1 : slots + 1 + tokens]
+                return encoded.new_zeros(slots, encoded.shape[1]).index_copy_(0, places, encoded)
             # Filler that is read has no place among the real tokens: another's is computed, and thrown away.
             places = (real.cumsum(0) - 1).clamp_min_(0)[read]
             return self._all_layers(call, hidden, places).masked_fill_(~real[read][:, None], 0)
@@ -144,8 +144,8 @@ class NativeEncoder:
             "other": most * width,
             "inner": most * widest,
             "scores": team * self._numbers_needed(width // config.num_heads, call.longest, False),
-            "whole": most * widest // _WORD,
-            "roundings": most * ROUNDING,
+            "whole": most * widest // _WORD if self._rounds else 0,
+            "roundings": most * ROUNDING if self._rounds else 0,
         }
         ends, end = {}, 0
         for name, size in sizes.items():
@@ -181,17 +181,19 @@ def _tables(encoder: Encoder) -> tuple[TablesLayout, tuple[Tensor, ...]]:
     return tables, (words, positions, *(() if segments is None else (segments,)))
 
 
-def _attention(block: AttentionBlock) -> tuple[BlockLayout, tuple[object, ...]]:
-    return _laid_out(NativeDense(*joined(block.query, block.key, block.value)), block.output, block.norm)
+def _attention(block: AttentionBlock, precision: NativePrecision) -> tuple[BlockLayout, tuple[object, ...]]:
+    return _laid_out(joined(block.query, block.key, block.value), block.output, block.norm, precision)
 
 
-def _ffn(block: FeedForwardBlock) -> tuple[BlockLayout, tuple[object, ...]]:
-    return _laid_out(NativeDense(*joined(block.dense_in)), block.dense_out, block.norm)
+def _ffn(block: FeedForwardBlock, precision: NativePrecision) -> tuple[BlockLayout, tuple[object, ...]]:
+    return _laid_out(joined(block.dense_in), block.dense_out, block.norm, precision)
 
 
-def _laid_out(first: NativeDense, output: nn.Linear, norm: nn.LayerNorm) -> tuple[BlockLayout, tuple[object, ...]]:
+def _laid_out(
+    first: tuple[Tensor, Tensor], output: nn.Linear, norm: nn.LayerNorm, precision: NativePrecision
+) -> tuple[BlockLayout, tuple[object, ...]]:
     """Return a block, and what it points to."""
-    second = NativeDense(*joined(output))
+    denses = [NativeDense(*each, precision=precision) for each in (first, joined(output))]
     scale, shift = given(norm.weight).clone(), given(norm.bias).clone()
     to_norm = NormLayout(scale.data_ptr(), shift.data_ptr())
-    return BlockLayout(first.layout, second.layout, to_norm), (first, second, scale, shift)
+    return BlockLayout(*(dense.layout for dense in denses), to_norm), (*denses, scale, shift)

@@ -1,24 +1,37 @@
-"""The structures of `int8.c` that say what an encoder and a batch are."""
+"""The structures of `encoder.h`, by which C code is told what an encoder and a batch are; memory for it."""
 
 import ctypes
 
-from maskwright.encoder.packed.native_dense import DenseLayout
+import torch
+from torch import Tensor
+
+ROUNDING = 3
+"""Numbers of 4 bytes that say how a token was rounded."""
+
+
+class DenseLayout(ctypes.Structure):
+    """`Dense` of `encoder.h`."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("weight", "step", "sum", "bias")),
+        *((name, ctypes.c_int64) for name in ("inputs", "outputs")),
+    ]
 
 
 class NormLayout(ctypes.Structure):
-    """`Norm` of `int8.c`."""
+    """`Norm` of `encoder.h`."""
 
     _fields_ = [("weight", ctypes.c_void_p), ("bias", ctypes.c_void_p)]
 
 
 class BlockLayout(ctypes.Structure):
-    """`Block` of `int8.c`."""
+    """`Block` of `encoder.h`."""
 
     _fields_ = [("first", DenseLayout), ("second", DenseLayout), ("norm", NormLayout)]
 
 
 class TablesLayout(ctypes.Structure):
-    """`Tables` of `int8.c`."""
+    """`Tables` of `encoder.h`."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("words", "positions", "segments")),
@@ -28,7 +41,7 @@ class TablesLayout(ctypes.Structure):
 
 
 class EncoderLayout(ctypes.Structure):
-    """`Encoder` of `int8.c`."""
+    """`Encoder` of `encoder.h`."""
 
     _fields_ = [
         ("tables", TablesLayout),
@@ -39,10 +52,28 @@ class EncoderLayout(ctypes.Structure):
 
 
 class BatchLayout(ctypes.Structure):
-    """`Batch` of `int8.c`."""
+    """`Batch` of `encoder.h`."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("ids", "position_ids", "segment_ids", "sequence_ids")),
         *((name, ctypes.c_void_p) for name in ("offsets", "places", "read", "embedded", "hidden", "result")),
         *((name, ctypes.c_int64) for name in ("slots", "row_length", "tokens", "runs", "longest", "num_read")),
     ]
+
+
+class RoomLayout(ctypes.Structure):
+    """`Room` of `encoder.h`: what it writes to meanwhile."""
+
+    _fields_ = [
+        (name, ctypes.c_void_p) for name in ("projected", "mixed", "other", "inner", "scores", "whole", "roundings")
+    ]
+
+
+def room(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return memory for the C code, whatever types and devices PyTorch was told to take by itself."""
+    return torch.empty(shape, dtype=dtype, device="cpu")
+
+
+def given(value: Tensor) -> Tensor:
+    """Return a tensor as the C code reads it: fp32 side by side in the processor's memory; a copy only if it is not."""
+    return value.detach().to("cpu", torch.float32).contiguous()

@@ -1,0 +1,10 @@
+"""`fp32.c`, the code for an encoder in use with products of fp32 numbers.
+
+Without it the same layers are computed by the libraries that PyTorch brings (`packed.dense.FusedDense`), more slowly
+where texts are short.
+"""
+
+from maskwright.encoder.native.encoder import declare
+from maskwright.encoder.native.library import AVX512, Code
+
+CODE = Code("fp32.c", AVX512, declare)
