@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from maskwright.core.types import ProductPrecision
-from maskwright.encoder.native import attention, fp32, int8
-from maskwright.encoder.native.library import Code
+from maskwright.encoder.native import fp32, int8
+from maskwright.encoder.native.library import Code, is_allowed
 from maskwright.encoder.packed.whole import whole_numbers
 
 NativePrecision = Literal["fp32", "int8"]
@@ -87,7 +87,7 @@ def _lay_out_fp32(weight: Tensor, bias: Tensor) -> Weights:
 
 PRODUCTS: dict[NativePrecision, NativeProducts] = {
     # A run that began without our own code for attention goes on, and is measured, without this too.
-    "fp32": NativeProducts(fp32.CODE, lambda inputs: inputs > 0, _lay_out_fp32, False, attention.is_allowed),
+    "fp32": NativeProducts(fp32.CODE, lambda inputs: inputs > 0, _lay_out_fp32, False, is_allowed),
     "int8": NativeProducts(int8.CODE, _takes_whole, _lay_out_whole, True, lambda: True),
 }
 
