@@ -11,6 +11,7 @@ import torch
 from maskwright.core.errors import DeviceError
 from maskwright.encoder import attention
 from maskwright.encoder.native import attention as native
+from maskwright.encoder.native import fp32, sublayers
 from maskwright.encoder.packed.int8_support import Int8Support
 from maskwright.training import doctor as room
 from maskwright.training.device import Machine
@@ -203,12 +204,14 @@ def test_int8_without_compiled_code_says_what_would_help(
 def test_attention_without_compiled_code_says_what_would_help(
     tmp_path: Path, measured: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native.CODE, "_found", DeviceError("there is no C compiler here", todo="Install gcc."))
-    (advice,) = (line for line in doctor(cache=tmp_path).advice if line.startswith("Training is faster"))
-    assert advice.endswith("which is not to be had: there is no C compiler here. Install gcc.")
+    for code in (native.CODE, sublayers.CODE, fp32.CODE):
+        with monkeypatch.context() as patch:
+            patch.setattr(code, "_found", DeviceError("there is no C compiler here", todo="Install gcc."))
+            (advice,) = (line for line in doctor(cache=tmp_path).advice if line.startswith("Training, and use"))
+        assert advice.endswith("which is not to be had: there is no C compiler here. Install gcc.")
     # Another processor is no advice.
     monkeypatch.setattr(native.CODE, "_found", DeviceError("the C code is for Linux"))
-    assert "Training is faster" not in " ".join(doctor(cache=tmp_path).advice)
+    assert "Training, and use" not in " ".join(doctor(cache=tmp_path).advice)
 
 
 def test_json_is_plain(tmp_path: Path, measured: Callable[[], int]) -> None:

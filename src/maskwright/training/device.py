@@ -13,6 +13,7 @@ from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
 from maskwright.encoder.native.attention import CODE as ATTENTION
+from maskwright.encoder.native.fp32 import CODE as FP32
 from maskwright.encoder.native.library import allowed as own_code_allowed
 from maskwright.encoder.native.sublayers import CODE as SUBLAYERS
 from maskwright.training.allocator import keep_freed_memory
@@ -165,7 +166,7 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 
 def attention_code(wish: AttentionCode = "compiled") -> AttentionCode:
-    """Return what computes attention, and all between a layer's products: our own code if it is wished for and there.
+    """Return what computes attention, all between a layer's products and scores: our own code if wished for and there.
 
     It is one choice: a run that began with the code goes on with all of it or with none.
     """
@@ -173,8 +174,8 @@ def attention_code(wish: AttentionCode = "compiled") -> AttentionCode:
 
 
 def own_code_problem() -> DeviceError | None:
-    """Return why our own code for training is not to be had: attention and what is between a layer's products."""
-    return ATTENTION.problem() or SUBLAYERS.problem()
+    """Return why our own code in fp32 is not to be had: attention, what is between a layer's products, and scoring."""
+    return ATTENTION.problem() or SUBLAYERS.problem() or FP32.problem()
 
 
 @contextlib.contextmanager

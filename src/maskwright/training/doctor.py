@@ -119,7 +119,11 @@ def doctor(
     machine = prepare_machine(device, cache=cache, precision=precision)
     peaks, kept = _kept_peaks(hardware, cache, fresh)
     usage, int8 = usage_of(machine, hardware), int8_support()
-    advice = (*advise(hardware, peaks, usage), *_attention_advice(own_code_problem()), *_int8_advice(int8))
+    advice = (
+        *advise(hardware, peaks, usage),
+        *_own_code_advice(own_code_problem()),
+        *_int8_advice(int8),
+    )
     return Diagnosis(hardware=hardware, peaks=peaks, usage=usage, int8=int8, advice=advice, kept=kept)
 
 
@@ -262,10 +266,13 @@ def _memory_advice(hardware: Hardware) -> list[str]:
     return told
 
 
-def _attention_advice(problem: DeviceError | None) -> list[str]:
+def _own_code_advice(problem: DeviceError | None) -> list[str]:
     if problem is None or not problem.todo:
         return []
-    return [f"Training is faster by our own code, which is not to be had: {problem.problem}. {problem.todo}"]
+    return [
+        "Training, and use in fp32, are faster by our own code, which is not to be had: "
+        f"{problem.problem}. {problem.todo}"
+    ]
 
 
 def _int8_advice(int8: Int8Support) -> list[str]:

@@ -7,4 +7,4 @@ where texts are short.
 from maskwright.encoder.native.encoder import declare
 from maskwright.encoder.native.library import AVX512, Code
 
-CODE = Code("fp32.c", AVX512, declare)
+CODE = Code("fp32.c", AVX512, declare, shares_threads=True)

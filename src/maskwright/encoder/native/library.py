@@ -27,14 +27,14 @@ _FLAGS = ("-std=gnu11", "-O3", "-mtune=native", "-fno-math-errno", "-fno-strict-
 _LINKED = ("-shared", "-Wl,--as-needed")
 
 
-_ALLOWED: ContextVar[bool] = ContextVar("whether our own code for training is used where it is there", default=True)
+_ALLOWED: ContextVar[bool] = ContextVar("whether our own code in fp32 is used where it is there", default=True)
 
 
 @contextlib.contextmanager
 def allowed(wish: bool) -> Iterator[None]:
-    """Use `attention` and `sublayers` where they are there, or do without them, while the block runs.
+    """Use `attention`, `sublayers` and `fp32` where they are there, or do without them, while the block runs.
 
-    A run goes on as it was begun.
+    A run goes on as it was begun. An encoder in use keeps what was allowed when its weights were laid out.
     """
     before = _ALLOWED.set(wish)
     try:
@@ -44,7 +44,7 @@ def allowed(wish: bool) -> Iterator[None]:
 
 
 def is_allowed() -> bool:
-    """Say whether our own code for training may be used (see `allowed`)."""
+    """Say whether our own code in fp32 may be used (see `allowed`)."""
     return _ALLOWED.get()
 
 

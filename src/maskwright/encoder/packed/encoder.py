@@ -1,6 +1,8 @@
 """An encoder for use alone on a processor: the same numbers as `encoder.Encoder`, with less to do and to read.
 
-Against the module that is trained: weights are laid out once for the library that multiplies (`dense`); queries, keys
+It serves where `native_encoder` does not: in bf16, without a compiler, with widths that are no multiple of 16.
+
+Against the module that is trained: weights are laid out once for what multiplies (`dense`); queries, keys
 and values are one product; activation and residual are inside the products; attention reads its operands where they
 lie; nothing is kept for a backward pass; the last layer computes only what is read, from its queries on where these are
 few tokens, else behind its attention. A block that layers share is laid out once, so that it can stay in the cache from

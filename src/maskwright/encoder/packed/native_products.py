@@ -54,7 +54,7 @@ class NativeProducts:
         takes_inputs: Says whether it takes layers of so many inputs.
         lay_out: Copies a matrix (O, I) and a bias (O,), both fp32, into what it reads.
         rounds: Whether tokens are rounded before they are multiplied.
-        is_allowed: Says whether it may be used now.
+        is_allowed: Says whether it may be used: asked when weights are laid out, not at each call.
     """
 
     code: Code
@@ -79,9 +79,13 @@ def _lay_out_whole(weight: Tensor, bias: Tensor) -> Weights:
 
 def _lay_out_fp32(weight: Tensor, bias: Tensor) -> Weights:
     missing = -len(weight) % _PANEL
-    whole = F.pad(weight, (0, 0, 0, missing)) if missing else weight
-    # (panel, output in it, input) to (panel, input, output).
-    panels = whole.view(-1, _PANEL, weight.shape[1]).transpose(1, 2).clone(memory_format=torch.contiguous_format)
+    outputs, inputs = weight.shape
+    panels = weight.new_zeros((outputs + missing) // _PANEL, inputs, _PANEL)
+    # (panel, output in it, input) to (panel, input, output); what is left over fills a part of the last panel.
+    full = outputs // _PANEL
+    panels[:full].copy_(weight[: full * _PANEL].view(full, _PANEL, inputs).transpose(1, 2))
+    if missing:
+        panels[full, :, : outputs - full * _PANEL].copy_(weight[full * _PANEL :].t())
     return Weights(panels, F.pad(bias, (0, missing)))
 
 
