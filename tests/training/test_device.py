@@ -6,7 +6,7 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import DeviceError, MaskwrightError
 from maskwright.core.files import read_json
-from maskwright.encoder.native import attention, fp32, sublayers
+from maskwright.encoder.native import attention, fp32, sublayer_calls, sublayers
 from maskwright.training import device
 from maskwright.training.device import Precision, computing_on, prepare_machine, prepare_machine_again
 from maskwright.training.pretrain import Run, pretrain
@@ -87,7 +87,7 @@ def test_a_run_goes_on_with_the_attention_that_it_began_with(tmp_path: Path, mon
     # Begun when nothing was said of attention.
     assert again({"matmul": "default"}) == ("libraries", "")
     assert again({"matmul": "default", "attention": "libraries"}) == ("libraries", "")
-    for code in (attention.CODE, sublayers.CODE, fp32.CODE):  # It is all of our own code, or none.
+    for code in (attention.CODE, sublayer_calls.CODE, fp32.CODE):  # It is all of our own code, or none.
         with monkeypatch.context() as patch:
             patch.setattr(code, "_found", DeviceError("there is no C compiler here"))
             used, said = again({"matmul": "default", "attention": "compiled"})

@@ -11,7 +11,7 @@ import torch
 from maskwright.core.errors import DeviceError
 from maskwright.encoder import attention
 from maskwright.encoder.native import attention as native
-from maskwright.encoder.native import fp32, sublayers
+from maskwright.encoder.native import fp32, sublayer_calls
 from maskwright.encoder.packed.int8_support import Int8Support
 from maskwright.training import doctor as room
 from maskwright.training.device import Machine
@@ -204,7 +204,7 @@ def test_int8_without_compiled_code_says_what_would_help(
 def test_attention_without_compiled_code_says_what_would_help(
     tmp_path: Path, measured: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for code in (native.CODE, sublayers.CODE, fp32.CODE):
+    for code in (native.CODE, sublayer_calls.CODE, fp32.CODE):
         with monkeypatch.context() as patch:
             patch.setattr(code, "_found", DeviceError("there is no C compiler here", todo="Install gcc."))
             (advice,) = (line for line in doctor(cache=tmp_path).advice if line.startswith("Training, and use"))

@@ -15,7 +15,7 @@ from maskwright.core.spec import fingerprint
 from maskwright.encoder.native.attention import CODE as ATTENTION
 from maskwright.encoder.native.fp32 import CODE as FP32
 from maskwright.encoder.native.library import allowed as own_code_allowed
-from maskwright.encoder.native.sublayers import CODE as SUBLAYERS
+from maskwright.encoder.native.sublayer_calls import CODE as SUBLAYERS
 from maskwright.training.allocator import keep_freed_memory
 from maskwright.training.probe import has_onednn, probe_error, probe_layers, probe_matmul, products_by
 

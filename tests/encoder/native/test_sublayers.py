@@ -12,9 +12,10 @@ from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.dropout import DropoutKey, dropout_add
 from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.native import sublayers
+from maskwright.encoder.native import sublayer_calls, sublayers
 from maskwright.encoder.native.library import allowed
-from maskwright.encoder.native.sublayers import CODE, close_attention, feed_forward, joined_projections, takes
+from maskwright.encoder.native.sublayer_calls import CODE
+from maskwright.encoder.native.sublayers import close_attention, feed_forward, joined_projections, takes
 
 KEY = DropoutKey.on(torch.device("cpu"), 20170612)
 HALF = torch.bfloat16
@@ -154,8 +155,8 @@ def test_gelu_is_right_from_end_to_end(activation, half):
     values = torch.cat([torch.linspace(-30, 30, 6400 - 16), torch.tensor([0.0, -0.0, 1e-30, -1e-30] * 4)])
     values = values.to(dtype).view(100, 64)
     result, slopes, to_bias = torch.empty_like(values), torch.ones_like(values), torch.empty(64)
-    room, bias = sublayers._room(100, 64), torch.zeros(64)
-    call = sublayers._Gelu(
+    room, bias = sublayer_calls.room(100, 64), torch.zeros(64)
+    call = sublayer_calls.Gelu(
         values=values.data_ptr(),
         slope=slopes.data_ptr(),
         bias=bias.data_ptr(),
@@ -165,7 +166,7 @@ def test_gelu_is_right_from_end_to_end(activation, half):
         room=room.data_ptr(),
         kind=sublayers.ACTIVATIONS[activation],
     )
-    sublayers._gelu(call, values, backward=True)
+    sublayer_calls.gelu_pass(call, values, backward=True)
     exact = values.double().requires_grad_()
     wanted = PLAIN[activation](exact)
     (slope,) = torch.autograd.grad(wanted.sum(), exact)

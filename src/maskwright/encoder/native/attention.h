@@ -10,6 +10,7 @@
    n tokens, m queries (n, or those that are read), d numbers of a head (a multiple of 16), "wide": n in whole registers. */
 
 #include "registers.h"
+#include "words.h"
 
 #define ROWS 8   /* tokens together: 8 x 3 of the 32 registers hold sums */
 #define UNROLL _Pragma("GCC unroll 16")
@@ -151,10 +152,6 @@ static inline __attribute__((always_inline)) void multiply(const float *left, in
 }
 
 /* --- dropout */
-
-#define POSITIONS 4     /* of a word */
-#define COLUMNS 512     /* of the table of words */
-#define MIXES 0xBF58476D1CE4E5B9u /* SplitMix64's */
 
 /* The random bits of n keys for one query; the first of them is returned, in `words`. */
 static const int16_t *bits_of(const Drops *drops, int64_t query, int64_t n, int64_t *words) {

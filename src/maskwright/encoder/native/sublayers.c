@@ -7,10 +7,9 @@
 #include <string.h>
 
 #include "registers.h"
+#include "words.h"
 
 #define CHUNK 64 /* rows whose columns are summed together */
-#define WORDS 512 /* columns of the table of random words, four positions a word: see `random_bits` in dropout.py */
-#define MIXES 0xBF58476D1CE4E5B9u /* SplitMix64's */
 
 enum { ERF, TANH };
 
@@ -194,9 +193,9 @@ void gelu_pass(const Gelu *a, int backward, int threads) {
 
 /* Which of sixteen values, from a position that is a multiple of sixteen, are kept. */
 static inline __mmask16 kept(const Norm *a, int64_t position) {
-    int64_t word = position / 4;
-    __m256i columns = _mm256_loadu_si256((const __m256i *)(a->word_columns + word % WORDS));
-    __m256i mixed = _mm256_mullo_epi64(_mm256_set1_epi64x(a->word_rows[word / WORDS]), columns);
+    int64_t word = position / POSITIONS;
+    __m256i columns = _mm256_loadu_si256((const __m256i *)(a->word_columns + word % COLUMNS));
+    __m256i mixed = _mm256_mullo_epi64(_mm256_set1_epi64x(a->word_rows[word / COLUMNS]), columns);
     mixed = _mm256_xor_si256(mixed, _mm256_srai_epi64(mixed, 32));
     mixed = _mm256_mullo_epi64(mixed, _mm256_set1_epi64x((int64_t)MIXES));
     return _mm256_cmpge_epi16_mask(mixed, _mm256_set1_epi16((int16_t)a->least));

@@ -10,10 +10,8 @@ Under autocast to bfloat16 the products are of bfloat16, all that is between the
 T tokens, I inner width, H hidden size.
 """
 
-import ctypes
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import torch
@@ -21,7 +19,17 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from maskwright.encoder.dropout import DropoutKey, RandomWords
-from maskwright.encoder.native.library import AVX512, Code, is_allowed
+from maskwright.encoder.native.library import is_allowed
+from maskwright.encoder.native.sublayer_calls import (
+    CODE,
+    Closing,
+    Gelu,
+    gelu_pass,
+    norm_back,
+    norm_forward,
+    room,
+    sums_of_columns,
+)
 
 _LANES = 16
 """fp32 numbers in a register: widths are multiples."""
@@ -32,60 +40,6 @@ ACTIVATIONS = {"gelu": 0, "gelu_tanh": 1}
 _NARROWEST_MADE_AGAIN = 512
 """Hidden size from which the GELU's output is made again in the backward pass: 12 kB a token and layer at 768, where a
 pass more is .5 % of a layer's time; at 256 it would be 1 % for memory that is not missed."""
-
-
-class _Gelu(ctypes.Structure):
-    """`Gelu` of `sublayers.c`."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("values", "slope", "bias", "result", "to_values", "to_bias", "room")),
-        *((name, ctypes.c_int64) for name in ("rows", "width")),
-        *((name, ctypes.c_int32) for name in ("kind", "half")),
-    ]
-
-
-class _Norm(ctypes.Structure):
-    """`Norm` of `sublayers.c`."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("values", "bias", "residual", "weight", "shift", "sums", "result")),
-        *((name, ctypes.c_void_p) for name in ("about", "slope", "to_residual", "to_values")),
-        *((name, ctypes.c_void_p) for name in ("to_weight", "to_shift", "to_bias", "room")),
-        *((name, ctypes.c_void_p) for name in ("word_rows", "word_columns")),
-        *((name, ctypes.c_int64) for name in ("rows", "width", "least")),
-        *((name, ctypes.c_float) for name in ("scale", "epsilon")),
-        ("half", ctypes.c_int32),
-    ]
-
-
-class _Sums(ctypes.Structure):
-    """`Sums` of `sublayers.c`."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("values", "sums", "room")),
-        *((name, ctypes.c_int64) for name in ("rows", "width")),
-        ("half", ctypes.c_int32),
-    ]
-
-
-def _declare(found: ctypes.CDLL) -> None:
-    found.gelu_pass.argtypes = found.norm_pass.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
-    found.sum_columns.argtypes = (ctypes.c_void_p, ctypes.c_int)
-    found.chunks_of.argtypes = (ctypes.c_int64,)
-    found.gelu_pass.restype = found.norm_pass.restype = found.sum_columns.restype = None
-    found.chunks_of.restype = ctypes.c_int64
-
-
-CODE = Code("sublayers.c", AVX512, _declare, shares_threads=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Closing:
-    """How a sublayer ends: the words of its dropout (None drops nothing), their rate, LayerNorm's epsilon."""
-
-    words: RandomWords | None
-    rate: float
-    epsilon: float
 
 
 def takes(values: Tensor, *layers: nn.Linear | nn.LayerNorm) -> bool:
@@ -234,16 +188,16 @@ class _FeedForward(torch.autograd.Function):
         norm_weight: Tensor,
         norm_bias: Tensor,
         kind: int,
-        closing: _Closing,
+        closing: Closing,
         precision: torch.dtype,
     ) -> Tensor:
         hidden = hidden.contiguous()
         given, in_weight, out_weight = (each.to(precision) for each in (hidden, in_weight, out_weight))
         inner = given @ in_weight.t()
         active = torch.empty_like(inner)
-        _gelu(_Gelu(values=inner.data_ptr(), bias=in_bias.data_ptr(), result=active.data_ptr(), kind=kind), inner)
+        gelu_pass(Gelu(values=inner.data_ptr(), bias=in_bias.data_ptr(), result=active.data_ptr(), kind=kind), inner)
         outer = active @ out_weight.t()
-        result, sums, about = _norm(outer, hidden, out_bias, norm_weight, norm_bias, closing)
+        result, sums, about = norm_forward(outer, hidden, out_bias, norm_weight, norm_bias, closing)
         makes_again = hidden.shape[1] >= _NARROWEST_MADE_AGAIN
         kept = None if makes_again else active
         ctx.save_for_backward(given, in_weight, in_bias, out_weight, norm_weight, inner, kept, sums, about)
@@ -256,25 +210,25 @@ class _FeedForward(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         given, in_weight, in_bias, out_weight, norm_weight, inner, active, sums, about = ctx.saved_tensors
         kind, closing = ctx.given
-        to_hidden, to_outer, to_norm = _norm_back(gradients[0], sums, about, norm_weight, closing, given.dtype)
+        to_hidden, to_outer, to_norm = norm_back(gradients[0], sums, about, norm_weight, closing, given.dtype)
         slopes = to_outer @ out_weight
         makes_again = active is None
         if makes_again:
             active = torch.empty_like(inner)
         to_bias = torch.empty_like(in_bias)
-        room = _room(len(inner), inner.shape[1])
-        call = _Gelu(
+        space = room(len(inner), inner.shape[1])
+        call = Gelu(
             values=inner.data_ptr(),
             slope=slopes.data_ptr(),
             bias=in_bias.data_ptr(),
             result=active.data_ptr() if makes_again else None,
             to_values=slopes.data_ptr(),
             to_bias=to_bias.data_ptr(),
-            room=room.data_ptr(),
+            room=space.data_ptr(),
             kind=kind,
         )
         assert slopes.dtype == inner.dtype
-        _gelu(call, inner, backward=True)
+        gelu_pass(call, inner, backward=True)
         # In the order of the arguments of `forward`: frozen weights are spared their products.
         of_in_weight, of_out_weight = ctx.needs_input_grad[1], ctx.needs_input_grad[3]
         to_out_weight = (to_outer.t() @ active).float() if of_out_weight else None
@@ -293,12 +247,14 @@ class _CloseAttention(torch.autograd.Function):
         bias: Tensor,
         norm_weight: Tensor,
         norm_bias: Tensor,
-        closing: _Closing,
+        closing: Closing,
         precision: torch.dtype,
     ) -> Tensor:
         ctx.mixed_dtype = mixed.dtype
         mixed, weight = mixed.to(precision), weight.to(precision)
-        result, sums, about = _norm(mixed @ weight.t(), hidden.contiguous(), bias, norm_weight, norm_bias, closing)
+        result, sums, about = norm_forward(
+            mixed @ weight.t(), hidden.contiguous(), bias, norm_weight, norm_bias, closing
+        )
         ctx.save_for_backward(mixed, weight, norm_weight, sums, about)
         ctx.closing = closing
         return result
@@ -308,7 +264,7 @@ class _CloseAttention(torch.autograd.Function):
     @_as_saved
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         mixed, weight, norm_weight, sums, about = ctx.saved_tensors
-        to_hidden, to_outer, to_norm = _norm_back(gradients[0], sums, about, norm_weight, ctx.closing, mixed.dtype)
+        to_hidden, to_outer, to_norm = norm_back(gradients[0], sums, about, norm_weight, ctx.closing, mixed.dtype)
         to_mixed = (to_outer @ weight).to(ctx.mixed_dtype)
         to_weight = (to_outer.t() @ mixed).float() if ctx.needs_input_grad[2] else None
         return to_mixed, to_hidden, to_weight, to_norm[2], to_norm[0], to_norm[1], None, None
@@ -331,17 +287,14 @@ class _Joined(torch.autograd.Function):
         given, weight = ctx.saved_tensors
         dtype, widths = ctx.about
         slope = gradients[0].contiguous()
-        to_bias = torch.empty(slope.shape[1], dtype=torch.float32)
-        room = _room(*slope.shape)
-        call = _Sums(slope.data_ptr(), to_bias.data_ptr(), room.data_ptr(), *slope.shape, slope.dtype == _HALF)
-        _library().sum_columns(ctypes.byref(call), torch.get_num_threads())
+        to_bias = sums_of_columns(slope)
         to_weights = torch.split((slope.t() @ given).float(), widths)
         return (slope @ weight).to(dtype), None, *to_weights, *torch.split(to_bias, widths)
 
 
-def _closing(shape: torch.Size, norm: nn.LayerNorm, rate: float, key: DropoutKey | None, call: int) -> _Closing:
+def _closing(shape: torch.Size, norm: nn.LayerNorm, rate: float, key: DropoutKey | None, call: int) -> Closing:
     words = RandomWords.of(shape, key, call) if key is not None and rate else None
-    return _Closing(words, rate, norm.eps)
+    return Closing(words, rate, norm.eps)
 
 
 @functools.cache
@@ -352,94 +305,6 @@ def _rounds() -> bool:
 
 def _precision() -> torch.dtype:
     return _HALF if torch.is_autocast_enabled("cpu") else torch.float32
-
-
-def _library() -> ctypes.CDLL:
-    found = CODE.library()
-    assert found is not None  # `takes` has seen to it.
-    return found
-
-
-def _room(rows: int, width: int) -> Tensor:
-    return torch.empty(_library().chunks_of(rows) * width, dtype=torch.float32)
-
-
-def _gelu(call: _Gelu, values: Tensor, *, backward: bool = False) -> None:
-    # It points into tensors, which their owners keep until the call is over.
-    assert values.is_contiguous()
-    call.rows, call.width, call.half = *values.shape, values.dtype == _HALF
-    _library().gelu_pass(ctypes.byref(call), backward, torch.get_num_threads())
-
-
-def _norm(
-    values: Tensor, residual: Tensor, bias: Tensor, weight: Tensor, shift: Tensor, closing: _Closing
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return LayerNorm(residual + dropout(values + bias)), what is normed, and each row's mean and 1 / deviation.
-
-    Args:
-        values: Shape (T, H), fp32 or bf16; in fp32 what is normed takes its place.
-        residual: Shape (T, H), fp32.
-        bias: Shape (H,).
-        weight: Shape (H,).
-        shift: Shape (H,).
-        closing: What is dropped, and epsilon.
-    """
-    result = torch.empty_like(residual)
-    sums = values if values.dtype == torch.float32 else torch.empty_like(residual)
-    about = torch.empty(len(values), 2, dtype=torch.float32)
-    call = _call_of_norm(closing, sums, about, weight, values.dtype)
-    call.values, call.bias, call.residual = values.data_ptr(), bias.data_ptr(), residual.data_ptr()
-    call.shift, call.result = shift.data_ptr(), result.data_ptr()
-    _library().norm_pass(ctypes.byref(call), False, torch.get_num_threads())
-    return result, sums, about
-
-
-def _norm_back(
-    slope: Tensor, sums: Tensor, about: Tensor, weight: Tensor, closing: _Closing, precision: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the slopes of the residual, of the values before the bias, and of LayerNorm's weights and the bias.
-
-    Args:
-        slope: Of the result. Shape (T, H), fp32.
-        sums: From `_norm`.
-        about: From `_norm`.
-        weight: Shape (H,).
-        closing: As `_norm` was given it.
-        precision: Of the values.
-
-    Returns:
-        Shapes (T, H) in fp32, (T, H) in the given precision (perhaps the same memory), (3, H).
-    """
-    slope = slope.contiguous()
-    to_residual = torch.empty_like(sums)
-    same = precision == torch.float32 and closing.words is None
-    to_values = to_residual if same else torch.empty_like(sums, dtype=precision)
-    of_weights = torch.empty(3, sums.shape[1], dtype=torch.float32)
-    room = _room(len(sums), 3 * sums.shape[1])
-    call = _call_of_norm(closing, sums, about, weight, precision)
-    call.slope, call.to_residual = slope.data_ptr(), to_residual.data_ptr()
-    call.to_values = None if same else to_values.data_ptr()
-    call.to_weight, call.room = of_weights.data_ptr(), room.data_ptr()
-    _library().norm_pass(ctypes.byref(call), True, torch.get_num_threads())
-    return to_residual, to_values, of_weights
-
-
-def _call_of_norm(closing: _Closing, sums: Tensor, about: Tensor, weight: Tensor, precision: torch.dtype) -> _Norm:
-    words = closing.words
-    least, scale = (0, 1.0) if words is None else words.limits(closing.rate)
-    return _Norm(
-        weight=weight.data_ptr(),
-        sums=sums.data_ptr(),
-        about=about.data_ptr(),
-        word_rows=None if words is None else words.rows.data_ptr(),
-        word_columns=None if words is None else words.columns.data_ptr(),
-        rows=len(sums),
-        width=sums.shape[1],
-        least=least,
-        scale=scale,
-        epsilon=closing.epsilon,
-        half=precision == _HALF,
-    )
 
 
 def _add_product_(total: Tensor, left: Tensor, right: Tensor) -> None:
