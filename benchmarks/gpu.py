@@ -1,44 +1,37 @@
-"""The step on a GPU: base, whole blocks of 128 and of 512, bf16 autocast, dropout 0.1, against transformers tuned.
+"""The step on a GPU, bf16 autocast, dropout 0.1: against transformers tuned, and against an ELECTRA run of an A100.
 
-Tuned is: `torch.compile` of the whole model, bf16 autocast, fused AdamW, no padding and no mask, tensors of one shape,
-no loss read between the steps of a pass. It is the bare step: `Trainer` adds its loop to that. Needs a CUDA GPU, and
-has not been run on one: only its parts are tested, on a processor.
+What is measured, in this order: base in whole blocks of 128 and of 512 against `Trainer` and its bare step, both tuned
+(`gpu_peer`), and against our own step by PyTorch's operations; ELECTRA base's joint step; base on texts of natural
+length; tiny, small and ALBERT. Needs a CUDA GPU. Progress is told on the standard error line by line. Compiling
+transformers' models takes minutes where nothing of it is kept (TORCHINDUCTOR_CACHE_DIR says where). To do less:
+
+    GPU_ROW_PARTS=128,natural     only these parts (`gpu_parts.PARTS`)
+    GPU_ROW_PEERS=tuned           only these sides beside ours (`gpu_parts.PEERS`, or "none"), where ELECTRA is not
+    GPU_ROW_SECONDS=300           begin no part after so many seconds
 """
 
-import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
-from torch import Tensor
 
-from benchmarks import contest, peers
-from benchmarks.bf16 import LOSS
-from benchmarks.goals import OWN_BF16, OWN_PLAIN, TUNED, goal
-from benchmarks.own import CLIP, OwnStep
-from benchmarks.report import Check, Report, Table
+from benchmarks import gpu_report
+from benchmarks.gpu_parts import DROPOUT, Choice, Makers
+from benchmarks.gpu_peer import SIDES
+from benchmarks.gpu_remote import Here, Line, Remote
+from benchmarks.gpu_sides import Outcome, OwnSide, Part, give_memory_back, measure, tell
+from benchmarks.report import Report
 from benchmarks.settings import Settings
-from benchmarks.shapes import BASE, Shape, fitted
-from benchmarks.timing import Side, Spread, interleave, ratios
-from benchmarks.turns import filled, real_tokens
-from benchmarks.workloads import Source, examples_of, mlm_recipe, text_for
-from maskwright.encoder.compiled_blocks import Backend
-from maskwright.training.batches import StepBatch
-from maskwright.training.compiling import compile_model
 from maskwright.training.device import multiplies_bf16
 from maskwright.training.probe import probe_matmul
-from maskwright.training.workload import Workload, build_workload
 
-LENGTHS = (128, 512)
-# As those of `contest`, with the length of the blocks.
-COLUMNS = ("model", "length", *contest.COLUMNS[1:])
-
-_TOKENS = 32768
-"""Tokens of a step, all in one micro-batch on both sides. Reckoned, not measured: transformers' logits of all places
-and their gradients take some 12 GB of a GPU's memory, its activations 10."""
-_STEPS, _ROUNDS = 10, 7
-_DROPOUT = 0.1
+_ROUNDS = 3
+_SHARE = 0.8
+"""Of a GPU's memory, for all sides of transformers together while they are compiled."""
+_MEASURING = 0.4
+"""Of the time there is, what is kept for measuring when transformers' sides are waited for."""
 
 
 def run(settings: Settings) -> Report:
@@ -48,238 +41,159 @@ def run(settings: Settings) -> Report:
     device = torch.device("cuda")
     if not multiplies_bf16(device):
         return Report(tables=(), notes=("This row needs a GPU that multiplies bfloat16 matrices by itself.",))
-    return measured(device, settings)
+    return measured(device, settings, choice=Choice.of(os.environ))
 
 
 def measured(
-    device: torch.device, settings: Settings, *, backend: Backend = "inductor", lengths: Sequence[int] = LENGTHS
+    device: torch.device,
+    settings: Settings,
+    *,
+    choice: Choice | None = None,
+    backend: str = "inductor",
+    apart: bool = True,
 ) -> Report:
-    """Compare both sides on a device.
+    """Measure on a device, whatever can be.
 
     Args:
         device: Where.
         settings: Tiny ones show that it works.
-        backend: For `torch.compile`, on both sides.
-        lengths: Of the blocks.
+        choice: What; None for all.
+        backend: For `torch.compile` of transformers' models.
+        apart: Whether each side of transformers gets a process of its own.
     """
-    shape = fitted(BASE, settings)
-    outcomes = [_measure(shape, length, device, settings, backend) for length in lengths]
+    row = _Row(device, settings, choice or Choice(), backend)
+    with row.lines(apart):
+        row.measure()
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "a processor, not a GPU"
-    told = [f"Blocks of {each.length}: compiled {each.compiled}." for each in outcomes]
-    wanted = {each.length: goal("gpu", str(each.length), "peak") for each in outcomes}
-    goals = ", ".join(f"{share} in blocks of {length}" for length, share in wanted.items() if share)
-    return Report(
-        tables=(
-            Table(
-                title="",
-                columns=COLUMNS,
-                rows=tuple(line for outcome in outcomes for line in _lines(shape, outcome)),
-                words=(0, 2),
-            ),
-        ),
-        measurements=tuple(
-            {
-                "model": shape.name,
-                "length": outcome.length,
-                "device": name,
-                "side": side,
-                "seconds": seconds,
-                "tokens": outcome.tokens[side],
-                "fill": outcome.fill[side],
-                "dropout": _DROPOUT,
-                "peak": outcome.peak,
-                "flops": outcome.flops if side == OWN_BF16 else None,
-                "ratio": None if side == OWN_BF16 else outcome.ratio(side).median,
-            }
-            for outcome in outcomes
-            for side, seconds in outcome.seconds.items()
-        ),
-        checks=tuple(_check(outcome) for outcome in outcomes),
-        notes=(
-            f"On {name}; the peak is its own product of large bf16 matrices, "
-            + ", ".join(f"{outcome.peak / 1e12:.3g}" for outcome in outcomes)
-            + " TFLOP/s."
-            + f" The goal is a share of {goals} of it." * bool(goals),
-            contest.DROPOUT_NOTE,
-            contest.PEAK_NOTE,
-            *told,
-        ),
-    )
+    return gpu_report.report(row.outcomes, row.failures, row.skipped, name, row.peak)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
-    """What a length gave.
+class _Row:
+    """All parts of the row: prepared, then measured one after the other.
 
     Attributes:
-        length: Tokens of a block.
-        seconds: Of each round, by side.
-        tokens: Real tokens of each round, by side.
-        fill: Share of real tokens in what is computed on, by side.
-        flops: Operations that our pass needs, of each round.
-        peak: Operations a second of the fastest bf16 product.
-        losses: Ours and theirs on the first batch, dropout off.
-        compiled: What came of compiling our blocks.
+        outcomes: Of the parts that were measured.
+        failures: What went wrong, by part or side.
+        skipped: Parts for which no time was left.
+        peak: Operations a second of the fastest bf16 product; 0 before it is measured.
     """
 
-    length: int
-    seconds: Mapping[str, list[float]]
-    tokens: Mapping[str, list[int]]
-    fill: Mapping[str, float]
-    flops: list[float]
-    peak: float
-    losses: tuple[float, float]
-    compiled: str
-
-    def speed(self, side: str) -> list[float]:
-        """Real tokens a second of each round."""
-        rounds = zip(self.seconds[side], self.tokens[side], strict=True)
-        return [tokens / seconds for seconds, tokens in rounds]
-
-    def ratio(self, side: str) -> Spread:
-        """How many times as fast our compiled step is as another side."""
-        return ratios(self.speed(OWN_BF16), self.speed(side))
+    def __init__(self, device: torch.device, settings: Settings, choice: Choice, backend: str) -> None:
+        self._device, self._settings, self._choice, self._backend = device, settings, choice, backend
+        self._begun = time.monotonic()
+        self._makers = Makers(settings, choice)
+        self._lines: dict[str, dict[str, Line]] = {}
+        self._losses: dict[str, dict[str, float]] = {}
+        self._parts: dict[str, Part] = {}
+        self.outcomes, self.failures, self.skipped = list[Outcome](), dict[str, str](), list[str]()
+        self.peak = 0.0
 
     @property
-    def utilisation(self) -> Spread:
-        """Share of the peak that our useful operations reach."""
-        rounds = zip(self.seconds[OWN_BF16], self.flops, strict=True)
-        return Spread.of([flops / seconds / self.peak for seconds, flops in rounds])
+    def _left(self) -> float:
+        return self._choice.seconds - (time.monotonic() - self._begun)
 
+    @contextmanager
+    def lines(self, apart: bool) -> Iterator[None]:
+        """Have the sides of transformers there while the block runs."""
+        wanted = {name: [each for each in SIDES if each in self._makers.peers(name)] for name in self._makers.names}
+        count = sum(map(len, wanted.values()))
+        threads = max(1, (os.cpu_count() or 1) // max(1, count))
+        for name, sides in wanted.items():
+            logs = {side: self._settings.scratch / f"{name}-{side.split()[0]}-{len(side)}.log" for side in sides}
+            self._lines[name] = {side: Remote(log, threads) if apart else Here() for side, log in logs.items()}
+        try:
+            yield
+        finally:
+            for name in list(self._lines):
+                self._close(name)
 
-class TunedPeer:
-    """transformers' training step as one tunes it for a GPU.
+    def measure(self) -> None:
+        """Prepare all parts, wait for transformers' sides, and measure."""
+        names = sorted(self._makers.names, key=lambda name: not self._lines[name])  # What others wait for first.
+        for name in names:
+            with self._kept(name):
+                self._parts[name] = part = self._makers.make(name)
+                self._send(part)
+        own: OwnSide | None = None
+        first = next((name for name in self._makers.names if name in self._parts), None)
+        with self._kept(first or ""):
+            if first is not None:
+                own = self._own(self._parts[first])
+        for name in self._parts:
+            self._receive(name)
+        self.peak = probe_matmul(self._device, 0.0 if self._settings.quick else 0.9, ("bf16",))["bf16"].flops
+        tell(f"peak: {self.peak / 1e12:.3g} TFLOP/s")
+        for name in (each for each in self._makers.names if each in self._parts and each not in self.failures):
+            if self._left <= 0:
+                self.skipped.append(name)
+                continue
+            with self._kept(name):
+                part = self._parts.pop(name)
+                own = own if name == first and own is not None else self._own(part)
+                self.outcomes.append(
+                    measure(
+                        part,
+                        own,
+                        self._lines[name],
+                        self._losses.get(name, {}),
+                        self._device,
+                        self.peak,
+                        self._settings.rounds_or(_ROUNDS),
+                    )
+                )
+            own = None
+            self._close(name)
+            give_memory_back(self._device)
 
-    Args:
-        model: In training mode.
-        device: Where.
-        backend: For `torch.compile`.
-    """
+    def _own(self, part: Part) -> OwnSide:
+        own = OwnSide(part, self._device, compiles=True)
+        tell(f"{part.name}: our step: {own.compiled}")
+        return own
 
-    def __init__(self, model: Any, device: torch.device, backend: Backend) -> None:
-        self.model, self._device = model.to(device), device
-        self._compiled: Any = torch.compile(self.model, backend=backend)
-        self._optimizer = peers.optimizer_for(self.model)
-
-    def take(self, batches: Sequence[peers.Batch]) -> None:
-        """Take a step on each batch; nothing is read from the device."""
-        for batch in batches:
-            with self._autocast():
-                loss: Tensor = self._compiled(**self._moved(batch)).loss
-            torch.autograd.backward(loss)
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
-            self._optimizer.step()
-            self._optimizer.zero_grad()
-
-    def loss(self, batch: peers.Batch) -> float:
-        """Return the loss of a batch, dropout off."""
-        self.model.eval()
-        with torch.no_grad(), self._autocast():
-            loss = float(self.model(**self._moved(batch)).loss)
-        self.model.train()
-        return loss
-
-    def _autocast(self) -> torch.autocast:
-        return torch.autocast(self._device.type, torch.bfloat16)
-
-    def _moved(self, batch: peers.Batch) -> dict[str, Tensor]:
-        return {name: values.to(self._device, non_blocking=True) for name, values in batch.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class _Blocks(Source):
-    """Steps of one micro-batch each, however large."""
-
-    def workload(self, seed: int = 0) -> Workload:
-        return build_workload(self.recipe, self.text, seed=seed, held_out_tokens=0, tokens_per_microbatch=2 * _TOKENS)
-
-
-def _measure(shape: Shape, length: int, device: torch.device, settings: Settings, backend: Backend) -> _Outcome:
-    batch = 2 if settings.quick else _TOKENS // length
-    rounds, per_pass = settings.rounds_or(_ROUNDS), shape.steps if settings.quick else _STEPS
-    text = text_for(shape, settings, blocks=True, length=length, count=(1 + per_pass) * batch)
-    source = _Blocks(mlm_recipe(shape, dropout=_DROPOUT, batch=batch, length=length), text)
-    first, *steps = source.steps(1 + per_pass, seed=settings.seed)
-    (first_padded, *padded) = [_unmasked(peers.padded(each)) for each in examples_of([first, *steps])]
-
-    own, plain = (OwnStep(source.recipe, text, seed=settings.seed, autocast=torch.bfloat16) for _ in range(2))
-    folder = settings.scratch / "model"
-    own.save(folder)
-    peer = TunedPeer(peers.load(folder, dropout=_DROPOUT), device, backend)
-    shutil.rmtree(folder)
-    for each in (own, plain):
-        each.model.to(device)
-    losses = _own_loss(own, first, device), peer.loss(first_padded)
-    compiled = compile_model(own.model, first, torch.bfloat16, backend)
-    sides = [
-        Side(TUNED, _waited_for(device, lambda: peer.take(padded))),
-        Side(OWN_PLAIN, _waited_for(device, lambda: plain.take(steps))),
-        Side(OWN_BF16, _waited_for(device, lambda: own.take(steps))),
-    ]
-    peak = probe_matmul(device, 0.0 if settings.quick else 0.9, ("bf16",))["bf16"].flops
-    return _Outcome(
-        length=length,
-        seconds=interleave(sides, rounds),
-        # Every round computes on the same blocks, which `_unmasked` has seen to be full.
-        tokens={side.name: [real_tokens(steps)] * rounds for side in sides},
-        fill={TUNED: 1.0, OWN_PLAIN: filled(steps), OWN_BF16: filled(steps)},
-        flops=[own.flops(steps)] * rounds,
-        peak=peak,
-        losses=losses,
-        compiled=compiled,
-    )
-
-
-def _unmasked(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Leave the mask out of a batch in which nothing is padded: attention is then a faster kernel."""
-    if not batch["attention_mask"].all():
-        raise ValueError("blocks of unequal length cannot go without a mask")
-    return {name: values for name, values in batch.items() if name != "attention_mask"}
-
-
-def _waited_for(device: torch.device, work: Callable[[], None]) -> Callable[[], None]:
-    def run() -> None:
-        work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-
-    return run
-
-
-def _own_loss(own: OwnStep, batch: StepBatch, device: torch.device) -> float:
-    own.model.eval()
-    total = 0.0
-    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
-        for micro in batch.micro_batches:
-            total += float(own.model.losses(micro.to(device))["mlm"].total)
-    own.model.train()
-    return total / batch.counts["mlm"]
-
-
-def _check(outcome: _Outcome) -> Check:
-    own, peer = outcome.losses
-    apart = abs(own - peer) / abs(peer)
-    return Check(
-        f"blocks of {outcome.length}: loss", f"{own - peer:+.1e} of {peer:.4f}", f"{LOSS:.0e} of it", apart <= LOSS
-    )
-
-
-def _lines(shape: Shape, outcome: _Outcome) -> list[tuple[str, ...]]:
-    lines, length = list[tuple[str, ...]](), str(outcome.length)
-    for place, side in enumerate(outcome.seconds):
-        is_own = side == OWN_BF16
-        lines.append(
-            (
-                shape.told() if place == 0 else "",
-                length if place == 0 else "",
-                side,
-                Spread.of(outcome.speed(side)).told(),
-                f"{outcome.fill[side]:.2f}",
-                f"{outcome.utilisation.median:.0%}" if is_own else "",
-                "" if is_own else outcome.ratio(side).told(),
-                "" if is_own else f"{outcome.ratio(side).median / outcome.utilisation.median:.1f}",
-                goal("gpu", length, side),
-                f"{outcome.losses[0] - outcome.losses[1]:+.1e}" if is_own else "",
+    def _send(self, part: Part) -> None:
+        lines = self._lines[part.name]
+        if not lines:
+            return
+        folder, file = self._makers.folder(part), self._settings.scratch / f"{part.name}.batches"
+        torch.save(self._makers.batches(part), file)
+        slots = sum(self._makers.slots(name) * len(lines) for name, lines in self._lines.items())
+        for side, line in lines.items():
+            line.send(
+                {
+                    "do": "set up",
+                    "side": side,
+                    "folder": str(folder),
+                    "batches": str(file),
+                    "scratch": str(self._settings.scratch / f"{part.name}.trainer"),
+                    "device": str(self._device),
+                    "backend": self._backend,
+                    "dropout": DROPOUT,
+                    "share": _SHARE * part.slots / slots,
+                }
             )
-        )
-    return lines
+
+    def _receive(self, name: str) -> None:
+        for side, line in list(self._lines[name].items()):
+            answer = line.receive(max(1.0, self._left - _MEASURING * self._choice.seconds))
+            if "error" in answer:
+                self.failures[f"{name}: {side}"] = answer["error"]
+                self._lines[name].pop(side).close()
+                tell(f"{name}: {side}: {answer['error']}")
+                continue
+            self._losses.setdefault(name, {})[side] = answer["loss"]
+            tell(f"{name}: {side}: {answer['told']}, {answer['seconds']:.0f} s")
+
+    def _close(self, name: str) -> None:
+        for line in self._lines.pop(name, {}).values():
+            line.close()
+
+    @contextmanager
+    def _kept(self, name: str) -> Iterator[None]:
+        """Keep what goes wrong in a part beside what the others give."""
+        try:
+            yield
+        # Whatever it is: device time is short, and the parts have nothing to do with one another.
+        except Exception as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            self.failures[name] = " ".join((f"{type(error).__name__}:", *lines[:2]))
+            tell(f"{name}: {self.failures[name]}")

@@ -7,6 +7,7 @@
 - "rows": batched matrix products and a softmax over rows of equal length. Takes keyed dropout.
 - "sdpa": PyTorch's fused attention over the same rows; never writes the (R, R) scores to memory.
 - "jagged": PyTorch's fused attention over the sequences themselves, on a GPU in half precision: no mask.
+- "kernels": whole sublayers by our own kernels (`gpu.sublayers`), in training on a GPU in bfloat16; not for `attend`.
 - "reference": one sequence after the other, for tests.
 
 T tokens, R row length, N heads, D head size, H = N D.
@@ -24,9 +25,10 @@ from torch.nn import functional as F
 
 from maskwright.core.tensors import FlatBatch
 from maskwright.encoder.dropout import DropoutKey, dropout_factors, kept_of_signed, seeded_kernels, sign_dropped_
+from maskwright.encoder.gpu.runs import GpuRuns
 from maskwright.encoder.native.attention import Runs, attend_runs, takes
 
-Backend = Literal["native", "rows", "sdpa", "jagged", "reference"]
+Backend = Literal["native", "rows", "sdpa", "jagged", "kernels", "reference"]
 
 # Measured on two CPU cores, heads of 64, forward and backward: at R = 128 both take the same time with MKL
 # and the rows a quarter with oneDNN; at R = 512 the fused kernel needs two thirds of the time, at R = 1024
@@ -50,6 +52,7 @@ class AttentionPlan:
         offsets: Shape (S+1,), where the runs of tokens of one sequence begin and end ("jagged").
         longest: At least the length of the longest run.
         runs: The same for "native" and "reference".
+        on_gpu: The same for "kernels".
     """
 
     backend: Backend
@@ -60,6 +63,7 @@ class AttentionPlan:
     offsets: Tensor | None = None
     longest: int = 0
     runs: Runs | None = None
+    on_gpu: GpuRuns | None = None
 
 
 def choose_backend(

@@ -9,6 +9,7 @@ from maskwright.encoder.activated_linear import activated_linear, keeps_less
 from maskwright.encoder.attention import AttentionPlan, attend
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.dropout import DropoutKey, dropout_add
+from maskwright.encoder.gpu.sublayers import attention_sublayer, feed_forward
 from maskwright.encoder.native import sublayers
 
 DROPOUT_CALLS = 3
@@ -22,7 +23,7 @@ one product over that of three, in fp32 (bf16): width 128 .93 (.96), 256 .93 (1.
 class AttentionBlock(nn.Module):
     """Self-attention with its projections, residual and LayerNorm.
 
-    In training on a processor what follows each product may be computed by code of our own (`native.sublayers`), past
+    In training what follows each product may be computed by code of our own (`native.sublayers`, `gpu.sublayers`), past
     the modules, whose hooks are then not called.
 
     Args:
@@ -58,6 +59,22 @@ class AttentionBlock(nn.Module):
         Returns:
             Shape (T, H), or (W, H).
         """
+        if plan.on_gpu is not None:
+            return attention_sublayer(
+                hidden,
+                self.query,
+                self.key,
+                self.value,
+                self.output,
+                self.norm,
+                plan.on_gpu,
+                num_heads=self._num_heads,
+                attention_rate=self._attention_dropout,
+                hidden_rate=self._hidden_dropout,
+                dropout_key=key,
+                call=call,
+                read=read,
+            )
         mixed, hidden = self.mix(hidden, plan, key, call, read)
         if _by_own_code(self, hidden, self.output, self.norm):
             return sublayers.close_attention(
@@ -104,7 +121,7 @@ class AttentionBlock(nn.Module):
 class FeedForwardBlock(nn.Module):
     """Two dense layers with an activation between them, residual and LayerNorm.
 
-    In training on a processor what follows each product may be computed by code of our own (`native.sublayers`), past
+    In training what follows each product may be computed by code of our own (`native.sublayers`, `gpu.sublayers`), past
     the modules, whose hooks are then not called.
 
     Args:
@@ -121,18 +138,23 @@ class FeedForwardBlock(nn.Module):
         self._hidden_dropout = config.hidden_dropout
         self._is_shared = is_shared
 
-    def forward(self, hidden: Tensor, key: DropoutKey | None, call: int) -> Tensor:
+    def forward(self, hidden: Tensor, key: DropoutKey | None, call: int, *, on_gpu: bool = False) -> Tensor:
         """Transform each token and add.
 
         Args:
             hidden: Shape (T, H).
             key: Key of the dropout masks; None drops nothing.
             call: Number of the one dropout call made here.
+            on_gpu: Whether to compute by our own kernels (`AttentionPlan.on_gpu`).
 
         Returns:
             Shape (T, H).
         """
         layers = (self.dense_in, self.dense_out, self.norm)
+        if on_gpu:
+            return feed_forward(
+                hidden, *layers, activation=self._activation, rate=self._hidden_dropout, key=key, call=call
+            )
         if self._activation in sublayers.ACTIVATIONS and _by_own_code(self, hidden, *layers):
             return sublayers.feed_forward(
                 hidden, *layers, activation=self._activation, rate=self._hidden_dropout, key=key, call=call

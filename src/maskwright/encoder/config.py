@@ -120,6 +120,11 @@ class EncoderConfig(Spec):
             layer_norm_eps=self.layer_norm_eps,
         )
 
+    @property
+    def head_size(self) -> int:
+        """Width of an attention head."""
+        return self.hidden_size // self.num_heads
+
     def layer_plan(self, part: Literal["attention", "ffn"]) -> tuple[int, ...]:
         """Which distinct block each layer uses: the plan that is given, or the one that `sharing` makes.
 

@@ -9,7 +9,7 @@ CPU, run on every device and cost a fraction of PyTorch's own sequential Bernoul
 import contextlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ _COLUMNS = 512
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 _MIX_2 = 0x94D049BB133111EB - (1 << 64)
+_POSITIVE = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +31,26 @@ class DropoutKey:
     Attributes:
         number: The key, in [0, 2**63).
         tensor: The same as a scalar int64 tensor on the device of the values.
+        table: The numbers of the first calls, made at once (`with_table`); None makes each call's when it comes.
     """
 
     number: int
     tensor: Tensor
+    table: Tensor | None = None
 
     @classmethod
     def on(cls, device: torch.device, number: int) -> "DropoutKey":
         """Make a key for values on a device."""
         return cls(number, torch.full((), number, dtype=torch.int64, device=device))
+
+    def with_table(self, calls: int, most_values: int) -> "DropoutKey":
+        """Return the key with the numbers of many calls beside it: on a GPU each small operation has its price.
+
+        Args:
+            calls: How many, the first ones of the forward pass.
+            most_values: Values in the largest.
+        """
+        return replace(self, table=_numbers(self.tensor, range(calls), -(-most_values // (4 * _COLUMNS))))
 
 
 def dropout(values: Tensor, rate: float, key: DropoutKey | None, call: int) -> Tensor:
@@ -102,10 +114,11 @@ class RandomWords:
     def of(cls, shape: torch.Size, key: DropoutKey, call: int) -> "RandomWords":
         """Return the words for values of a shape (see `random_bits`)."""
         num_rows = -(-math.prod(shape) // (4 * _COLUMNS))
-        stream = _mix_(key.tensor + (call + 1) * _GOLDEN % (1 << 63))
-        counter = torch.arange(num_rows + _COLUMNS, dtype=torch.int64, device=key.tensor.device)
-        numbers = _mix_(counter.mul_(_GOLDEN).add_(stream)).bitwise_or_(1)
-        return cls(numbers[:num_rows], numbers[num_rows:])
+        if key.table is None:
+            (numbers,) = _numbers(key.tensor, range(call, call + 1), num_rows)
+        else:
+            numbers = key.table[call]
+        return cls(numbers[_COLUMNS : _COLUMNS + num_rows], numbers[:_COLUMNS])
 
     @staticmethod
     def limits(rate: float) -> tuple[int, float]:
@@ -180,6 +193,14 @@ def seeded_kernels(key: DropoutKey | None, call: int) -> Iterator[None]:
         else:
             torch.default_generator.manual_seed(seed)
         yield
+
+
+def _numbers(key: Tensor, calls: range, num_rows: int) -> Tensor:
+    # Of each call the columns' numbers, then the rows': so a value's bits do not hang on how many come after it.
+    device = key.device
+    streams = _mix_((torch.arange(calls.start, calls.stop, device=device) + 1).mul_(_GOLDEN).bitwise_and_(_POSITIVE) + key)
+    counter = torch.arange(_COLUMNS + num_rows, device=device).mul_(_GOLDEN)
+    return _mix_(counter + streams[:, None]).bitwise_or_(1)
 
 
 def _mix_(z: Tensor) -> Tensor:

@@ -5,11 +5,17 @@ from torch import Tensor, nn
 
 from maskwright.core.row_counts import filled_up
 from maskwright.core.tensors import EncoderOutput, FlatBatch
-from maskwright.encoder.attention import Backend, choose_backend, plan_attention, share_of_pairs
+from maskwright.encoder.attention import AttentionPlan, Backend, choose_backend, plan_attention, share_of_pairs
 from maskwright.encoder.block import DROPOUT_CALLS, AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
-from maskwright.encoder.dropout import DropoutKey, dropout
+from maskwright.encoder.dropout import DropoutKey, dropout, seeded_kernels
 from maskwright.encoder.embeddings import sum_embeddings
+from maskwright.encoder.gpu.embeddings import embedded
+from maskwright.encoder.gpu.embeddings import takes as takes_segments
+from maskwright.encoder.gpu.passes import CapturedPasses
+from maskwright.encoder.gpu.runs import GpuRuns, runs_of, takes_own
+from maskwright.encoder.gpu.sublayers import ACTIVATIONS, computes_on, fits
+from maskwright.encoder.native.library import is_allowed
 from maskwright.encoder.rows import cut_into_rows
 
 
@@ -23,12 +29,17 @@ class Encoder(nn.Module):
         config: The shape.
         vocab_size: V, rows of the word embeddings.
         backend: How attention is computed; None chooses the fastest for each batch.
+
+    Attributes:
+        passes: Captured graphs of forward and backward passes on a GPU, for sizes of batches that come again.
     """
 
     def __init__(self, config: EncoderConfig, vocab_size: int, backend: Backend | None = None) -> None:
         super().__init__()
         self.config = config
         self.backend = backend
+        self.passes: CapturedPasses | None = None
+        self._fits: dict[torch.dtype, bool] = {}
         width, hidden = config.embedding_width, config.hidden_size
         self.word_embeddings = nn.Embedding(vocab_size, width)
         self.position_embeddings = nn.Embedding(config.position_offset + config.max_positions, width)
@@ -87,27 +98,83 @@ class Encoder(nn.Module):
 
     def _encode(self, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None) -> Tensor:
         config = self.config
-        plan = plan_attention(batch, *self._backend(batch, drops=key is not None and config.attention_dropout > 0))
-        hidden: Tensor = self.embedding_norm(
-            sum_embeddings(
-                batch,
-                self.word_embeddings,
-                self.position_embeddings,
-                self.segment_embeddings,
-                config.position_offset,
-            )
-        )
-        hidden = dropout(hidden, config.hidden_dropout, key, 0)
+        drops = key is not None and config.attention_dropout > 0
+        backend, dtype = self._backend(batch, drops=drops)
+        if backend != "kernels":
+            hidden = self.layers(batch, plan_attention(batch, backend, dtype), key, read)
+        else:
+            # FlashAttention draws masks of its own, all layers' one after the other; it has no keys.
+            seeds = key if drops and not takes_own(batch.row_length or 0, config.head_size) else None
+            with seeded_kernels(seeds, 0):
+                captured = None if self.passes is None else self.passes(batch, key, read)
+                hidden = self._by_kernels(batch, runs_of(batch), key, read) if captured is None else captured
+        return hidden if read is None else hidden.new_zeros(len(batch.ids), config.hidden_size).index_copy(0, read, hidden)
+
+    def computes_by_kernels(self, device: torch.device, dtype: torch.dtype) -> bool:
+        """Say whether our own kernels compute the layers: in training on a GPU, under autocast to bfloat16.
+
+        Args:
+            device: Where.
+            dtype: Precision of the products.
+        """
+        if not (computes_on(device, dtype) and torch.is_autocast_enabled(device.type) and torch.is_grad_enabled()):
+            return False
+        kept = self.word_embeddings.weight.dtype
+        if kept not in self._fits:
+            blocks = (*self.attention_blocks, *self.ffn_blocks)
+            its = fits(*(each for block in blocks for each in block.children()))
+            self._fits[kept] = its and self.config.hidden_activation in ACTIVATIONS
+        return self._fits[kept] and is_allowed()
+
+    def capture_passes(self) -> None:
+        """Let passes that come again be captured as CUDA graphs and replayed, where our own kernels compute them."""
+        self.passes = CapturedPasses(self._by_kernels, self)
+
+    def _by_kernels(self, batch: FlatBatch, runs: GpuRuns, key: DropoutKey | None, read: Tensor | None) -> Tensor:
+        assert batch.row_length is not None
+        plan = AttentionPlan("kernels", batch.row_length, on_gpu=runs)
+        # The random numbers of all calls at once.
+        table = None if key is None else key.with_table(*numbers_of_dropout(self.config, batch))
+        return self.layers(batch, plan, table, read)
+
+    def layers(self, batch: FlatBatch, plan: AttentionPlan, key: DropoutKey | None, read: Tensor | None) -> Tensor:
+        """Compute embeddings and all layers.
+
+        Args:
+            batch: A batch cut into rows.
+            plan: How it attends.
+            key: Of the dropout masks; None drops nothing.
+            read: As in `forward`.
+
+        Returns:
+            Shape (T, H), or (W, H): of what is read.
+        """
+        config = self.config
+        hidden = self._embed(batch, key, on_gpu=plan.on_gpu is not None)
         if self.embedding_projection is not None:
             hidden = self.embedding_projection(hidden)
         for layer, (attention, ffn) in enumerate(zip(self._attention_plan, self._ffn_plan, strict=True)):
             call = 1 + DROPOUT_CALLS * layer
             chosen = read if layer == config.num_layers - 1 else None
             hidden = self.attention_blocks[attention](hidden, plan, key, call, chosen)
-            hidden = self.ffn_blocks[ffn](hidden, key, call + 2)
-        if read is None:
-            return hidden
-        return hidden.new_zeros(len(batch.ids), config.hidden_size).index_copy(0, read, hidden)
+            hidden = self.ffn_blocks[ffn](hidden, key, call + 2, on_gpu=plan.on_gpu is not None)
+        return hidden
+
+    def _embed(self, batch: FlatBatch, key: DropoutKey | None, *, on_gpu: bool) -> Tensor:
+        config = self.config
+        tables = self.word_embeddings, self.position_embeddings, self.segment_embeddings
+        if on_gpu and takes_segments(self.segment_embeddings):
+            return embedded(
+                batch,
+                *tables,
+                self.embedding_norm,
+                position_offset=config.position_offset,
+                rate=config.hidden_dropout,
+                key=key,
+                call=0,
+            )
+        summed = self.embedding_norm(sum_embeddings(batch, *tables, config.position_offset))
+        return dropout(summed, config.hidden_dropout, key, 0)
 
     def _backend(self, batch: FlatBatch, *, drops: bool) -> tuple[Backend, torch.dtype]:
         weight = self.word_embeddings.weight
@@ -118,7 +185,17 @@ class Encoder(nn.Module):
         assert batch.row_length is not None
         if self.backend is not None:
             return self.backend, dtype
-        head_size = self.config.hidden_size // self.config.num_heads
+        if batch.row_slots is not None and self.computes_by_kernels(weight.device, dtype):
+            return "kernels", dtype
+        head_size = self.config.head_size
         pairs = share_of_pairs(batch, dtype)
         chosen = choose_backend(batch.row_length, kind, dtype, drops=drops, head_size=head_size, pairs=pairs)
         return chosen, dtype
+
+
+def numbers_of_dropout(config: EncoderConfig, batch: FlatBatch) -> tuple[int, int]:
+    """Return how many dropout calls a pass over a stream makes, and the values of the largest."""
+    assert batch.num_rows is not None and batch.row_length is not None
+    squares = batch.num_rows * config.num_heads * batch.row_length**2 if config.attention_dropout else 0
+    values = len(batch.ids) * max(config.hidden_size, config.embedding_width)
+    return 1 + DROPOUT_CALLS * config.num_layers, max(values, squares)

@@ -2,11 +2,38 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from maskwright.recipes.optimization import AdamW
+
+
+@dataclass(frozen=True, slots=True)
+class Clipping:
+    """What happens to gradients before an update, as numbers on their device, which nobody has to read first.
+
+    Attributes:
+        divisor: Gradients are divided by it, an fp32 scalar.
+        refused: 1 if the update must not be made, else 0; an fp32 scalar.
+    """
+
+    divisor: Tensor
+    refused: Tensor
+
+    @classmethod
+    def of(cls, norm: Tensor, loss: Tensor, most: float) -> "Clipping":
+        """Return what scales gradients down to a norm, and refuses numbers that are none.
+
+        Args:
+            norm: The gradients' norm.
+            loss: The summed losses.
+            most: The norm allowed; 0 leaves gradients as they are.
+        """
+        refused = ~(norm.isfinite() & loss.isfinite())
+        over = (norm + 1e-6) / most if most else torch.ones_like(norm)
+        return cls(torch.where(over > 1, over, torch.ones_like(over)).float(), refused.float())
 
 
 class AdamWRule:
@@ -35,12 +62,13 @@ class AdamWRule:
             fused=True,
         )
 
-    def step(self, learning_rate: float, number: int) -> None:
+    def step(self, learning_rate: float, number: int, clipping: Clipping | None = None) -> None:
         """Update every parameter that has a gradient.
 
         Args:
             learning_rate: For this step.
             number: The step's number, from 1.
+            clipping: What is done to gradients first (on a GPU); None leaves them as they are.
         """
         rate, eps, scale = learning_rate, self.constants.eps, 1.0
         if not self.constants.bias_correction:
@@ -50,6 +78,9 @@ class AdamWRule:
             rate, eps = learning_rate * scale, self.constants.eps / second
         for group, decay in zip(self._torch.param_groups, self.decays, strict=True):
             group["lr"], group["eps"], group["weight_decay"] = rate, eps, decay / scale
+        # What torch's scaler of losses tells its optimizers: its kernel divides by the one and obeys the other.
+        told = (None, None) if clipping is None else (clipping.divisor, clipping.refused)
+        self._torch.grad_scale, self._torch.found_inf = told  # type: ignore[attr-defined]
         self._torch.step()
 
     def moments(self, parameter: nn.Parameter) -> Mapping[str, Tensor]:

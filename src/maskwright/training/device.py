@@ -12,6 +12,7 @@ from maskwright.core.devices import choose_device
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
+from maskwright.encoder.gpu.sublayers import computes_on
 from maskwright.encoder.native.attention import CODE as ATTENTION
 from maskwright.encoder.native.fp32 import CODE as FP32
 from maskwright.encoder.native.library import allowed as own_code_allowed
@@ -26,6 +27,8 @@ Precision = Literal["auto", "fp32", "bf16"]
 _PEAK_SECONDS = 0.2
 _WORTH = 1.05
 _ACCURATE = 1e-5
+_BYTES_A_TOKEN = 2 << 20
+"""Of a GPU's memory, for a token that is computed on at a time: several times what a base model keeps of one."""
 _KINDS = {"default": "fp32", "onednn": "fp32_onednn"}
 """What `probe` calls the libraries."""
 
@@ -41,8 +44,8 @@ class Machine:
         matmul: "default", or "onednn" where that library multiplies fp32 matrices faster and as exactly.
         peak_flops: Measured multiply-add operations x 2 a second of a large matrix product in the run's precision.
         autocast: bfloat16 for matrix products, on a GPU that has it or where it was asked for; else None (fp32).
-        attention: "compiled" where our own code computes it and what is between products (`encoder.native`), else
-            "libraries".
+        attention: "compiled" where our own code computes it and what is between products (`encoder.native`,
+            `encoder.gpu`), else "libraries".
     """
 
     device: torch.device
@@ -73,9 +76,10 @@ class Machine:
         """Slots of a forward and backward pass: what keeps the device busy and its caches or memory unstrained."""
         if self.device.type == "cpu":
             return 2048
-        # Reckoned, not measured: a large model keeps about 1 MB of activations a token.
-        free, _ = torch.cuda.mem_get_info(self.device)
-        return max(2048, min(65536, free // (4 << 20)))
+        # By all of its memory, not by what is free: dropout is keyed by micro-batches, and a run that goes on must cut
+        # its steps as before. Measured: a base model's pass of 32,768 tokens takes 9 GB (LOG.md).
+        memory = torch.cuda.get_device_properties(self.device).total_memory
+        return max(2048, min(32768, 1 << (memory // _BYTES_A_TOKEN).bit_length() - 1))
 
 
 def prepare_machine(
@@ -114,9 +118,12 @@ def prepare_machine(
         )
     half = torch.bfloat16
     if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)  # Where kernels of our own are launched.
         autocast = half if has_bf16 and precision != "fp32" else None
+        code: AttentionCode = "compiled" if computes_on(chosen, autocast or torch.float32) else "libraries"
         peak = _peak(chosen, "fp32" if autocast is None else "bf16")
-        return Machine(chosen, torch.cuda.get_device_name(chosen), threads, "default", peak, autocast)
+        name = torch.cuda.get_device_name(chosen)
+        return Machine(chosen, name, threads, "default", peak, autocast, "libraries" if attention == "libraries" else code)
     if chosen.type != "cpu":
         raise DeviceError(f"training on {chosen.type!r} is not supported", allowed="cpu, cuda")
     keep_freed_memory()

@@ -151,10 +151,10 @@ def train(
                 ahead = None
             phase, step = phases[position.phase], position.spent.steps
             if ahead is None:
-                ahead = maker.submit(_make, phase, position.cursor, schedule.batch_sequences, step)
+                ahead = maker.submit(_make, model, phase, position.cursor, schedule.batch_sequences, step)
             batch, cursor, epochs = ahead.result()
             waited = time.perf_counter() - begun
-            ahead = maker.submit(_make, phase, cursor, schedule.batch_sequences, step + 1)
+            ahead = maker.submit(_make, model, phase, cursor, schedule.batch_sequences, step + 1)
             learning_rate = schedule.peak * rate_factor(schedule.shape, progress, schedule.warmup_share)
             result = take_step(
                 model,
@@ -186,6 +186,8 @@ def train(
             )
 
 
-def _make(phase: Phase, cursor: Cursor, count: int, step: int) -> tuple[StepBatch, Cursor, float]:
+def _make(
+    model: PretrainingModel, phase: Phase, cursor: Cursor, count: int, step: int
+) -> tuple[StepBatch, Cursor, float]:
     rows, after = phase.stream.read(cursor, count)
-    return phase.collator.collate(rows, step), after, rows.epochs
+    return model.placed(phase.collator.collate(rows, step)), after, rows.epochs

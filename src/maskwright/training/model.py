@@ -1,8 +1,9 @@
 """The model put together: an encoder and one head for each objective of a recipe; perhaps a generator, a teacher."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,7 +18,7 @@ from maskwright.encoder.sizes import skipped_flops_per_token
 from maskwright.pretext.objectives.base import Objective
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.towers import SHARED_EMBEDDINGS
-from maskwright.training.batches import MicroBatch
+from maskwright.training.batches import MicroBatch, StepBatch
 from maskwright.training.teacher import TeacherModel
 from maskwright.training.towers import objectives_by_tower
 
@@ -88,21 +89,55 @@ class PretrainingModel(nn.Module):
         Returns:
             For each objective, by kind, the summed loss and its count.
         """
-        batch, targets = micro_batch.batch, micro_batch.targets
+        micro_batch = self.with_reads(micro_batch)
+        batch, targets, reads = micro_batch.batch, micro_batch.targets, micro_batch.reads
+        assert reads is not None
         terms: dict[str, LossTerm] = {}
         if self.generator is not None:
-            terms = self._losses_on(self.generator, self._on_generator, _with_own_dropout(batch), targets)
+            batch_there, asked = _with_own_dropout(batch), self._on_generator
+            terms = self._losses_on(self.generator, asked, batch_there, targets, reads["generator"])
             batch, targets = _filled(batch, targets, terms, self.objectives)
-        terms |= self._losses_on(self.encoder, self._on_encoder, batch, targets)
+        terms |= self._losses_on(self.encoder, self._on_encoder, batch, targets, reads["encoder"])
         return {objective.kind: terms[objective.kind] for objective in self.objectives}
 
+    def with_reads(self, micro_batch: MicroBatch) -> MicroBatch:
+        """Return a micro-batch that says which tokens are read; done before it moves to a GPU, nothing waits for that.
+
+        Args:
+            micro_batch: On any device.
+        """
+        if micro_batch.reads is not None:
+            return micro_batch
+        batch, targets = micro_batch.batch, micro_batch.targets
+        return replace(
+            micro_batch,
+            reads={
+                name: read_positions(asked, batch, targets, pools=encoder.pooler is not None) if asked else None
+                for name, encoder, asked in self._towers()
+            },
+        )
+
+    def placed(self, batch: StepBatch) -> StepBatch:
+        """Return a step's micro-batches as `losses` takes them, on the model's device."""
+        device = next(self.parameters()).device
+        return replace(batch, micro_batches=tuple(self.with_reads(each).to(device) for each in batch.micro_batches))
+
+    def _towers(self) -> Iterator[tuple[str, Encoder, Sequence[Objective]]]:
+        yield "encoder", self.encoder, self._on_encoder
+        if self.generator is not None:
+            yield "generator", self.generator, self._on_generator
+
     def _losses_on(
-        self, encoder: Encoder, asked: Sequence[Objective], batch: FlatBatch, targets: Mapping[str, TargetTensors]
+        self,
+        encoder: Encoder,
+        asked: Sequence[Objective],
+        batch: FlatBatch,
+        targets: Mapping[str, TargetTensors],
+        read: Tensor | None,
     ) -> dict[str, LossTerm]:
         if not asked:
             return {}
         heads = {objective.kind: self.heads[objective.kind] for objective in asked}
-        read = read_positions(asked, batch, targets, pools=encoder.pooler is not None)
         if read is not None and len(read) >= _FEWEST_FILLED_UP:
             read = with_unread(read, len(batch.ids))
         view = View(output=encoder(batch, read), word_embeddings=encoder.word_embeddings.weight, heads=heads)
@@ -122,13 +157,12 @@ class PretrainingModel(nn.Module):
         Args:
             micro_batch: As `losses` takes it.
         """
-        batch, skipped = micro_batch.batch, 0.0
-        for encoder, asked in ((self.encoder, self._on_encoder), (self.generator, self._on_generator)):
-            if encoder is None or not asked:
-                continue
-            read = read_positions(asked, batch, micro_batch.targets, pools=encoder.pooler is not None)
+        reads, skipped = self.with_reads(micro_batch).reads, 0.0
+        assert reads is not None
+        for name, encoder, _ in self._towers():
+            read = reads[name]
             if read is not None:
-                skipped += max(0, batch.num_tokens - len(read)) * skipped_flops_per_token(encoder.config)
+                skipped += max(0, micro_batch.batch.num_tokens - len(read)) * skipped_flops_per_token(encoder.config)
         return skipped
 
     def weights(self) -> dict[str, Tensor]:
@@ -221,11 +255,18 @@ def read_positions(
         if objective.predicts == "token":
             wanted = targets[objective.kind]
             places += [wanted.positions, *wanted.anchors.values()]
-    is_read = torch.zeros_like(batch.ids, dtype=torch.bool)
-    for each in places:
-        is_read[each] = True
-    read = is_read.nonzero().squeeze(1)
-    return read if 0 < len(read) <= _MOST_READ * len(is_read) else None
+    if batch.ids.device.type != "cpu":
+        is_read = torch.zeros_like(batch.ids, dtype=torch.bool)
+        for each in places:
+            is_read[each] = True
+        read = is_read.nonzero().squeeze(1)
+    else:
+        # By NumPy: waking PyTorch's threads takes longer.
+        marks = np.zeros(len(batch.ids), dtype=np.bool_)
+        for each in places:
+            marks[each.numpy()] = True
+        read = torch.from_numpy(np.flatnonzero(marks))
+    return read if 0 < len(read) <= _MOST_READ * len(batch.ids) else None
 
 
 def _with_own_dropout(batch: FlatBatch) -> FlatBatch:

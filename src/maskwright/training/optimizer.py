@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from maskwright.core.errors import CheckpointError
 from maskwright.recipes.optimization import AdamW, Lamb, OptimizerSpec
-from maskwright.training.adamw import AdamWRule
+from maskwright.training.adamw import AdamWRule, Clipping
 from maskwright.training.lamb import LambRule
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -29,10 +29,23 @@ class Optimizer:
         self.steps = 0
         self._rule = _rule(list(self.names), constants)
 
-    def step(self, learning_rate: float) -> None:
-        """Update all parameters that have a gradient once; gradients are then dropped."""
+    @property
+    def refuses_itself(self) -> bool:
+        """Whether `step` takes what clips gradients and refuses unsound ones as numbers on their device."""
+        return isinstance(self._rule, AdamWRule)
+
+    def step(self, learning_rate: float, clipping: Clipping | None = None) -> None:
+        """Update all parameters that have a gradient once; gradients are then dropped.
+
+        Args:
+            learning_rate: For this step.
+            clipping: What is done to gradients first, where the rule takes it (`refuses_itself`).
+        """
         self.steps += 1
-        self._rule.step(learning_rate, self.steps)
+        if isinstance(self._rule, AdamWRule):
+            self._rule.step(learning_rate, self.steps, clipping)
+        else:
+            self._rule.step(learning_rate, self.steps)
         for parameter in self.names:
             parameter.grad = None
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,8 @@ def pretrain(
         device: "auto", "cpu", "cuda" or "cuda:N".
         precision: "fp32", "bf16" for matrix products (weights, sums and losses stay fp32), or "auto": bf16 on a GPU
             that has it.
-        compile: "auto" compiles blocks on a GPU, if one batch then gives the same loss and gradients; "no" does not.
+        compile: "auto" lets kernels of our own compute on a GPU in bf16, its passes captured as graphs, if one batch then
+            gives the same loss and gradients; "no" leaves all to PyTorch's operations.
         workers: Processes for preparation; None for one a core.
         cache: Where prepared text is kept; None for the user's cache folder.
         checkpoint_minutes: Time between checkpoints (longer where writing one would take over 3 % of it).
@@ -148,8 +149,10 @@ def pretrain(
             machine, said = prepare_machine_again(record.get("machine", {}), device, request.cache, precision)
             if said:
                 talk.say("attention", said)
+            compiles = compiles_on(machine.device, compile) and machine.attention == "compiled"
+            if machine.device.type == "cuda" and not compiles:
+                machine = replace(machine, attention="libraries")
             with computing_on(machine):
-                compiles = compiles_on(machine.device, compile)
                 return _sit(request, folder, record, machine, checkpoint_minutes, talk, compiles=compiles)
         finally:
             folder.close()

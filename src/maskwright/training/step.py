@@ -8,6 +8,7 @@ import torch
 from maskwright.core.errors import TrainingError
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel
+from maskwright.training.adamw import Clipping
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.tallies import Sums, Tallies
 
@@ -65,9 +66,9 @@ def take_step(
     device = next(model.parameters()).device
     # They stay on the device until all micro-batches are through: each number that is read has a GPU waited for.
     summed, right, tallies, skipped_flops = Sums(), Sums(), Tallies(), 0.0
-    for micro in batch.micro_batches:
+    for micro in model.placed(batch).micro_batches:
         with torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None):
-            terms = model.losses(micro.to(device))
+            terms = model.losses(micro)
         weighted = [
             objective.weight / max(1, batch.counts[objective.kind]) * terms[objective.kind].total
             for objective in model.objectives
@@ -79,11 +80,16 @@ def take_step(
             if term.correct is not None:
                 right.add(kind, term.correct)
             tallies.add(kind, term)
+    gradients = [parameter.grad for parameter in optimizer.names if parameter.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients, foreach=device.type != "cpu")
+    waits = not (device.type == "cuda" and optimizer.refuses_itself)
+    if not waits:
+        # A GPU looks itself at whether the step is sound, and goes on to the update while the host reads the numbers.
+        total = torch.stack([summed.total(each.kind) for each in model.objectives]).sum()
+        optimizer.step(learning_rate, clipping=Clipping.of(norm, total, clip_norm))
     totals, correct = summed.read(), right.read()
     losses = {kind: totals[kind] / count for kind, count in batch.counts.items() if count}
     loss = sum(objective.weight * losses.get(objective.kind, 0.0) for objective in model.objectives)
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients, foreach=device.type != "cpu")
     gradient_norm = float(norm)
     if not math.isfinite(loss) or not math.isfinite(gradient_norm):
         raise TrainingError(
@@ -92,9 +98,10 @@ def take_step(
             todo="Checkpoints are of earlier steps, and sound. Lower it (`--set training.learning_rate=...`) in a "
             "new run.",
         )
-    if clip_norm and gradient_norm > clip_norm:
-        torch._foreach_mul_(gradients, clip_norm / (gradient_norm + 1e-6))
-    optimizer.step(learning_rate)
+    if waits:
+        if clip_norm and gradient_norm > clip_norm:
+            torch._foreach_mul_(gradients, clip_norm / (gradient_norm + 1e-6))
+        optimizer.step(learning_rate)
     return StepResult(
         loss=loss,
         losses=losses,

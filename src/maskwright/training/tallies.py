@@ -20,6 +20,10 @@ class Sums:
         exact = value.detach().double()
         self._sums[name] = self._sums[name] + exact if name in self._sums else exact
 
+    def total(self, name: str) -> Tensor:
+        """Return one sum where it is, an fp64 scalar."""
+        return self._sums[name]
+
     def read(self) -> dict[str, float]:
         """Return all sums, in the order of their first parts; a GPU is waited for once."""
         values = torch.stack(list(self._sums.values())).tolist() if self._sums else []

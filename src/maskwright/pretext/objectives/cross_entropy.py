@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from maskwright.pretext.objectives.cross_entropy_on_gpu import GPU_BLOCK_ELEMENTS, has_kernels, score_on_gpu
 from maskwright.pretext.objectives.highest import highest
 
 BLOCK_ELEMENTS = 1 << 25
@@ -31,14 +32,15 @@ def summed_cross_entropy(
     weight: Tensor,
     bias: Tensor,
     labels: Tensor,
-    block_elements: int = BLOCK_ELEMENTS,
+    block_elements: int | None = None,
     sampling: Tensor | None = None,
 ) -> Scores:
     """Score `features @ weight.T + bias` against labels: the summed cross entropy, and how many are right.
 
     Equals `cross_entropy(linear(features, weight, bias).float(), labels, reduction="sum")`. Logits are made
     in blocks of targets and turned into their own gradient in place, so that one block is the most that is
-    ever held; the plain way holds all of them three or four times.
+    ever held; the plain way holds all of them three or four times. Under bf16 autocast on a GPU the blocks are larger,
+    and kernels of our own make the gradients (`cross_entropy_on_gpu`).
 
     Args:
         features: Shape (M, E); M may be 0. Rows beyond those of the labels (`row_counts.filled_up`) are multiplied with
@@ -46,7 +48,7 @@ def summed_cross_entropy(
         weight: Shape (V, E).
         bias: Shape (V,).
         labels: Shape (M,), int64, in [0, V).
-        block_elements: Most logits held at a time.
+        block_elements: Most logits held at a time; None for `BLOCK_ELEMENTS`, `GPU_BLOCK_ELEMENTS` with those kernels.
         sampling: Shape (M,), uniform numbers in [0, 1): draws the token at which the summed probabilities, taken in
             the order of ids, pass that number. One number a token gives the same distribution as one Gumbel noise a
             logit, at a thousandth of the random numbers. Under autocast the loss is that of rounded logits, but tokens
@@ -63,8 +65,13 @@ def summed_cross_entropy(
         if sampling is not None:
             unrounded = None if dtype == exact else (features.to(exact), weight.to(exact), bias.to(exact))
             drawing = _Drawing(sampling, unrounded)
+        rows = max(1, (block_elements or BLOCK_ELEMENTS) // len(weight))
+        if dtype == torch.bfloat16 and has_kernels(features.device):
+            total, correct = _SummedOnGpu.apply(  # type: ignore[no-untyped-call]
+                features, weight, bias, labels, block_elements or GPU_BLOCK_ELEMENTS, torch.is_grad_enabled()
+            )
+            return Scores(total, correct, None if drawing is None else drawing.draw_all(rows))
         features, weight, bias = features.to(dtype), weight.to(dtype), bias.to(dtype)
-        rows = max(1, block_elements // len(weight))
         total, correct, sampled = _SummedCrossEntropy.apply(  # type: ignore[no-untyped-call]
             features, weight, bias, labels, rows, torch.is_grad_enabled(), drawing
         )
@@ -87,24 +94,40 @@ class _Drawing(NamedTuple):
     numbers: Tensor
     unrounded: tuple[Tensor, Tensor, Tensor] | None
 
-    def draw(self, part: slice, exponentials: Tensor) -> Tensor:
+    def draw(self, part: slice, exponentials: Tensor | None) -> Tensor:
         """Return where the running sums of probabilities pass the numbers of some targets.
 
         Args:
             part: Which targets, R of them.
             exponentials: Their probabilities by the scored logits, each row times a number of its own. Shape (R, V).
-                The features may have added rows behind these.
+                Not looked at, and may be None, where those by the unrounded ones are taken.
         """
+        numbers = self.numbers[part, None]
         if self.unrounded is not None:
             features, weight, bias = self.unrounded
-            logits = torch.nn.functional.linear(features[part], weight, bias)[: len(exponentials)]
+            # The features may have added rows behind the targets.
+            logits = torch.nn.functional.linear(features[part], weight, bias)[: len(numbers)]
             exponentials = logits.sub_(logits.amax(dim=1, keepdim=True)).exp_()
+        assert exponentials is not None
         running = exponentials.cumsum(dim=1)
         whole = running[:, -1:].contiguous()
-        wanted = whole * self.numbers[part, None].to(exponentials.dtype)
+        wanted = whole * numbers.to(exponentials.dtype)
         # Rounding must not carry a number near 1 beyond the last token that has any probability.
         wanted = torch.minimum(wanted, torch.nextafter(whole, torch.zeros_like(whole)))
         return torch.searchsorted(running, wanted, right=True).squeeze(1)
+
+    @torch.no_grad()
+    def draw_all(self, rows: int) -> Tensor:
+        """Draw a token for every target by unrounded logits, of `rows` targets at a time.
+
+        Returns:
+            Shape (M,), int64.
+        """
+        drawn = torch.empty(len(self.numbers), dtype=torch.int64, device=self.numbers.device)
+        for begin in range(0, len(drawn), rows):
+            part = slice(begin, min(begin + rows, len(drawn)))
+            drawn[part] = self.draw(part, None)
+        return drawn
 
 
 class _SummedCrossEntropy(torch.autograd.Function):
@@ -159,6 +182,31 @@ class _SummedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, slope: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         return *scaled_once(ctx, slope), None, None, None, None
+
+
+class _SummedOnGpu(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        block_elements: int,
+        with_gradients: bool,
+    ) -> tuple[Tensor, Tensor]:
+        # The weight comes as it is, and is rounded inside: its gradient then is in its own precision at once.
+        scored = score_on_gpu(features, weight, bias, labels, block_elements, with_slopes=with_gradients)
+        if scored.slopes is not None:
+            ctx.save_for_backward(*scored.slopes)
+            ctx.is_spent = False
+        ctx.mark_non_differentiable(scored.correct)
+        return scored.total, scored.correct
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        return *scaled_once(ctx, slope), None, None, None
 
 
 def added(total: Tensor | None, part: Tensor, exact: torch.dtype) -> Tensor:
