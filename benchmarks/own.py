@@ -1,6 +1,5 @@
 """Our side of a comparison: the step that `maskwright pretrain` takes, and its loss and gradients for checking."""
 
-import contextlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,7 +18,7 @@ from maskwright.training.loop import Position, Schedule, StepReport, train
 from maskwright.training.model import PretrainingModel, build_model
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.saving import save_models
-from maskwright.training.step import take_step
+from maskwright.training.step import Gradients, Update, take_step
 from maskwright.training.workload import Text, Workload
 
 LEARNING_RATE = 1e-4
@@ -46,8 +45,7 @@ class OwnStep:
 
     def around(self) -> AbstractContextManager[Any]:
         """Return the context that a run computes in: its library for fp32 products."""
-        machine = own_machine()
-        return computing_on(machine) if machine.device.type == "cpu" else contextlib.nullcontext()
+        return computing_on(own_machine())
 
     def step(self, batch: StepBatch, learning_rate: float = LEARNING_RATE) -> float:
         """Take one step and return its loss."""
@@ -64,9 +62,16 @@ class OwnStep:
         return result.loss
 
     def take(self, batches: Sequence[StepBatch]) -> None:
-        """Take a step on each batch."""
+        """Take a step on each batch, a GPU's next one sent to it before this one's numbers are read, as in a run."""
+        sent: Update | None = None
         for batch in batches:
-            self.step(batch)
+            gradients = Gradients(self.model, self._optimizer, batch, step=self._taken, autocast=self.autocast)
+            if sent is not None:
+                sent.result()
+            sent = gradients.update(learning_rate=LEARNING_RATE, clip_norm=CLIP)
+            self._taken += 1
+        if sent is not None:
+            sent.result()
 
     def loop(self, workload: Workload, steps: int) -> list[StepReport]:
         """Take steps as a run takes them: texts in random order, masks drawn while the step before computes.

@@ -1,5 +1,10 @@
-"""Compiled blocks compute what plain ones do; what cannot be compiled, or computes otherwise, is left as it was."""
+"""Our own kernels are proven on a batch before a run uses them; where they fail or differ, all computes as before.
 
+Kernels need a GPU: here others stand in for them, and what stands around them is tested.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +17,23 @@ from torch import Tensor
 from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import DeviceError
-from maskwright.encoder import compiled_blocks
-from maskwright.encoder.compiled_blocks import compile_blocks
+from maskwright.core.files import read_json
+from maskwright.encoder.encoder import Encoder
+from maskwright.encoder.native.library import allowed, is_allowed
+from maskwright.training import compiling
 from maskwright.training import pretrain as pretrain_module
 from maskwright.training import session as session_module
 from maskwright.training.batches import StepBatch
 from maskwright.training.compiling import Compiling, _loss_and_gradients, compile_model, compiles_on
+from maskwright.training.device import Machine
 from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.pretrain import pretrain
 from maskwright.training.reporting import Silent
 from maskwright.training.step import take_step
 
-# What a compiler warns of is its own.
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
-
-
-@pytest.fixture
-def nothing_compiled() -> None:
-    """Nothing that was compiled for another test serves this one."""
-    torch.compiler.reset()
+HALF = torch.bfloat16
+Found = tuple[float, dict[str, Tensor]]
 
 
 def model_and_batch(name: str, count: int = 8) -> tuple[PretrainingModel, StepBatch]:
@@ -39,109 +41,174 @@ def model_and_batch(name: str, count: int = 8) -> tuple[PretrainingModel, StepBa
     return model_of(recipe).train(), step(recipe, count=count)
 
 
+def encoders_of(model: PretrainingModel) -> list[Encoder]:
+    return [each for each in (model.encoder, model.generator) if each is not None]
+
+
 def is_plain(model: PretrainingModel) -> bool:
-    return not any("forward" in module.__dict__ for module in model.modules())
+    """Whether no gradient is left and no pass is captured."""
+    no_passes = all(each.passes is None for each in encoders_of(model))
+    return no_passes and all(parameter.grad is None for parameter in model.parameters())
 
 
-@pytest.mark.parametrize(("name", "backend"), [("bert/tiny", "aot_eager"), ("electra/tiny", "eager")])
-def test_compiled_blocks_have_the_same_losses_gradients_and_names(name: str, backend: str) -> None:
+class Kernels:
+    """Stands in for kernels: the plain computation, its results changed as a test wishes; remembers what was asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[tuple[str | None, bool, bool]] = []
+        self.batches: list[StepBatch] = []
+        self.change: Callable[[Found], Found] = lambda found: found
+        monkeypatch.setattr(Encoder, "computes_by_kernels", lambda self, device, dtype: dtype == HALF)
+        monkeypatch.setattr(compiling, "_loss_and_gradients", self.compute)
+
+    def compute(self, model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> Found:
+        """Note how attention, our own code and captured passes stand, and compute by rows."""
+        (backend,) = {each.backend for each in encoders_of(model)}
+        (captures,) = {each.passes is not None for each in encoders_of(model)}
+        self.seen.append((backend, is_allowed(), captures))
+        self.batches.append(batch)
+        passes = [each.passes for each in encoders_of(model)]
+        for each in encoders_of(model):
+            each.backend, each.passes = "rows", None
+        with allowed(False):
+            found = _loss_and_gradients(model, batch, autocast)
+        for each, captured in zip(encoders_of(model), passes, strict=True):
+            each.backend, each.passes = backend, captured  # type: ignore[assignment]
+        return found if backend == "rows" else self.change(found)
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> Kernels:
+    return Kernels(monkeypatch)
+
+
+# The proof.
+
+
+def test_where_nothing_can_be_computed_by_kernels_that_is_said() -> None:
+    model, batch = model_and_batch("electra/tiny")
+    told = compile_model(model, batch, HALF)
+    assert told.startswith("nothing: our kernels are for products of bfloat16, GELU, and widths that 16 divides")
+    assert is_plain(model)
+    assert {each.backend for each in encoders_of(model)} == {None}
+
+
+def test_one_encoder_that_cannot_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = model_and_batch("electra/tiny")
+    monkeypatch.setattr(Encoder, "computes_by_kernels", lambda self, device, dtype: self is model.encoder)
+    assert compile_model(model, batch, HALF).startswith("nothing: our kernels are for")
+    assert is_plain(model)
+
+
+def test_in_fp32_nothing_is_computed_by_kernels(kernels: Kernels) -> None:
+    model, batch = model_and_batch("bert/tiny")
+    assert compile_model(model, batch, None).startswith("nothing: our kernels are for")
+    assert not kernels.seen
+
+
+@pytest.mark.parametrize("name", ["bert/tiny", "electra/tiny"])
+def test_what_computes_the_same_is_used_and_its_passes_captured(name: str, kernels: Kernels) -> None:
     model, batch = model_and_batch(name)
-    assert model.config.hidden_dropout > 0
-    assert batch.micro_batches[0].batch.dropout_key is not None
-    names, weights = list(model.state_dict()), list(model.weights())
-    plain = {count: _loss_and_gradients(model, step(toy(name), count=count), None) for count in (8, 13)}
-    told = compile_model(model, batch, None, backend)
-    assert told.startswith("blocks in ")
-    assert not is_plain(model)
-    assert (list(model.state_dict()), list(model.weights())) == (names, weights)
+    names = list(model.state_dict())
+    told = compile_model(model, batch, HALF)
+    assert told.startswith("layers, in ")
+    assert told.endswith("loss 0e+00 and gradients 0e+00 apart on one batch")
+    # First by PyTorch's operations alone; then until graphs are made and replayed.
+    assert kernels.seen[0] == ("rows", False, False)
+    assert kernels.seen[1:] == [(None, True, True)] * 3
+    assert all(each.passes is not None for each in encoders_of(model))
+    assert {each.backend for each in encoders_of(model)} == {None}
+    assert list(model.state_dict()) == names
     assert all(parameter.grad is None for parameter in model.parameters())
-    for count, (loss, gradients) in plain.items():  # Other numbers of tokens too.
-        other_loss, others = _loss_and_gradients(model, step(toy(name), count=count), None)
-        assert other_loss == pytest.approx(loss, rel=1e-6)
-        assert others.keys() == gradients.keys()
-        largest = max(float(gradient.abs().max()) for gradient in gradients.values())
-        for each, gradient in gradients.items():
-            torch.testing.assert_close(others[each], gradient, rtol=1e-4, atol=1e-6 * largest)
 
 
-def test_blocks_of_many_layers_share_what_is_compiled() -> None:
-    # A function that is compiled anew for each block is given up after eight.
-    assert graphs_of(layers=3) == graphs_of(layers=12)
-
-
-def graphs_of(layers: int) -> int:
-    """How many graphs are compiled for a model and a batch."""
-    torch.compiler.reset()
-    recipe = toy("bert/tiny")
-    model = model_of(recipe.replace(encoder=recipe.encoder.replace(num_layers=layers))).train()
-    graphs = list[Any]()
-
-    def count(graph: Any, inputs: Any) -> Any:
-        graphs.append(graph)
-        return graph.forward
-
-    compile_blocks(model.encoder, count)
-    _loss_and_gradients(model, step(recipe, count=8), None)
-    return len(graphs)
-
-
-def broken(graph: Any, inputs: Any) -> Any:
-    raise OSError("no compiler here\nand a long story")
-
-
-@pytest.mark.usefixtures("nothing_compiled")
-def test_without_gradients_nothing_compiled_runs() -> None:
+def test_what_differs_by_rounding_is_used(kernels: Kernels) -> None:
+    kernels.change = lambda found: (found[0] * 1.001, {name: each * 1.03 for name, each in found[1].items()})
     model, batch = model_and_batch("bert/tiny")
-    plain = model.eval().losses(batch.micro_batches[0])["mlm"].total
-    compile_blocks(model.encoder, broken)
-    with torch.inference_mode():
-        assert torch.equal(model.losses(batch.micro_batches[0])["mlm"].total, plain)
+    assert compile_model(model, batch, HALF).endswith("loss 1e-03 and gradients 3e-02 apart on one batch")
 
 
-def test_steps_and_checkpoints_go_on_from_one_kind_to_the_other() -> None:
+def without_one(gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return dict(list(gradients.items())[1:])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda loss, gradients: (loss * 1.01, gradients), "loss 1e-02 and gradients 0e+00 apart on one batch"),
+        (lambda loss, gradients: (float("nan"), gradients), "loss nan"),
+        (
+            lambda loss, gradients: (loss, {**gradients, "encoder.word_embeddings.weight": torch.zeros(500, 32)}),
+            "gradients 1e+00 apart on one batch (most: encoder.word_embeddings.weight), allowed 2e-03 and 5e-02",
+        ),
+        (
+            lambda loss, gradients: (loss, {name: each * float("inf") for name, each in gradients.items()}),
+            "apart on one batch",
+        ),
+        (lambda loss, gradients: (loss, without_one(gradients)), "other weights have gradients"),
+    ],
+)
+def test_what_computes_otherwise_is_not_used(change: Callable[..., Found], why: str, kernels: Kernels) -> None:
+    kernels.change = lambda found: change(*found)
     model, batch = model_and_batch("bert/tiny")
-    same, _ = model_and_batch("bert/tiny")
-    compile_model(model, batch, None, "eager")
-    losses = []
-    for each in (model, same):
-        optimizer = Optimizer(each.named_parameters(), toy("bert/tiny").training.optimizer)
-        steps = [take_step(each, optimizer, batch, learning_rate=0.002, clip_norm=1.0, step=n) for n in range(3)]
-        losses.append([result.loss for result in steps])
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    same.load(model.weights(), "there")
-    assert all(torch.equal(value, model.state_dict()[name]) for name, value in same.state_dict().items())
-
-
-def test_under_bf16_autocast_the_proof_holds_too() -> None:
-    model, batch = model_and_batch("bert/tiny")
-    assert compile_model(model, batch, torch.bfloat16, "aot_eager").startswith("blocks in ")
-
-
-@pytest.mark.usefixtures("nothing_compiled")
-def test_a_compiler_that_fails_is_one_line_and_the_model_as_before() -> None:
-    model, batch = model_and_batch("bert/tiny")
-    plain = _loss_and_gradients(model, batch, None)
-    told = compile_model(model, batch, None, broken)
-    assert told.startswith("no blocks, the run goes on without: ")
-    assert "no compiler here" in told
-    assert "\n" not in told
+    told = compile_model(model, batch, HALF)
+    assert told.startswith("nothing, the run goes on without: ")
+    assert why in told
     assert is_plain(model)
+    assert {each.backend for each in encoders_of(model)} == {"jagged"}
+
+
+def test_a_compiler_that_fails_is_one_line_and_the_model_as_before(kernels: Kernels) -> None:
+    def fail(found: Found) -> Found:
+        for name, parameter in model.named_parameters():  # As when a backward pass breaks off.
+            parameter.grad = found[1].get(name)
+        raise OSError("no compiler here\nand a long story\nwith an end")
+
+    kernels.change = fail
+    model, batch = model_and_batch("electra/tiny")
+    weights = {name: each.clone() for name, each in model.state_dict().items()}
+    told = compile_model(model, batch, HALF)
+    assert told == "nothing, the run goes on without: OSError: no compiler here and a long story"
+    assert is_plain(model)
+    assert all(torch.equal(weights[name], each) for name, each in model.state_dict().items())
+
+
+def test_an_interrupt_is_none_of_its_business(kernels: Kernels) -> None:
+    def interrupt(found: Found) -> Found:
+        raise KeyboardInterrupt
+
+    kernels.change = interrupt
+    model, batch = model_and_batch("bert/tiny")
+    with pytest.raises(KeyboardInterrupt):
+        compile_model(model, batch, HALF)
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_masks_are_compared_only_where_both_ways_draw_the_same(
+    takes: bool, kernels: Kernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiling, "takes_own", lambda row_length, head_size: takes)
+    model, batch = model_and_batch("bert/tiny")
+    compile_model(model, batch, HALF)
+    for each in kernels.batches:
+        keys = [micro.batch.dropout_key for micro in each.micro_batches]
+        assert keys == [micro.batch.dropout_key if takes else None for micro in batch.micro_batches]
+    assert all(micro.batch.dropout_key is not None for micro in batch.micro_batches)
+
+
+def test_gradients_that_are_compared_are_those_of_a_step() -> None:
+    model, batch = model_and_batch("electra/tiny")
+    assert len(batch.micro_batches) > 1
     loss, gradients = _loss_and_gradients(model, batch, None)
-    assert loss == plain[0]
-    assert all(torch.equal(gradients[name], gradient) for name, gradient in plain[1].items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    optimizer = Optimizer(model.named_parameters(), toy("electra/tiny").training.optimizer)
+    result = take_step(model, optimizer, batch, learning_rate=0.0, clip_norm=0.0, step=0)
+    assert loss == pytest.approx(result.loss, rel=1e-5)
+    # Encoder and generator share their embeddings, of which each is counted once.
+    assert float(torch.nn.utils.get_total_norm(gradients.values())) == pytest.approx(result.gradient_norm, rel=1e-5)
 
 
-@pytest.mark.usefixtures("nothing_compiled")
-@pytest.mark.parametrize("factor", [1.01, float("nan")])
-def test_what_computes_otherwise_is_not_used(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(block: Any, values: Tensor, residual: Tensor, bits: Tensor | None) -> Any:
-        return block.norm(residual + values) * factor
-
-    monkeypatch.setattr(compiled_blocks, "_added_and_normed", wrong)
-    model, batch = model_and_batch("bert/tiny")
-    told = compile_model(model, batch, None, "eager")
-    assert "apart on one batch, allowed 1e-05 and 1e-04" in told
-    assert is_plain(model)
+# Wishes, and runs.
 
 
 def test_a_cpu_compiles_nothing_and_wishes_are_checked() -> None:
@@ -151,33 +218,98 @@ def test_a_cpu_compiles_nothing_and_wishes_are_checked() -> None:
         compiles_on(torch.device("cpu"), "yes")  # type: ignore[arg-type]
 
 
+class Hearing(Silent):
+    """Remembers what was said of compiling."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def say(self, topic: str, text: str) -> None:
+        """Keep what is told of compiling."""
+        if topic == "compiled":
+            self.said.append(text)
+
+
+def settings(tmp_path: Path, reporter: Hearing, **more: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {"recipe": "bert/tiny", "steps": 6, "set": TOY, "clean": ("deduplicate=none",)}
+    given |= {"out": tmp_path / "run", "workers": 1, "cache": tmp_path / "cache", "reporter": reporter}
+    return given | more
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("wish", ["auto", "no"])
 def test_a_run_tells_what_came_of_compiling_and_can_be_resumed_without(
     wish: Compiling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def compiled(model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> str:
         assert 0 < batch.num_sequences <= 8
-        return compile_model(model, batch, autocast, "eager")
+        assert model.training
+        return compile_model(model, batch, autocast)
 
     # As if the processor were a GPU.
     monkeypatch.setattr(pretrain_module, "compiles_on", lambda device, wish: wish == "auto")
     monkeypatch.setattr(session_module, "compile_model", compiled)
-    said = list[str]()
+    prepare = pretrain_module.prepare_machine_again
 
-    class Hearing(Silent):
-        def say(self, topic: str, text: str) -> None:
-            if topic == "compiled":
-                said.append(text)
+    def prepared(*given: Any) -> tuple[Machine, str]:
+        machine, said = prepare(*given)
+        return replace(machine, attention="compiled"), said
 
-    corpus = write_corpus(tmp_path / "corpus.txt")
-    more: dict[str, Any] = {"set": TOY, "clean": ("deduplicate=none",), "workers": 1, "cache": tmp_path / "cache"}
-    more |= {"recipe": "bert/tiny", "steps": 6, "out": tmp_path / "run", "reporter": Hearing()}
+    monkeypatch.setattr(pretrain_module, "prepare_machine_again", prepared)
+    corpus, hearing = write_corpus(tmp_path / "corpus.txt"), Hearing()
+    more = settings(tmp_path, hearing)
     with monkeypatch.context() as patch:
         die_after(3, patch)
         with pytest.raises(KeyboardInterrupt):
             pretrain(corpus, compile=wish, checkpoint_minutes=0.0, **more)
-    assert [text.startswith("blocks in ") for text in said] == [True] * (wish == "auto")
+    assert [text.startswith("nothing: our kernels are for") for text in hearing.said] == [True] * (wish == "auto")
     run = pretrain(corpus, compile="no", **more)
     assert run.finished
     assert run.steps == 6
-    assert len(said) == (wish == "auto")
+    assert len(hearing.said) == (wish == "auto")
+
+
+@pytest.mark.slow
+def test_on_a_cpu_the_wish_changes_nothing(tmp_path: Path) -> None:
+    corpus, hearing = write_corpus(tmp_path / "corpus.txt"), Hearing()
+    kept = []
+    for wish in ("auto", "no"):
+        run = pretrain(corpus, compile=wish, **settings(tmp_path, hearing, out=tmp_path / wish))  # type: ignore[arg-type]
+        kept.append(((run.folder / "metrics.jsonl").read_bytes(), read_json(run.folder / "run.json")["machine"]))
+    assert kept[0] == kept[1]
+    assert not hearing.said
+    # It is no part of what was asked: a run goes on with another.
+    assert "compile" not in read_json(run.folder / "run.json")["request"]
+
+
+GPU = Machine(torch.device("cuda"), "a GPU", 1, "default", 1e12, HALF, "compiled")
+
+
+@pytest.mark.parametrize(
+    ("machine", "wish", "computes"),
+    [
+        (GPU, "auto", ("compiled", True, True)),
+        (GPU, "no", ("libraries", False, False)),
+        (replace(GPU, attention="libraries"), "auto", ("libraries", False, False)),
+        (replace(GPU, device=torch.device("cpu"), autocast=None), "auto", ("compiled", False, True)),
+        (replace(GPU, device=torch.device("cpu"), autocast=None), "no", ("compiled", False, True)),
+    ],
+)
+def test_a_gpu_computes_by_kernels_unless_told_otherwise_or_it_cannot(
+    machine: Machine,
+    wish: Compiling,
+    computes: tuple[str, bool, bool],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = []
+
+    def sit(request: Any, folder: Any, record: Any, machine: Machine, *rest: Any, compiles: bool) -> None:
+        found.append((machine.attention, compiles, is_allowed()))
+
+    monkeypatch.setattr(pretrain_module, "prepare_machine_again", lambda *_: (machine, ""))
+    monkeypatch.setattr(pretrain_module, "_sit", sit)
+    corpus = write_corpus(tmp_path / "corpus.txt")
+    pretrain(corpus, compile=wish, **settings(tmp_path, Hearing()))
+    assert found == [computes]

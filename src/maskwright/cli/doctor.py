@@ -25,6 +25,8 @@ _BACKENDS = {
     "rows": "products of matrices over rows",
     "sdpa": "PyTorch's fused attention over rows",
     "jagged": "PyTorch's fused attention over sequences",
+    "kernels": "our own kernels, compiled for this GPU",
+    "flash": "FlashAttention-2, all else by our own kernels",
 }
 
 

@@ -15,6 +15,7 @@ from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
 from maskwright.encoder.attention import choose_backend
+from maskwright.encoder.gpu.runs import takes_own
 from maskwright.encoder.packed.int8_support import Int8Support, int8_support
 from maskwright.training.device import Machine, Precision, own_code_problem, prepare_machine
 from maskwright.training.hardware import Hardware, busy_cores, look_at_hardware
@@ -150,10 +151,14 @@ def usage_of(machine: Machine, hardware: Hardware) -> Usage:
         hardware: The machine it stands on.
     """
     kind, dtype = machine.device.type, machine.autocast or torch.float32
+
+    def backend(length: int, drops: bool) -> str:
+        if kind == "cuda" and machine.attention == "compiled":
+            return "kernels" if takes_own(length, _HEAD_SIZE) else "flash"
+        return choose_backend(length, kind, dtype, drops=drops, head_size=_HEAD_SIZE)
+
     attention = {
-        f"length {length}, {'with' if drops else 'without'} dropout": choose_backend(
-            length, kind, dtype, drops=drops, head_size=_HEAD_SIZE
-        )
+        f"length {length}, {'with' if drops else 'without'} dropout": backend(length, drops)
         for length in _LENGTHS
         for drops in (True, False)
     }

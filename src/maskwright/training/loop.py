@@ -1,5 +1,6 @@
 """The loop: a generator of reports. Whoever runs it logs, evaluates, checkpoints and stops with plain `if`s."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +14,7 @@ from maskwright.training.budget import Budget, Spent
 from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.schedule import Shape, rate_factor
-from maskwright.training.step import StepResult, take_step
+from maskwright.training.step import Gradients, StepResult, refuses_later
 from maskwright.training.stream import Cursor, Stream
 
 
@@ -125,7 +126,8 @@ def train(
     """Train until the budget is spent, yielding a report after each step.
 
     The next step's batch is made by one thread while the current one computes; since batches are functions of their
-    cursor, what was prepared ahead is simply dropped when the loop is left.
+    cursor, what was prepared ahead is simply dropped when the loop is left. A GPU is sent the next step's gradients
+    before this step's numbers are read: weights and moments are those after the reported step all the same.
 
     Args:
         model: In training mode, on its device.
@@ -138,34 +140,51 @@ def train(
         autocast: Compute type of matrix products, None for fp32.
     """
     started = time.perf_counter() - position.spent.seconds
-    with ThreadPoolExecutor(1, thread_name_prefix="batches") as maker:
+    # Where the device itself refuses what is unsound, the host need not look before it sends the next step's work.
+    goes_ahead = refuses_later(next(model.parameters()).device, optimizer)
+    upcoming: tuple[Gradients, Cursor, float] | None = None
+
+    def gradients_of(made: tuple[StepBatch, Cursor, float], step: int) -> tuple[Gradients, Cursor, float]:
+        batch, cursor, epochs = made
+        return Gradients(model, optimizer, batch, step=step, autocast=autocast), cursor, epochs
+
+    def forget() -> None:
+        if upcoming is not None:
+            upcoming[0].drop()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="batches") as maker, contextlib.ExitStack() as at_end:
+        at_end.callback(forget)
         ahead: Future[tuple[StepBatch, Cursor, float]] | None = None
         while (progress := budget.progress(position.spent)) < 1:
-            begun = time.perf_counter()
+            begun, waited = time.perf_counter(), 0.0
             while progress >= phases[position.phase].until:
                 number = position.phase + 1
                 before, after = phases[position.phase].stream, phases[number].stream
                 # Other masks over the same sequences go on where they are; another length begins a pass.
                 cursor = position.cursor if after is before else after.next_pass(position.cursor)
                 position = replace(position, phase=number, cursor=cursor)
-                ahead = None
+                forget()
+                ahead = upcoming = None
             phase, step = phases[position.phase], position.spent.steps
-            if ahead is None:
-                ahead = maker.submit(_make, model, phase, position.cursor, schedule.batch_sequences, step)
-            batch, cursor, epochs = ahead.result()
-            waited = time.perf_counter() - begun
-            ahead = maker.submit(_make, model, phase, cursor, schedule.batch_sequences, step + 1)
+            if upcoming is None:
+                if ahead is None:
+                    ahead = maker.submit(_make, model, phase, position.cursor, schedule.batch_sequences, step)
+                made = ahead.result()
+                waited = time.perf_counter() - begun
+                ahead = maker.submit(_make, model, phase, made[1], schedule.batch_sequences, step + 1)
+                upcoming = gradients_of(made, step)
+            (gradients, cursor, epochs), upcoming = upcoming, None
             learning_rate = schedule.peak * rate_factor(schedule.shape, progress, schedule.warmup_share)
-            result = take_step(
-                model,
-                optimizer,
-                batch,
-                learning_rate=learning_rate,
-                clip_norm=schedule.clip_norm,
-                step=step,
-                autocast=autocast,
-            )
-            flops = flops_of(batch)
+            update = gradients.update(learning_rate=learning_rate, clip_norm=schedule.clip_norm)
+            if goes_ahead and ahead is not None:
+                waits_since = time.perf_counter()
+                made = ahead.result()
+                waited += time.perf_counter() - waits_since
+                if any(made[0].counts.values()):  # Else it is said when it is its turn.
+                    ahead = maker.submit(_make, model, phase, made[1], schedule.batch_sequences, step + 2)
+                    upcoming = gradients_of(made, step + 1)
+            result = update.result()
+            batch, flops = gradients.batch, flops_of(gradients.batch)
             now = time.perf_counter()
             spent = Spent(
                 steps=step + 1,

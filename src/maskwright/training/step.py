@@ -1,16 +1,22 @@
-"""One optimizer step: losses are summed over micro-batches and divided once, by the counts of the whole step."""
+"""One optimizer step: losses are summed over micro-batches and divided once, by the counts of the whole step.
+
+A step has three parts: gradients, the update, and its numbers for the host. A GPU is sent the first two and told to copy
+the third; whoever waits for them only after sending it the next step's gradients leaves it no moment idle.
+"""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from maskwright.core.errors import TrainingError
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel
 from maskwright.training.adamw import Clipping
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.tallies import Sums, Tallies
+from maskwright.training.tallies import Sums, Tallies, details_of, read_later
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,55 +64,133 @@ def take_step(
     Raises:
         TrainingError: If nothing is predicted, or the loss or the gradient is not finite; weights are untouched.
     """
-    if not any(batch.counts.values()):
-        raise TrainingError(
-            f"step {step} ({batch.key}): nothing is predicted in it",
-            todo="Raise masking.rate, or training.batch_sequences.",
-        )
-    device = next(model.parameters()).device
-    # They stay on the device until all micro-batches are through: each number that is read has a GPU waited for.
-    summed, right, tallies, skipped_flops = Sums(), Sums(), Tallies(), 0.0
-    for micro in model.placed(batch).micro_batches:
-        with torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None):
-            terms = model.losses(micro)
-        weighted = [
-            objective.weight / max(1, batch.counts[objective.kind]) * terms[objective.kind].total
-            for objective in model.objectives
-        ]
-        torch.autograd.backward(torch.stack(weighted).sum())
-        skipped_flops += model.skipped_flops(micro)
-        for kind, term in terms.items():
-            summed.add(kind, term.total)
-            if term.correct is not None:
-                right.add(kind, term.correct)
-            tallies.add(kind, term)
-    gradients = [parameter.grad for parameter in optimizer.names if parameter.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients, foreach=device.type != "cpu")
-    waits = not (device.type == "cuda" and optimizer.refuses_itself)
-    if not waits:
-        # A GPU looks itself at whether the step is sound, and goes on to the update while the host reads the numbers.
-        total = torch.stack([summed.total(each.kind) for each in model.objectives]).sum()
-        optimizer.step(learning_rate, clipping=Clipping.of(norm, total, clip_norm))
-    totals, correct = summed.read(), right.read()
-    losses = {kind: totals[kind] / count for kind, count in batch.counts.items() if count}
-    loss = sum(objective.weight * losses.get(objective.kind, 0.0) for objective in model.objectives)
-    gradient_norm = float(norm)
-    if not math.isfinite(loss) or not math.isfinite(gradient_norm):
-        raise TrainingError(
-            f"step {step} ({batch.key}): the loss is {loss:g} and the gradient norm {gradient_norm:g}; the run stops "
-            "before the weights are touched",
-            todo="Checkpoints are of earlier steps, and sound. Lower it (`--set training.learning_rate=...`) in a "
-            "new run.",
-        )
-    if waits:
+    gradients = Gradients(model, optimizer, batch, step=step, autocast=autocast)
+    return gradients.update(learning_rate=learning_rate, clip_norm=clip_norm).result()
+
+
+class Gradients:
+    """The gradients of a step, computed or under way on a GPU: they lie in the parameters.
+
+    Args:
+        model: In training mode.
+        optimizer: Over the model's parameters, gradients empty.
+        batch: The step's micro-batches.
+        step: The step's number, for messages.
+        autocast: Compute type of matrix products (bfloat16); None keeps fp32.
+
+    Raises:
+        TrainingError: If nothing is predicted.
+    """
+
+    def __init__(
+        self,
+        model: PretrainingModel,
+        optimizer: Optimizer,
+        batch: StepBatch,
+        *,
+        step: int,
+        autocast: torch.dtype | None = None,
+    ) -> None:
+        if not any(batch.counts.values()):
+            raise TrainingError(
+                f"step {step} ({batch.key}): nothing is predicted in it",
+                todo="Raise masking.rate, or training.batch_sequences.",
+            )
+        self.batch, self._model, self._optimizer, self._step = batch, model, optimizer, step
+        self._device = next(model.parameters()).device
+        # They stay on the device until all micro-batches are through: each number that is read has a GPU waited for.
+        self._summed, self._right, self._tallies, self._skipped_flops = Sums(), Sums(), Tallies(), 0.0
+        for micro in model.placed(batch).micro_batches:
+            with torch.autocast(self._device.type, autocast or torch.bfloat16, enabled=autocast is not None):
+                terms = model.losses(micro)
+            weighted = [
+                objective.weight / max(1, batch.counts[objective.kind]) * terms[objective.kind].total
+                for objective in model.objectives
+            ]
+            torch.autograd.backward(torch.stack(weighted).sum())
+            self._skipped_flops += model.skipped_flops(micro)
+            for kind, term in terms.items():
+                self._summed.add(kind, term.total)
+                if term.correct is not None:
+                    self._right.add(kind, term.correct)
+                self._tallies.add(kind, term)
+
+    def drop(self) -> None:
+        """Forget them."""
+        for parameter in self._optimizer.names:
+            parameter.grad = None
+
+    def update(self, *, learning_rate: float, clip_norm: float) -> "Update":
+        """Clip and update; gradients are then empty.
+
+        Args:
+            learning_rate: For this step.
+            clip_norm: Gradients are scaled down to this global norm; 0 is off.
+
+        Raises:
+            TrainingError: If the loss or the gradient is not finite and that is known at once (on a processor, or with
+                an optimizer that cannot refuse); weights are untouched.
+        """
+        gradients = [parameter.grad for parameter in self._optimizer.names if parameter.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients, foreach=self._device.type != "cpu")
+        if refuses_later(self._device, self._optimizer):
+            # A GPU looks itself at whether the step is sound.
+            total = torch.stack([self._summed.total(each.kind) for each in self._model.objectives]).sum()
+            self._optimizer.step(learning_rate, clipping=Clipping.of(norm, total, clip_norm))
+            return self._updated(norm)
+        update = self._updated(norm)
+        gradient_norm = update.result().gradient_norm
         if clip_norm and gradient_norm > clip_norm:
             torch._foreach_mul_(gradients, clip_norm / (gradient_norm + 1e-6))
-        optimizer.step(learning_rate)
-    return StepResult(
-        loss=loss,
-        losses=losses,
-        accuracies={kind: correct[kind] / count for kind, count in batch.counts.items() if count and kind in correct},
-        gradient_norm=gradient_norm,
-        details=tallies.details(model.objectives, batch.counts),
-        skipped_flops=skipped_flops,
-    )
+        self._optimizer.step(learning_rate)
+        return update
+
+    def _updated(self, norm: Tensor) -> "Update":
+        sums = {"loss": self._summed, "right": self._right, **self._tallies.by_kind(), "norm": Sums.of({"": norm})}
+        return Update(self._model, self.batch, read_later(sums), self._step, self._skipped_flops)
+
+
+def refuses_later(device: torch.device, optimizer: Optimizer) -> bool:
+    """Say whether unsound updates are refused on the device, so that nobody has to look before."""
+    return device.type == "cuda" and optimizer.refuses_itself
+
+
+class Update:
+    """A step that is taken, or on its way on a GPU; its numbers are read when they are asked for."""
+
+    def __init__(
+        self,
+        model: PretrainingModel,
+        batch: StepBatch,
+        numbers: Callable[[], Mapping[str, Mapping[str, float]]],
+        step: int,
+        skipped_flops: float,
+    ) -> None:
+        self._model, self._batch, self._numbers = model, batch, numbers
+        self._step, self._skipped_flops = step, skipped_flops
+
+    def result(self) -> StepResult:
+        """Wait for the step's numbers and return them.
+
+        Raises:
+            TrainingError: If the loss or the gradient is not finite; weights are untouched.
+        """
+        numbers, counts, objectives = self._numbers(), self._batch.counts, self._model.objectives
+        totals, correct, gradient_norm = numbers["loss"], numbers["right"], numbers["norm"][""]
+        losses = {kind: totals[kind] / count for kind, count in counts.items() if count}
+        loss = sum(objective.weight * losses.get(objective.kind, 0.0) for objective in objectives)
+        if not math.isfinite(loss) or not math.isfinite(gradient_norm):
+            raise TrainingError(
+                f"step {self._step} ({self._batch.key}): the loss is {loss:g} and the gradient norm "
+                f"{gradient_norm:g}; the run stops before the weights are touched",
+                todo="Checkpoints are of earlier steps, and sound. Lower it (`--set training.learning_rate=...`) in a "
+                "new run.",
+            )
+        return StepResult(
+            loss=loss,
+            losses=losses,
+            accuracies={kind: correct[kind] / count for kind, count in counts.items() if count and kind in correct},
+            gradient_norm=gradient_norm,
+            details=details_of(objectives, counts, numbers),
+            skipped_flops=self._skipped_flops,
+        )

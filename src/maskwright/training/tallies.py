@@ -1,6 +1,6 @@
 """Adding up what micro-batches give, on their own device, to be read once and divided once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -8,12 +8,22 @@ from torch import Tensor
 from maskwright.core.tensors import LossTerm
 from maskwright.pretext.objectives.base import Objective
 
+_TALLIES = "tallies of "
+
 
 class Sums:
     """Sums of scalar tensors by name, in fp64 where the tensors are: adding does not wait for a GPU, reading does."""
 
     def __init__(self) -> None:
         self._sums: dict[str, Tensor] = {}
+
+    @classmethod
+    def of(cls, values: Mapping[str, Tensor]) -> "Sums":
+        """Return sums of one part each."""
+        sums = cls()
+        for name, value in values.items():
+            sums.add(name, value)
+        return sums
 
     def add(self, name: str, value: Tensor) -> None:
         """Add a scalar tensor of any type; its gradient is left out."""
@@ -26,8 +36,11 @@ class Sums:
 
     def read(self) -> dict[str, float]:
         """Return all sums, in the order of their first parts; a GPU is waited for once."""
-        values = torch.stack(list(self._sums.values())).tolist() if self._sums else []
-        return dict(zip(self._sums, values, strict=True))
+        return read_later({"": self})()[""]
+
+    def totals(self) -> dict[str, Tensor]:
+        """Return all sums where they are, in the order of their first parts."""
+        return dict(self._sums)
 
 
 class Tallies:
@@ -42,11 +55,53 @@ class Tallies:
         for name, value in term.tallies.items():
             sums.add(name, value)
 
+    def by_kind(self) -> dict[str, Sums]:
+        """Return the sums of each objective, under a name that `details_of` knows."""
+        return {_TALLIES + kind: sums for kind, sums in self._sums.items()}
+
     def details(self, objectives: Iterable[Objective], counts: Mapping[str, int]) -> dict[str, dict[str, float]]:
         """Return each objective's shares, for those that have any."""
-        told = {
-            each.kind: each.details(self._sums.get(each.kind, Sums()).read(), counts[each.kind])
-            for each in objectives
-            if counts.get(each.kind)
-        }
-        return {kind: shares for kind, shares in told.items() if shares}
+        return details_of(objectives, counts, read_later(self.by_kind())())
+
+
+def details_of(
+    objectives: Iterable[Objective], counts: Mapping[str, int], numbers: Mapping[str, Mapping[str, float]]
+) -> dict[str, dict[str, float]]:
+    """Return each objective's shares, for those that have any.
+
+    Args:
+        objectives: Whose.
+        counts: Predictions of each, by kind.
+        numbers: Sums that were read, `Tallies.by_kind` among them.
+    """
+    told = {
+        each.kind: each.details(numbers.get(_TALLIES + each.kind, {}), counts[each.kind])
+        for each in objectives
+        if counts.get(each.kind)
+    }
+    return {kind: shares for kind, shares in told.items() if shares}
+
+
+def read_later(groups: Mapping[str, Sums]) -> Callable[[], dict[str, dict[str, float]]]:
+    """Have sums copied to the host, and return what waits for them and gives them, by group and name.
+
+    A GPU copies when it comes to it; what it is sent meanwhile is not waited for.
+    """
+    totals = {group: sums.totals() for group, sums in groups.items()}
+    tensors = [each for group in totals.values() for each in group.values()]
+    together = torch.stack(tensors) if tensors else torch.empty(0, dtype=torch.float64)
+    wait = None
+    if together.is_cuda:
+        here = torch.empty(together.shape, dtype=together.dtype, pin_memory=True)
+        here.copy_(together, non_blocking=True)
+        copied = torch.cuda.Event()
+        copied.record()
+        together, wait = here, copied.synchronize
+
+    def read() -> dict[str, dict[str, float]]:
+        if wait is not None:
+            wait()
+        values = iter(together.tolist())
+        return {group: {name: next(values) for name in names} for group, names in totals.items()}
+
+    return read

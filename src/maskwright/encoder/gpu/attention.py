@@ -8,15 +8,10 @@ from torch import Tensor
 
 from maskwright.encoder.dropout import RandomWords
 
-LONGEST_RUN = 256
+LONGEST_RUN = 128
 """Tokens of the longest run that the kernels compute."""
 _WORDS = 2048
 """Positions of a row of the table of random words."""
-
-
-def takes(head_size: int, longest: int) -> bool:
-    """Say whether the kernels compute heads of this size (D) over runs of up to so many tokens."""
-    return head_size in (16, 32, 64, 128) and longest <= LONGEST_RUN
 
 
 def forward(
@@ -29,10 +24,6 @@ def forward(
     row_length: int,
     words: RandomWords | None,
     rate: float,
-    num_warps: int | None = None,
-    registers: int | None = None,
-    queries_at_once: int | None = None,
-    apart: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Mix each token's values over the tokens of its run.
 
@@ -47,10 +38,6 @@ def forward(
         row_length: R; no run but filler goes beyond the end of its row.
         words: Random words for the shape (rows, N, R, R); None drops nothing.
         rate: Share of the attention probabilities dropped.
-        num_warps: Threads of a program, in warps; None takes what is usual.
-        registers: The most registers of a thread; None takes what is usual.
-        queries_at_once: 64 or 128, for runs of more than 64 tokens; None takes what is usual.
-        apart: Whether runs that need no more than 64 keys have a launch of their own, with fewer threads each.
 
     Returns:
         The mixed values (T, H), and of each head and query the log-sum-exp of its scores to the base 2 (N, T), fp32.
@@ -63,7 +50,7 @@ def forward(
     mixed = qkv.new_empty(tokens, num_heads * head_size)
     logsumexp = qkv.new_empty(num_heads, tokens, dtype=torch.float32)
     programs = len(slots) * num_heads
-    for above, tile in _launches(largest, apart) if programs else ():
+    if programs:
         kernels.forward[(programs,)](
             qkv,
             mixed,
@@ -78,14 +65,11 @@ def forward(
             least,
             scale,
             D=head_size,
-            ABOVE=above,
-            LONGEST=tile,
-            CLEARS=tile == largest,
-            BM=queries_at_once or 64,
+            LONGEST=largest,
             DROPS=drops,
-            num_warps=num_warps or (8 if tile == 256 or head_size == 128 else 4),
+            num_warps=8 if head_size == 128 else 4,
             num_stages=1,
-            maxnreg=registers or _registers(tile, head_size, drops),
+            maxnreg=_registers(head_size, drops),
         )
     return mixed, logsumexp
 
@@ -103,13 +87,8 @@ def backward(
     row_length: int,
     words: RandomWords | None,
     rate: float,
-    num_warps: int | None = None,
-    registers: int | None = None,
-    num_stages: int = 4,
-    keys_at_once: int | None = None,
-    apart: bool = False,
-) -> Tensor:
-    """Return the slope of `qkv` where the mixed values have a slope (see `forward`).
+) -> tuple[Tensor, Tensor]:
+    """Return the slope of `qkv` where the mixed values have a slope (see `forward`), and its sums over tokens.
 
     Args:
         slope: Of the mixed values. Shape (T, H), contiguous.
@@ -123,29 +102,27 @@ def backward(
         row_length: R.
         words: Random words.
         rate: Share dropped.
-        num_warps: Threads of a program, in warps; None takes what is usual.
-        registers: The most registers of a thread; None takes what is usual.
-        num_stages: How many loads of keys are under way at once.
-        keys_at_once: 16 or 32, for runs of more than 64 tokens; None takes what is usual.
-        apart: Whether runs that need no more than 64 keys have a launch of their own, with fewer threads each.
 
     Returns:
-        Shape (T, 3H), laid as `qkv`.
+        Shape (T, 3H), laid as `qkv`, and (3H,), fp32, of which the keys' third is 0, as it is by algebra.
     """
     from maskwright.encoder.gpu import attention_kernels as kernels
 
-    head_size = qkv.shape[1] // (3 * num_heads)
+    width = qkv.shape[1] // 3
+    head_size = width // num_heads
     drops, largest = _largest_tile(longest, row_length, head_size, words)
     least, scale, rows, columns = _drawn(words, rate, slots)
     out = torch.empty_like(qkv)
+    partial = qkv.new_empty(len(slots), 2, width, dtype=torch.float32)
     programs = len(slots) * num_heads
-    for above, tile in _launches(largest, apart) if programs else ():
+    if programs:
         kernels.backward[(programs,)](
             slope,
             qkv,
             mixed,
             logsumexp,
             out,
+            partial,
             offsets,
             slots,
             rows,
@@ -156,17 +133,17 @@ def backward(
             least,
             scale,
             D=head_size,
-            ABOVE=above,
-            LONGEST=tile,
-            CLEARS=tile == largest,
-            BW=keys_at_once or (16 if head_size == 128 else 32),
+            LONGEST=largest,
+            BW=16 if head_size == 128 else 32,
             DROPS=drops,
-            STAGES=1 if drops == kernels.SINGLE.value else num_stages,  # Words would be loaded in stages too.
-            num_warps=num_warps or (4 if tile == 64 and head_size <= 64 else 8),
+            STAGES=1 if drops == kernels.SINGLE.value else 4,  # Words would be loaded in stages too.
+            num_warps=4 if largest == 64 and head_size <= 64 else 8,
             num_stages=1,
-            maxnreg=registers or _registers(tile, head_size, drops),
+            maxnreg=_registers(head_size, drops),
         )
-    return out
+    sums = qkv.new_zeros(3, width, dtype=torch.float32)
+    torch.sum(partial, 0, out=sums[::2])
+    return out, sums.view(-1)
 
 
 def _largest_tile(longest: int, row_length: int, head_size: int, words: RandomWords | None) -> tuple[int, int]:
@@ -174,8 +151,8 @@ def _largest_tile(longest: int, row_length: int, head_size: int, words: RandomWo
     from maskwright.encoder.gpu import attention_kernels as kernels
 
     longest = min(longest, row_length)
-    if not takes(head_size, longest):
-        raise ValueError(f"attention over short runs was given heads of {head_size} and runs of {longest} tokens")
+    assert head_size in (16, 32, 64, 128)
+    assert longest <= LONGEST_RUN
     drops = kernels.NONE
     if words is not None:
         drops = kernels.SINGLE
@@ -184,19 +161,14 @@ def _largest_tile(longest: int, row_length: int, head_size: int, words: RandomWo
         if row_length % 4 == 0 and with_word <= LONGEST_RUN:
             longest = with_word
             drops = kernels.WHOLE if _WORDS % row_length else kernels.CYCLIC
-    return drops.value, next(tile for tile in (64, 128, 256) if longest <= tile)
+    return drops.value, 64 if longest <= 64 else 128
 
 
-def _launches(largest: int, apart: bool) -> list[tuple[int, int]]:
-    # Each takes the runs that need more keys than its first number and no more than its second.
-    return [(0, 64), (64, largest)] if apart and largest > 64 else [(0, largest)]
-
-
-def _registers(tile: int, head_size: int, drops: int) -> int:
+def _registers(head_size: int, drops: int) -> int:
     # With half of the 255 that a thread may have, twice as many programs share a multiprocessor, and little is spilled.
     from maskwright.encoder.gpu import attention_kernels as kernels
 
-    return 128 if tile <= 128 and head_size <= 64 and drops != kernels.SINGLE.value else 255
+    return 128 if head_size <= 64 and drops != kernels.SINGLE.value else 255
 
 
 def _drawn(words: RandomWords | None, rate: float, slots: Tensor) -> tuple[int, float, Tensor, Tensor]:

@@ -8,6 +8,9 @@ keys of a tile are not taken in their order but by their place in a word: the fi
 each, and so on. Sums over keys do not ask for an order, and a word is made once, by the thread that needs its four
 parts. For that a tile begins at the word in which the run begins, up to three keys before the run.
 
+The bias of the projection to keys has no slope: it adds the same to all scores of a query, which the softmax ignores.
+So sums over tokens are made of the slopes of queries and of values only.
+
 T tokens, N heads, D head size, H = N D, S runs, R row length; BM queries of a tile, BW words of a tile's row.
 """
 
@@ -96,15 +99,16 @@ def _forward_run(
     least,
     scale,
     D: tl.constexpr,
-    BM: tl.constexpr,
     BW: tl.constexpr,
     DROPS: tl.constexpr,
 ):
+    BM: tl.constexpr = 64
     factor: tl.constexpr = _LOG2_E * D**-0.5
     width = num_heads * D
     d = tl.arange(0, D)[None, :]
-    column = tl.arange(0, 4 * BW)
-    j = 4 * (column % BW) + column // BW - before
+    j = tl.arange(0, 4 * BW)
+    if DROPS != NONE:  # Only where words ask for it: without `before`, Triton 3.6 makes wrong addresses of this.
+        j = 4 * (j % BW) + j // BW - before
     there = (j >= 0) & (j < length)
     of_keys = width + j[:, None] * (3 * width) + d
     keys = tl.load(qkv + of_keys, there[:, None], 0.0)
@@ -144,50 +148,37 @@ def forward(
     least,
     scale,
     D: tl.constexpr,
-    ABOVE: tl.constexpr,
     LONGEST: tl.constexpr,
-    CLEARS: tl.constexpr,
-    BM: tl.constexpr,
     DROPS: tl.constexpr,
 ):
     """Mix values and keep each query's log-sum-exp, to the base 2, of its scores (`attention.forward`).
 
-    A run is given a tile of 64, 128 or 256 keys. Those that need no more than ABOVE keys are left alone: another launch
-    is theirs. Those that need more than LONGEST are too, or get zeros if this launch CLEARS. Of runs that need more
-    than 64 keys BM queries are taken at once.
+    A run is given a tile of 64 or 128 keys; one that needs more than LONGEST gets zeros.
     """
     head = tl.program_id(0) % num_heads
     start, length, before, square = _find(
         offsets, slots, tl.program_id(0) // num_heads, head, num_heads, row_length, DROPS
     )
     end = before + length
-    if (length == 0) | (end <= ABOVE):
+    if length == 0:
         return
     first = start.to(tl.int64) * num_heads * D
     qkv += 3 * first + head * D
     mixed += first + head * D
     logsumexp += head.to(tl.int64) * num_tokens + start
     if end > LONGEST:
-        if CLEARS:
-            _clear(mixed, num_heads * D, length, D)
-    elif end > 128:
-        if LONGEST > 128:
-            _forward_run(
-                qkv, mixed, logsumexp, rows, columns, square, length, before, num_heads, row_length, least, scale,
-                D, BM, 64, DROPS,
-            )  # fmt: skip
+        _clear(mixed, num_heads * D, length, D)
     elif end > 64:
         if LONGEST > 64:
             _forward_run(
                 qkv, mixed, logsumexp, rows, columns, square, length, before, num_heads, row_length, least, scale,
-                D, BM, 32, DROPS,
+                D, 32, DROPS,
             )  # fmt: skip
     else:
-        if ABOVE == 0:
-            _forward_run(
-                qkv, mixed, logsumexp, rows, columns, square, length, before, num_heads, row_length, least, scale,
-                D, 64, 16, DROPS,
-            )  # fmt: skip
+        _forward_run(
+            qkv, mixed, logsumexp, rows, columns, square, length, before, num_heads, row_length, least, scale,
+            D, 16, DROPS,
+        )  # fmt: skip
 
 
 @triton.jit
@@ -197,6 +188,7 @@ def _backward_run(
     mixed,
     logsumexp,
     out,
+    partial,
     rows,
     columns,
     square,
@@ -226,6 +218,7 @@ def _backward_run(
     results = tl.load(mixed + of_tokens, real[:, None], 0.0)
     total = tl.load(logsumexp + i, real, 0.0)
     to_queries = tl.zeros((BM, D), tl.float32)
+    weights = tl.zeros((BM,), tl.float32)
     for begin in tl.static_range(0, BM, 4 * BW):
         if (DROPS == CYCLIC) | (DROPS == WHOLE):
             flags = _flags(
@@ -250,13 +243,22 @@ def _backward_run(
                     kept = ((flags >> part) & 1) != 0
                 used = tl.where(kept, shares, 0.0)
                 to_shares = tl.where(kept, to_shares * scale, 0.0)
+                weights += tl.sum(used, 1)
             to_scores = (shares * (to_shares - mean[:, None])).to(keys.dtype)
             to_values = tl.dot(tl.trans(slopes), used.to(keys.dtype)) * scale
             to_keys = tl.dot(tl.trans(queries), to_scores) * alpha
             to_queries = tl.dot(to_scores, keys, to_queries)
             tl.store(out + of_keys, tl.trans(to_keys.to(keys.dtype)), there[:, None])
             tl.store(out + width + of_keys, tl.trans(to_values.to(keys.dtype)), there[:, None])
-    tl.store(out + of_queries, (to_queries * alpha).to(queries.dtype), real[:, None])
+    to_queries *= alpha
+    tl.store(out + of_queries, to_queries.to(queries.dtype), real[:, None])
+    column = tl.arange(0, D)
+    tl.store(partial + column, tl.sum(to_queries, 0))
+    # The values' slopes, summed over keys: each token's slope times how much of all values it took.
+    slopes = tl.load(slope + of_tokens, real[:, None], 0.0).to(tl.float32)
+    if DROPS != NONE:
+        slopes *= (weights * scale)[:, None]
+    tl.store(partial + width + column, tl.sum(slopes, 0))
 
 
 @triton.jit(do_not_specialize=["num_tokens", "least"])
@@ -266,6 +268,7 @@ def backward(
     mixed,
     logsumexp,
     out,
+    partial,
     offsets,
     slots,
     rows,
@@ -276,49 +279,39 @@ def backward(
     least,
     scale,
     D: tl.constexpr,
-    ABOVE: tl.constexpr,
     LONGEST: tl.constexpr,
-    CLEARS: tl.constexpr,
     BW: tl.constexpr,
     DROPS: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Make the slope of queries, keys and values (`attention.backward`).
+    """Make the slope of queries, keys and values, and of queries and values their sums (`attention.backward`).
 
-    ABOVE, LONGEST and CLEARS are as in `forward`. Of runs that need more than 64 keys BW are taken at once.
+    LONGEST is as in `forward`. Of runs that need more than 64 keys BW are taken at once.
     """
     head = tl.program_id(0) % num_heads
-    start, length, before, square = _find(
-        offsets, slots, tl.program_id(0) // num_heads, head, num_heads, row_length, DROPS
-    )
+    run = tl.program_id(0) // num_heads
+    start, length, before, square = _find(offsets, slots, run, head, num_heads, row_length, DROPS)
     end = before + length
-    if (length == 0) | (end <= ABOVE):
-        return
     first = start.to(tl.int64) * num_heads * D
     slope += first + head * D
     qkv += 3 * first + head * D
     mixed += first + head * D
     logsumexp += head.to(tl.int64) * num_tokens + start
     out += 3 * first + head * D
-    if end > LONGEST:
-        if CLEARS:
-            for third in tl.static_range(3):
-                _clear(out + third * num_heads * D, 3 * num_heads * D, length, D)
-    elif end > 128:
-        if LONGEST > 128:
-            _backward_run(
-                slope, qkv, mixed, logsumexp, out, rows, columns, square, length, before, num_heads, row_length, least,
-                scale, D, 256, BW, DROPS, STAGES,
-            )  # fmt: skip
+    partial += (2 * run.to(tl.int64) * num_heads + head) * D
+    if (length == 0) | (end > LONGEST):
+        for half in tl.static_range(2):
+            tl.store(partial + half * num_heads * D + tl.arange(0, D), tl.zeros((D,), tl.float32))
+        for third in tl.static_range(3):
+            _clear(out + third * num_heads * D, 3 * num_heads * D, length, D)
     elif end > 64:
         if LONGEST > 64:
             _backward_run(
-                slope, qkv, mixed, logsumexp, out, rows, columns, square, length, before, num_heads, row_length, least,
-                scale, D, 128, BW, DROPS, STAGES,
+                slope, qkv, mixed, logsumexp, out, partial, rows, columns, square, length, before, num_heads,
+                row_length, least, scale, D, 128, BW, DROPS, STAGES,
             )  # fmt: skip
     else:
-        if ABOVE == 0:
-            _backward_run(
-                slope, qkv, mixed, logsumexp, out, rows, columns, square, length, before, num_heads, row_length, least,
-                scale, D, 64, 16, DROPS, STAGES,
-            )  # fmt: skip
+        _backward_run(
+            slope, qkv, mixed, logsumexp, out, partial, rows, columns, square, length, before, num_heads,
+            row_length, least, scale, D, 64, 16, DROPS, STAGES,
+        )  # fmt: skip

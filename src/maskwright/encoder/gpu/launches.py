@@ -1,4 +1,4 @@
-"""Launches of `sublayer_kernels`: how many rows a program takes, and its passes over tensors.
+"""Launches of `sublayer_kernels` and `joining_kernels`: how many rows a program takes, and its passes over tensors.
 
 T tokens, I inner width, H hidden size.
 """
@@ -15,6 +15,7 @@ _PROGRAMS = 264
 _TILE = 4096
 """Elements of the rows that a program holds at a time."""
 _GELU_BLOCK, _GELU_COLUMNS, _GELU_ROWS = 2048, 128, 16
+_JOIN_COLUMNS, _JOIN_ROWS = 128, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,19 +185,34 @@ def gelu_backward_(slope: Tensor, values: Tensor, bias: Tensor, kind: str) -> Te
     return partial.sum(0)
 
 
-def sum_columns(values: Tensor) -> Tensor:
-    """Return the sums of each column in fp32. Shape (T, O), contiguous, to (O,)."""
-    from maskwright.encoder.gpu import sublayer_kernels as kernels
+def join(of_queries: Tensor, of_keys: Tensor, of_values: Tensor) -> tuple[Tensor, Tensor]:
+    """Lay slopes of queries, keys and values side by side. Each of shape (T, N, D), contiguous.
 
-    num_rows, width = values.shape
-    across = -(-width // _GELU_COLUMNS)
-    rows_each = rows_each_of(num_rows, _GELU_ROWS, 8 * _PROGRAMS // across)
+    Returns:
+        Shape (T, 3H), and its sums over tokens, shape (3H,), fp32.
+    """
+    from maskwright.encoder.gpu import joining_kernels as kernels
+
+    num_rows, width = len(of_queries), of_queries.shape[1] * of_queries.shape[2]
+    across = -(-width // _JOIN_COLUMNS)
+    rows_each = rows_each_of(num_rows, _JOIN_ROWS, 8 * _PROGRAMS // (3 * across))
     programs = -(-num_rows // rows_each)
-    partial = torch.empty(programs, width, dtype=torch.float32, device=values.device)
-    kernels.sum_columns[(programs, across)](
-        values, partial, num_rows, width, rows_each, ROWS=_GELU_ROWS, BLOCK=_GELU_COLUMNS, num_warps=8
+    joined = of_queries.new_empty(num_rows, 3 * width)
+    partial = of_queries.new_empty(programs, 3 * width, dtype=torch.float32)
+    kernels.join[(programs, across, 3)](
+        of_queries,
+        of_keys,
+        of_values,
+        joined,
+        partial,
+        num_rows,
+        width,
+        rows_each,
+        ROWS=_JOIN_ROWS,
+        BLOCK=_JOIN_COLUMNS,
+        num_warps=8,
     )
-    return partial.sum(0)
+    return joined, partial.sum(0)
 
 
 def rows_each_of(num_rows: int, tile: int, programs: int) -> int:

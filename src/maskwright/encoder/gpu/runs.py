@@ -14,10 +14,7 @@ from torch import Tensor
 
 from maskwright.core.tensors import FlatBatch
 from maskwright.encoder.dropout import DropoutKey, RandomWords
-from maskwright.encoder.gpu import attention
-
-_LONGEST_FOR_OWN = 128
-"""Longest rows for our own kernel: see LOG.md."""
+from maskwright.encoder.gpu import attention, launches
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ class Drawn:
 
 def takes_own(row_length: int, head_size: int) -> bool:
     """Say whether runs of at most a row are attended over by our own kernel."""
-    return row_length <= _LONGEST_FOR_OWN and 16 <= head_size <= 128 and head_size & (head_size - 1) == 0
+    return row_length <= attention.LONGEST_RUN and head_size in (16, 32, 64, 128)
 
 
 def runs_of(batch: FlatBatch) -> GpuRuns:
@@ -117,8 +114,8 @@ def attend(qkv: Tensor, runs: GpuRuns, drawn: Drawn) -> tuple[Tensor, Sequence[T
 
 def attend_backward(
     slope: Tensor, qkv: Tensor, mixed: Tensor, kept: Sequence[Tensor], runs: GpuRuns, drawn: Drawn
-) -> Tensor:
-    """Return the slope of `qkv`, shape (T, 3 H).
+) -> tuple[Tensor, Tensor]:
+    """Return the slope of `qkv`, shape (T, 3 H), and its sums over tokens, shape (3 H,), fp32.
 
     Args:
         slope: Of what was mixed. Shape (T, H), contiguous.
@@ -162,7 +159,7 @@ def attend_backward(
         offset,
         scale=1 / math.sqrt(head_size),
     )
-    return torch.cat([each.reshape(len(qkv), -1) for each in of_each], dim=1)
+    return launches.join(*of_each[:3])
 
 
 def _heads(qkv: Tensor, num_heads: int) -> tuple[Tensor, ...]:

@@ -194,18 +194,3 @@ def gelu_backward(
         tl.store(slope + place, passed.to(slope.dtype.element_ty), mask=inside)
         to_bias += passed
     tl.store(partial + tl.program_id(0) * width + column, tl.sum(to_bias, 0), mask=is_column)
-
-
-@triton.jit
-def sum_columns(values, partial, num_rows, width, rows_each, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Sums of the columns of `rows_each` rows, in fp32."""
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    is_column = column < width
-    total = tl.zeros((ROWS, BLOCK), tl.float32)
-    for begin in range(0, rows_each, ROWS):
-        row = tl.program_id(0) * rows_each + begin + tl.arange(0, ROWS)
-        is_row = (row < num_rows) & (begin + tl.arange(0, ROWS) < rows_each)
-        inside = is_row[:, None] & is_column[None, :]
-        place = row.to(tl.int64)[:, None] * width + column[None, :]
-        total += tl.load(values + place, mask=inside, other=0.0).to(tl.float32)
-    tl.store(partial + tl.program_id(0) * width + column, tl.sum(total, 0), mask=is_column)

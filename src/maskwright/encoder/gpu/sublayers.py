@@ -200,9 +200,9 @@ class _Attention(torch.autograd.Function):
         to_out_weight = _product_of_rows(to_output, mixed if passed is None else passed)
         to_mixed = to_output @ out_weight
         if told.read is not None:
-            to_mixed = to_mixed.new_zeros(mixed.shape).index_copy_(0, told.read, to_mixed)
-        to_qkv = attend_backward(to_mixed, qkv, mixed, kept, told.runs, told.drawn)
-        to_bias = launches.sum_columns(to_qkv)
+            # Added, not copied: what fills up the tokens that are read is a token that may be read itself.
+            to_mixed = to_mixed.new_zeros(mixed.shape).index_add_(0, told.read, to_mixed)
+        to_qkv, to_bias = attend_backward(to_mixed, qkv, mixed, kept, told.runs, told.drawn)
         to_weight = _product_of_rows(to_qkv, hidden)
         if told.read is None:
             to_hidden = to_residual.addmm_(to_qkv, weight)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from maskwright.pretext.objectives.cross_entropy_on_gpu import GPU_BLOCK_ELEMENTS, has_kernels, score_on_gpu
+from maskwright.pretext.objectives.cross_entropy_on_gpu import GPU_BLOCK_ELEMENTS, draw_on_gpu, has_kernels, score_on_gpu
 from maskwright.pretext.objectives.highest import highest
 
 BLOCK_ELEMENTS = 1 << 25
@@ -52,25 +52,27 @@ def summed_cross_entropy(
         sampling: Shape (M,), uniform numbers in [0, 1): draws the token at which the summed probabilities, taken in
             the order of ids, pass that number. One number a token gives the same distribution as one Gumbel noise a
             logit, at a thousandth of the random numbers. Under autocast the loss is that of rounded logits, but tokens
-            are drawn by logits multiplied anew in fp32 (a second block): in bf16 those from 8 on are multiples of 1/16.
-            On CUDA, PyTorch does not promise that a running sum of floats is the same each time
-            (`torch.use_deterministic_algorithms` names `cumsum`), so a number on the border of two tokens may draw
-            either there; this was not tried on a GPU.
+            are drawn by logits multiplied anew in fp32 (a second block; on a GPU by fp32 products of bf16 factors): in
+            bf16 those from 8 on are multiples of 1/16. On CUDA in fp32, PyTorch does not promise that a running sum is
+            the same each time (`torch.use_deterministic_algorithms` names `cumsum`), so a number on the border of two
+            tokens may draw either there.
     """
     device = features.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     exact = _exact(dtype)
     with torch.autocast(device, enabled=False):
+        if dtype == torch.bfloat16 and has_kernels(features.device):
+            most = block_elements or GPU_BLOCK_ELEMENTS
+            total, correct = _SummedOnGpu.apply(  # type: ignore[no-untyped-call]
+                features, weight, bias, labels, most, torch.is_grad_enabled()
+            )
+            drawn = None if sampling is None else draw_on_gpu(features, weight, bias, sampling, most)
+            return Scores(total, correct, drawn)
         drawing = None
         if sampling is not None:
             unrounded = None if dtype == exact else (features.to(exact), weight.to(exact), bias.to(exact))
             drawing = _Drawing(sampling, unrounded)
         rows = max(1, (block_elements or BLOCK_ELEMENTS) // len(weight))
-        if dtype == torch.bfloat16 and has_kernels(features.device):
-            total, correct = _SummedOnGpu.apply(  # type: ignore[no-untyped-call]
-                features, weight, bias, labels, block_elements or GPU_BLOCK_ELEMENTS, torch.is_grad_enabled()
-            )
-            return Scores(total, correct, None if drawing is None else drawing.draw_all(rows))
         features, weight, bias = features.to(dtype), weight.to(dtype), bias.to(dtype)
         total, correct, sampled = _SummedCrossEntropy.apply(  # type: ignore[no-untyped-call]
             features, weight, bias, labels, rows, torch.is_grad_enabled(), drawing
@@ -94,13 +96,12 @@ class _Drawing(NamedTuple):
     numbers: Tensor
     unrounded: tuple[Tensor, Tensor, Tensor] | None
 
-    def draw(self, part: slice, exponentials: Tensor | None) -> Tensor:
+    def draw(self, part: slice, exponentials: Tensor) -> Tensor:
         """Return where the running sums of probabilities pass the numbers of some targets.
 
         Args:
             part: Which targets, R of them.
             exponentials: Their probabilities by the scored logits, each row times a number of its own. Shape (R, V).
-                Not looked at, and may be None, where those by the unrounded ones are taken.
         """
         numbers = self.numbers[part, None]
         if self.unrounded is not None:
@@ -108,26 +109,12 @@ class _Drawing(NamedTuple):
             # The features may have added rows behind the targets.
             logits = torch.nn.functional.linear(features[part], weight, bias)[: len(numbers)]
             exponentials = logits.sub_(logits.amax(dim=1, keepdim=True)).exp_()
-        assert exponentials is not None
         running = exponentials.cumsum(dim=1)
         whole = running[:, -1:].contiguous()
         wanted = whole * numbers.to(exponentials.dtype)
         # Rounding must not carry a number near 1 beyond the last token that has any probability.
         wanted = torch.minimum(wanted, torch.nextafter(whole, torch.zeros_like(whole)))
         return torch.searchsorted(running, wanted, right=True).squeeze(1)
-
-    @torch.no_grad()
-    def draw_all(self, rows: int) -> Tensor:
-        """Draw a token for every target by unrounded logits, of `rows` targets at a time.
-
-        Returns:
-            Shape (M,), int64.
-        """
-        drawn = torch.empty(len(self.numbers), dtype=torch.int64, device=self.numbers.device)
-        for begin in range(0, len(drawn), rows):
-            part = slice(begin, min(begin + rows, len(drawn)))
-            drawn[part] = self.draw(part, None)
-        return drawn
 
 
 class _SummedCrossEntropy(torch.autograd.Function):

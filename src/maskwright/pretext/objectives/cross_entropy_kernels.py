@@ -98,3 +98,52 @@ def write_slopes(
         sums += slope
         tl.store(place, slope.to(tl.bfloat16), mask=is_here)
     tl.store(column_sums + tl.program_id(1).to(tl.int64) * num_columns + column, sums, mask=is_inside)
+
+
+@triton.jit(do_not_specialize_on_alignment=["numbers", "drawn"])
+def draw_rows(scores, bias, numbers, drawn, num_columns, BLOCK: tl.constexpr):
+    """Write the column at which a row's summed probabilities, in the order of columns, pass a number.
+
+    One program a row. The sums of blocks are added in the same order each time, so the same number draws the same.
+
+    Args:
+        scores: Pointer to products of features and weights. Shape (M, V), fp32.
+        bias: Pointer to what is added to each row. Shape (V,), fp32.
+        numbers: Pointer to uniform numbers in [0, 1). Shape (M,), fp32.
+        drawn: Where the columns go. Shape (M,), int64.
+        num_columns: V.
+        BLOCK: Columns looked at together.
+    """
+    row = tl.program_id(0)
+    scores += row.to(tl.int64) * num_columns
+    highest = tl.full((BLOCK,), float("-inf"), tl.float32)
+    for start in range(0, num_columns, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        is_inside = column < num_columns
+        of_column = tl.load(bias + column, mask=is_inside, other=0.0, eviction_policy="evict_last")
+        score = tl.load(scores + column, mask=is_inside, other=float("-inf")) + of_column
+        highest = tl.maximum(highest, score)
+    top = tl.max(highest, 0)
+    total = tl.zeros((), tl.float32)
+    for start in range(0, num_columns, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        is_inside = column < num_columns
+        of_column = tl.load(bias + column, mask=is_inside, other=0.0, eviction_policy="evict_last")
+        score = tl.load(scores + column, mask=is_inside, other=float("-inf")) + of_column
+        total += tl.sum(tl.exp(score - top), 0)
+    # Rounding must not carry a number near 1 beyond the last column that has any probability.
+    wanted = tl.minimum(tl.load(numbers + row), 0.99999994) * total
+    passed = tl.zeros((), tl.float32)
+    found = tl.full((), -1, tl.int32)
+    for start in range(0, num_columns, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        is_inside = column < num_columns
+        of_column = tl.load(bias + column, mask=is_inside, other=0.0, eviction_policy="evict_last")
+        score = tl.load(scores + column, mask=is_inside, other=float("-inf")) + of_column
+        share = tl.exp(score - top)
+        after = passed + tl.sum(share, 0)
+        before = tl.sum((passed + tl.cumsum(share, 0) <= wanted).to(tl.int32), 0)
+        last = tl.max(tl.where(share > 0, tl.arange(0, BLOCK), 0), 0)
+        found = tl.where((found < 0) & (after > wanted), start + tl.minimum(before, last), found)
+        passed = after
+    tl.store(drawn + row, found.to(tl.int64))

@@ -21,6 +21,7 @@ _ROWS = 16
 """Targets are filled up to a multiple of this: they are the inner dimension of the vocabulary's gradient."""
 _SCORED = {"BLOCK": 2048, "num_warps": 4}
 _SLOPES = {"ROWS": 32, "BLOCK": 1024, "num_warps": 4}
+_DRAWN = {"BLOCK": 2048, "num_warps": 4}
 """Columns a program takes at a time: 16 and 8 a thread, in loads of 16 bytes."""
 
 
@@ -100,6 +101,42 @@ def score_on_gpu(
     # The first rows of a contiguous matrix are contiguous: nothing is copied.
     slopes = of_rows[: len(features)], of_weight[:num_entries].to(weight.dtype), of_bias[:num_entries].to(bias.dtype)
     return ScoresOnGpu(total, correct, slopes)
+
+
+@torch.no_grad()
+def draw_on_gpu(
+    features: Tensor, weight: Tensor, bias: Tensor, numbers: Tensor, block_elements: int = GPU_BLOCK_ELEMENTS
+) -> Tensor:
+    """Draw a token for each target from the softmax of `features @ weight.T + bias`.
+
+    Factors are bf16 and products fp32: scores are not rounded to the few numbers that bf16 has from 8 on.
+
+    Args:
+        features: Shape (M', E), M' at least M.
+        weight: Shape (V, E).
+        bias: Shape (V,).
+        numbers: Shape (M,), uniform in [0, 1): the token at which the summed probabilities, in the order of ids, pass
+            the number.
+        block_elements: Most scores held at a time.
+
+    Returns:
+        Shape (M,), int64.
+    """
+    drawn = torch.empty(len(numbers), dtype=torch.int64, device=numbers.device)
+    rows, entries = _in_bf16(features[: len(numbers)], _ROWS), _in_bf16(weight, _COLUMNS)
+    offsets = torch.nn.functional.pad(bias.float(), (0, len(entries) - len(weight)), value=float("-inf"))
+    length = _block_length(max(1, len(rows)), block_elements // len(entries))
+    for begin in range(0, len(numbers), length):
+        part = slice(begin, begin + length)
+        _draw(_product(rows[part], entries.T, torch.float32), offsets, numbers[part], drawn[part])
+    return drawn
+
+
+def _draw(scores: Tensor, bias: Tensor, numbers: Tensor, drawn: Tensor) -> None:
+    from maskwright.pretext.objectives.cross_entropy_kernels import draw_rows
+
+    with torch.cuda.device_of(scores):  # type: ignore[no-untyped-call]
+        draw_rows[(len(drawn),)](scores, bias, numbers.contiguous(), drawn, scores.shape[1], **_DRAWN)
 
 
 def _in_bf16(matrix: Tensor, multiple: int) -> Tensor:

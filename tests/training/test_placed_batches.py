@@ -1,0 +1,150 @@
+"""Batches on their way to a device: looked through for what is read, moved in one piece, nothing lost or changed."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+import torch
+from test_batches import step
+from test_every_recipe import RECIPES, model_of, teacher_of, toy
+from torch import Tensor
+
+from maskwright.core.tensors import FlatBatch, TargetTensors
+from maskwright.training.batches import MicroBatch, _Moving
+from maskwright.training.model import read_positions
+
+CPU = torch.device("cpu")
+
+
+class Elsewhere(Tensor):
+    """A tensor that says it is on a GPU."""
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """Where it says it is."""
+        return torch.device("cuda")
+
+
+def elsewhere(micro: MicroBatch) -> MicroBatch:
+    """The same micro-batch, as if it were on a GPU."""
+    return replace(micro, batch=replace(micro.batch, ids=micro.batch.ids.as_subclass(Elsewhere)))
+
+
+def parts(value: Any, name: str = "") -> dict[str, Any]:
+    """All that a micro-batch holds, by name."""
+    if isinstance(value, Mapping):
+        return {found: part for key, each in value.items() for found, part in parts(each, f"{name}.{key}").items()}
+    if isinstance(value, MicroBatch | TargetTensors | FlatBatch):
+        own = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {found: part for key, each in own.items() for found, part in parts(each, f"{name}.{key}").items()}
+    return {name: value}
+
+
+def assert_equal(found: MicroBatch, expected: MicroBatch) -> None:
+    moved, given = parts(found), parts(expected)
+    assert moved.keys() == given.keys()
+    for name, value in given.items():
+        if isinstance(value, Tensor):
+            assert moved[name].dtype == value.dtype, name
+            assert moved[name].shape == value.shape, name
+            assert torch.equal(moved[name], value), name
+            assert moved[name].is_contiguous(), name
+        else:
+            assert moved[name] == value, name
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_micro_batch_arrives_whole_and_in_one_piece(name: str) -> None:
+    recipe = toy(name)
+    model = model_of(recipe, teacher_of(recipe, steps=0))
+    for micro in step(recipe).micro_batches:
+        for given in (micro, model.with_reads(micro)):
+            moved = elsewhere(given).to(CPU)
+            assert_equal(moved, given)
+            pieces = [value for value in parts(moved).values() if isinstance(value, Tensor) and value.numel()]
+            assert len({each.untyped_storage().data_ptr() for each in pieces}) == 1
+
+
+def test_what_is_there_already_stays_itself() -> None:
+    (micro, *_) = step(toy("bert/tiny"), count=8).micro_batches
+    assert micro.to(CPU) is micro
+
+
+def test_tensors_of_every_kind_move_together_and_nothing_stays_nothing() -> None:
+    given = [
+        torch.tensor([True, False, True]),
+        None,
+        torch.arange(5),
+        torch.zeros(0, dtype=torch.int64),
+        torch.tensor(3.5),
+        torch.arange(12, dtype=torch.int16).view(3, 4).t(),
+        torch.rand(7, dtype=torch.float64)[::2],
+        torch.zeros(0, 3),
+        torch.tensor([1], dtype=torch.uint8),
+    ]
+    moving = _Moving(CPU)
+    numbers = [moving.add(each) for each in given]
+    there = moving.move()
+    assert numbers == list(range(len(given)))
+    for number, expected in zip(numbers, given, strict=True):
+        found = there(number)
+        if expected is None:
+            assert found is None
+            continue
+        assert found is not None
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        assert torch.equal(found, expected)
+        assert found.storage_offset() * found.itemsize % 16 == 0
+
+
+def test_nothing_at_all_moves() -> None:
+    moving = _Moving(CPU)
+    assert moving.move()(moving.add(None)) is None
+
+
+# What is read.
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_is_read_is_the_same_on_every_device(name: str) -> None:
+    recipe = toy(name)
+    found = []
+    for micro in step(recipe).micro_batches:
+        there = elsewhere(micro)
+        for objectives in (recipe.objectives, *((each,) for each in recipe.objectives)):
+            for pools in (False, True):
+                here = read_positions(objectives, micro.batch, micro.targets, pools=pools)
+                read = read_positions(objectives, there.batch, there.targets, pools=pools)
+                assert (read is None) == (here is None)
+                if here is not None:
+                    assert read is not None
+                    assert read.tolist() == here.tolist() == sorted(set(here.tolist()))
+                found.append(here)
+    assert any(each is not None for each in found)
+
+
+@pytest.mark.parametrize("name", ["bert/tiny", "electra/tiny", "spanbert/tiny"])
+def test_a_placed_step_says_what_each_tower_reads_and_computes_the_same(name: str) -> None:
+    recipe = toy(name)
+    batch, model = step(recipe), model_of(recipe).eval()
+    placed = model.placed(batch)
+    assert replace(placed, micro_batches=()) == replace(batch, micro_batches=())
+    towers = {"encoder"} | ({"generator"} if recipe.generator else set())
+    for micro, before in zip(placed.micro_batches, batch.micro_batches, strict=True):
+        assert micro.reads is not None
+        assert micro.reads.keys() == towers
+        assert before.reads is None
+        assert model.with_reads(micro) is micro
+        assert model.skipped_flops(micro) == model.skipped_flops(before)
+        terms, others = model.losses(micro), model.losses(before)
+        assert terms.keys() == others.keys()
+        assert all(torch.equal(each.total, others[kind].total) for kind, each in terms.items())
+    if name == "electra/tiny":
+        (micro, *_) = placed.micro_batches
+        assert micro.reads is not None
+        generator = micro.reads["generator"]
+        assert generator is not None
+        assert generator.tolist() == micro.targets["mlm"].positions.tolist()
+        # Every token is asked whether it was replaced.
+        assert micro.reads["encoder"] is None
