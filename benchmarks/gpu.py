@@ -24,7 +24,7 @@ from benchmarks.gpu_remote import Here, Line, Remote
 from benchmarks.gpu_sides import Outcome, OwnSide, Part, give_memory_back, measure, tell
 from benchmarks.report import Report
 from benchmarks.settings import Settings
-from maskwright.training.device import multiplies_bf16
+from maskwright.training.device import computing_on, multiplies_bf16, prepare_machine
 from maskwright.training.probe import probe_matmul
 
 _ROUNDS = 3
@@ -41,7 +41,8 @@ def run(settings: Settings) -> Report:
     device = torch.device("cuda")
     if not multiplies_bf16(device):
         return Report(tables=(), notes=("This row needs a GPU that multiplies bfloat16 matrices by itself.",))
-    return measured(device, settings, choice=Choice.of(os.environ))
+    with computing_on(prepare_machine("cuda")):
+        return measured(device, settings, choice=Choice.of(os.environ))
 
 
 def measured(

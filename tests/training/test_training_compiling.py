@@ -155,7 +155,8 @@ def test_what_computes_otherwise_is_not_used(change: Callable[..., Found], why: 
     assert told.startswith("nothing, the run goes on without: ")
     assert why in told
     assert is_plain(model)
-    assert {each.backend for each in encoders_of(model)} == {"jagged"}
+    assert {each.backend for each in encoders_of(model)} == {None}
+    assert not any(each.may_use_kernels for each in encoders_of(model))
 
 
 def test_a_compiler_that_fails_is_one_line_and_the_model_as_before(kernels: Kernels) -> None:

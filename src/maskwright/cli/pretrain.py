@@ -82,7 +82,7 @@ def command(
     ] = "auto",
     compile: Annotated[
         Literal["auto", "no"],
-        typer.Option(help="On a GPU: auto (our own kernels and captured graphs, where proven to compute the same) or no."),
+        typer.Option(help="On a GPU: auto (own kernels and captured graphs, where proven to compute the same) or no."),
     ] = "auto",
     workers: Annotated[
         int | None,

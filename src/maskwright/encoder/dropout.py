@@ -198,7 +198,8 @@ def seeded_kernels(key: DropoutKey | None, call: int) -> Iterator[None]:
 def _numbers(key: Tensor, calls: range, num_rows: int) -> Tensor:
     # Of each call the columns' numbers, then the rows': so a value's bits do not hang on how many come after it.
     device = key.device
-    streams = _mix_((torch.arange(calls.start, calls.stop, device=device) + 1).mul_(_GOLDEN).bitwise_and_(_POSITIVE) + key)
+    steps = torch.arange(calls.start + 1, calls.stop + 1, device=device).mul_(_GOLDEN).bitwise_and_(_POSITIVE)
+    streams = _mix_(steps + key)
     counter = torch.arange(_COLUMNS + num_rows, device=device).mul_(_GOLDEN)
     return _mix_(counter + streams[:, None]).bitwise_or_(1)
 

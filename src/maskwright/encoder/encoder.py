@@ -32,6 +32,7 @@ class Encoder(nn.Module):
 
     Attributes:
         passes: Captured graphs of forward and backward passes on a GPU, for sizes of batches that come again.
+        may_use_kernels: Whether our own kernels may compute on a GPU; not where they were seen to compute otherwise.
     """
 
     def __init__(self, config: EncoderConfig, vocab_size: int, backend: Backend | None = None) -> None:
@@ -39,6 +40,7 @@ class Encoder(nn.Module):
         self.config = config
         self.backend = backend
         self.passes: CapturedPasses | None = None
+        self.may_use_kernels = True
         self._fits: dict[torch.dtype, bool] = {}
         width, hidden = config.embedding_width, config.hidden_size
         self.word_embeddings = nn.Embedding(vocab_size, width)
@@ -108,7 +110,9 @@ class Encoder(nn.Module):
             with seeded_kernels(seeds, 0):
                 captured = None if self.passes is None else self.passes(batch, key, read)
                 hidden = self._by_kernels(batch, runs_of(batch), key, read) if captured is None else captured
-        return hidden if read is None else hidden.new_zeros(len(batch.ids), config.hidden_size).index_copy(0, read, hidden)
+        if read is None:
+            return hidden
+        return hidden.new_zeros(len(batch.ids), config.hidden_size).index_copy(0, read, hidden)
 
     def computes_by_kernels(self, device: torch.device, dtype: torch.dtype) -> bool:
         """Say whether our own kernels compute the layers: in training on a GPU, under autocast to bfloat16.
@@ -122,9 +126,9 @@ class Encoder(nn.Module):
         kept = self.word_embeddings.weight.dtype
         if kept not in self._fits:
             blocks = (*self.attention_blocks, *self.ffn_blocks)
-            its = fits(*(each for block in blocks for each in block.children()))
+            its = fits(self.embedding_norm, *(each for block in blocks for each in block.children()))
             self._fits[kept] = its and self.config.hidden_activation in ACTIVATIONS
-        return self._fits[kept] and is_allowed()
+        return self._fits[kept] and is_allowed() and self.may_use_kernels
 
     def capture_passes(self) -> None:
         """Let passes that come again be captured as CUDA graphs and replayed, where our own kernels compute them."""
@@ -195,7 +199,8 @@ class Encoder(nn.Module):
 
 def numbers_of_dropout(config: EncoderConfig, batch: FlatBatch) -> tuple[int, int]:
     """Return how many dropout calls a pass over a stream makes, and the values of the largest."""
-    assert batch.num_rows is not None and batch.row_length is not None
+    assert batch.num_rows is not None
+    assert batch.row_length is not None
     squares = batch.num_rows * config.num_heads * batch.row_length**2 if config.attention_dropout else 0
     values = len(batch.ids) * max(config.hidden_size, config.embedding_width)
     return 1 + DROPOUT_CALLS * config.num_layers, max(values, squares)

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -54,7 +55,7 @@ class MicroBatch:
         reads = None if self.reads is None else {tower: tensors.add(read) for tower, read in self.reads.items()}
         there = tensors.move()
         return MicroBatch(
-            replace(self.batch, **{name: there(number) for name, number in moved.items()}),
+            _with_tensors(self.batch, {name: there(number) for name, number in moved.items()}),
             {
                 kind: TargetTensors(
                     positions=_present(there(positions)),
@@ -109,6 +110,10 @@ class _Moving:
             return there[begin : begin + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
 
         return moved
+
+
+def _with_tensors(batch: FlatBatch, tensors: Mapping[str, Any]) -> FlatBatch:
+    return replace(batch, **tensors)
 
 
 def _present(tensor: Tensor | None) -> Tensor:

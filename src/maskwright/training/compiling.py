@@ -64,20 +64,21 @@ def compile_model(model: PretrainingModel, batch: StepBatch, autocast: torch.dty
     begun = time.perf_counter()
     batch = _comparable(model, batch, encoders)
     try:
-        with own_code_allowed(False):
-            _attend_by(encoders, "rows")
-            plain = _loss_and_gradients(model, batch, autocast)
-        _attend_by(encoders, None)
-        for encoder in encoders:
-            encoder.capture_passes()
-        for _ in range(_UNTIL_CAPTURED):
-            own = _loss_and_gradients(model, batch, autocast)
+        with model.drawing_the_same():
+            with own_code_allowed(False):
+                _attend_by(encoders, "rows")
+                plain = _loss_and_gradients(model, batch, autocast)
+            _attend_by(encoders, None)
+            for encoder in encoders:
+                encoder.capture_passes()
+            for _ in range(_UNTIL_CAPTURED):
+                own = _loss_and_gradients(model, batch, autocast)
         apart = _apart(plain, own)
     # Whatever a compiler stumbles over: without it everything computes as it did.
     except Exception as error:
         for encoder in encoders:
-            encoder.passes = None
-        _attend_by(encoders, "jagged")
+            encoder.passes, encoder.may_use_kernels = None, False
+        _attend_by(encoders, None)
         for parameter in model.parameters():
             parameter.grad = None
         why = str(error) if isinstance(error, _Differs) else f"{_beginning(error)}"
@@ -94,7 +95,7 @@ def _comparable(model: PretrainingModel, batch: StepBatch, encoders: Sequence[En
     return replace(batch, micro_batches=tuple(undropped))
 
 
-def _attend_by(encoders: Sequence[Encoder], backend: Literal["rows", "jagged"] | None) -> None:
+def _attend_by(encoders: Sequence[Encoder], backend: Literal["rows"] | None) -> None:
     for encoder in encoders:
         encoder.backend = backend
 
@@ -129,9 +130,7 @@ def _apart(plain: tuple[float, dict[str, Tensor]], own: tuple[float, dict[str, T
         raise _Differs("other weights have gradients")
     norms = {name: float(gradient.norm()) for name, gradient in gradients.items()}
     floor = _FLOOR * max(norms.values(), default=0.0) or 1.0
-    shares = {
-        name: float((others[name] - each).norm()) / max(norms[name], floor) for name, each in gradients.items()
-    }
+    shares = {name: float((others[name] - each).norm()) / max(norms[name], floor) for name, each in gradients.items()}
     worst = max(shares, key=lambda name: shares[name], default="")
     of_loss = abs(other_loss - loss) / abs(loss) if loss else abs(other_loss)
     told = f"loss {of_loss:.0e} and gradients {shares.get(worst, 0.0):.0e} apart on one batch"

@@ -125,7 +125,9 @@ def prepare_machine(
         code: AttentionCode = "compiled" if computes_on(chosen, autocast or torch.float32) else "libraries"
         peak = _peak(chosen, "fp32" if autocast is None else "bf16")
         name = torch.cuda.get_device_name(chosen)
-        return Machine(chosen, name, threads, "default", peak, autocast, "libraries" if attention == "libraries" else code)
+        return Machine(
+            chosen, name, threads, "default", peak, autocast, "libraries" if attention == "libraries" else code
+        )
     if chosen.type != "cpu":
         raise DeviceError(f"training on {chosen.type!r} is not supported", allowed="cpu, cuda")
     keep_freed_memory()

@@ -1,6 +1,7 @@
 """The model put together: an encoder and one head for each objective of a recipe; perhaps a generator, a teacher."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -58,6 +59,7 @@ class PretrainingModel(nn.Module):
         self.config = config
         self.objectives = objectives
         self.teacher = teacher
+        self._kept_draws: dict[tuple[str, int], Tensor] | None = None
         self.encoder = Encoder(config, vocab_size)
         self.generator = None if generator is None else Encoder(generator, vocab_size)
         self._shares_embeddings = shares_embeddings and generator is not None
@@ -96,9 +98,31 @@ class PretrainingModel(nn.Module):
         if self.generator is not None:
             batch_there, asked = _with_own_dropout(batch), self._on_generator
             terms = self._losses_on(self.generator, asked, batch_there, targets, reads["generator"])
-            batch, targets = _filled(batch, targets, terms, self.objectives)
+            batch, targets = _filled(batch, targets, self._drawn_again(batch, terms), self.objectives)
         terms |= self._losses_on(self.encoder, self._on_encoder, batch, targets, reads["encoder"])
         return {objective.kind: terms[objective.kind] for objective in self.objectives}
+
+    @contextmanager
+    def drawing_the_same(self) -> Iterator[None]:
+        """Let the generator draw on every pass over a batch what it drew on the first, while the block runs.
+
+        For comparing ways to compute: a number near the border of two tokens draws either.
+        """
+        self._kept_draws = {}
+        try:
+            yield
+        finally:
+            self._kept_draws = None
+
+    def _drawn_again(self, batch: FlatBatch, terms: Mapping[str, LossTerm]) -> dict[str, LossTerm]:
+        kept = self._kept_draws
+        if kept is None:
+            return dict(terms)
+        which = int(batch.ids.sum())
+        return {
+            kind: term if term.sampled is None else replace(term, sampled=kept.setdefault((kind, which), term.sampled))
+            for kind, term in terms.items()
+        }
 
     def with_reads(self, micro_batch: MicroBatch) -> MicroBatch:
         """Return a micro-batch that says which tokens are read; done before it moves to a GPU, nothing waits for that.

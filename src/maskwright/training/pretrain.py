@@ -106,8 +106,8 @@ def pretrain(
         device: "auto", "cpu", "cuda" or "cuda:N".
         precision: "fp32", "bf16" for matrix products (weights, sums and losses stay fp32), or "auto": bf16 on a GPU
             that has it.
-        compile: "auto" lets kernels of our own compute on a GPU in bf16, its passes captured as graphs, if one batch then
-            gives the same loss and gradients; "no" leaves all to PyTorch's operations.
+        compile: "auto" lets kernels of our own compute on a GPU in bf16, and captures passes as graphs, if one batch
+            then gives the same loss and gradients; "no" leaves all to PyTorch's operations.
         workers: Processes for preparation; None for one a core.
         cache: Where prepared text is kept; None for the user's cache folder.
         checkpoint_minutes: Time between checkpoints (longer where writing one would take over 3 % of it).

@@ -65,7 +65,7 @@ class Session:
         talk: Where to report.
         teacher: The recipe's teacher, loaded.
         start: Weights to begin with instead of random ones; a checkpoint's come before them.
-        compiles: Whether blocks are compiled, if that is proven to compute the same (`compile_model`).
+        compiles: Whether our own kernels compute on a GPU, if that is proven to give the same (`compile_model`).
     """
 
     def __init__(

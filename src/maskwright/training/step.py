@@ -1,7 +1,7 @@
 """One optimizer step: losses are summed over micro-batches and divided once, by the counts of the whole step.
 
-A step has three parts: gradients, the update, and its numbers for the host. A GPU is sent the first two and told to copy
-the third; whoever waits for them only after sending it the next step's gradients leaves it no moment idle.
+A step has three parts: gradients, the update, and its numbers for the host. A GPU is sent the first two and told to
+copy the third; whoever waits for them only after sending it the next step's gradients leaves it no moment idle.
 """
 
 import math
@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from maskwright.core.errors import TrainingError
+from maskwright.training.adamw import Clipping
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel
-from maskwright.training.adamw import Clipping
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.tallies import Sums, Tallies, details_of, read_later
 

@@ -94,7 +94,7 @@ def read_later(groups: Mapping[str, Sums]) -> Callable[[], dict[str, dict[str, f
     if together.is_cuda:
         here = torch.empty(together.shape, dtype=together.dtype, pin_memory=True)
         here.copy_(together, non_blocking=True)
-        copied = torch.cuda.Event()
+        copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
         copied.record()
         together, wait = here, copied.synchronize
 

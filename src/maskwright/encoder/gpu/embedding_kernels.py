@@ -1,4 +1,4 @@
-"""Kernels of the embeddings on a GPU (Triton): three rows looked up, added, normed and dropped in one pass, and back."""
+"""Kernels of the embeddings on a GPU (Triton): three rows looked up, added, normed, dropped in one pass, and back."""
 
 import triton
 import triton.language as tl
@@ -7,9 +7,7 @@ from maskwright.encoder.gpu.sublayer_kernels import _keeps
 
 
 @triton.jit
-def _summed(
-    words, positions, segments, word, position, segment, inside, column, width, HAS_SEGMENTS: tl.constexpr
-):
+def _summed(words, positions, segments, word, position, segment, inside, column, width, HAS_SEGMENTS: tl.constexpr):
     place = column[None, :]
     total = tl.load(words + word[:, None] * width + place, mask=inside, other=0.0)
     total += tl.load(positions + position[:, None] * width + place, mask=inside, other=0.0)

@@ -52,24 +52,26 @@ class _Size:
     @classmethod
     def of(cls, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None) -> "_Size":
         """Return the size of the graph to make for a batch."""
-        assert batch.row_length is not None and batch.num_rows is not None
+        assert batch.row_length is not None
+        assert batch.num_rows is not None
         tokens = _rounded(len(batch.ids), _PARTS)
-        of_few = max(16, tokens // _PARTS)
+        few = _few(tokens)
         # Filler is runs too, none longer than a row.
         runs = len(batch.first_tokens) + -(-(tokens - batch.num_tokens) // batch.row_length)
         return cls(
             tokens=tokens,
             # Empty runs and random numbers cost next to nothing: room for batches that are cut otherwise.
-            runs=_multiple(runs + of_few // 4, of_few),
+            runs=_multiple(runs + few // 4, few),
             rows=_multiple(batch.num_rows + -(-tokens // batch.row_length) // 16, 8),
             row_length=batch.row_length,
-            read=None if read is None else _multiple(len(read) + of_few // 4, of_few),
+            read=None if read is None else _multiple(len(read) + few // 4, few),
             drops=key is not None,
         )
 
     def takes(self, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None) -> bool:
         """Say whether a graph of this size computes a batch, and not much else."""
-        assert batch.row_length is not None and batch.num_rows is not None
+        assert batch.row_length is not None
+        assert batch.num_rows is not None
         filler = -(-(self.tokens - batch.num_tokens) // batch.row_length)
         return (
             len(batch.ids) <= self.tokens <= max(len(batch.ids) + 16, _MOST_TOO_LARGE * len(batch.ids))
@@ -77,7 +79,7 @@ class _Size:
             and batch.num_rows <= self.rows
             and batch.row_length == self.row_length
             and (read is None) == (self.read is None)
-            and (read is None or self.read is None or len(read) <= self.read <= 2 * len(read) + 64)
+            and (read is None or self.read is None or len(read) <= self.read <= 2 * len(read) + 2 * _few(self.tokens))
             and (key is not None) == self.drops
         )
 
@@ -148,6 +150,9 @@ class CapturedPasses:
             Shape (T, H), or (W, H). Valid until the next call.
         """
         fitting = [size for size in self._pairs if size.takes(batch, key, read)]
+        if any(size.row_length != batch.row_length for size in self._pairs):
+            # A run's next phase has longer sequences, and does not come back.
+            self._pairs = {size: pair for size, pair in self._pairs.items() if size.row_length == batch.row_length}
         if fitting:
             size = min(fitting, key=lambda each: each.tokens)
         else:
@@ -187,7 +192,7 @@ class CapturedPasses:
     def _captured(self, size: _Size, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None) -> _Pair:
         device = batch.ids.device
         if self._leaf is None:
-            self._pool = torch.cuda.graph_pool_handle()  # type: ignore[no-untyped-call]
+            self._pool = torch.cuda.graph_pool_handle()
             self._leaf = torch.zeros((), device=device, requires_grad=True)
         inputs = _room(size, device)
         _fill(inputs, batch, key, read)
@@ -205,7 +210,7 @@ class CapturedPasses:
             def gradients_of(hidden: Tensor, slope: Tensor) -> tuple[Tensor | None, ...]:
                 return torch.autograd.grad(hidden, list(parameters.values()), slope, allow_unused=True)
 
-            aside = torch.cuda.Stream(device)
+            aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             aside.wait_stream(torch.cuda.current_stream(device))
             with torch.cuda.stream(aside):
                 for _ in range(_WARM_UPS):
@@ -289,7 +294,8 @@ def _room(size: _Size, device: torch.device) -> _Inputs:
 def _fill(inputs: _Inputs, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None) -> None:
     # What stands behind the last token, of batches before, is as good as any filler.
     tokens, runs = len(batch.ids), len(batch.first_tokens)
-    assert batch.row_slots is not None and batch.row_length is not None
+    assert batch.row_slots is not None
+    assert batch.row_length is not None
     for name in ("ids", "position_ids", "segment_ids"):
         getattr(inputs.batch, name)[:tokens].copy_(getattr(batch, name))
     offsets, slots = inputs.runs.offsets, inputs.runs.slots
@@ -304,6 +310,10 @@ def _fill(inputs: _Inputs, batch: FlatBatch, key: DropoutKey | None, read: Tenso
     if read is not None and inputs.read is not None:
         inputs.read[: len(read)].copy_(read)
         inputs.read[len(read) :].zero_()
+
+
+def _few(tokens: int) -> int:
+    return max(16, tokens // _PARTS)
 
 
 def _rounded(count: int, parts: int) -> int:

@@ -57,7 +57,9 @@ def runs_of(batch: FlatBatch) -> GpuRuns:
     Args:
         batch: What fills it up behind the last sequence becomes a run too, in parts no longer than a row.
     """
-    assert batch.row_slots is not None and batch.row_length is not None and batch.num_rows is not None
+    assert batch.row_slots is not None
+    assert batch.row_length is not None
+    assert batch.num_rows is not None
     first, total, length = batch.first_tokens, len(batch.ids), batch.row_length
     ends = [*range(batch.num_tokens, total, length), total]
     tail = torch.tensor(ends, dtype=torch.int32).to(first.device, non_blocking=True)

@@ -93,7 +93,7 @@ def norm_backward(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Slopes of the residual and of the values of `rows_each` rows; a row of `partial` gets those of weight, shift, bias.
+    """Slopes of the residual and of the values of `rows_each` rows; a row of `partial` gets weight's, shift's, bias's.
 
     Without dropout both are the same, and `to_values` is not written.
     """
@@ -152,7 +152,7 @@ def gelu_forward(values, bias, result, count, width, IS_TANH: tl.constexpr, BLOC
     inside = place < count
     given = tl.load(values + place, mask=inside, other=0.0).to(tl.float32)
     given += tl.load(bias + place % width, mask=inside, other=0.0)
-    if IS_TANH:
+    if IS_TANH:  # noqa: SIM108  (a branch for the compiler)
         active = 0.5 * given * (1 + _tanh_parts(given))
     else:
         active = given * _erf_parts(given)

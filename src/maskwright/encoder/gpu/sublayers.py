@@ -1,4 +1,4 @@
-"""The two halves of a layer in training on a GPU in bfloat16: products by the vendor's library, the rest by our kernels.
+"""The two halves of a layer in training on a GPU in bfloat16: products by the vendor's library, the rest by kernels.
 
 Two functions of autograd, `attention_sublayer` and `feed_forward`. Values lie in memory as bfloat16, the sums that
 LayerNorm norms too, and are computed with in fp32; gradients of weights are fp32 products' results, never rounded.
@@ -13,9 +13,9 @@ T tokens, W of them read, I inner width, H hidden size, N heads.
 
 import functools
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,7 @@ _HALF = torch.bfloat16
 _LANES = 16
 """Widths are multiples: products of others are several times slower, and four random numbers share a word."""
 ACTIVATIONS = ("gelu", "gelu_tanh")
+_Compute = TypeVar("_Compute", bound=Callable[..., Any])
 
 
 @functools.cache
@@ -166,9 +167,20 @@ class _Attended:
     read: Tensor | None
 
 
+def _as_it_is(compute: _Compute) -> _Compute:
+    """Let a pass multiply in the precision of what it is given, whatever autocast says."""
+
+    @functools.wraps(compute)
+    def computed(*given: Any) -> Any:
+        with torch.autocast("cuda", enabled=False):
+            return compute(*given)
+
+    return cast(_Compute, computed)
+
+
 class _Attention(torch.autograd.Function):
     @staticmethod
-    @torch.autocast("cuda", enabled=False)
+    @_as_it_is
     def forward(ctx: Any, hidden: Tensor, *given: Any) -> Tensor:
         *parameters, out_weight, out_bias, norm_weight, norm_bias, told = given
         hidden = hidden.contiguous()
@@ -183,14 +195,23 @@ class _Attention(torch.autograd.Function):
             passed @ out_weight.t(), residual, out_bias, norm_weight, norm_bias, told.closing
         )
         ctx.save_for_backward(
-            hidden, weight, qkv, mixed, None if told.read is None else passed, out_weight, norm_weight, sums, about, *kept
+            hidden,
+            weight,
+            qkv,
+            mixed,
+            None if told.read is None else passed,
+            out_weight,
+            norm_weight,
+            sums,
+            about,
+            *kept,
         )
         ctx.told = told
         return result
 
     @staticmethod
     @once_differentiable
-    @torch.autocast("cuda", enabled=False)
+    @_as_it_is
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, qkv, mixed, passed, out_weight, norm_weight, sums, about, *kept = ctx.saved_tensors
         told: _Attended = ctx.told
@@ -208,15 +229,13 @@ class _Attention(torch.autograd.Function):
             to_hidden = to_residual.addmm_(to_qkv, weight)
         else:
             to_hidden = (to_qkv @ weight).index_add_(0, told.read, to_residual)
-        of_projections = [
-            each for pair in zip(to_weight.chunk(3), to_bias.chunk(3), strict=True) for each in pair
-        ]
+        of_projections = [each for pair in zip(to_weight.chunk(3), to_bias.chunk(3), strict=True) for each in pair]
         return to_hidden, *of_projections, to_out_weight, of_norm[2], of_norm[0], of_norm[1], None
 
 
 class _FeedForward(torch.autograd.Function):
     @staticmethod
-    @torch.autocast("cuda", enabled=False)
+    @_as_it_is
     def forward(
         ctx: Any,
         hidden: Tensor,
@@ -242,13 +261,11 @@ class _FeedForward(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    @torch.autocast("cuda", enabled=False)
+    @_as_it_is
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         hidden, in_weight, in_bias, out_weight, norm_weight, inner, active, sums, about = ctx.saved_tensors
         activation, closing = ctx.told
-        to_hidden, to_outer, of_norm = launches.norm_backward(
-            slopes[0].contiguous(), sums, about, norm_weight, closing
-        )
+        to_hidden, to_outer, of_norm = launches.norm_backward(slopes[0].contiguous(), sums, about, norm_weight, closing)
         to_out_weight = _product_of_rows(to_outer, active)
         to_inner = to_outer @ out_weight
         to_in_bias = launches.gelu_backward_(to_inner, inner, in_bias, activation)
@@ -261,7 +278,7 @@ def _joined(parameters: Sequence[Tensor]) -> Tensor:
     # Side by side, in the precision of products.
     first = parameters[0]
     joined = first.new_empty(sum(len(each) for each in parameters), *first.shape[1:], dtype=_HALF)
-    for part, parameter in zip(joined.split([len(each) for each in parameters]), parameters, strict=True):
+    for part, parameter in zip(torch.split(joined, [len(each) for each in parameters]), parameters, strict=True):
         part.copy_(parameter)
     return joined
 

@@ -6,7 +6,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from maskwright.pretext.objectives.cross_entropy_on_gpu import GPU_BLOCK_ELEMENTS, draw_on_gpu, has_kernels, score_on_gpu
+from maskwright.pretext.objectives.cross_entropy_on_gpu import (
+    GPU_BLOCK_ELEMENTS,
+    draw_on_gpu,
+    has_kernels,
+    score_on_gpu,
+)
 from maskwright.pretext.objectives.highest import highest
 
 BLOCK_ELEMENTS = 1 << 25
