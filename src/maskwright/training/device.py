@@ -120,7 +120,8 @@ def prepare_machine(
         )
     half = torch.bfloat16
     if chosen.type == "cuda":
-        torch.cuda.set_device(chosen)  # Where kernels of our own are launched.
+        if chosen.index is not None:
+            torch.cuda.set_device(chosen)  # Where kernels of our own are launched.
         autocast = half if has_bf16 and precision != "fp32" else None
         code: AttentionCode = "compiled" if computes_on(chosen, autocast or torch.float32) else "libraries"
         peak = _peak(chosen, "fp32" if autocast is None else "bf16")
