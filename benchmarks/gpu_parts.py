@@ -31,9 +31,9 @@ DROPOUT = 0.1
 
 _OF_BASE = ("128", "512", "natural")
 _SHAPES = {"tiny": TINY, "small": SMALL, "albert": ALBERT}
-_TOKENS = 32768
-"""Tokens of a step of ours, all in one micro-batch; in whole blocks of transformers' too. Reckoned, not measured:
-transformers' logits of all places and their gradients take some 12 GB of a GPU's memory, its activations 10."""
+_TOKENS = {128: 32768, 512: 65536}
+"""Tokens of a step of ours by length, all in one micro-batch, as `pretrain` cuts it; in whole blocks of transformers'
+too. BERT's published batch, 256 sequences, and half of it."""
 _TEXTS, _PADDED_TO = 512, 128
 """Texts of natural length that make a step of nearly as many tokens; padded, they are twice as many places."""
 _QUICK_BATCH = 2
@@ -138,7 +138,7 @@ class Makers:
     def _batch(self, name: str) -> int:
         if self._settings.quick:
             return _QUICK_BATCH
-        return _TEXTS if name == "natural" else _TOKENS // _length(name)
+        return _TEXTS if name == "natural" else _TOKENS[_length(name)] // _length(name)
 
     def _electra(self, name: str) -> Part:
         length = _length(name)
@@ -176,7 +176,9 @@ class OneMicroBatch(Source):
     """Steps of one micro-batch each, however large."""
 
     def workload(self, seed: int = 0) -> Workload:
-        return build_workload(self.recipe, self.text, seed=seed, held_out_tokens=0, tokens_per_microbatch=2 * _TOKENS)
+        return build_workload(
+            self.recipe, self.text, seed=seed, held_out_tokens=0, tokens_per_microbatch=2 * max(_TOKENS.values())
+        )
 
 
 def _length(name: str) -> int:

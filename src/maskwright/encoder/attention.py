@@ -15,16 +15,18 @@ T tokens, R row length, N heads, D head size, H = N D.
 
 import itertools
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from maskwright.core.tensors import FlatBatch
 from maskwright.encoder.dropout import DropoutKey, dropout_factors, kept_of_signed, seeded_kernels, sign_dropped_
+from maskwright.encoder.gpu.rounded import Joined
 from maskwright.encoder.gpu.runs import GpuRuns
 from maskwright.encoder.native.attention import Runs, attend_runs, takes
 
@@ -53,6 +55,7 @@ class AttentionPlan:
         longest: At least the length of the longest run.
         runs: The same for "native" and "reference".
         on_gpu: The same for "kernels".
+        rounded: For "kernels" each block's weights in bfloat16, by block.
     """
 
     backend: Backend
@@ -64,6 +67,7 @@ class AttentionPlan:
     longest: int = 0
     runs: Runs | None = None
     on_gpu: GpuRuns | None = None
+    rounded: Mapping[nn.Module, Sequence[Joined]] | None = None
 
 
 def choose_backend(

@@ -59,7 +59,7 @@ class AttentionBlock(nn.Module):
         Returns:
             Shape (T, H), or (W, H).
         """
-        if plan.on_gpu is not None:
+        if plan.on_gpu is not None and plan.rounded is not None:
             return attention_sublayer(
                 hidden,
                 self.query,
@@ -74,6 +74,7 @@ class AttentionBlock(nn.Module):
                 dropout_key=key,
                 call=call,
                 read=read,
+                rounded=plan.rounded[self],
             )
         mixed, hidden = self.mix(hidden, plan, key, call, read)
         if _by_own_code(self, hidden, self.output, self.norm):
@@ -82,6 +83,10 @@ class AttentionBlock(nn.Module):
             )
         normed: Tensor = self.norm(dropout_add(self.output(mixed), hidden, self._hidden_dropout, key, call + 1))
         return normed
+
+    def products(self) -> list[list[nn.Linear]]:
+        """Return the layers whose weights products take, those of one input together."""
+        return [[self.query, self.key, self.value], [self.output]]
 
     def mix(
         self, hidden: Tensor, plan: AttentionPlan, key: DropoutKey | None, call: int, read: Tensor | None = None
@@ -138,22 +143,34 @@ class FeedForwardBlock(nn.Module):
         self._hidden_dropout = config.hidden_dropout
         self._is_shared = is_shared
 
-    def forward(self, hidden: Tensor, key: DropoutKey | None, call: int, *, on_gpu: bool = False) -> Tensor:
+    def products(self) -> list[list[nn.Linear]]:
+        """Return the layers whose weights products take, those of one input together."""
+        return [[self.dense_in], [self.dense_out]]
+
+    def forward(
+        self, hidden: Tensor, key: DropoutKey | None, call: int, *, plan: AttentionPlan | None = None
+    ) -> Tensor:
         """Transform each token and add.
 
         Args:
             hidden: Shape (T, H).
             key: Key of the dropout masks; None drops nothing.
             call: Number of the one dropout call made here.
-            on_gpu: Whether to compute by our own kernels (`AttentionPlan.on_gpu`).
+            plan: Whether to compute by our own kernels on a GPU; None for no.
 
         Returns:
             Shape (T, H).
         """
         layers = (self.dense_in, self.dense_out, self.norm)
-        if on_gpu:
+        if plan is not None and plan.rounded is not None:
             return feed_forward(
-                hidden, *layers, activation=self._activation, rate=self._hidden_dropout, key=key, call=call
+                hidden,
+                *layers,
+                activation=self._activation,
+                rate=self._hidden_dropout,
+                key=key,
+                call=call,
+                rounded=plan.rounded[self],
             )
         if self._activation in sublayers.ACTIVATIONS and _by_own_code(self, hidden, *layers):
             return sublayers.feed_forward(

@@ -13,6 +13,7 @@ from maskwright.encoder.embeddings import sum_embeddings
 from maskwright.encoder.gpu.embeddings import embedded
 from maskwright.encoder.gpu.embeddings import takes as takes_segments
 from maskwright.encoder.gpu.passes import CapturedPasses
+from maskwright.encoder.gpu.rounded import Joined, rounded
 from maskwright.encoder.gpu.runs import GpuRuns, runs_of, takes_own
 from maskwright.encoder.gpu.sublayers import ACTIVATIONS, computes_on, fits
 from maskwright.encoder.native.library import is_allowed
@@ -136,7 +137,13 @@ class Encoder(nn.Module):
 
     def _by_kernels(self, batch: FlatBatch, runs: GpuRuns, key: DropoutKey | None, read: Tensor | None) -> Tensor:
         assert batch.row_length is not None
-        plan = AttentionPlan("kernels", batch.row_length, on_gpu=runs)
+        blocks = [each for each in self.modules() if isinstance(each, AttentionBlock | FeedForwardBlock)]
+        products = [each.products() for each in blocks]
+        weights = iter(rounded(together for each in products for together in each))
+        of_blocks: dict[nn.Module, list[Joined]] = {
+            block: [next(weights) for _ in each] for block, each in zip(blocks, products, strict=True)
+        }
+        plan = AttentionPlan("kernels", batch.row_length, on_gpu=runs, rounded=of_blocks)
         # The random numbers of all calls at once.
         table = None if key is None else key.with_table(*numbers_of_dropout(self.config, batch))
         return self.layers(batch, plan, table, read)
@@ -161,7 +168,7 @@ class Encoder(nn.Module):
             call = 1 + DROPOUT_CALLS * layer
             chosen = read if layer == config.num_layers - 1 else None
             hidden = self.attention_blocks[attention](hidden, plan, key, call, chosen)
-            hidden = self.ffn_blocks[ffn](hidden, key, call + 2, on_gpu=plan.on_gpu is not None)
+            hidden = self.ffn_blocks[ffn](hidden, key, call + 2, plan=plan)
         return hidden
 
     def _embed(self, batch: FlatBatch, key: DropoutKey | None, *, on_gpu: bool) -> Tensor:

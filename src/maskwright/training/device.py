@@ -18,6 +18,7 @@ from maskwright.encoder.native.attention import CODE as ATTENTION
 from maskwright.encoder.native.fp32 import CODE as FP32
 from maskwright.encoder.native.library import allowed as own_code_allowed
 from maskwright.encoder.native.sublayer_calls import CODE as SUBLAYERS
+from maskwright.recipes.recipe import Recipe
 from maskwright.training.allocator import keep_freed_memory
 from maskwright.training.probe import has_onednn, probe_error, probe_layers, probe_matmul, products_by
 
@@ -29,6 +30,11 @@ _PEAK_SECONDS = 0.2
 _WORTH = 1.05
 _ACCURATE = 1e-5
 _TURN_SECONDS = 3e-4
+_MOST_TOKENS = 65536
+"""More at a time are no faster."""
+_KEPT_BYTES = 36
+"""What a layer keeps of a token for the backward pass, by hidden size: 18 bfloat16 numbers, those of feed-forward layers
+four times as wide among them. Measured: a base model's pass of 32,768 tokens takes 11.7 GB in all."""
 _BYTES_A_TOKEN = 2 << 20
 """Of a GPU's memory, for a token that is computed on at a time: several times what a base model keeps of one."""
 _KINDS = {"default": "fp32", "onednn": "fp32_onednn"}
@@ -78,10 +84,25 @@ class Machine:
         """Slots of a forward and backward pass: what keeps the device busy and its caches or memory unstrained."""
         if self.device.type == "cpu":
             return 2048
-        # By all of its memory, not by what is free: dropout is keyed by micro-batches, and a run that goes on must cut
-        # its steps as before. Measured: a base model's pass of 32,768 tokens takes 9 GB (LOG.md).
+        # Whatever the model; pretraining looks at it (`tokens_at_once`).
         memory = torch.cuda.get_device_properties(self.device).total_memory
         return max(2048, min(32768, 1 << (memory // _BYTES_A_TOKEN).bit_length() - 1))
+
+
+def tokens_at_once(machine: Machine, recipe: Recipe) -> int:
+    """Return the slots of a forward and backward pass in pretraining: on a GPU as many as its memory has room for.
+
+    It goes by all of the memory, not by what is free: dropout is keyed by micro-batches, and a run that goes on must cut
+    its steps as before.
+    """
+    if machine.device.type == "cpu":
+        return machine.tokens_per_microbatch
+    towers = [recipe.encoder]
+    if recipe.generator is not None:
+        towers.append(recipe.generator.config(recipe.encoder))
+    each = sum(_KEPT_BYTES * tower.hidden_size * tower.num_layers for tower in towers)
+    memory = torch.cuda.get_device_properties(machine.device).total_memory
+    return max(2048, min(_MOST_TOKENS, 1 << int(memory / 3 // each).bit_length() - 1))
 
 
 def prepare_machine(

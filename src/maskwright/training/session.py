@@ -8,7 +8,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
 from maskwright.training.compiling import compile_model
-from maskwright.training.device import Machine
+from maskwright.training.device import Machine, tokens_at_once
 from maskwright.training.flops import step_flops
 from maskwright.training.health import detection_line, health_line
 from maskwright.training.heldout import Baseline, Measured, measure, unigram_baseline
@@ -92,7 +92,7 @@ class Session:
             text,
             seed=seed,
             held_out_tokens=aside,
-            tokens_per_microbatch=machine.tokens_per_microbatch,
+            tokens_per_microbatch=tokens_at_once(machine, recipe),
         )
         if not self.workload.held_out:
             talk.say("warning", "the text is too small to hold any of it out: there will be no held-out loss")

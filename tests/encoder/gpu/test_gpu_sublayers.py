@@ -25,6 +25,7 @@ from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.gpu import launches
 from maskwright.encoder.gpu.embeddings import embedded
 from maskwright.encoder.gpu.launches import Closing
+from maskwright.encoder.gpu.rounded import rounded
 from maskwright.encoder.gpu.runs import GpuRuns, runs_of
 from maskwright.encoder.gpu.sublayers import attention_sublayer
 from maskwright.encoder.native.library import allowed
@@ -312,6 +313,7 @@ def test_a_sublayer_leaves_what_it_is_given_as_it_was() -> None:
     given = hidden.detach().clone()
     rates: dict[str, Any] = {"attention_rate": 0.1, "hidden_rate": 0.1, "dropout_key": KEY, "call": 1, "read": None}
     parts = (block.query, block.key, block.value, block.output, block.norm)
+    rates["rounded"] = rounded(block.products())
     result = attention_sublayer(hidden, *parts, runs_of(stream()), num_heads=2, **rates)
     slope = torch.ones_like(result)
     result.backward(slope)

@@ -25,6 +25,7 @@ from torch.nn import functional as F
 from maskwright.encoder.dropout import DropoutKey
 from maskwright.encoder.gpu import launches
 from maskwright.encoder.gpu.launches import Closing
+from maskwright.encoder.gpu.rounded import Joined
 from maskwright.encoder.gpu.runs import Drawn, GpuRuns, attend, attend_backward
 
 _HALF = torch.bfloat16
@@ -72,6 +73,7 @@ def attention_sublayer(
     dropout_key: DropoutKey | None,
     call: int,
     read: Tensor | None,
+    rounded: Sequence[Joined],
 ) -> Tensor:
     """Return `norm(hidden + dropout(output(attention(hidden))))`.
 
@@ -89,6 +91,7 @@ def attention_sublayer(
         dropout_key: The micro-batch's key; None drops nothing.
         call: Number of the first of two dropout calls.
         read: Shape (W,), int64: the tokens to return; None returns all.
+        rounded: The weights of the first three layers, joined, and of the fourth.
 
     Returns:
         Shape (T, H), or (W, H), bfloat16.
@@ -110,7 +113,7 @@ def attention_sublayer(
             output.bias,
             norm.weight,
             norm.bias,
-            _Attended(runs, drawn, closing, read),
+            _Attended(runs, drawn, closing, read, rounded),
         ),
     )
 
@@ -125,6 +128,7 @@ def feed_forward(
     rate: float,
     key: DropoutKey | None,
     call: int,
+    rounded: Sequence[Joined],
 ) -> Tensor:
     """Return `norm(hidden + dropout(dense_out(activation(dense_in(hidden)))))`.
 
@@ -137,6 +141,7 @@ def feed_forward(
         rate: Share dropped.
         key: The micro-batch's key; None drops nothing.
         call: Number of the dropout call.
+        rounded: The weights of both layers.
 
     Returns:
         Shape (T, H), bfloat16.
@@ -153,6 +158,7 @@ def feed_forward(
             norm.bias,
             activation,
             Closing.of(hidden.shape, norm, rate, key, call),
+            rounded,
         ),
     )
 
@@ -165,6 +171,7 @@ class _Attended:
     drawn: Drawn
     closing: Closing
     read: Tensor | None
+    rounded: Sequence[Joined]
 
 
 def _as_it_is(compute: _Compute) -> _Compute:
@@ -182,11 +189,10 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @_as_it_is
     def forward(ctx: Any, hidden: Tensor, *given: Any) -> Tensor:
-        *parameters, out_weight, out_bias, norm_weight, norm_bias, told = given
-        hidden = hidden.contiguous()
-        weight, bias = _joined(parameters[0::2]), _joined(parameters[1::2])
-        out_weight = out_weight.to(_HALF)
-        qkv = F.linear(hidden, weight, bias)
+        *_, out_bias, norm_weight, norm_bias, told = given
+        projections, out_weight = told.rounded[0], told.rounded[1].weight
+        hidden, weight = hidden.contiguous(), projections.weight
+        qkv = F.linear(hidden, weight, projections.bias)
         mixed, kept = attend(qkv, told.runs, told.drawn)
         passed, residual = mixed, hidden
         if told.read is not None:
@@ -247,9 +253,10 @@ class _FeedForward(torch.autograd.Function):
         norm_bias: Tensor,
         activation: str,
         closing: Closing,
+        rounded: Sequence[Joined],
     ) -> Tensor:
         hidden = hidden.contiguous()
-        in_weight, out_weight = in_weight.to(_HALF), out_weight.to(_HALF)
+        in_weight, out_weight = rounded[0].weight, rounded[1].weight
         inner = hidden @ in_weight.t()
         active = launches.gelu_forward(inner, in_bias, activation)
         result, sums, about = launches.norm_forward(
@@ -271,16 +278,7 @@ class _FeedForward(torch.autograd.Function):
         to_in_bias = launches.gelu_backward_(to_inner, inner, in_bias, activation)
         to_in_weight = _product_of_rows(to_inner, hidden)
         to_hidden.addmm_(to_inner, in_weight)
-        return to_hidden, to_in_weight, to_in_bias, to_out_weight, of_norm[2], of_norm[0], of_norm[1], None, None
-
-
-def _joined(parameters: Sequence[Tensor]) -> Tensor:
-    # Side by side, in the precision of products.
-    first = parameters[0]
-    joined = first.new_empty(sum(len(each) for each in parameters), *first.shape[1:], dtype=_HALF)
-    for part, parameter in zip(torch.split(joined, [len(each) for each in parameters]), parameters, strict=True):
-        part.copy_(parameter)
-    return joined
+        return to_hidden, to_in_weight, to_in_bias, to_out_weight, of_norm[2], of_norm[0], of_norm[1], None, None, None
 
 
 def _product_of_rows(left: Tensor, right: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ class MaskedLanguageModeling(Objective):
         Where the targets carry uniform numbers ("sampling", shape (M,)), a token is drawn at each target too.
         """
         targets = inputs.targets
-        features = head(inputs.view.output.hidden[filled_up(targets.positions)])
+        features = head(inputs.view.output.hidden.index_select(0, filled_up(targets.positions)))
         scores = summed_cross_entropy(
             features,
             inputs.view.word_embeddings,
