@@ -162,17 +162,27 @@ class OwnSide:
         torch.cuda.reset_peak_memory_stats(self._device)
         self.own.take(self._part.steps[:1])
         wait(self._device)
-        return torch.cuda.max_memory_allocated(self._device) - self._before + self._compiles * _held_by_graphs()
+        memory = torch.cuda.max_memory_allocated(self._device) - self._before + self._compiles * _held_by_graphs()
+        self._forget_graphs()
+        give_memory_back(self._device)
+        return memory
+
+    def _forget_graphs(self) -> None:
+        # Else they keep their memory from the sides whose turn comes.
+        for encoder in (self.own.model.encoder, self.own.model.generator):
+            if encoder is not None and encoder.passes is not None:
+                encoder.passes.forget()
 
     def turn(self) -> float:
-        """Take a step, then those of a pass; return the seconds of the pass."""
+        """Take the steps of a pass twice; return the seconds of the second time. Graphs are made in the first."""
         with allowed(self._compiles):
-            self.own.take(self._part.steps[-1:])
+            self.own.take(self._part.steps)
             wait(self._device)
             begun = time.perf_counter()
             self.own.take(self._part.steps)
             wait(self._device)
             took = time.perf_counter() - begun
+        self._forget_graphs()
         give_memory_back(self._device)
         return took
 

@@ -12,10 +12,11 @@ from maskwright.encoder.dropout import DropoutKey, dropout, seeded_kernels
 from maskwright.encoder.embeddings import sum_embeddings
 from maskwright.encoder.gpu.embeddings import embedded
 from maskwright.encoder.gpu.embeddings import takes as takes_segments
+from maskwright.encoder.gpu.launches import ACTIVATIONS
 from maskwright.encoder.gpu.passes import CapturedPasses
 from maskwright.encoder.gpu.rounded import Joined, rounded
 from maskwright.encoder.gpu.runs import GpuRuns, runs_of, takes_own
-from maskwright.encoder.gpu.sublayers import ACTIVATIONS, computes_on, fits
+from maskwright.encoder.gpu.sublayers import computes_on, fits
 from maskwright.encoder.native.library import is_allowed
 from maskwright.encoder.rows import cut_into_rows
 

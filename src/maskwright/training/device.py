@@ -33,8 +33,8 @@ _TURN_SECONDS = 3e-4
 _MOST_TOKENS = 65536
 """More at a time are no faster."""
 _KEPT_BYTES = 36
-"""What a layer keeps of a token for the backward pass, by hidden size: 18 bfloat16 numbers, those of feed-forward layers
-four times as wide among them. Measured: a base model's pass of 32,768 tokens takes 11.7 GB in all."""
+"""What a layer keeps of a token for the backward pass, by hidden size: 18 bfloat16 numbers, with a feed-forward layer
+four times as wide. Measured: a base model's pass of 32,768 tokens takes 11.7 GB in all."""
 _BYTES_A_TOKEN = 2 << 20
 """Of a GPU's memory, for a token that is computed on at a time: several times what a base model keeps of one."""
 _KINDS = {"default": "fp32", "onednn": "fp32_onednn"}
@@ -92,8 +92,8 @@ class Machine:
 def tokens_at_once(machine: Machine, recipe: Recipe) -> int:
     """Return the slots of a forward and backward pass in pretraining: on a GPU as many as its memory has room for.
 
-    It goes by all of the memory, not by what is free: dropout is keyed by micro-batches, and a run that goes on must cut
-    its steps as before.
+    It goes by all of the memory, not by what is free: dropout is keyed by micro-batches, and a run that goes on must
+    cut its steps as before.
     """
     if machine.device.type == "cpu":
         return machine.tokens_per_microbatch

@@ -305,3 +305,54 @@ def test_gradients_of_a_step_before_are_no_part_of_the_next(
     assert gradients(parameters) == []
     pair.replay(passes, 1.0)
     assert gradients(parameters) == [1.0, 1.0]
+
+
+# Which graph computes a batch.
+
+
+def passes_with(sizes: list[_Size]) -> CapturedPasses:
+    passes = CapturedPasses(lambda *_: pytest.fail("nothing is captured here"), torch.nn.Linear(2, 2))
+    passes._pairs = dict.fromkeys(sizes)  # type: ignore[assignment]
+    return passes
+
+
+def test_the_first_batch_has_no_graph_and_the_second_one_with_room() -> None:
+    passes, batch = passes_with([]), batch_of([8] * 400)
+    assert passes._size_for(batch, KEY, None) is None
+    size = passes._size_for(batch, KEY, None)
+    assert size is not None
+    assert 1.05 * len(batch.ids) <= size.tokens <= 1.15 * len(batch.ids)
+    passes._pairs[size] = None  # type: ignore[assignment]
+    larger, smaller = batch_of([8] * 425), batch_of([8] * 300)
+    assert [passes._size_for(each, KEY, None) for each in (batch, larger, smaller)] == [size] * 3
+    too_large = passes._size_for(batch_of([8] * 800), KEY, None)
+    assert too_large is not None
+    assert too_large.tokens > 6400
+
+
+def test_a_size_that_comes_often_gets_a_graph_that_fits() -> None:
+    batch = batch_of([8] * 300)
+    loose, close = _Size.of(batch_of([8] * 400), KEY, None), _Size.of(batch, KEY, None)
+    passes = passes_with([loose])
+    assert [passes._size_for(batch, KEY, None) for _ in range(25)] == [loose] * 24 + [close]
+    passes._pairs[close] = None  # type: ignore[assignment]
+    assert passes._size_for(batch, KEY, None) == close
+
+
+def test_no_more_graphs_are_made_than_there_is_room_for() -> None:
+    batch = batch_of([8] * 300)
+    others = [_Size.of(batch_of([8] * count), KEY, None) for count in range(1000, 2600, 100)]
+    passes = passes_with(others)
+    assert len(passes._pairs) == 16
+    assert [passes._size_for(batch, KEY, None) for _ in range(30)] == [None] * 30
+
+
+def test_what_is_forgotten_leaves_gradients_that_were_given() -> None:
+    passes = passes_with([_Size.of(batch_of([8] * 300), KEY, None)])
+    parameter, gradient = torch.nn.Parameter(torch.zeros(3)), torch.ones(3)
+    parameter.grad = gradient
+    passes._given.append((parameter, gradient))
+    passes.forget()
+    assert not passes._pairs
+    gradient.zero_()
+    assert torch.equal(parameter.grad, torch.ones(3))

@@ -17,6 +17,9 @@ _TILE = 4096
 _GELU_BLOCK, _GELU_COLUMNS, _GELU_ROWS = 2048, 128, 16
 _JOIN_COLUMNS, _JOIN_ROWS = 128, 32
 
+ACTIVATIONS = {"gelu": 0, "gelu_tanh": 1, "relu": 2}
+"""Activations by their names for `core.tensors.activation`, and their numbers in the kernels."""
+
 
 @dataclass(frozen=True, slots=True)
 class Closing:
@@ -139,25 +142,25 @@ def norm_backward(
     return to_residual, to_values if drops else to_residual.clone(), partial.sum(0)
 
 
-def gelu_forward(values: Tensor, bias: Tensor, kind: str) -> Tensor:
-    """Return GELU(values + bias). Shapes (T, I) and (I,); kind: "gelu" or "gelu_tanh"."""
+def activation_forward(values: Tensor, bias: Tensor, kind: str) -> Tensor:
+    """Return an activation of values + bias. Shapes (T, I) and (I,); kind: a key of `ACTIVATIONS`."""
     from maskwright.encoder.gpu import sublayer_kernels as kernels
 
     result, count = torch.empty_like(values), values.numel()
-    kernels.gelu_forward[(-(-count // _GELU_BLOCK),)](
-        values, bias, result, count, values.shape[1], IS_TANH=kind == "gelu_tanh", BLOCK=_GELU_BLOCK, num_warps=8
+    kernels.activation_forward[(-(-count // _GELU_BLOCK),)](
+        values, bias, result, count, values.shape[1], KIND=ACTIVATIONS[kind], BLOCK=_GELU_BLOCK, num_warps=8
     )
     return result
 
 
-def gelu_backward_(slope: Tensor, values: Tensor, bias: Tensor, kind: str) -> Tensor:
-    """Turn, in place, the slope of GELU's output into that of its input; return the bias's.
+def activation_backward_(slope: Tensor, values: Tensor, bias: Tensor, kind: str) -> Tensor:
+    """Turn, in place, the slope of an activation's output into that of its input; return the bias's.
 
     Args:
         slope: Shape (T, I).
-        values: What `gelu_forward` was given.
+        values: What `activation_forward` was given.
         bias: Shape (I,), fp32.
-        kind: "gelu" or "gelu_tanh".
+        kind: A key of `ACTIVATIONS`.
 
     Returns:
         Shape (I,), fp32.
@@ -169,7 +172,7 @@ def gelu_backward_(slope: Tensor, values: Tensor, bias: Tensor, kind: str) -> Te
     rows_each = rows_each_of(num_rows, _GELU_ROWS, 8 * _PROGRAMS // across)
     programs = -(-num_rows // rows_each)
     partial = torch.empty(programs, width, dtype=torch.float32, device=values.device)
-    kernels.gelu_backward[(programs, across)](
+    kernels.activation_backward[(programs, across)](
         slope,
         values,
         bias,
@@ -177,7 +180,7 @@ def gelu_backward_(slope: Tensor, values: Tensor, bias: Tensor, kind: str) -> Te
         num_rows,
         width,
         rows_each,
-        IS_TANH=kind == "gelu_tanh",
+        KIND=ACTIVATIONS[kind],
         ROWS=_GELU_ROWS,
         BLOCK=_GELU_COLUMNS,
         num_warps=8,

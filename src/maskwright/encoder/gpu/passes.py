@@ -2,8 +2,8 @@
 several times as long as a GPU takes to run them.
 
 A graph computes on one size of batch, and on smaller ones: what they lack is run over like filler, which no loss and no
-gradient sees, and on which no mask of dropout hangs. Sizes are rounded up, and a batch goes to a graph that is at most
-some per cent too large for it, so few graphs are made.
+gradient sees, and on which no mask of dropout hangs. So the first graph is made with room for the batches after it, and
+one of a closer fit where a size comes often.
 
 What a graph needs stands at fixed places: a batch is copied there, gradients come from there. A forward pass must have
 its backward pass, or be forgotten, before the encoder's next one.
@@ -26,10 +26,14 @@ from maskwright.encoder.gpu.runs import GpuRuns
 
 _MOST_KEPT = 16
 """Graphs of an encoder: each has its own gradients of all weights."""
-_SEEN_BEFORE_CAPTURE = 1
-"""A size that came this often before is captured when it comes again: capturing takes as long as some steps."""
-_MOST_TOO_LARGE = 1.04
-"""Tokens of a graph over those of a batch that it is used for."""
+_UNCAPTURED = 1
+"""Batches that no graph takes are computed without one this often: a run's only one need not be captured."""
+_CLOSE, _LOOSE = 1.04, 1.5
+"""Tokens of a graph over those of a batch that it fits closely, and that it is used for until a closer one is made."""
+_OFTEN = 24
+"""A size that came so often in too large a graph gets its own: capturing takes as long as some steps."""
+_ROOM = 1.08
+"""Tokens of a graph over those of the batch that it was made for, where no other had room."""
 _PARTS = 64
 """Sizes are multiples of about this part of themselves."""
 _WARM_UPS = 2
@@ -50,36 +54,36 @@ class _Size:
     drops: bool
 
     @classmethod
-    def of(cls, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None) -> "_Size":
-        """Return the size of the graph to make for a batch."""
+    def of(cls, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None, room: float = 1.0) -> "_Size":
+        """Return the size of the graph to make for a batch, and for others that are larger by a factor of `room`."""
         assert batch.row_length is not None
         assert batch.num_rows is not None
-        tokens = _rounded(len(batch.ids), _PARTS)
+        tokens = _rounded(int(room * len(batch.ids)), _PARTS)
         few = _few(tokens)
         # Filler is runs too, none longer than a row.
-        runs = len(batch.first_tokens) + -(-(tokens - batch.num_tokens) // batch.row_length)
+        runs = int(room * len(batch.first_tokens)) + -(-(tokens - batch.num_tokens) // batch.row_length)
         return cls(
             tokens=tokens,
             # Empty runs and random numbers cost next to nothing: room for batches that are cut otherwise.
             runs=_multiple(runs + few // 4, few),
-            rows=_multiple(batch.num_rows + -(-tokens // batch.row_length) // 16, 8),
+            rows=_multiple(int(room * batch.num_rows) + -(-tokens // batch.row_length) // 16, 8),
             row_length=batch.row_length,
-            read=None if read is None else _multiple(len(read) + few // 4, few),
+            read=None if read is None else _multiple(int(room * len(read)) + few // 4, few),
             drops=key is not None,
         )
 
-    def takes(self, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None) -> bool:
-        """Say whether a graph of this size computes a batch, and not much else."""
+    def takes(self, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None, most: float = _CLOSE) -> bool:
+        """Say whether a graph of this size computes a batch, and at most a factor of `most` of its tokens."""
         assert batch.row_length is not None
         assert batch.num_rows is not None
         filler = -(-(self.tokens - batch.num_tokens) // batch.row_length)
         return (
-            len(batch.ids) <= self.tokens <= max(len(batch.ids) + 16, _MOST_TOO_LARGE * len(batch.ids))
+            len(batch.ids) <= self.tokens <= max(len(batch.ids) + 16, most * len(batch.ids))
             and len(batch.first_tokens) + filler <= self.runs
             and batch.num_rows <= self.rows
             and batch.row_length == self.row_length
             and (read is None) == (self.read is None)
-            and (read is None or self.read is None or len(read) <= self.read <= 2 * len(read) + 2 * _few(self.tokens))
+            and (read is None or self.read is None or len(read) <= self.read <= 2 * len(read) + 4 * _few(self.tokens))
             and (key is not None) == self.drops
         )
 
@@ -134,6 +138,7 @@ class CapturedPasses:
         self._compute, self._module = compute, module
         self._pairs: dict[_Size, _Pair] = {}
         self._seen: Counter[_Size] = Counter()
+        self._missed = 0
         self._given: list[tuple[nn.Parameter, Tensor]] = []
         self._pool: Any = None
         self._leaf: Tensor | None = None
@@ -149,17 +154,11 @@ class CapturedPasses:
         Returns:
             Shape (T, H), or (W, H). Valid until the next call.
         """
-        fitting = [size for size in self._pairs if size.takes(batch, key, read)]
         if any(size.row_length != batch.row_length for size in self._pairs):
-            # A run's next phase has longer sequences, and does not come back.
-            self._pairs = {size: pair for size, pair in self._pairs.items() if size.row_length == batch.row_length}
-        if fitting:
-            size = min(fitting, key=lambda each: each.tokens)
-        else:
-            size = _Size.of(batch, key, read)
-            self._seen[size] += 1
-            if self._seen[size] <= _SEEN_BEFORE_CAPTURE or len(self._pairs) >= _MOST_KEPT:
-                return None
+            self.forget()  # A run's next phase has longer sequences, and does not come back.
+        size = self._size_for(batch, key, read)
+        if size is None:
+            return None
         self._keep_given()
         if size not in self._pairs:
             self._pairs[size] = self._captured(size, batch, key, read)
@@ -168,6 +167,25 @@ class CapturedPasses:
         assert self._leaf is not None
         count = len(batch.ids) if read is None else len(read)
         return cast(Tensor, _Replayed.apply(self._leaf, self, pair, count))  # type: ignore[no-untyped-call]
+
+    def forget(self) -> None:
+        """Drop all graphs and their memory; gradients that were given stay."""
+        self._keep_given()
+        self._pairs, self._pool = {}, None  # Memory that no graph uses any more takes no others.
+
+    def _size_for(self, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None) -> _Size | None:
+        # Of the graph to use or to make; None for none.
+        close = [size for size in self._pairs if size.takes(batch, key, read)]
+        if close:
+            return min(close, key=lambda each: each.tokens)
+        is_full = len(self._pairs) >= _MOST_KEPT
+        loose = [size for size in self._pairs if size.takes(batch, key, read, _LOOSE)]
+        if loose:
+            exact = _Size.of(batch, key, read)
+            self._seen[exact] += 1
+            return exact if self._seen[exact] > _OFTEN and not is_full else min(loose, key=lambda each: each.tokens)
+        self._missed += 1
+        return None if self._missed <= _UNCAPTURED or is_full else _Size.of(batch, key, read, _ROOM)
 
     def _keep_given(self) -> None:
         # Gradients that stand where the next pass writes are moved: of micro-batches before, not stepped on yet.
@@ -191,7 +209,7 @@ class CapturedPasses:
 
     def _captured(self, size: _Size, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None) -> _Pair:
         device = batch.ids.device
-        if self._leaf is None:
+        if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
             self._leaf = torch.zeros((), device=device, requires_grad=True)
         inputs = _room(size, device)

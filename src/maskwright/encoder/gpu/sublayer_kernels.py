@@ -1,4 +1,4 @@
-"""Kernels of what stands between a layer's matrix products on a GPU (Triton): GELU, dropout, residual, LayerNorm.
+"""Kernels of what stands between a layer's matrix products on a GPU (Triton): activation, dropout, residual, norm.
 
 All of them move memory: each reads and writes its tensors once, computes in fp32 in between, and adds up the slopes of
 biases and of LayerNorm's weights where slopes pass by anyway, one row of partial sums a program.
@@ -146,21 +146,23 @@ def _tanh_parts(values):
 
 
 @triton.jit
-def gelu_forward(values, bias, result, count, width, IS_TANH: tl.constexpr, BLOCK: tl.constexpr):
-    """GELU(values + bias), elementwise over (T, I)."""
+def activation_forward(values, bias, result, count, width, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    """GELU (KIND 0), its tanh form (1) or ReLU (2) of values + bias, elementwise over (T, I)."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = place < count
     given = tl.load(values + place, mask=inside, other=0.0).to(tl.float32)
     given += tl.load(bias + place % width, mask=inside, other=0.0)
-    if IS_TANH:  # noqa: SIM108  (a branch for the compiler)
+    if KIND == 0:
+        active = given * _erf_parts(given)
+    elif KIND == 1:
         active = 0.5 * given * (1 + _tanh_parts(given))
     else:
-        active = given * _erf_parts(given)
+        active = tl.maximum(given, 0.0)
     tl.store(result + place, active.to(result.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def gelu_backward(
+def activation_backward(
     slope,
     values,
     bias,
@@ -168,11 +170,11 @@ def gelu_backward(
     num_rows,
     width,
     rows_each,
-    IS_TANH: tl.constexpr,
+    KIND: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Slopes of GELU's input in place of those of its output; a row of `partial` gets the bias's."""
+    """Slopes of an activation's input in place of those of its output; a row of `partial` gets the bias's."""
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     is_column = column < width
     add = tl.load(bias + column, mask=is_column, other=0.0)[None, :]
@@ -183,12 +185,14 @@ def gelu_backward(
         inside = is_row[:, None] & is_column[None, :]
         place = row.to(tl.int64)[:, None] * width + column[None, :]
         given = tl.load(values + place, mask=inside, other=0.0).to(tl.float32) + add
-        if IS_TANH:
+        if KIND == 0:
+            derivative = _erf_parts(given) + given * 0.3989422804014327 * tl.exp(-0.5 * given * given)
+        elif KIND == 1:
             tanh = _tanh_parts(given)
             steep = 0.7978845608028654 * (1 + 0.134145 * given * given)
             derivative = 0.5 * (1 + tanh) + 0.5 * given * (1 - tanh * tanh) * steep
         else:
-            derivative = _erf_parts(given) + given * 0.3989422804014327 * tl.exp(-0.5 * given * given)
+            derivative = tl.where(given > 0, 1.0, 0.0)
         passed = tl.load(slope + place, mask=inside, other=0.0).to(tl.float32) * derivative
         passed = tl.where(inside, passed, 0.0)
         tl.store(slope + place, passed.to(slope.dtype.element_ty), mask=inside)

@@ -31,7 +31,6 @@ from maskwright.encoder.gpu.runs import Drawn, GpuRuns, attend, attend_backward
 _HALF = torch.bfloat16
 _LANES = 16
 """Widths are multiples: products of others are several times slower, and four random numbers share a word."""
-ACTIVATIONS = ("gelu", "gelu_tanh")
 _Compute = TypeVar("_Compute", bound=Callable[..., Any])
 
 
@@ -137,7 +136,7 @@ def feed_forward(
         dense_in: H -> I.
         dense_out: I -> H.
         norm: Of width H.
-        activation: "gelu" or "gelu_tanh".
+        activation: A key of `launches.ACTIVATIONS`.
         rate: Share dropped.
         key: The micro-batch's key; None drops nothing.
         call: Number of the dropout call.
@@ -258,7 +257,7 @@ class _FeedForward(torch.autograd.Function):
         hidden = hidden.contiguous()
         in_weight, out_weight = rounded[0].weight, rounded[1].weight
         inner = hidden @ in_weight.t()
-        active = launches.gelu_forward(inner, in_bias, activation)
+        active = launches.activation_forward(inner, in_bias, activation)
         result, sums, about = launches.norm_forward(
             active @ out_weight.t(), hidden, out_bias, norm_weight, norm_bias, closing
         )
@@ -275,7 +274,7 @@ class _FeedForward(torch.autograd.Function):
         to_hidden, to_outer, of_norm = launches.norm_backward(slopes[0].contiguous(), sums, about, norm_weight, closing)
         to_out_weight = _product_of_rows(to_outer, active)
         to_inner = to_outer @ out_weight
-        to_in_bias = launches.gelu_backward_(to_inner, inner, in_bias, activation)
+        to_in_bias = launches.activation_backward_(to_inner, inner, in_bias, activation)
         to_in_weight = _product_of_rows(to_inner, hidden)
         to_hidden.addmm_(to_inner, in_weight)
         return to_hidden, to_in_weight, to_in_bias, to_out_weight, of_norm[2], of_norm[0], of_norm[1], None, None, None
