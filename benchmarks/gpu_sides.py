@@ -15,7 +15,7 @@ from benchmarks.gpu_peer import Message, wait
 from benchmarks.own import OwnStep
 from benchmarks.timing import Side, Spread, interleave, number, ratios
 from benchmarks.turns import filled, real_tokens
-from maskwright.encoder.native.library import allowed
+from maskwright.core.own_code import allowed
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import StepBatch
 from maskwright.training.compiling import compile_model

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from maskwright.core.own_code import allowed
 from maskwright.encoder.activated_linear import keeps_less
 from maskwright.encoder.attention import AttentionPlan, attend
 from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.dropout import DropoutKey, dropout_add
 from maskwright.encoder.native.attention import Runs
-from maskwright.encoder.native.library import allowed
 
 TOKENS, ROW = 24, 12
 KEY = DropoutKey.on(torch.device("cpu"), 7)

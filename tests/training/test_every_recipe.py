@@ -7,7 +7,7 @@ import pytest
 import torch
 from test_batches import SPECIAL, VOCABULARY, step
 
-from maskwright.encoder.native.library import allowed
+from maskwright.core.own_code import allowed
 from maskwright.interchange.huggingface import load_model, save_model
 from maskwright.recipes.catalog import get, names, resolve
 from maskwright.recipes.recipe import Recipe

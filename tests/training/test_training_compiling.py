@@ -19,8 +19,8 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import read_json
+from maskwright.core.own_code import allowed, is_allowed
 from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.native.library import allowed, is_allowed
 from maskwright.training import compiling
 from maskwright.training import pretrain as pretrain_module
 from maskwright.training import session as session_module
@@ -89,7 +89,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Kernels:
 def test_where_nothing_can_be_computed_by_kernels_that_is_said() -> None:
     model, batch = model_and_batch("electra/tiny")
     told = compile_model(model, batch, HALF)
-    assert told.startswith("nothing: our kernels are for products of bfloat16, GELU, and widths that 16 divides")
+    assert told.startswith("nothing: our kernels take products of bfloat16, GELU or ReLU, and widths that 16 divides")
     assert is_plain(model)
     assert {each.backend for each in encoders_of(model)} == {None}
 
@@ -97,13 +97,13 @@ def test_where_nothing_can_be_computed_by_kernels_that_is_said() -> None:
 def test_one_encoder_that_cannot_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch = model_and_batch("electra/tiny")
     monkeypatch.setattr(Encoder, "computes_by_kernels", lambda self, device, dtype: self is model.encoder)
-    assert compile_model(model, batch, HALF).startswith("nothing: our kernels are for")
+    assert compile_model(model, batch, HALF).startswith("nothing: our kernels take")
     assert is_plain(model)
 
 
 def test_in_fp32_nothing_is_computed_by_kernels(kernels: Kernels) -> None:
     model, batch = model_and_batch("bert/tiny")
-    assert compile_model(model, batch, None).startswith("nothing: our kernels are for")
+    assert compile_model(model, batch, None).startswith("nothing: our kernels take")
     assert not kernels.seen
 
 
@@ -265,7 +265,7 @@ def test_a_run_tells_what_came_of_compiling_and_can_be_resumed_without(
         die_after(3, patch)
         with pytest.raises(KeyboardInterrupt):
             pretrain(corpus, compile=wish, checkpoint_minutes=0.0, **more)
-    assert [text.startswith("nothing: our kernels are for") for text in hearing.said] == [True] * (wish == "auto")
+    assert [text.startswith("nothing: our kernels take") for text in hearing.said] == [True] * (wish == "auto")
     run = pretrain(corpus, compile="no", **more)
     assert run.finished
     assert run.steps == 6

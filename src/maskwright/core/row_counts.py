@@ -3,8 +3,8 @@
 How many tokens a micro-batch has, and how many of them are asked behind the last attention, differs from one to the
 next. oneDNN compiles every product anew for each number of rows that it has not met. So the rows are filled up to a
 multiple of a small number; what is added gives nothing to any loss or gradient. Streams are filled up when they are
-laid out, for every device alike; what is asked is filled up on a CPU only, since elsewhere no kernel is made for a
-number of rows.
+laid out, for every device alike; what is asked is filled up on a CPU only, since elsewhere few kernels are made for a
+number of rows, and captured passes are filled up by themselves (`encoder.gpu.passes`).
 """
 
 import torch

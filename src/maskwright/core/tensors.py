@@ -24,7 +24,8 @@ class FlatBatch:
         position_ids: Shape (T,), int64, counted from 0 in each sequence (without the family's offset).
         segment_ids: Shape (T,), int64.
         sequence_ids: Shape (T,), int64, the sequence of each token, -1 at filler.
-        first_tokens: Shape (B,), int64, offset of each sequence's first token (the classification token).
+        first_tokens: Shape (B,), int64, offset of each sequence's first token (the classification token), by the
+            sequence's number: not always ascending.
         row_length: R, slots of a row; None if there are no rows.
         num_tokens: Real tokens, filler not counted.
         row_slots: Shape (num_tokens,), int64, ascending: the slot of each real token, counted through all rows. The

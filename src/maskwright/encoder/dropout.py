@@ -118,6 +118,7 @@ class RandomWords:
             (numbers,) = _numbers(key.tensor, range(call, call + 1), num_rows)
         else:
             numbers = key.table[call]
+            assert len(numbers) >= _COLUMNS + num_rows, "a table has room for the values of every call"
         return cls(numbers[_COLUMNS : _COLUMNS + num_rows], numbers[:_COLUMNS])
 
     @staticmethod

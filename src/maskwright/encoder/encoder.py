@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from maskwright.core.own_code import is_allowed
 from maskwright.core.row_counts import filled_up
 from maskwright.core.tensors import EncoderOutput, FlatBatch
 from maskwright.encoder.attention import AttentionPlan, Backend, choose_backend, plan_attention, share_of_pairs
@@ -17,7 +18,6 @@ from maskwright.encoder.gpu.passes import CapturedPasses
 from maskwright.encoder.gpu.rounded import Joined, rounded
 from maskwright.encoder.gpu.runs import GpuRuns, runs_of, takes_own
 from maskwright.encoder.gpu.sublayers import computes_on, fits
-from maskwright.encoder.native.library import is_allowed
 from maskwright.encoder.rows import cut_into_rows
 
 
@@ -34,7 +34,7 @@ class Encoder(nn.Module):
 
     Attributes:
         passes: Captured graphs of forward and backward passes on a GPU, for sizes of batches that come again.
-        may_use_kernels: Whether our own kernels may compute on a GPU; not where they were seen to compute otherwise.
+        may_use_kernels: Whether our own kernels may compute on a GPU; not before they were seen to do so rightly there.
     """
 
     def __init__(self, config: EncoderConfig, vocab_size: int, backend: Backend | None = None) -> None:
@@ -42,7 +42,7 @@ class Encoder(nn.Module):
         self.config = config
         self.backend = backend
         self.passes: CapturedPasses | None = None
-        self.may_use_kernels = True
+        self.may_use_kernels = False
         self._fits: dict[torch.dtype, bool] = {}
         width, hidden = config.embedding_width, config.hidden_size
         self.word_embeddings = nn.Embedding(vocab_size, width)
@@ -209,6 +209,7 @@ def numbers_of_dropout(config: EncoderConfig, batch: FlatBatch) -> tuple[int, in
     """Return how many dropout calls a pass over a stream makes, and the values of the largest."""
     assert batch.num_rows is not None
     assert batch.row_length is not None
-    squares = batch.num_rows * config.num_heads * batch.row_length**2 if config.attention_dropout else 0
+    drops = config.attention_dropout and takes_own(batch.row_length, config.head_size)
+    squares = batch.num_rows * config.num_heads * batch.row_length**2 if drops else 0
     values = len(batch.ids) * max(config.hidden_size, config.embedding_width)
     return 1 + DROPOUT_CALLS * config.num_layers, max(values, squares)

@@ -243,7 +243,7 @@ def _sit(
 def _tokens_per_microbatch(record: dict[str, Any], machine: Machine) -> int:
     """Return what a forward and backward pass holds: the number that the folder was begun with.
 
-    A GPU's depends on the memory that is free, and the masks of dropout depend on it.
+    A GPU's depends on its memory, and the masks of dropout depend on it.
     """
     before = record.get("machine", {})
     same_kind = str(before.get("device", "")).partition(":")[0] == machine.device.type

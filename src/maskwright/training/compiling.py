@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from maskwright.core.errors import DeviceError
+from maskwright.core.own_code import allowed as own_code_allowed
 from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.gpu.runs import takes_own
-from maskwright.encoder.native.library import allowed as own_code_allowed
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel
 
@@ -62,10 +62,15 @@ def compile_model(model: PretrainingModel, batch: StepBatch, autocast: torch.dty
     """
     encoders = [each for each in (model.encoder, model.generator) if each is not None]
     device = next(model.parameters()).device
+    _permit(encoders, True)
     with torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None):
         lacking = [each for each in encoders if not each.computes_by_kernels(device, autocast or torch.float32)]
     if lacking:
-        return "nothing: our kernels are for products of bfloat16, GELU, and widths that 16 divides, and need Triton"
+        _permit(encoders, False)
+        return (
+            "nothing: our kernels take products of bfloat16, GELU or ReLU, and widths that 16 divides, and need Triton "
+            "(`pip install triton`); PyTorch's operations compute"
+        )
     begun = time.perf_counter()
     batch = _comparable(model, batch, encoders)
     try:
@@ -83,13 +88,26 @@ def compile_model(model: PretrainingModel, batch: StepBatch, autocast: torch.dty
     # Whatever a compiler stumbles over: without it everything computes as it did.
     except Exception as error:
         for encoder in encoders:
-            encoder.passes, encoder.may_use_kernels = None, False
+            encoder.passes = None
+        _permit(encoders, False)
         _attend_by(encoders, None)
         for parameter in model.parameters():
             parameter.grad = None
         why = str(error) if isinstance(error, _Differs) else f"{_beginning(error)}"
         return f"nothing, the run goes on without: {why}"
+    for encoder in encoders:
+        encoder.capture_passes()  # Those of the small batch would keep their memory.
     return f"layers, in {time.perf_counter() - begun:.0f} s; {apart}"
+
+
+def computes_by_own_code(model: PretrainingModel) -> bool:
+    """Say whether `compile_model` found our own code to compute rightly."""
+    return all(each.may_use_kernels for each in (model.encoder, model.generator) if each is not None)
+
+
+def _permit(encoders: Sequence[Encoder], wish: bool) -> None:
+    for encoder in encoders:
+        encoder.may_use_kernels = wish
 
 
 def _comparable(model: PretrainingModel, batch: StepBatch, encoders: Sequence[Encoder]) -> StepBatch:

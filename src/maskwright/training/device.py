@@ -12,11 +12,11 @@ import torch
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
+from maskwright.core.own_code import allowed as own_code_allowed
 from maskwright.core.spec import fingerprint
 from maskwright.encoder.gpu.sublayers import computes_on
 from maskwright.encoder.native.attention import CODE as ATTENTION
 from maskwright.encoder.native.fp32 import CODE as FP32
-from maskwright.encoder.native.library import allowed as own_code_allowed
 from maskwright.encoder.native.sublayer_calls import CODE as SUBLAYERS
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.allocator import keep_freed_memory
@@ -177,8 +177,13 @@ def prepare_machine_again(
     # Runs that say nothing of attention were begun when PyTorch's libraries alone computed it.
     attention = begun.get("attention", "libraries") if begun else None
     machine = prepare_machine(device, begun.get("matmul"), cache, precision, attention)
-    if attention != "compiled" or machine.attention == "compiled" or machine.device.type != "cpu":
+    if attention != "compiled" or machine.attention == "compiled":
         return machine, ""
+    if machine.device.type != "cpu":
+        return machine, (
+            "this run was begun with kernels of our own on a GPU, which are not to be had now (they need Triton and "
+            "products of bf16): what is computed now differs in the last digits, and in what attention drops"
+        )
     found = own_code_problem()
     why = f" ({found.problem})" if found else ""
     return machine, (

@@ -5,6 +5,8 @@ import time
 
 import torch
 
+from maskwright.core.own_code import allowed as own_code_allowed
+from maskwright.core.own_code import is_allowed
 from maskwright.core.tensors import FlatBatch, TargetTensors
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.sizes import flops_per_token
@@ -13,6 +15,7 @@ from maskwright.recipes.optimization import AdamW
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import MicroBatch, StepBatch
 from maskwright.training.budget import Budget
+from maskwright.training.compiling import compile_model, computes_by_own_code
 from maskwright.training.device import Machine
 from maskwright.training.flops import expected_flops_per_token, expected_skipped_flops_per_token
 from maskwright.training.model import PretrainingModel
@@ -22,7 +25,7 @@ from maskwright.training.step import take_step
 _SECONDS = 2.0
 _LEAST_STEPS, _MOST_STEPS = 3, 200
 _ROW, _ROWS = 64, 16
-_ROW_ON_GPU = 128
+_ROW_ON_GPU, _ROWS_OF_PROOF = 128, 8
 _VOCABULARY = 4096
 _PREDICTED = 0.15
 """Share of tokens that are predicted in the step that is timed, BERT's."""
@@ -71,19 +74,20 @@ def reached_flops(config: EncoderConfig, machine: Machine) -> float:
         # A GPU is busy with many tokens only, and a run computes as it will here.
         row = min(_ROW_ON_GPU, config.max_positions)
         rows = machine.tokens_per_microbatch // row
-        if machine.attention == "compiled":
-            model.encoder.capture_passes()
     batch = _random_step(row, rows, drops=drops)
-    best, begun, steps = math.inf, time.perf_counter(), 0
-    while steps < _LEAST_STEPS or (time.perf_counter() - begun < _SECONDS and steps < _MOST_STEPS):
-        started = time.perf_counter()
-        result = take_step(
-            model, optimizer, batch, learning_rate=1e-4, clip_norm=1.0, step=steps, autocast=machine.autocast
-        )
-        if machine.device.type == "cuda":
-            torch.cuda.synchronize(machine.device)
-        best = min(best, time.perf_counter() - started)
-        steps += 1
+    if machine.device.type == "cuda" and machine.attention == "compiled":
+        compile_model(model, _random_step(row, _ROWS_OF_PROOF, drops=drops), machine.autocast)
+    with own_code_allowed(is_allowed() and (machine.device.type == "cpu" or computes_by_own_code(model))):
+        best, begun, steps = math.inf, time.perf_counter(), 0
+        while steps < _LEAST_STEPS or (time.perf_counter() - begun < _SECONDS and steps < _MOST_STEPS):
+            started = time.perf_counter()
+            result = take_step(
+                model, optimizer, batch, learning_rate=1e-4, clip_norm=1.0, step=steps, autocast=machine.autocast
+            )
+            if machine.device.type == "cuda":
+                torch.cuda.synchronize(machine.device)
+            best = min(best, time.perf_counter() - started)
+            steps += 1
     head = objective.flops(config.head_shape(_VOCABULARY))
     each = flops_per_token(config, length=row) + 3 * _PREDICTED * head
     return (batch.num_tokens * each - result.skipped_flops) / best

@@ -82,7 +82,7 @@ class StepReport:
         batch: Counts of the step (targets, tokens, sequences, slots).
         flops: Training operations of the step by the documented formula.
         seconds: Wall clock of the step, waiting included.
-        waited: Seconds of it spent waiting for data.
+        waited: Seconds of it spent waiting for data, the device idle.
     """
 
     position: Position
@@ -179,7 +179,8 @@ def train(
             if goes_ahead and ahead is not None:
                 waits_since = time.perf_counter()
                 made = ahead.result()
-                waited += time.perf_counter() - waits_since
+                if update.is_done:  # Else the device had something to do.
+                    waited += time.perf_counter() - waits_since
                 if any(made[0].counts.values()):  # Else it is said when it is its turn.
                     ahead = maker.submit(_make, model, phase, made[1], schedule.batch_sequences, step + 2)
                     upcoming = gradients_of(made, step + 1)

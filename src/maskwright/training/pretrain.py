@@ -16,7 +16,7 @@ from maskwright.text.words.level_facts import with_levels
 from maskwright.text.words.resources import words_fingerprint
 from maskwright.training.budget import Budget
 from maskwright.training.compiling import Compiling, compiles_on
-from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again
+from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again, tokens_at_once
 from maskwright.training.heldout import Baseline, Measured
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.preparation import Prepared, Request, prepare, prepare_again
@@ -237,6 +237,7 @@ def _sit(
         talk=talk,
         teacher=None if prepared.teacher is None else build_teacher(prepared.teacher, prepared.recipe),
         start=prepared.start,
+        tokens_per_microbatch=_tokens_per_microbatch(record, prepared.recipe, machine),
         compiles=compiles,
     )
     with stop_on_signals() as stop:
@@ -277,10 +278,18 @@ def _begin(folder: RunFolder, record: Mapping[str, Any], prepared: Prepared, mac
         "teacher": None if prepared.teacher is None else prepared.teacher.to_json(),
         "fitted": [choice.to_json() for choice in prepared.choices],
         "machine": machine.to_json(),
+        "tokens_per_microbatch": tokens_at_once(machine, prepared.recipe),
         "environment": environment(),
     }
     folder.write_record(begun)
     return begun
+
+
+def _tokens_per_microbatch(record: Mapping[str, Any], recipe: Recipe, machine: Machine) -> int:
+    # Dropout is keyed by micro-batches: a run goes on with those that it began with, on the same kind of device.
+    kind = str(record.get("machine", {}).get("device", "")).partition(":")[0]
+    kept: int = record.get("tokens_per_microbatch", 0) if kind == machine.device.type else 0
+    return kept or tokens_at_once(machine, recipe)
 
 
 def _run_of(result: Mapping[str, Any], folder: Path) -> Run:

@@ -1,14 +1,16 @@
 """One sitting of a run: build the model, go on where the last checkpoint stands, train, measure, keep."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from maskwright.core.errors import CheckpointError
+from maskwright.core.own_code import allowed
 from maskwright.recipes.recipe import Recipe
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
-from maskwright.training.compiling import compile_model
-from maskwright.training.device import Machine, tokens_at_once
+from maskwright.training.compiling import compile_model, computes_by_own_code
+from maskwright.training.device import Machine
 from maskwright.training.flops import step_flops
 from maskwright.training.health import detection_line, health_line
 from maskwright.training.heldout import Baseline, Measured, measure, unigram_baseline
@@ -65,6 +67,7 @@ class Session:
         talk: Where to report.
         teacher: The recipe's teacher, loaded.
         start: Weights to begin with instead of random ones; a checkpoint's come before them.
+        tokens_per_microbatch: Slots of a forward and backward pass, on which dropout depends.
         compiles: Whether our own kernels compute on a GPU, if that is proven to give the same (`compile_model`).
     """
 
@@ -81,6 +84,7 @@ class Session:
         talk: Reporter,
         teacher: TeacherModel | None = None,
         start: Start | None = None,
+        tokens_per_microbatch: int,
         compiles: bool = False,
     ) -> None:
         self.compiles = compiles
@@ -92,7 +96,7 @@ class Session:
             text,
             seed=seed,
             held_out_tokens=aside,
-            tokens_per_microbatch=tokens_at_once(machine, recipe),
+            tokens_per_microbatch=tokens_per_microbatch,
         )
         if not self.workload.held_out:
             talk.say("warning", "the text is too small to hold any of it out: there will be no held-out loss")
@@ -118,8 +122,14 @@ class Session:
             DeviceError: If the disk is full; the last checkpoint is sound.
         """
         position, kept = self._resume()
-        if self.compiles:
-            self.talk.say("compiled", self._compile())
+        with contextlib.ExitStack() as stack:
+            if self.compiles:
+                self.talk.say("compiled", self._compile())
+                if not computes_by_own_code(self.model):
+                    stack.enter_context(allowed(False))
+            return self._sit(position, kept, stop, checkpoint_seconds)
+
+    def _sit(self, position: Position, kept: bool, stop: StopRequest, checkpoint_seconds: float) -> SessionEnd:
         journal = Journal(self.folder.path, position.spent.steps, self.budget, self.machine.peak_flops, self.talk)
         keeper = Keeper(lambda: self._save(position, journal), position.spent.steps if kept else -1, checkpoint_seconds)
         held_out: dict[str, Measured] = {}
@@ -149,9 +159,14 @@ class Session:
         return SessionEnd(position.spent, position.epochs, finished, held_out, self.baseline)
 
     def _compile(self) -> str:
-        phase = self.workload.phases[0]
-        rows, _ = phase.stream.read(phase.stream.start(), _SEQUENCES_OF_PROOF)
-        return compile_model(self.model, phase.collator.collate(rows, 0), self.machine.autocast)
+        # Sequences of every length that the run will meet: what computes them differs.
+        told = ""
+        for phase in {each.collator.row_length: each for each in self.workload.phases}.values():
+            rows, _ = phase.stream.read(phase.stream.start(), _SEQUENCES_OF_PROOF)
+            told = compile_model(self.model, phase.collator.collate(rows, 0), self.machine.autocast)
+            if not computes_by_own_code(self.model):
+                break
+        return told
 
     def _reports(self, position: Position) -> Iterator[StepReport]:
         training = self.recipe.training

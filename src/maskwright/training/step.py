@@ -5,7 +5,6 @@ copy the third; whoever waits for them only after sending it the next step's gra
 """
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -16,7 +15,7 @@ from maskwright.training.adamw import Clipping
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.tallies import Sums, Tallies, details_of, read_later
+from maskwright.training.tallies import Later, Sums, Tallies, details_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +146,7 @@ class Gradients:
 
     def _updated(self, norm: Tensor) -> "Update":
         sums = {"loss": self._summed, "right": self._right, **self._tallies.by_kind(), "norm": Sums.of({"": norm})}
-        return Update(self._model, self.batch, read_later(sums), self._step, self._skipped_flops)
+        return Update(self._model, self.batch, Later(sums), self._step, self._skipped_flops)
 
 
 def refuses_later(device: torch.device, optimizer: Optimizer) -> bool:
@@ -162,12 +161,17 @@ class Update:
         self,
         model: PretrainingModel,
         batch: StepBatch,
-        numbers: Callable[[], Mapping[str, Mapping[str, float]]],
+        numbers: Later,
         step: int,
         skipped_flops: float,
     ) -> None:
         self._model, self._batch, self._numbers = model, batch, numbers
         self._step, self._skipped_flops = step, skipped_flops
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the device has taken the step."""
+        return self._numbers.is_there
 
     def result(self) -> StepResult:
         """Wait for the step's numbers and return them.
@@ -175,7 +179,7 @@ class Update:
         Raises:
             TrainingError: If the loss or the gradient is not finite; weights are untouched.
         """
-        numbers, counts, objectives = self._numbers(), self._batch.counts, self._model.objectives
+        numbers, counts, objectives = self._numbers.read(), self._batch.counts, self._model.objectives
         totals, correct, gradient_norm = numbers["loss"], numbers["right"], numbers["norm"][""]
         losses = {kind: totals[kind] / count for kind, count in counts.items() if count}
         loss = sum(objective.weight * losses.get(objective.kind, 0.0) for objective in objectives)

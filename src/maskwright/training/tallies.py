@@ -1,6 +1,6 @@
 """Adding up what micro-batches give, on their own device, to be read once and divided once."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ class Sums:
 
     def read(self) -> dict[str, float]:
         """Return all sums, in the order of their first parts; a GPU is waited for once."""
-        return read_later({"": self})()[""]
+        return Later({"": self}).read()[""]
 
     def totals(self) -> dict[str, Tensor]:
         """Return all sums where they are, in the order of their first parts."""
@@ -61,7 +61,7 @@ class Tallies:
 
     def details(self, objectives: Iterable[Objective], counts: Mapping[str, int]) -> dict[str, dict[str, float]]:
         """Return each objective's shares, for those that have any."""
-        return details_of(objectives, counts, read_later(self.by_kind())())
+        return details_of(objectives, counts, Later(self.by_kind()).read())
 
 
 def details_of(
@@ -82,26 +82,32 @@ def details_of(
     return {kind: shares for kind, shares in told.items() if shares}
 
 
-def read_later(groups: Mapping[str, Sums]) -> Callable[[], dict[str, dict[str, float]]]:
-    """Have sums copied to the host, and return what waits for them and gives them, by group and name.
+class Later:
+    """Sums on their way to the host.
 
-    A GPU copies when it comes to it; what it is sent meanwhile is not waited for.
+    A GPU copies them when it comes to it; what it is sent meanwhile is not waited for.
     """
-    totals = {group: sums.totals() for group, sums in groups.items()}
-    tensors = [each for group in totals.values() for each in group.values()]
-    together = torch.stack(tensors) if tensors else torch.empty(0, dtype=torch.float64)
-    wait = None
-    if together.is_cuda:
-        here = torch.empty(together.shape, dtype=together.dtype, pin_memory=True)
-        here.copy_(together, non_blocking=True)
-        copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        copied.record()
-        together, wait = here, copied.synchronize
 
-    def read() -> dict[str, dict[str, float]]:
-        if wait is not None:
-            wait()
-        values = iter(together.tolist())
-        return {group: {name: next(values) for name in names} for group, names in totals.items()}
+    def __init__(self, groups: Mapping[str, Sums]) -> None:
+        self._names = {group: list(sums.totals()) for group, sums in groups.items()}
+        tensors = [each for sums in groups.values() for each in sums.totals().values()]
+        self._values = torch.stack(tensors) if tensors else torch.empty(0, dtype=torch.float64)
+        self._copied: torch.cuda.Event | None = None
+        if self._values.is_cuda:
+            here = torch.empty(self._values.shape, dtype=self._values.dtype, pin_memory=True)
+            here.copy_(self._values, non_blocking=True)
+            self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._copied.record()
+            self._values = here
 
-    return read
+    @property
+    def is_there(self) -> bool:
+        """Whether reading waits for nothing."""
+        return self._copied is None or bool(self._copied.query())  # type: ignore[no-untyped-call]
+
+    def read(self) -> dict[str, dict[str, float]]:
+        """Wait for the sums and return them, by group and name."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        values = iter(self._values.tolist())
+        return {group: {name: next(values) for name in names} for group, names in self._names.items()}

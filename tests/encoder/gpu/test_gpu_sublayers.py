@@ -16,6 +16,7 @@ from flat_batches import SMALL, encoder, packed, without_filler
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from maskwright.core.own_code import allowed
 from maskwright.core.tensors import FlatBatch, activation
 from maskwright.encoder.attention import plan_attention
 from maskwright.encoder.config import EncoderConfig
@@ -28,7 +29,6 @@ from maskwright.encoder.gpu.launches import Closing
 from maskwright.encoder.gpu.rounded import rounded
 from maskwright.encoder.gpu.runs import GpuRuns, runs_of
 from maskwright.encoder.gpu.sublayers import attention_sublayer
-from maskwright.encoder.native.library import allowed
 
 pytest.importorskip("triton", minversion="3.7")
 
@@ -299,7 +299,6 @@ def test_empty_runs_behind_the_last_change_nothing() -> None:
         runs,
         offsets=torch.cat([runs.offsets, runs.offsets[-1:].expand(3)]),
         slots=torch.cat([runs.slots, runs.slots.new_zeros(3)]),
-        num_rows=runs.num_rows + 4,
     )
     exact = results(model, by_kernels, KEY, None)
     assert_same(results(model, lambda *given: by_kernels(*given, runs=more), KEY, None), exact, 1e-6)

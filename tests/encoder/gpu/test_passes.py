@@ -1,5 +1,6 @@
 """What stands around captured passes and needs no GPU: sizes, the places that graphs read, gradients, stand-ins."""
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -12,6 +13,7 @@ from maskwright.core.row_counts import rounded_up
 from maskwright.core.tensors import FlatBatch
 from maskwright.encoder.dropout import DropoutKey
 from maskwright.encoder.gpu.passes import CapturedPasses, _fill, _Pair, _room, _Size, _stand_ins
+from maskwright.encoder.gpu.runs import runs_of
 
 CPU = torch.device("cpu")
 KEY = DropoutKey.on(CPU, 5)
@@ -356,3 +358,27 @@ def test_what_is_forgotten_leaves_gradients_that_were_given() -> None:
     assert not passes._pairs
     gradient.zero_()
     assert torch.equal(parameter.grad, torch.ones(3))
+
+
+def test_without_memory_for_a_graph_none_is_made_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes, batch = passes_with([]), batch_of([8] * 300)
+
+    def short_of_memory(*_: object) -> None:
+        try:
+            raise RuntimeError("CUDA out of memory")
+        finally:
+            raise RuntimeError("operation failed due to a previous error during capture")
+
+    monkeypatch.setattr(passes, "_captured", short_of_memory)
+    assert [passes(batch, KEY, None) for _ in range(3)] == [None] * 3
+    assert passes._is_full
+
+
+def test_sequences_may_lie_in_another_order_than_that_of_their_numbers() -> None:
+    batch = batch_of([8] * 10)
+    shuffled = replace(batch, first_tokens=batch.first_tokens[torch.randperm(10)])
+    for of in (batch, shuffled):
+        assert runs_of(of).offsets.diff().tolist()[:10] == [8] * 10
+        inputs = _room(_Size.of(of, None, None), CPU)
+        _fill(inputs, of, None, None)
+        assert_filled(inputs.runs.offsets, batch, _Size.of(of, None, None))

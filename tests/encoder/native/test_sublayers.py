@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from maskwright.core.own_code import allowed
 from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.dropout import DropoutKey, dropout_add
 from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.native import sublayer_calls, sublayers
-from maskwright.encoder.native.library import allowed
 from maskwright.encoder.native.sublayer_calls import CODE
 from maskwright.encoder.native.sublayers import close_attention, feed_forward, joined_projections, takes
 

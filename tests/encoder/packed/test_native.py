@@ -17,10 +17,10 @@ from packed_samples import CPU, SHAPES, WORDS, assert_near, encoder, expected, l
 from torch import Tensor
 from torch.nn import functional as F
 
+from maskwright.core.own_code import allowed as own_attention
 from maskwright.core.tensors import FlatBatch, activation
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.native.library import allowed as own_attention
 from maskwright.encoder.packed import native_products
 from maskwright.encoder.packed.dense import FusedDense, pack
 from maskwright.encoder.packed.embedding import Embedding

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from maskwright.core.tensors import FlatBatch
 from maskwright.encoder.dropout import DropoutKey
-from maskwright.encoder.gpu.runs import GpuRuns
+from maskwright.encoder.gpu.runs import GpuRuns, starts_of
 
 _MOST_KEPT = 16
 """Graphs of an encoder: each has its own gradients of all weights."""
@@ -138,7 +138,7 @@ class CapturedPasses:
         self._compute, self._module = compute, module
         self._pairs: dict[_Size, _Pair] = {}
         self._seen: Counter[_Size] = Counter()
-        self._missed = 0
+        self._missed, self._is_full = 0, False
         self._given: list[tuple[nn.Parameter, Tensor]] = []
         self._pool: Any = None
         self._leaf: Tensor | None = None
@@ -161,7 +161,15 @@ class CapturedPasses:
             return None
         self._keep_given()
         if size not in self._pairs:
-            self._pairs[size] = self._captured(size, batch, key, read)
+            try:
+                self._pairs[size] = self._captured(size, batch, key, read)
+            except RuntimeError as error:
+                if not _is_short_of_memory(error):
+                    raise
+                # Without graphs it goes on, more slowly.
+                self.forget()
+                self._is_full = True
+                return None
         pair = self._pairs[size]
         _fill(pair.inputs, batch, key, read)
         assert self._leaf is not None
@@ -178,7 +186,7 @@ class CapturedPasses:
         close = [size for size in self._pairs if size.takes(batch, key, read)]
         if close:
             return min(close, key=lambda each: each.tokens)
-        is_full = len(self._pairs) >= _MOST_KEPT
+        is_full = self._is_full or len(self._pairs) >= _MOST_KEPT
         loose = [size for size in self._pairs if size.takes(batch, key, read, _LOOSE)]
         if loose:
             exact = _Size.of(batch, key, read)
@@ -243,6 +251,15 @@ class CapturedPasses:
                 gradients = gradients_of(hidden, slope)
         given = [(own, each) for own, each in zip(parameters, gradients, strict=True) if each is not None]
         return _Pair(inputs, hidden.detach(), slope, given, forward, backward)
+
+
+def _is_short_of_memory(error: BaseException | None) -> bool:
+    # What ends a capture may hide what broke it.
+    while error is not None:
+        if "out of memory" in str(error).lower():
+            return True
+        error = error.__context__
+    return False
 
 
 @contextlib.contextmanager
@@ -317,11 +334,12 @@ def _fill(inputs: _Inputs, batch: FlatBatch, key: DropoutKey | None, read: Tenso
     for name in ("ids", "position_ids", "segment_ids"):
         getattr(inputs.batch, name)[:tokens].copy_(getattr(batch, name))
     offsets, slots = inputs.runs.offsets, inputs.runs.slots
-    offsets[:runs].copy_(batch.first_tokens)
+    starts = starts_of(batch)
+    offsets[:runs].copy_(starts)
     ends = torch.arange(len(offsets) - runs, dtype=torch.int32, device=offsets.device)
     ends.mul_(batch.row_length).add_(batch.num_tokens)
     torch.clamp(ends, max=len(inputs.batch.ids), out=offsets[runs:])
-    torch.index_select(batch.row_slots, 0, batch.first_tokens, out=slots[:runs])
+    torch.index_select(batch.row_slots, 0, starts, out=slots[:runs])
     slots[runs:].zero_()
     if key is not None and inputs.key is not None:
         inputs.key.tensor.copy_(key.tensor)

@@ -51,6 +51,14 @@ def takes_own(row_length: int, head_size: int) -> bool:
     return row_length <= attention.LONGEST_RUN and head_size in (16, 32, 64, 128)
 
 
+def starts_of(batch: FlatBatch) -> Tensor:
+    """Return where the sequences of a stream begin, in the order in which they lie. Shape (B,).
+
+    `FlatBatch.first_tokens` has them in the order of their numbers, which is another in fine-tuning.
+    """
+    return torch.sort(batch.first_tokens).values
+
+
 def runs_of(batch: FlatBatch) -> GpuRuns:
     """Return the runs of a stream of sequences (`FlatBatch.row_slots`), without waiting for the device.
 
@@ -60,7 +68,7 @@ def runs_of(batch: FlatBatch) -> GpuRuns:
     assert batch.row_slots is not None
     assert batch.row_length is not None
     assert batch.num_rows is not None
-    first, total, length = batch.first_tokens, len(batch.ids), batch.row_length
+    first, total, length = starts_of(batch), len(batch.ids), batch.row_length
     ends = [*range(batch.num_tokens, total, length), total]
     tail = torch.tensor(ends, dtype=torch.int32).to(first.device, non_blocking=True)
     slots = batch.row_slots.index_select(0, first)

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from maskwright.core.own_code import is_allowed
 from maskwright.encoder.dropout import DropoutKey, RandomWords
-from maskwright.encoder.native.library import AVX512, Code, is_allowed
+from maskwright.encoder.native.library import AVX512, Code
 
 _LANES = 16
 """fp32 numbers in a register: a head's size is a multiple."""

@@ -1,11 +1,9 @@
 """One of this folder's C files, compiled for processors of this kind; or why that cannot be done."""
 
-import contextlib
 import ctypes
 import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import final
 
@@ -25,27 +23,6 @@ AVX512: Mapping[str, str] = {
 every processor that has these, whichever one of those that share a home compiled it. Tuning only orders them."""
 _FLAGS = ("-std=gnu11", "-O3", "-mtune=native", "-fno-math-errno", "-fno-strict-aliasing", "-fopenmp", "-fPIC")
 _LINKED = ("-shared", "-Wl,--as-needed")
-
-
-_ALLOWED: ContextVar[bool] = ContextVar("whether our own code in fp32 is used where it is there", default=True)
-
-
-@contextlib.contextmanager
-def allowed(wish: bool) -> Iterator[None]:
-    """Use `attention`, `sublayers` and `fp32` where they are there, or do without them, while the block runs.
-
-    A run goes on as it was begun. An encoder in use keeps what was allowed when its weights were laid out.
-    """
-    before = _ALLOWED.set(wish)
-    try:
-        yield
-    finally:
-        _ALLOWED.reset(before)
-
-
-def is_allowed() -> bool:
-    """Say whether our own code in fp32 may be used (see `allowed`)."""
-    return _ALLOWED.get()
 
 
 @final

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from maskwright.core.own_code import is_allowed
 from maskwright.encoder.dropout import DropoutKey, RandomWords
-from maskwright.encoder.native.library import is_allowed
 from maskwright.encoder.native.sublayer_calls import (
     CODE,
     Closing,

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from maskwright.core.own_code import is_allowed
 from maskwright.pretext.objectives.cross_entropy_on_gpu import (
     GPU_BLOCK_ELEMENTS,
     draw_on_gpu,
@@ -66,7 +67,7 @@ def summed_cross_entropy(
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     exact = _exact(dtype)
     with torch.autocast(device, enabled=False):
-        if dtype == torch.bfloat16 and has_kernels(features.device):
+        if dtype == torch.bfloat16 and is_allowed() and has_kernels(features.device):
             most = block_elements or GPU_BLOCK_ELEMENTS
             total, correct = _SummedOnGpu.apply(  # type: ignore[no-untyped-call]
                 features, weight, bias, labels, most, torch.is_grad_enabled()

@@ -146,4 +146,5 @@ def draw_rows(scores, bias, numbers, drawn, num_columns, BLOCK: tl.constexpr):
         last = tl.max(tl.where(share > 0, tl.arange(0, BLOCK), 0), 0)
         found = tl.where((found < 0) & (after > wanted), start + tl.minimum(before, last), found)
         passed = after
-    tl.store(drawn + row, found.to(tl.int64))
+    # A row of numbers that are none draws a token too; its loss is none either, and the step is refused.
+    tl.store(drawn + row, tl.maximum(found, 0).to(tl.int64))
