@@ -58,7 +58,7 @@ def test_limits_say_what_is_dropped_and_what_the_rest_is_scaled_by(rate: float) 
 @pytest.mark.parametrize("attention_dropout", [0.0, 0.1])
 @pytest.mark.parametrize("embedding_size", [None, 16, 96])
 def test_an_encoder_s_table_reaches_for_all_its_calls(attention_dropout: float, embedding_size: int | None) -> None:
-    config = SMALL.replace(attention_dropout=attention_dropout, embedding_size=embedding_size)
+    config = SMALL.replace(num_heads=3, attention_dropout=attention_dropout, embedding_size=embedding_size)
     batch = without_filler(packed(PACKED, 24), behind=5)
     calls, most = numbers_of_dropout(config, batch)
     assert calls == 1 + DROPOUT_CALLS * config.num_layers
