@@ -7,8 +7,7 @@ biases and of LayerNorm's weights where slopes pass by anyway, one row of partia
 import triton
 import triton.language as tl
 
-_MIX: tl.constexpr = tl.constexpr(0xBF58476D1CE4E5B9 - (1 << 64))
-"""SplitMix64's first factor, as in `encoder.dropout`."""
+from maskwright.encoder.gpu.word_kernels import _MIX
 
 
 @triton.jit
