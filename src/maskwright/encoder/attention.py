@@ -15,19 +15,17 @@ T tokens, R row length, N heads, D head size, H = N D.
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from maskwright.core.tensors import FlatBatch
 from maskwright.encoder.dropout import DropoutKey, dropout_factors, kept_of_signed, seeded_kernels, sign_dropped_
-from maskwright.encoder.gpu.rounded import Joined
-from maskwright.encoder.gpu.runs import GpuRuns
+from maskwright.encoder.gpu.rounded import OnGpu
 from maskwright.encoder.native.attention import Runs, attend_runs, takes
 
 Backend = Literal["native", "rows", "sdpa", "jagged", "kernels", "reference"]
@@ -54,8 +52,7 @@ class AttentionPlan:
         offsets: Shape (S+1,), where the runs of tokens of one sequence begin and end ("jagged").
         longest: At least the length of the longest run.
         runs: The same for "native" and "reference".
-        on_gpu: The same for "kernels".
-        rounded: For "kernels" each block's weights in bfloat16, by block.
+        on_gpu: The same for "kernels", and what else its layers share.
     """
 
     backend: Backend
@@ -66,8 +63,7 @@ class AttentionPlan:
     offsets: Tensor | None = None
     longest: int = 0
     runs: Runs | None = None
-    on_gpu: GpuRuns | None = None
-    rounded: Mapping[nn.Module, Sequence[Joined]] | None = None
+    on_gpu: OnGpu | None = None
 
 
 def choose_backend(

@@ -59,7 +59,7 @@ class AttentionBlock(nn.Module):
         Returns:
             Shape (T, H), or (W, H).
         """
-        if plan.on_gpu is not None and plan.rounded is not None:
+        if plan.on_gpu is not None:
             return attention_sublayer(
                 hidden,
                 self.query,
@@ -67,14 +67,14 @@ class AttentionBlock(nn.Module):
                 self.value,
                 self.output,
                 self.norm,
-                plan.on_gpu,
+                plan.on_gpu.runs,
                 num_heads=self._num_heads,
                 attention_rate=self._attention_dropout,
                 hidden_rate=self._hidden_dropout,
                 dropout_key=key,
                 call=call,
                 read=read,
-                rounded=plan.rounded[self],
+                rounded=plan.on_gpu.weights[self],
             )
         mixed, hidden = self.mix(hidden, plan, key, call, read)
         if _by_own_code(self, hidden, self.output, self.norm):
@@ -162,7 +162,7 @@ class FeedForwardBlock(nn.Module):
             Shape (T, H).
         """
         layers = (self.dense_in, self.dense_out, self.norm)
-        if plan is not None and plan.rounded is not None:
+        if plan is not None and plan.on_gpu is not None:
             return feed_forward(
                 hidden,
                 *layers,
@@ -170,7 +170,7 @@ class FeedForwardBlock(nn.Module):
                 rate=self._hidden_dropout,
                 key=key,
                 call=call,
-                rounded=plan.rounded[self],
+                rounded=plan.on_gpu.weights[self],
             )
         if self._activation in sublayers.ACTIVATIONS and _by_own_code(self, hidden, *layers):
             return sublayers.feed_forward(

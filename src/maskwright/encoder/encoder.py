@@ -15,7 +15,7 @@ from maskwright.encoder.gpu.embeddings import embedded
 from maskwright.encoder.gpu.embeddings import takes as takes_segments
 from maskwright.encoder.gpu.launches import ACTIVATIONS
 from maskwright.encoder.gpu.passes import CapturedPasses
-from maskwright.encoder.gpu.rounded import Joined, rounded
+from maskwright.encoder.gpu.rounded import Joined, OnGpu, rounded
 from maskwright.encoder.gpu.runs import GpuRuns, runs_of, takes_own
 from maskwright.encoder.gpu.sublayers import computes_on, fits
 from maskwright.encoder.rows import cut_into_rows
@@ -144,7 +144,7 @@ class Encoder(nn.Module):
         of_blocks: dict[nn.Module, list[Joined]] = {
             block: [next(weights) for _ in each] for block, each in zip(blocks, products, strict=True)
         }
-        plan = AttentionPlan("kernels", batch.row_length, on_gpu=runs, rounded=of_blocks)
+        plan = AttentionPlan("kernels", batch.row_length, on_gpu=OnGpu(runs, of_blocks))
         # The random numbers of all calls at once.
         table = None if key is None else key.with_table(*numbers_of_dropout(self.config, batch))
         return self.layers(batch, plan, table, read)

@@ -31,7 +31,7 @@ _WORTH = 1.05
 _ACCURATE = 1e-5
 _TURN_SECONDS = 3e-4
 _MOST_TOKENS = 65536
-"""More at a time are no faster."""
+"""A layer's products of so many rows are no faster than of half as many (LOG.md, "first training on a GPU")."""
 _KEPT_BYTES = 36
 """What a layer keeps of a token for the backward pass, by hidden size: 18 bfloat16 numbers, with a feed-forward layer
 four times as wide. Measured: a base model's pass of 32,768 tokens takes 11.7 GB in all."""

@@ -176,6 +176,7 @@ def train(
             (gradients, cursor, epochs), upcoming = upcoming, None
             learning_rate = schedule.peak * rate_factor(schedule.shape, progress, schedule.warmup_share)
             update = gradients.update(learning_rate=learning_rate, clip_norm=schedule.clip_norm)
+            # After the last step, and before another length, these gradients are dropped: one pass in vain.
             if goes_ahead and ahead is not None:
                 waits_since = time.perf_counter()
                 made = ahead.result()

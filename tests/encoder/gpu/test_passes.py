@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from maskwright.core.row_counts import rounded_up
 from maskwright.core.tensors import FlatBatch
 from maskwright.encoder.dropout import DropoutKey
-from maskwright.encoder.gpu.passes import CapturedPasses, _fill, _Pair, _room, _Size, _stand_ins
+from maskwright.encoder.gpu.pass_sizes import PassSize
+from maskwright.encoder.gpu.passes import CapturedPasses, _fill, _Pair, _room, _stand_ins
 from maskwright.encoder.gpu.runs import runs_of
 
 CPU = torch.device("cpu")
@@ -68,7 +69,7 @@ def test_a_graph_made_for_a_batch_takes_it_and_has_room_for_all_of_it(
 ) -> None:
     batch = batch_of(lengths * times)
     read, key = read_of(batch, share), KEY if drops else None
-    size = _Size.of(batch, key, read)
+    size = PassSize.of(batch, key, read)
     assert size.takes(batch, key, read)
     assert size.tokens >= len(batch.ids)
     assert batch.num_rows is not None
@@ -88,7 +89,7 @@ def test_a_graph_has_room_for_whatever_it_takes(
     of = batch_of(lengths * times)
     left_out = data.draw(st.integers(0, 1 + len(lengths) * times // 30))
     batch = batch_of((data.draw(st.permutations(lengths)) * times)[left_out:] or [1])
-    size = _Size.of(of, KEY, read_of(of, share))
+    size = PassSize.of(of, KEY, read_of(of, share))
     read = read_of(batch, share)
     event(f"taken: {size.takes(batch, KEY, read)}")
     if size.takes(batch, KEY, read):
@@ -103,7 +104,7 @@ def test_what_is_about_as_large_shares_a_graph_and_what_is_much_smaller_or_large
 ) -> None:
     lengths = [9, 16, 7, 12, 4] * 200
     batch = batch_of(lengths)
-    size = _Size.of(batch, KEY, read_of(batch, share))
+    size = PassSize.of(batch, KEY, read_of(batch, share))
     near = [lengths[10:], lengths[:-10], sorted(lengths)[10:]]
     assert all(size.takes(each, KEY, read_of(each, share)) for each in map(batch_of, near))
     far = [lengths[:500], lengths[100:], lengths + lengths[:500], lengths[:5]]
@@ -114,13 +115,13 @@ def test_a_graph_takes_neither_other_rows_nor_other_runs_nor_what_drops_or_reads
     batch = batch_of([8] * 400)
     read = read_of(batch, 0.15)
     assert read is not None
-    size = _Size.of(batch, KEY, read)
+    size = PassSize.of(batch, KEY, read)
     assert size.takes(batch, KEY, read)
     assert not size.takes(batch, None, read)
     assert not size.takes(batch, KEY, None)
     assert not size.takes(batch, KEY, torch.arange(3 * len(read)))
     assert not size.takes(batch, KEY, read[:8])
-    assert not _Size.of(batch, KEY, None).takes(batch, KEY, read)
+    assert not PassSize.of(batch, KEY, None).takes(batch, KEY, read)
     # As many tokens in twice the rows, four times the sequences, or rows of another length.
     assert not size.takes(batch_of([9, 7] * 200, 15), KEY, read)
     assert not size.takes(batch_of([2] * 1600), KEY, read)
@@ -132,7 +133,7 @@ def test_a_graph_takes_neither_other_rows_nor_other_runs_nor_what_drops_or_reads
 # Where a graph reads.
 
 
-def assert_filled(offsets: Tensor, batch: FlatBatch, size: _Size) -> None:
+def assert_filled(offsets: Tensor, batch: FlatBatch, size: PassSize) -> None:
     """Runs are the sequences, then filler no longer than a row, then none: to the end of what a graph computes."""
     runs = len(batch.first_tokens)
     ends = [*batch.first_tokens.tolist(), batch.num_tokens]
@@ -150,7 +151,7 @@ def test_a_batch_stands_where_its_graph_reads_whatever_stood_there(lengths: list
     # First a batch of more tokens, sequences and targets than any.
     larger = batch_of([7] * (LENGTH * 100 // 7 + 1))
     batch = batch_of(lengths)
-    size = _Size.of(larger, KEY, None if share is None else read_of(larger, 1.0))
+    size = PassSize.of(larger, KEY, None if share is None else read_of(larger, 1.0))
     inputs, read = _room(size, CPU), read_of(batch, share)
     _fill(inputs, larger, DropoutKey.on(CPU, 9), None if share is None else read_of(larger, 1.0))
     _fill(inputs, batch, KEY, read)
@@ -176,7 +177,7 @@ def test_a_batch_stands_where_its_graph_reads_whatever_stood_there(lengths: list
 
 def test_where_nothing_is_dropped_there_is_no_key() -> None:
     batch = batch_of([8, 16, 3])
-    inputs = _room(_Size.of(batch, None, None), CPU)
+    inputs = _room(PassSize.of(batch, None, None), CPU)
     _fill(inputs, batch, None, None)
     assert inputs.key is None
 
@@ -312,7 +313,7 @@ def test_gradients_of_a_step_before_are_no_part_of_the_next(
 # Which graph computes a batch.
 
 
-def passes_with(sizes: list[_Size]) -> CapturedPasses:
+def passes_with(sizes: list[PassSize]) -> CapturedPasses:
     passes = CapturedPasses(lambda *_: pytest.fail("nothing is captured here"), torch.nn.Linear(2, 2))
     passes._pairs = dict.fromkeys(sizes)  # type: ignore[assignment]
     return passes
@@ -334,7 +335,7 @@ def test_the_first_batch_has_no_graph_and_the_second_one_with_room() -> None:
 
 def test_a_size_that_comes_often_gets_a_graph_that_fits() -> None:
     batch = batch_of([8] * 300)
-    loose, close = _Size.of(batch_of([8] * 400), KEY, None), _Size.of(batch, KEY, None)
+    loose, close = PassSize.of(batch_of([8] * 400), KEY, None), PassSize.of(batch, KEY, None)
     passes = passes_with([loose])
     assert [passes._size_for(batch, KEY, None) for _ in range(25)] == [loose] * 24 + [close]
     passes._pairs[close] = None  # type: ignore[assignment]
@@ -343,14 +344,14 @@ def test_a_size_that_comes_often_gets_a_graph_that_fits() -> None:
 
 def test_no_more_graphs_are_made_than_there_is_room_for() -> None:
     batch = batch_of([8] * 300)
-    others = [_Size.of(batch_of([8] * count), KEY, None) for count in range(1000, 2600, 100)]
+    others = [PassSize.of(batch_of([8] * count), KEY, None) for count in range(1000, 2600, 100)]
     passes = passes_with(others)
     assert len(passes._pairs) == 16
     assert [passes._size_for(batch, KEY, None) for _ in range(30)] == [None] * 30
 
 
 def test_what_is_forgotten_leaves_gradients_that_were_given() -> None:
-    passes = passes_with([_Size.of(batch_of([8] * 300), KEY, None)])
+    passes = passes_with([PassSize.of(batch_of([8] * 300), KEY, None)])
     parameter, gradient = torch.nn.Parameter(torch.zeros(3)), torch.ones(3)
     parameter.grad = gradient
     passes._given.append((parameter, gradient))
@@ -379,6 +380,6 @@ def test_sequences_may_lie_in_another_order_than_that_of_their_numbers() -> None
     shuffled = replace(batch, first_tokens=batch.first_tokens[torch.randperm(10)])
     for of in (batch, shuffled):
         assert runs_of(of).offsets.diff().tolist()[:10] == [8] * 10
-        inputs = _room(_Size.of(of, None, None), CPU)
+        inputs = _room(PassSize.of(of, None, None), CPU)
         _fill(inputs, of, None, None)
-        assert_filled(inputs.runs.offsets, batch, _Size.of(of, None, None))
+        assert_filled(inputs.runs.offsets, batch, PassSize.of(of, None, None))

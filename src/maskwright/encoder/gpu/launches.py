@@ -14,7 +14,7 @@ _PROGRAMS = 264
 """Programs of the passes that add up over rows, two for each of 132 multiprocessors: each writes a row of sums."""
 _TILE = 4096
 """Elements of the rows that a program holds at a time."""
-_GELU_BLOCK, _GELU_COLUMNS, _GELU_ROWS = 2048, 128, 16
+_ACTIVATION_BLOCK, _ACTIVATION_COLUMNS, _ACTIVATION_ROWS = 2048, 128, 16
 _JOIN_COLUMNS, _JOIN_ROWS = 128, 32
 
 ACTIVATIONS = {"gelu": 0, "gelu_tanh": 1, "relu": 2}
@@ -147,8 +147,8 @@ def activation_forward(values: Tensor, bias: Tensor, kind: str) -> Tensor:
     from maskwright.encoder.gpu import sublayer_kernels as kernels
 
     result, count = torch.empty_like(values), values.numel()
-    kernels.activation_forward[(-(-count // _GELU_BLOCK),)](
-        values, bias, result, count, values.shape[1], KIND=ACTIVATIONS[kind], BLOCK=_GELU_BLOCK, num_warps=8
+    kernels.activation_forward[(-(-count // _ACTIVATION_BLOCK),)](
+        values, bias, result, count, values.shape[1], KIND=ACTIVATIONS[kind], BLOCK=_ACTIVATION_BLOCK, num_warps=8
     )
     return result
 
@@ -168,8 +168,8 @@ def activation_backward_(slope: Tensor, values: Tensor, bias: Tensor, kind: str)
     from maskwright.encoder.gpu import sublayer_kernels as kernels
 
     num_rows, width = values.shape
-    across = -(-width // _GELU_COLUMNS)
-    rows_each = rows_each_of(num_rows, _GELU_ROWS, 8 * _PROGRAMS // across)
+    across = -(-width // _ACTIVATION_COLUMNS)
+    rows_each = rows_each_of(num_rows, _ACTIVATION_ROWS, 8 * _PROGRAMS // across)
     programs = -(-num_rows // rows_each)
     partial = torch.empty(programs, width, dtype=torch.float32, device=values.device)
     kernels.activation_backward[(programs, across)](
@@ -181,8 +181,8 @@ def activation_backward_(slope: Tensor, values: Tensor, bias: Tensor, kind: str)
         width,
         rows_each,
         KIND=ACTIVATIONS[kind],
-        ROWS=_GELU_ROWS,
-        BLOCK=_GELU_COLUMNS,
+        ROWS=_ACTIVATION_ROWS,
+        BLOCK=_ACTIVATION_COLUMNS,
         num_warps=8,
     )
     return partial.sum(0)

@@ -22,70 +22,24 @@ from torch import Tensor, nn
 
 from maskwright.core.tensors import FlatBatch
 from maskwright.encoder.dropout import DropoutKey
+from maskwright.encoder.gpu.pass_sizes import PassSize
 from maskwright.encoder.gpu.runs import GpuRuns, starts_of
 
 _MOST_KEPT = 16
 """Graphs of an encoder: each has its own gradients of all weights."""
 _UNCAPTURED = 1
 """Batches that no graph takes are computed without one this often: a run's only one need not be captured."""
-_CLOSE, _LOOSE = 1.04, 1.5
-"""Tokens of a graph over those of a batch that it fits closely, and that it is used for until a closer one is made."""
+_LOOSE = 1.5
+"""Tokens of a graph over those of a batch that it is used for until a closer one is made. Reckoned, as the numbers of
+batches here: no run of a GPU has been timed with others."""
 _OFTEN = 24
 """A size that came so often in too large a graph gets its own: capturing takes as long as some steps."""
 _ROOM = 1.08
 """Tokens of a graph over those of the batch that it was made for, where no other had room."""
-_PARTS = 64
-"""Sizes are multiples of about this part of themselves."""
 _WARM_UPS = 2
 
 Compute = Callable[[FlatBatch, GpuRuns, DropoutKey | None, Tensor | None], Tensor]
 """Computes all layers: see `Encoder.layers`."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Size:
-    """What a graph is made for; `read` is None where all tokens are."""
-
-    tokens: int
-    runs: int
-    rows: int
-    row_length: int
-    read: int | None
-    drops: bool
-
-    @classmethod
-    def of(cls, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None, room: float = 1.0) -> "_Size":
-        """Return the size of the graph to make for a batch, and for others that are larger by a factor of `room`."""
-        assert batch.row_length is not None
-        assert batch.num_rows is not None
-        tokens = _rounded(int(room * len(batch.ids)), _PARTS)
-        few = _few(tokens)
-        # Filler is runs too, none longer than a row.
-        runs = int(room * len(batch.first_tokens)) + -(-(tokens - batch.num_tokens) // batch.row_length)
-        return cls(
-            tokens=tokens,
-            # Empty runs and random numbers cost next to nothing: room for batches that are cut otherwise.
-            runs=_multiple(runs + few // 4, few),
-            rows=_multiple(int(room * batch.num_rows) + -(-tokens // batch.row_length) // 16, 8),
-            row_length=batch.row_length,
-            read=None if read is None else _multiple(int(room * len(read)) + few // 4, few),
-            drops=key is not None,
-        )
-
-    def takes(self, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None, most: float = _CLOSE) -> bool:
-        """Say whether a graph of this size computes a batch, and at most a factor of `most` of its tokens."""
-        assert batch.row_length is not None
-        assert batch.num_rows is not None
-        filler = -(-(self.tokens - batch.num_tokens) // batch.row_length)
-        return (
-            len(batch.ids) <= self.tokens <= max(len(batch.ids) + 16, most * len(batch.ids))
-            and len(batch.first_tokens) + filler <= self.runs
-            and batch.num_rows <= self.rows
-            and batch.row_length == self.row_length
-            and (read is None) == (self.read is None)
-            and (read is None or self.read is None or len(read) <= self.read <= 2 * len(read) + 4 * _few(self.tokens))
-            and (key is not None) == self.drops
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +90,8 @@ class CapturedPasses:
 
     def __init__(self, compute: Compute, module: nn.Module) -> None:
         self._compute, self._module = compute, module
-        self._pairs: dict[_Size, _Pair] = {}
-        self._seen: Counter[_Size] = Counter()
+        self._pairs: dict[PassSize, _Pair] = {}
+        self._seen: Counter[PassSize] = Counter()
         self._missed, self._is_full = 0, False
         self._given: list[tuple[nn.Parameter, Tensor]] = []
         self._pool: Any = None
@@ -181,7 +135,7 @@ class CapturedPasses:
         self._keep_given()
         self._pairs, self._pool = {}, None  # Memory that no graph uses any more takes no others.
 
-    def _size_for(self, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None) -> _Size | None:
+    def _size_for(self, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None) -> PassSize | None:
         # Of the graph to use or to make; None for none.
         close = [size for size in self._pairs if size.takes(batch, key, read)]
         if close:
@@ -189,11 +143,11 @@ class CapturedPasses:
         is_full = self._is_full or len(self._pairs) >= _MOST_KEPT
         loose = [size for size in self._pairs if size.takes(batch, key, read, _LOOSE)]
         if loose:
-            exact = _Size.of(batch, key, read)
+            exact = PassSize.of(batch, key, read)
             self._seen[exact] += 1
             return exact if self._seen[exact] > _OFTEN and not is_full else min(loose, key=lambda each: each.tokens)
         self._missed += 1
-        return None if self._missed <= _UNCAPTURED or is_full else _Size.of(batch, key, read, _ROOM)
+        return None if self._missed <= _UNCAPTURED or is_full else PassSize.of(batch, key, read, _ROOM)
 
     def _keep_given(self) -> None:
         # Gradients that stand where the next pass writes are moved: of micro-batches before, not stepped on yet.
@@ -215,7 +169,7 @@ class CapturedPasses:
         if own:
             torch._foreach_add_(own, others)
 
-    def _captured(self, size: _Size, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None) -> _Pair:
+    def _captured(self, size: PassSize, batch: FlatBatch, key: DropoutKey | None, read: Tensor | None) -> _Pair:
         device = batch.ids.device
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
@@ -300,7 +254,7 @@ class _Replayed(torch.autograd.Function):
         return None, None, None, None
 
 
-def _room(size: _Size, device: torch.device) -> _Inputs:
+def _room(size: PassSize, device: torch.device) -> _Inputs:
     def zeros(count: int, dtype: torch.dtype = torch.int64) -> Tensor:
         return torch.zeros(count, dtype=dtype, device=device)
 
@@ -346,16 +300,3 @@ def _fill(inputs: _Inputs, batch: FlatBatch, key: DropoutKey | None, read: Tenso
     if read is not None and inputs.read is not None:
         inputs.read[: len(read)].copy_(read)
         inputs.read[len(read) :].zero_()
-
-
-def _few(tokens: int) -> int:
-    return max(16, tokens // _PARTS)
-
-
-def _rounded(count: int, parts: int) -> int:
-    # Up to a multiple of the power of two that is between a `parts`-th and half of that.
-    return _multiple(count, max(16, 1 << max(0, (count // parts).bit_length() - 1)))
-
-
-def _multiple(count: int, step: int) -> int:
-    return -(-count // step) * step

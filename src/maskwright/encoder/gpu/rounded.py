@@ -1,10 +1,12 @@
 """Weights of layers in the precision of products, rounded once a pass by one operation for all of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+
+from maskwright.encoder.gpu.runs import GpuRuns
 
 _HALF = torch.bfloat16
 
@@ -20,6 +22,19 @@ class Joined:
 
     weight: Tensor
     bias: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class OnGpu:
+    """What all layers of one pass by our own kernels share.
+
+    Attributes:
+        runs: Who may look at whom.
+        weights: Each block's, as its `products` orders them.
+    """
+
+    runs: GpuRuns
+    weights: Mapping[nn.Module, Sequence[Joined]]
 
 
 @torch.no_grad()

@@ -12,7 +12,6 @@ T tokens, W of them read, I inner width, H hidden size, N heads.
 """
 
 import functools
-import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from maskwright.core.own_code import has_kernels
 from maskwright.encoder.dropout import DropoutKey
 from maskwright.encoder.gpu import launches
 from maskwright.encoder.gpu.launches import Closing
@@ -34,15 +34,9 @@ _LANES = 16
 _Compute = TypeVar("_Compute", bound=Callable[..., Any])
 
 
-@functools.cache
-def has_compiler() -> bool:
-    """Say whether Triton, which compiles our kernels, is installed: it comes with PyTorch for CUDA on Linux."""
-    return importlib.util.find_spec("triton") is not None
-
-
 def computes_on(device: torch.device, dtype: torch.dtype) -> bool:
     """Say whether layers on a device are computed by this code: in bfloat16 on a GPU for which kernels can be made."""
-    return device.type == "cuda" and dtype == _HALF and has_compiler()
+    return dtype == _HALF and has_kernels(device)
 
 
 def fits(*layers: nn.Module) -> bool:

@@ -6,11 +6,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from maskwright.core.own_code import is_allowed
+from maskwright.core.own_code import has_kernels, is_allowed
 from maskwright.pretext.objectives.cross_entropy_on_gpu import (
     GPU_BLOCK_ELEMENTS,
     draw_on_gpu,
-    has_kernels,
     score_on_gpu,
 )
 from maskwright.pretext.objectives.highest import highest

@@ -4,8 +4,6 @@ What the products need to be quick is aligned memory: 30,522 rows of weights tak
 Nothing here waits for the GPU, so it may stand in a captured graph.
 """
 
-import importlib.util
-from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -38,14 +36,6 @@ class ScoresOnGpu(NamedTuple):
     total: Tensor
     correct: Tensor
     slopes: tuple[Tensor, Tensor, Tensor] | None
-
-
-@cache
-def has_kernels(device: torch.device) -> bool:
-    """Say whether a device runs the kernels: an NVIDIA GPU with bf16 (compute capability 8.0 on), and Triton here."""
-    if device.type != "cuda" or torch.version.cuda is None or importlib.util.find_spec("triton") is None:
-        return False
-    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 @torch.no_grad()
