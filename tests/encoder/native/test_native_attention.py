@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from maskwright.core.native import library
 from maskwright.core.own_code import allowed
 from maskwright.encoder.attention import AttentionPlan, attend, run_offsets
 from maskwright.encoder.dropout import DropoutKey
-from maskwright.encoder.native import library
 from maskwright.encoder.native.attention import CODE, Runs, attend_read, attend_runs, takes
 
 KEY = DropoutKey.on(torch.device("cpu"), 20170612)

@@ -8,15 +8,16 @@ T tokens, N heads, D head size, H = N D, W queries, S runs.
 
 import ctypes
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from maskwright.core.native.library import AVX512, Code
 from maskwright.core.own_code import is_allowed
 from maskwright.encoder.dropout import DropoutKey, RandomWords
-from maskwright.encoder.native.library import AVX512, Code
 
 _LANES = 16
 """fp32 numbers in a register: a head's size is a multiple."""
@@ -71,7 +72,7 @@ def _declare(found: ctypes.CDLL) -> None:
 
 
 # Called dozens of times a step between PyTorch's own functions, two teams of threads would wait for each other.
-CODE = Code("attention.c", AVX512, _declare, shares_threads=True)
+CODE = Code(Path(__file__).with_name("attention.c"), AVX512, _declare, shares_threads=True)
 
 
 def takes(head_size: int, device_type: str, dtype: torch.dtype) -> bool:

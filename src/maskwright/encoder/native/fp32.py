@@ -4,7 +4,9 @@ Without it the same layers are computed by the libraries that PyTorch brings (`p
 where texts are short.
 """
 
-from maskwright.encoder.native.encoder import declare
-from maskwright.encoder.native.library import AVX512, Code
+from pathlib import Path
 
-CODE = Code("fp32.c", AVX512, declare, shares_threads=True)
+from maskwright.core.native.library import AVX512, Code
+from maskwright.encoder.native.encoder import declare
+
+CODE = Code(Path(__file__).with_name("fp32.c"), AVX512, declare, shares_threads=True)

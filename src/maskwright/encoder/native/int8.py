@@ -3,7 +3,9 @@
 Without it the same layers are computed by the libraries that PyTorch brings (`packed.dense.Int8Dense`), more slowly.
 """
 
-from maskwright.encoder.native.encoder import declare
-from maskwright.encoder.native.library import AVX512, Code
+from pathlib import Path
 
-CODE = Code("int8.c", {**AVX512, "avx512_vnni": "-mavx512vnni"}, declare)
+from maskwright.core.native.library import AVX512, Code
+from maskwright.encoder.native.encoder import declare
+
+CODE = Code(Path(__file__).with_name("int8.c"), {**AVX512, "avx512_vnni": "-mavx512vnni"}, declare)

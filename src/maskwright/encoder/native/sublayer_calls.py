@@ -5,12 +5,13 @@ T tokens, H hidden size.
 
 import ctypes
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from maskwright.core.native.library import AVX512, Code
 from maskwright.encoder.dropout import RandomWords
-from maskwright.encoder.native.library import AVX512, Code
 
 _HALF = torch.bfloat16
 
@@ -57,7 +58,7 @@ def _declare(found: ctypes.CDLL) -> None:
     found.chunks_of.restype = ctypes.c_int64
 
 
-CODE = Code("sublayers.c", AVX512, _declare, shares_threads=True)
+CODE = Code(Path(__file__).with_name("sublayers.c"), AVX512, _declare, shares_threads=True)
 
 
 @dataclass(frozen=True, slots=True)

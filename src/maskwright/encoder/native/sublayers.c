@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "halves.h"
 #include "registers.h"
 #include "words.h"
 
@@ -49,25 +50,6 @@ typedef struct {
 } Sums;
 
 int64_t chunks_of(int64_t rows) { return (rows + CHUNK - 1) / CHUNK; }
-
-/* --- in and out */
-
-static inline __attribute__((always_inline)) v16 take(const void *from, int64_t at, int half) {
-    if (!half) return load((const float *)from + at);
-    __m256i bits = _mm256_loadu_si256((const __m256i *)((const uint16_t *)from + at));
-    return (v16)_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16);
-}
-
-static inline __attribute__((always_inline)) void give(void *to, int64_t at, v16 values, int half) {
-    if (!half) {
-        store((float *)to + at, values);
-        return;
-    }
-    /* To the nearest, ties to even. By name, since the rest of this file runs where the instruction is not known. */
-    __m256i bits;
-    __asm__("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(values));
-    _mm256_storeu_si256((__m256i *)((uint16_t *)to + at), bits);
-}
 
 static inline v16 size_of(v16 x) { return (v16)_mm512_abs_ps((__m512)x); }
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from maskwright.core.native.library import Code
 from maskwright.core.own_code import is_allowed
 from maskwright.core.types import ProductPrecision
 from maskwright.encoder.native import fp32, int8
-from maskwright.encoder.native.library import Code
 from maskwright.encoder.packed.whole import whole_numbers
 
 NativePrecision = Literal["fp32", "int8"]

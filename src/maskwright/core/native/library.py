@@ -1,4 +1,4 @@
-"""One of this folder's C files, compiled for processors of this kind; or why that cannot be done."""
+"""A C file of ours, compiled for processors of this kind; or why that cannot be done."""
 
 import ctypes
 import functools
@@ -10,7 +10,7 @@ from typing import final
 import torch
 
 from maskwright.core.errors import DeviceError
-from maskwright.encoder.native.compiling import compiled
+from maskwright.core.native.compiling import compiled
 
 AVX512: Mapping[str, str] = {
     "avx512_f": "-mavx512f",
@@ -30,7 +30,7 @@ class Code:
     """A C file's code, looked for when it is first asked for.
 
     Args:
-        name: Of the file in this folder.
+        source: The file; headers are found beside it and in this folder.
         instructions: What it needs, as in `AVX512`.
         declare: Tells Python the types of its functions.
         shares_threads: Whether it does without where it could not use PyTorch's own threads.
@@ -38,13 +38,13 @@ class Code:
 
     def __init__(
         self,
-        name: str,
+        source: Path,
         instructions: Mapping[str, str],
         declare: Callable[[ctypes.CDLL], None],
         *,
         shares_threads: bool = False,
     ) -> None:
-        self.source = Path(__file__).with_name(name)
+        self.source = source
         self._instructions = instructions
         self._declare = declare
         self._shares_threads = shares_threads
@@ -73,9 +73,10 @@ class Code:
             return DeviceError("this PyTorch does not use GNU's threads", todo="Install PyTorch's wheel from PyPI.")
         flags = (*_FLAGS, *self._instructions.values(), *_LINKED)
         try:
-            headers = [header.read_text(encoding="utf-8") for header in sorted(self.source.parent.glob("*.h"))]
+            folders = [self.source.parent, Path(__file__).parent]
+            headers = [path.read_text(encoding="utf-8") for folder in folders for path in sorted(folder.glob("*.h"))]
             about = [torch.__version__, str(capabilities.get("cpu_name")), *headers]
-            found = compiled(self.source, flags, threads, about)
+            found = compiled(self.source, flags, threads, about, folders)
         except (OSError, UnicodeError) as error:
             return DeviceError(f"the C code cannot be read ({error})", todo="Install maskwright again.")
         except DeviceError as error:

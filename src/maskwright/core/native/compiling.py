@@ -26,7 +26,9 @@ _MOST = 1 << 24
 """Bytes that code may have; the largest has some 100,000."""
 
 
-def compiled(source: Path, flags: Sequence[str], libraries: Sequence[str], about: Sequence[str]) -> ctypes.CDLL:
+def compiled(
+    source: Path, flags: Sequence[str], libraries: Sequence[str], about: Sequence[str], folders: Sequence[Path] = ()
+) -> ctypes.CDLL:
     """Load compiled code, compiling it if this was not done yet: a second.
 
     Args:
@@ -34,6 +36,7 @@ def compiled(source: Path, flags: Sequence[str], libraries: Sequence[str], about
         flags: Of a GNU C compiler.
         libraries: Files to link against.
         about: What else the code depends on; a change has it compiled again.
+        folders: Where headers are; what they say belongs into `about`.
 
     Raises:
         DeviceError: If there is no compiler that does it, or nowhere to keep the code.
@@ -50,7 +53,8 @@ def compiled(source: Path, flags: Sequence[str], libraries: Sequence[str], about
             if found := _kept(path):
                 return found
             try:
-                code = _compile([*compiler, *flags, "-x", "c", str(source), "-x", "none", *libraries, "-lm"])
+                asked = [*compiler, *flags, *(f"-I{folder}" for folder in folders)]
+                code = _compile([*asked, "-x", "c", str(source), "-x", "none", *libraries, "-lm"])
             except _DoesNotCompile as error:
                 failure = DeviceError(
                     f"`{shlex.join(compiler)}` does not compile the code ({error})",

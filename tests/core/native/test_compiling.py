@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from maskwright.core.errors import DeviceError
-from maskwright.encoder.native import compiling
-from maskwright.encoder.native.compiling import compiled
+from maskwright.core.native import compiling
+from maskwright.core.native.compiling import compiled
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/fd").exists() or shutil.which("gcc") is None, reason="needs Linux and gcc"

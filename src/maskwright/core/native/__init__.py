@@ -1,0 +1,1 @@
+"""C code that is compiled on the machine where it is used."""
