@@ -30,12 +30,12 @@ from maskwright.encoder.attention import AttentionPlan, Backend, laid_into_rows,
 from maskwright.encoder.dropout import DropoutKey, dropout
 from maskwright.pretext.objectives.cross_entropy import Scores
 from maskwright.training.batches import MicroBatch, StepBatch
-from maskwright.training.device import MatmulLibrary, matmul_library
+from maskwright.training.device import MatmulLibrary, matmul_library, tokens_at_once
 from maskwright.training.packing import Packing
 from maskwright.training.workload import build_workload
 
 _DROPOUT = 0.1
-_SLOTS = (512, 1024, 4096, 8192)
+_SLOTS = (512, 1024, 2048, 4096, 8192)
 _Change = Callable[[], AbstractContextManager[Any]]
 
 
@@ -75,7 +75,7 @@ def levers() -> list[Lever]:
         Lever("PyTorch's dropout (and what stands in the two lines before)", around=_usual_dropout),
         Lever("attention by PyTorch's function", around=lambda: _backend("sdpa")),
         Lever(f"the other library of products ({_NAMES[other]})", around=lambda: matmul_library(other)),
-        *(Lever(f"{slots:,} slots a pass", slots=slots) for slots in _SLOTS if slots != usual.tokens_per_microbatch),
+        *(Lever(f"{slots:,} slots a pass", slots=slots) for slots in _SLOTS),
         Lever("bf16 products (rounded)", autocast=torch.bfloat16),
     ]
 
@@ -107,7 +107,7 @@ def run(settings: Settings) -> Report:
         tables=(Table(title="", columns=columns, rows=tuple(rows), words=(0, 1)),),
         measurements=tuple(measurements),
         notes=(
-            f"Micro-batches have {own_machine().tokens_per_microbatch:,} slots usually; library of fp32 products: "
+            "Micro-batches usually have the number of slots that is not listed; library of fp32 products: "
             f"{_NAMES[own_machine().matmul]}.",
             "A number below 1 says that the step is faster with what stands there instead.",
         ),
@@ -120,10 +120,13 @@ def _hold(shape: Shape, settings: Settings) -> tuple[dict[str, list[float]], int
     source = Source(mlm_recipe(shape, dropout=_DROPOUT, batch=shape.documents), text)
     own = OwnStep(source.recipe, text, seed=settings.seed)
     rounded = OwnStep(source.recipe, text, seed=settings.seed, autocast=torch.bfloat16)
-    usual = _steps(source, shape, settings, own_machine().tokens_per_microbatch)
+    slots = tokens_at_once(own_machine(), source.recipe)
+    usual = _steps(source, shape, settings, slots)
     sides = [Side(OWN, lambda: own.take(usual), own.around)]
     for lever in levers():
-        steps = lever_steps(lever, source, shape, settings, own_machine().tokens_per_microbatch)
+        if lever.slots == slots:
+            continue
+        steps = lever_steps(lever, source, shape, settings, slots)
         sides.append(_side(lever, own if lever.autocast is None else rounded, steps))
     return interleave(sides, settings.rounds_or(shape.rounds)), sum(step.num_tokens for step in usual)
 

@@ -117,7 +117,7 @@ class OwnTuning:
         return Batcher(
             features,
             pad=self.model.tokenizer.special_tokens.pad,
-            tokens=own_machine().tokens_per_microbatch,
+            tokens=own_machine().tokens_per_microbatch(self.model.encoder.config.hidden_size),
             device=torch.device("cpu"),
         )
 

@@ -13,7 +13,7 @@ from benchmarks.report import Report, Table
 from benchmarks.settings import Settings
 from benchmarks.shapes import SHAPES, Shape, chosen
 from benchmarks.timing import Side, Spread, interleave, number
-from benchmarks.turns import WARM_UP, Turns, filled, real_tokens
+from benchmarks.turns import MET_NOTE, Turns, filled, real_tokens
 from benchmarks.workloads import Source, mlm_recipe, text_for
 from maskwright.training.probe import probe_matmul
 
@@ -46,7 +46,7 @@ def run(settings: Settings) -> Report:
         notes=(
             "Operations are those of encoder/sizes.py and the heads at their targets, times real tokens; "
             "what the last layer leaves out of tokens that nobody reads is not counted.",
-            "Every round computes on other batches, as training does.",
+            MET_NOTE,
         ),
     )
 
@@ -65,7 +65,7 @@ def _measure(shape: Shape, blocks: bool, settings: Settings) -> dict[str, Any]:
         peaks.append(fp32_peak(probe_matmul(seconds=0.0 if settings.quick else 0.5)))
 
     sides = [Side(OWN, turns.each(timed, own.take), own.around), Side("peak", probe)]
-    seconds = interleave(sides, rounds, warm_up=WARM_UP)
+    seconds = interleave(sides, rounds, warm_up=turns.lots)
     return {
         "model": shape.name,
         "texts": "blocks" if blocks else "natural",

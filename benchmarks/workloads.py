@@ -22,6 +22,7 @@ from maskwright.recipes.catalog import resolve
 from maskwright.recipes.optimization import AdamW, LengthPhase
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import Collator, MicroBatch, StepBatch
+from maskwright.training.device import tokens_at_once
 from maskwright.training.workload import Text, Workload, build_workload
 
 LONGEST = 128
@@ -227,7 +228,7 @@ class Source:
 
     def workload(self, seed: int = 0) -> Workload:
         """Return the phases of training as a run has them, nothing held out."""
-        slots = own_machine().tokens_per_microbatch
+        slots = tokens_at_once(own_machine(), self.recipe)
         return build_workload(self.recipe, self.text, seed=seed, held_out_tokens=0, tokens_per_microbatch=slots)
 
 

@@ -101,15 +101,15 @@ def test_a_weight_that_one_side_lacks_fails_the_check() -> None:
     assert [check.passed for check in found.checks("tiny")] == [True, False]
 
 
-def test_every_round_has_batches_of_its_own_the_same_on_all_sides() -> None:
+def test_rounds_have_batches_of_their_own_the_same_on_all_sides_and_met_before() -> None:
     turns, seen = Turns(lots=3, rounds=4), list[tuple[str, int]]()
     lots = turns.dealt(range(6))
     assert [list(lot) for lot in lots] == [[0, 1], [2, 3], [4, 5]]
     sides = [Side(name, turns.each(lots, lambda lot, name=name: seen.append((name, lot[0])))) for name in "ab"]
-    interleave(sides, 4, warm_up=1)
+    interleave(sides, 4, warm_up=turns.lots)
     # Each round begins with the other side.
-    assert seen == [(name, first) for turn, first in enumerate((0, 2, 4, 0, 2)) for name in ("ab", "ba")[turn % 2]]
-    assert turns.counted(lots, sum) == [5, 9, 1, 5]
+    assert seen == [(name, first) for turn, first in enumerate((0, 2, 4, 0, 2, 4, 0)) for name in ("ab", "ba")[turn % 2]]
+    assert turns.counted(lots, sum) == [1, 5, 9, 1]
 
 
 def test_the_flag_is_set_for_one_side_and_put_back() -> None:

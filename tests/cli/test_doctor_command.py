@@ -27,7 +27,7 @@ def diagnosis(monkeypatch):
             matmul="onednn",
             attention={"length 128, with dropout": "rows"},
             allocator="glibc 2.36",
-            tokens_per_microbatch=2048,
+            tokens_per_microbatch={256: 4096, 768: 2048},
         ),
         int8=Int8Support(by="libraries", why="there is no C compiler here", todo="Install gcc."),
         advice=("Set [this] to that.",),

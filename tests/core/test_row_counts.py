@@ -10,7 +10,12 @@ from maskwright.core.row_counts import MULTIPLE, filled_up, rounded_up, with_unr
 @given(st.integers(0, 10_000))
 def test_numbers_are_rounded_up_to_the_next_multiple(count: int) -> None:
     assert rounded_up(count) % MULTIPLE == 0
-    assert 0 <= rounded_up(count) - count < MULTIPLE
+    assert 0 <= rounded_up(count) - count < max(MULTIPLE, count / 64 + 1)
+
+
+def test_there_are_64_numbers_up_to_each_power_of_two() -> None:
+    for power in (1024, 2048, 4096):
+        assert len({rounded_up(count) for count in range(power + 1, 2 * power + 1)}) == 64
 
 
 @given(st.lists(st.integers(0, 99), max_size=60))

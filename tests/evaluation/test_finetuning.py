@@ -121,7 +121,7 @@ def test_a_killed_run_goes_on_bit_for_bit(
     asked = {**asked, "seeds": 2, "checkpoint_minutes": 0}
     # On a GPU so many tokens are computed at once as its memory has room for: another number at each look.
     rooms = itertools.count(64, 32)
-    monkeypatch.setattr(Machine, "tokens_per_microbatch", property(lambda _: next(rooms)))
+    monkeypatch.setattr(Machine, "tokens_per_microbatch", lambda *_: next(rooms))
     tune(out=tmp_path / "peace" / "out", **asked)
     rooms = itertools.count(64, 32)
 

@@ -91,7 +91,10 @@ def _usage(found: "Diagnosis") -> list[tuple[str, str, str]]:
     rows = [
         ("training uses", "device", usage.device + (f", {usage.threads} threads" if usage.device == "cpu" else "")),
         ("training uses", "precision", usage.precision + library),
-        ("training uses", "tokens at once", f"{usage.tokens_per_microbatch:,}"),
+        *(
+            ("training uses", f"tokens at once, hidden size {width}", f"{tokens:,}")
+            for width, tokens in usage.tokens_per_microbatch.items()
+        ),
     ]
     rows += [
         ("training uses", f"attention, {purpose}", _BACKENDS.get(backend, backend))

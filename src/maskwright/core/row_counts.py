@@ -12,11 +12,17 @@ from torch import Tensor
 
 MULTIPLE = 16
 """Rows come in multiples of this. 100 steps of bert/mini: 85 different numbers become 7, with 1.6 % more rows."""
+_COARSER = ((4096, 4), (2048, 2), (0, 1))
+"""From how many rows on they come in how many times that multiple."""
 
 
 def rounded_up(count: int) -> int:
-    """Return the next multiple of `MULTIPLE`; 0 stays 0."""
-    return -(-count // MULTIPLE) * MULTIPLE
+    """Return the next multiple of `MULTIPLE`; from 2,048 on of twice and from 4,096 on of four times that.
+
+    So there are 64 numbers up to each power of two, and no more than 1.6 % is added to one. 0 stays 0.
+    """
+    multiple = MULTIPLE * next(times for least, times in _COARSER if count >= least)
+    return -(-count // multiple) * multiple
 
 
 def filled_up(places: Tensor) -> Tensor:

@@ -196,7 +196,7 @@ def _sit(
     if plan.choices:
         rows = [(choice.field, *choice.shown(), choice.reason) for choice in plan.choices]
         talk.tabulate("fitted", ("to the model", "published", "here", "because"), rows)
-    tokens_per_microbatch = _tokens_per_microbatch(record, machine)
+    tokens_per_microbatch = _tokens_per_microbatch(record, machine, plan.existing.config.hidden_size)
     study = Study(
         folder=folder.path,
         model=plan.existing.name,
@@ -240,7 +240,7 @@ def _sit(
     return FineTuning(folder=folder.path, finished=True, results=results, stopped_by=None)
 
 
-def _tokens_per_microbatch(record: dict[str, Any], machine: Machine) -> int:
+def _tokens_per_microbatch(record: dict[str, Any], machine: Machine, hidden_size: int) -> int:
     """Return what a forward and backward pass holds: the number that the folder was begun with.
 
     A GPU's depends on its memory, and the masks of dropout depend on it.
@@ -248,7 +248,7 @@ def _tokens_per_microbatch(record: dict[str, Any], machine: Machine) -> int:
     before = record.get("machine", {})
     same_kind = str(before.get("device", "")).partition(":")[0] == machine.device.type
     found: int = before.get("tokens_per_microbatch", 0) if same_kind else 0
-    return found or machine.tokens_per_microbatch
+    return found or machine.tokens_per_microbatch(hidden_size)
 
 
 def _how_long(settings: Hyperparameters) -> str:

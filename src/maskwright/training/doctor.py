@@ -22,6 +22,7 @@ from maskwright.training.hardware import Hardware, busy_cores, look_at_hardware
 from maskwright.training.probe import MatmulRate, probe_bandwidth, probe_matmul
 
 _VERSION = 1
+_WIDTHS = (256, 768)
 _LENGTHS = (128, 512, 1024)
 _HEAD_SIZE = 64
 """Of nearly all published encoders."""
@@ -59,7 +60,7 @@ class Usage:
         matmul: Library of fp32 products on the CPU: "default" or "onednn".
         attention: Backend by what it is for, e.g. {"length 128, with dropout": "rows"}.
         allocator: The memory allocator and what it was told.
-        tokens_per_microbatch: Slots of a forward and backward pass.
+        tokens_per_microbatch: Slots of a forward and backward pass, by the hidden size of the encoder.
     """
 
     device: str
@@ -68,7 +69,7 @@ class Usage:
     matmul: str
     attention: Mapping[str, str]
     allocator: str
-    tokens_per_microbatch: int
+    tokens_per_microbatch: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +171,7 @@ def usage_of(machine: Machine, hardware: Hardware) -> Usage:
         matmul=machine.matmul,
         attention=attention,
         allocator=f"{hardware.allocator} ({told})" if told else hardware.allocator,
-        tokens_per_microbatch=machine.tokens_per_microbatch,
+        tokens_per_microbatch={width: machine.tokens_per_microbatch(width) for width in _WIDTHS},
     )
 
 

@@ -73,7 +73,7 @@ def reached_flops(config: EncoderConfig, machine: Machine) -> float:
     if machine.device.type == "cuda":
         # A GPU is busy with many tokens only, and a run computes as it will here.
         row = min(_ROW_ON_GPU, config.max_positions)
-        rows = machine.tokens_per_microbatch // row
+        rows = machine.tokens_per_microbatch(config.hidden_size) // row
     batch = _random_step(row, rows, drops=drops)
     if machine.device.type == "cuda" and machine.attention == "compiled":
         compile_model(model, _random_step(row, _ROWS_OF_PROOF, drops=drops), machine.autocast)
