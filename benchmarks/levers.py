@@ -71,7 +71,7 @@ def levers() -> list[Lever]:
         Lever("all scores of the vocabulary at once", around=lambda: patch(f"{_MLM}.summed_cross_entropy", _whole)),
         Lever("attention by products over rows", around=lambda: _backend("rows")),
         Lever("attention by products over rows, its gradients by autograd", around=lambda: _attention(dropout)),
-        Lever("PyTorch's functions between products", around=_usual_sublayers),
+        Lever("PyTorch's functions for embeddings and between products", around=_usual_sublayers),
         Lever("PyTorch's dropout (and what stands in the two lines before)", around=_usual_dropout),
         Lever("attention by PyTorch's function", around=lambda: _backend("sdpa")),
         Lever(f"the other library of products ({_NAMES[other]})", around=lambda: matmul_library(other)),
@@ -239,11 +239,13 @@ def _attention(drop: Callable[[Tensor, float, DropoutKey | None, int], Tensor]) 
         yield
 
 
-def _usual_sublayers() -> AbstractContextManager[Any]:
+@contextlib.contextmanager
+def _usual_sublayers() -> Iterator[None]:
     def takes(*_: object) -> bool:
         return False
 
-    return patch(f"{_ENCODER}.native.sublayers.takes", takes)
+    with patch(f"{_ENCODER}.native.sublayers.takes", takes), patch(f"{_ENCODER}.native.embeddings.takes", takes):
+        yield
 
 
 @contextlib.contextmanager

@@ -108,7 +108,8 @@ def test_rounds_have_batches_of_their_own_the_same_on_all_sides_and_met_before()
     sides = [Side(name, turns.each(lots, lambda lot, name=name: seen.append((name, lot[0])))) for name in "ab"]
     interleave(sides, 4, warm_up=turns.lots)
     # Each round begins with the other side.
-    assert seen == [(name, first) for turn, first in enumerate((0, 2, 4, 0, 2, 4, 0)) for name in ("ab", "ba")[turn % 2]]
+    firsts = (0, 2, 4, 0, 2, 4, 0)
+    assert seen == [(name, first) for turn, first in enumerate(firsts) for name in ("ab", "ba")[turn % 2]]
     assert turns.counted(lots, sum) == [1, 5, 9, 1]
 
 
