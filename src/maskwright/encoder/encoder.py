@@ -18,6 +18,7 @@ from maskwright.encoder.gpu.passes import CapturedPasses
 from maskwright.encoder.gpu.rounded import Joined, OnGpu, rounded
 from maskwright.encoder.gpu.runs import GpuRuns, runs_of, takes_own
 from maskwright.encoder.gpu.sublayers import computes_on, fits
+from maskwright.encoder.native import embeddings as native
 from maskwright.encoder.rows import cut_into_rows
 
 
@@ -175,8 +176,13 @@ class Encoder(nn.Module):
     def _embed(self, batch: FlatBatch, key: DropoutKey | None, *, on_gpu: bool) -> Tensor:
         config = self.config
         tables = self.word_embeddings, self.position_embeddings, self.segment_embeddings
+        own = None
         if on_gpu and takes_segments(self.segment_embeddings):
-            return embedded(
+            own = embedded
+        elif native.takes(batch, *tables, self.embedding_norm):
+            own = native.embedded
+        if own is not None:
+            return own(
                 batch,
                 *tables,
                 self.embedding_norm,

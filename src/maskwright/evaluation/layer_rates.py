@@ -68,14 +68,15 @@ class LayerwiseAdamW:
             groups.setdefault(rate_share(name, config, decay), []).append((name, parameter))
         self._optimizers = {share: Optimizer(members, constants) for share, members in groups.items()}
 
-    def step(self, learning_rate: float) -> None:
+    def step(self, learning_rate: float, gradient_scale: float = 1.0) -> None:
         """Update all parameters that have a gradient once; gradients are then dropped.
 
         Args:
             learning_rate: The head's.
+            gradient_scale: What gradients are multiplied by first (`clipping_scale`).
         """
         for share, optimizer in self._optimizers.items():
-            optimizer.step(share * learning_rate)
+            optimizer.step(share * learning_rate, gradient_scale=gradient_scale)
 
     def state(self) -> dict[str, Tensor]:
         """Return both moments of every parameter, by name (`Optimizer.state`)."""

@@ -13,6 +13,8 @@ from maskwright.evaluation.batching import Batcher, StepBatches, units_of_step
 from maskwright.evaluation.fine_tuned import FineTunedModel
 from maskwright.evaluation.hyperparameters import Hyperparameters
 from maskwright.evaluation.layer_rates import LayerwiseAdamW
+from maskwright.training.adamw_native import total_norm
+from maskwright.training.optimizer import clipping_scale
 from maskwright.training.schedule import rate_factor
 
 
@@ -112,14 +114,12 @@ def _take_step(
         share.backward()  # type: ignore[no-untyped-call]
         mean += float(share.detach())
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    norm = float(torch.nn.utils.get_total_norm(gradients, foreach=device.type != "cpu"))
+    norm = float(total_norm(gradients))
     if not math.isfinite(mean) or not math.isfinite(norm):
         raise TrainingError(
             f"step {step + 1}: the loss is {mean:g} and the gradient norm {norm:g}; training stops before the weights "
             "are touched",
             todo="Lower the rate (`--set learning_rate=...`) in a new folder.",
         )
-    if clip_norm and norm > clip_norm:
-        torch._foreach_mul_(gradients, clip_norm / (norm + 1e-6))
-    optimizer.step(learning_rate)
+    optimizer.step(learning_rate, gradient_scale=clipping_scale(norm, clip_norm))
     return mean, norm

@@ -1,13 +1,14 @@
 """AdamW as the recipes say it: which parameters decay, and Adam with or without bias correction."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from maskwright.recipes.optimization import AdamW
+from maskwright.training.adamw_native import NativeUpdate, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,15 @@ class Clipping:
         return cls(torch.where(over > 1, over, torch.ones_like(over)).float(), refused.float())
 
 
+def scale_gradients(parameters: Iterable[nn.Parameter], scale: float) -> None:
+    """Multiply all gradients there are by a number, in place."""
+    gradients = [gradient for each in parameters if (gradient := each.grad) is not None]
+    if scale != 1 and gradients:
+        torch._foreach_mul_(gradients, scale)
+
+
 class AdamWRule:
-    """Torch's fused AdamW with the constants of a recipe.
+    """Torch's AdamW with the constants of a recipe: its fused kernels, or on a processor our own code with its state.
 
     Google's BERT and ELECTRA leave Adam's bias correction out (bert:optimization.py:57-74): their update is
     lr * m / (sqrt(v) + eps). Torch always corrects, so at step t the rate, the epsilon and the decay handed to it are
@@ -52,6 +60,7 @@ class AdamWRule:
 
     def __init__(self, decayed: Sequence[nn.Parameter], plain: Sequence[nn.Parameter], constants: AdamW) -> None:
         self.constants = constants
+        self._parameters = [*decayed, *plain]
         groups = [(list(decayed), constants.weight_decay), (list(plain), 0.0)]
         self.decays = [decay for parameters, decay in groups if parameters]
         self._torch = torch.optim.AdamW(
@@ -61,14 +70,19 @@ class AdamWRule:
             eps=constants.eps,
             fused=True,
         )
+        decay_of = {each: decay for parameters, decay in groups for each in parameters}
+        self._native = NativeUpdate(decay_of, self._torch.state)
 
-    def step(self, learning_rate: float, number: int, clipping: Clipping | None = None) -> None:
+    def step(
+        self, learning_rate: float, number: int, clipping: Clipping | None = None, gradient_scale: float = 1.0
+    ) -> None:
         """Update every parameter that has a gradient.
 
         Args:
             learning_rate: For this step.
             number: The step's number, from 1.
             clipping: What is done to gradients first (on a GPU); None leaves them as they are.
+            gradient_scale: What they are multiplied by first.
         """
         rate, eps, scale = learning_rate, self.constants.eps, 1.0
         if not self.constants.bias_correction:
@@ -76,6 +90,12 @@ class AdamWRule:
             first, second = 1 - beta1**number, math.sqrt(1 - beta2**number)
             scale = first / second
             rate, eps = learning_rate * scale, self.constants.eps / second
+        if clipping is None:
+            # Of the decay only its product with the rate counts, which is the same with the bias corrected or not.
+            step = Step(rate, eps, self.constants.betas, shrinkage=learning_rate, gradient_scale=gradient_scale)
+            if self._native.update(step):
+                return
+        scale_gradients(self._parameters, gradient_scale)
         for group, decay in zip(self._torch.param_groups, self.decays, strict=True):
             group["lr"], group["eps"], group["weight_decay"] = rate, eps, decay / scale
         # What torch's scaler of losses tells its optimizers: its kernel divides by the one and obeys the other.
@@ -92,3 +112,4 @@ class AdamWRule:
         """Give a parameter the moments that it had after `steps` steps."""
         count = torch.tensor(float(steps), dtype=torch.float32, device=parameter.device)
         self._torch.state[parameter] = {"step": count, **moments}
+        self._native.forget()

@@ -16,9 +16,11 @@ from maskwright.core.own_code import allowed as own_code_allowed
 from maskwright.core.spec import fingerprint
 from maskwright.encoder.gpu.sublayers import computes_on
 from maskwright.encoder.native.attention import CODE as ATTENTION
+from maskwright.encoder.native.embeddings import CODE as EMBEDDINGS
 from maskwright.encoder.native.fp32 import CODE as FP32
 from maskwright.encoder.native.sublayer_calls import CODE as SUBLAYERS
 from maskwright.recipes.recipe import Recipe
+from maskwright.training.adamw_native import CODE as ADAMW
 from maskwright.training.allocator import keep_freed_memory
 from maskwright.training.probe import has_onednn, probe_error, probe_layers, probe_matmul, products_by
 
@@ -219,8 +221,9 @@ def attention_code(wish: AttentionCode = "compiled") -> AttentionCode:
 
 
 def own_code_problem() -> DeviceError | None:
-    """Return why our own code in fp32 is not to be had: attention, what is between a layer's products, and scoring."""
-    return ATTENTION.problem() or SUBLAYERS.problem() or FP32.problem()
+    """Return why our own code in fp32 is not to be had: an encoder's in training, the optimizer's, or scoring's."""
+    codes = (ATTENTION, SUBLAYERS, EMBEDDINGS, ADAMW, FP32)
+    return next((problem for code in codes if (problem := code.problem())), None)
 
 
 @contextlib.contextmanager

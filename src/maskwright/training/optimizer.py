@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from maskwright.core.errors import CheckpointError
 from maskwright.recipes.optimization import AdamW, Lamb, OptimizerSpec
-from maskwright.training.adamw import AdamWRule, Clipping
+from maskwright.training.adamw import AdamWRule, Clipping, scale_gradients
 from maskwright.training.lamb import LambRule
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -34,17 +34,19 @@ class Optimizer:
         """Whether `step` takes what clips gradients and refuses unsound ones as numbers on their device."""
         return isinstance(self._rule, AdamWRule)
 
-    def step(self, learning_rate: float, clipping: Clipping | None = None) -> None:
+    def step(self, learning_rate: float, clipping: Clipping | None = None, gradient_scale: float = 1.0) -> None:
         """Update all parameters that have a gradient once; gradients are then dropped.
 
         Args:
             learning_rate: For this step.
             clipping: What is done to gradients first, where the rule takes it (`refuses_itself`).
+            gradient_scale: What they are multiplied by first (`clipping_scale`).
         """
         self.steps += 1
         if isinstance(self._rule, AdamWRule):
-            self._rule.step(learning_rate, self.steps, clipping)
+            self._rule.step(learning_rate, self.steps, clipping, gradient_scale)
         else:
+            scale_gradients(self.names, gradient_scale)
             self._rule.step(learning_rate, self.steps)
         for parameter in self.names:
             parameter.grad = None
@@ -79,6 +81,16 @@ class Optimizer:
                     )
                 moments[moment] = saved.to(parameter.device, parameter.dtype, copy=True)
             self._rule.set_moments(parameter, moments, steps)
+
+
+def clipping_scale(norm: float, most: float) -> float:
+    """Return what gradients are multiplied by, so that their norm is no larger than allowed.
+
+    Args:
+        norm: Theirs.
+        most: The norm allowed; 0 leaves gradients as they are.
+    """
+    return most / (norm + 1e-6) if most and norm > most else 1.0
 
 
 def _rule(parameters: list[nn.Parameter], constants: AdamW | Lamb) -> AdamWRule | LambRule:

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from maskwright.core.errors import TrainingError
 from maskwright.training.adamw import Clipping
+from maskwright.training.adamw_native import total_norm
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel
-from maskwright.training.optimizer import Optimizer
+from maskwright.training.optimizer import Optimizer, clipping_scale
 from maskwright.training.tallies import Later, Sums, Tallies, details_of
 
 
@@ -131,7 +132,7 @@ class Gradients:
                 an optimizer that cannot refuse); weights are untouched.
         """
         gradients = [parameter.grad for parameter in self._optimizer.names if parameter.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients, foreach=self._device.type != "cpu")
+        norm = total_norm(gradients)
         if refuses_later(self._device, self._optimizer):
             # A GPU looks itself at whether the step is sound.
             total = torch.stack([self._summed.total(each.kind) for each in self._model.objectives]).sum()
@@ -139,9 +140,7 @@ class Gradients:
             return self._updated(norm)
         update = self._updated(norm)
         gradient_norm = update.result().gradient_norm
-        if clip_norm and gradient_norm > clip_norm:
-            torch._foreach_mul_(gradients, clip_norm / (gradient_norm + 1e-6))
-        self._optimizer.step(learning_rate)
+        self._optimizer.step(learning_rate, gradient_scale=clipping_scale(gradient_norm, clip_norm))
         return update
 
     def _updated(self, norm: Tensor) -> "Update":
