@@ -19,6 +19,7 @@ from maskwright.encoder.native.attention import CODE as ATTENTION
 from maskwright.encoder.native.embeddings import CODE as EMBEDDINGS
 from maskwright.encoder.native.fp32 import CODE as FP32
 from maskwright.encoder.native.sublayer_calls import CODE as SUBLAYERS
+from maskwright.pretext.objectives.cross_entropy_native import CODE as CROSS_ENTROPY
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.adamw_native import CODE as ADAMW
 from maskwright.training.allocator import keep_freed_memory
@@ -222,7 +223,7 @@ def attention_code(wish: AttentionCode = "compiled") -> AttentionCode:
 
 def own_code_problem() -> DeviceError | None:
     """Return why our own code in fp32 is not to be had: an encoder's in training, the optimizer's, or scoring's."""
-    codes = (ATTENTION, SUBLAYERS, EMBEDDINGS, ADAMW, FP32)
+    codes = (ATTENTION, SUBLAYERS, EMBEDDINGS, CROSS_ENTROPY, ADAMW, FP32)
     return next((problem for code in codes if (problem := code.problem())), None)
 
 

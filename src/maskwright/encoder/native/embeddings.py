@@ -21,21 +21,12 @@ from maskwright.core.native.library import AVX512, Code
 from maskwright.core.own_code import is_allowed
 from maskwright.core.tensors import FlatBatch
 from maskwright.encoder.dropout import DropoutKey, RandomWords
+from maskwright.encoder.native.passes import Dropout, dropout_of
 
 _LANES = 16
 """fp32 numbers in a register: widths are multiples."""
 _MOST_SEGMENTS = 8
 """Each chunk of tokens has a row of sums for every segment; the published systems have two."""
-
-
-class _Dropout(ctypes.Structure):
-    """`Dropout` of `passes.h`."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("rows", "columns")),
-        ("least", ctypes.c_int64),
-        ("scale", ctypes.c_float),
-    ]
 
 
 class _Embed(ctypes.Structure):
@@ -46,7 +37,7 @@ class _Embed(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("word_ids", "position_ids", "segment_ids")),
         *((name, ctypes.c_void_p) for name in ("weight", "shift", "sums", "result", "about", "slope", "to_sums")),
         *((name, ctypes.c_void_p) for name in ("to_words", "to_positions", "to_others", "room", "first", "next")),
-        ("dropout", _Dropout),
+        ("dropout", Dropout),
         *((name, ctypes.c_int64) for name in ("tokens", "width", "num_words", "num_positions", "num_segments")),
         ("position_offset", ctypes.c_int64),
         ("epsilon", ctypes.c_float),
@@ -184,7 +175,7 @@ class _About:
 
     def call(self, weight: Tensor, sums: Tensor, norms: Tensor) -> _Embed:
         # It points into tensors, which their owners keep until the call is over.
-        call = _Embed(
+        return _Embed(
             word_ids=self.words.data_ptr(),
             position_ids=self.positions.data_ptr(),
             segment_ids=None if self.segments is None else self.segments.data_ptr(),
@@ -198,11 +189,8 @@ class _About:
             num_segments=self.num_segments,
             position_offset=self.position_offset,
             epsilon=self.epsilon,
+            dropout=dropout_of(self.dropped, self.rate),
         )
-        if self.dropped is not None:
-            least, scale = RandomWords.limits(self.rate)
-            call.dropout = _Dropout(self.dropped.rows.data_ptr(), self.dropped.columns.data_ptr(), least, scale)
-        return call
 
     def outside(self, token: int) -> str:
         """Say what a token asks for that is not there."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from maskwright.core.native.library import AVX512, Code
 from maskwright.encoder.dropout import RandomWords
+from maskwright.encoder.native.passes import Dropout, dropout_of
 
 _HALF = torch.bfloat16
 
@@ -33,9 +34,9 @@ class Norm(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("values", "bias", "residual", "weight", "shift", "sums", "result")),
         *((name, ctypes.c_void_p) for name in ("about", "slope", "to_residual", "to_values")),
         *((name, ctypes.c_void_p) for name in ("to_weight", "to_shift", "to_bias", "room")),
-        *((name, ctypes.c_void_p) for name in ("word_rows", "word_columns")),
-        *((name, ctypes.c_int64) for name in ("rows", "width", "least")),
-        *((name, ctypes.c_float) for name in ("scale", "epsilon")),
+        ("dropout", Dropout),
+        *((name, ctypes.c_int64) for name in ("rows", "width")),
+        ("epsilon", ctypes.c_float),
         ("half", ctypes.c_int32),
     ]
 
@@ -141,18 +142,13 @@ def norm_back(
 
 
 def _call_of_norm(closing: Closing, sums: Tensor, about: Tensor, weight: Tensor, precision: torch.dtype) -> Norm:
-    words = closing.words
-    least, scale = (0, 1.0) if words is None else words.limits(closing.rate)
     return Norm(
         weight=weight.data_ptr(),
         sums=sums.data_ptr(),
         about=about.data_ptr(),
-        word_rows=None if words is None else words.rows.data_ptr(),
-        word_columns=None if words is None else words.columns.data_ptr(),
+        dropout=dropout_of(closing.words, closing.rate),
         rows=len(sums),
         width=sums.shape[1],
-        least=least,
-        scale=scale,
         epsilon=closing.epsilon,
         half=precision == _HALF,
     )

@@ -7,10 +7,7 @@
 #include <string.h>
 
 #include "halves.h"
-#include "registers.h"
-#include "words.h"
-
-#define CHUNK 64 /* rows whose columns are summed together */
+#include "passes.h"
 
 enum { ERF, TANH };
 
@@ -36,9 +33,9 @@ typedef struct {
     void *to_values; /* rows x width, or NULL where they are the residual's: fp32 without dropout */
     float *to_weight, *to_shift, *to_bias; /* in one piece of 3 x width */
     float *room; /* chunks x 3 x width */
-    const int64_t *word_rows, *word_columns; /* of the table of random words; NULL drops nothing */
-    int64_t rows, width, least;
-    float scale, epsilon;
+    Dropout dropout;
+    int64_t rows, width;
+    float epsilon;
     int32_t half;
 } Norm;
 
@@ -49,7 +46,7 @@ typedef struct {
     int32_t half;
 } Sums;
 
-int64_t chunks_of(int64_t rows) { return (rows + CHUNK - 1) / CHUNK; }
+int64_t chunks_of(int64_t rows) { return chunks_in(rows); }
 
 static inline v16 size_of(v16 x) { return (v16)_mm512_abs_ps((__m512)x); }
 
@@ -140,15 +137,6 @@ static inline __attribute__((always_inline)) void gelu_rows(const Gelu *a, int64
         }
 }
 
-/* Add up `count` rows of sums, the first to the last. */
-static void add_up(const float *from, int64_t count, int64_t width, float *to) {
-    for (int64_t i = 0; i < width; i += LANES) {
-        v16 sum = all(0.0f);
-        for (int64_t row = 0; row < count; row++) sum += load(from + row * width + i);
-        store(to + i, sum);
-    }
-}
-
 void gelu_pass(const Gelu *a, int backward, int threads) {
     int64_t chunks = chunks_of(a->rows);
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -171,27 +159,13 @@ void gelu_pass(const Gelu *a, int backward, int threads) {
 
 /* --- dropout, residual and LayerNorm */
 
-/* What is dropped becomes 0, be it infinite or no number: as in attention, a step is refused for what is kept. */
-
-/* Which of sixteen values, from a position that is a multiple of sixteen, are kept. */
-static inline __mmask16 kept(const Norm *a, int64_t position) {
-    int64_t word = position / POSITIONS;
-    __m256i columns = _mm256_loadu_si256((const __m256i *)(a->word_columns + word % COLUMNS));
-    __m256i mixed = _mm256_mullo_epi64(_mm256_set1_epi64x(a->word_rows[word / COLUMNS]), columns);
-    mixed = _mm256_xor_si256(mixed, _mm256_srai_epi64(mixed, 32));
-    mixed = _mm256_mullo_epi64(mixed, _mm256_set1_epi64x((int64_t)MIXES));
-    return _mm256_cmpge_epi16_mask(mixed, _mm256_set1_epi16((int16_t)a->least));
-}
-
-static inline v16 only(__mmask16 which, v16 values) { return (v16)_mm512_maskz_mov_ps(which, (__m512)values); }
-
 static inline __attribute__((always_inline)) void norm_row(const Norm *a, int64_t row, int drops, int half) {
     int64_t width = a->width, at = row * width;
     float *sums = a->sums + at, *result = a->result + at;
     v16 whole = all(0.0f), squares = all(0.0f);
     for (int64_t i = 0; i < width; i += LANES) {
         v16 x = take(a->values, at + i, half) + load(a->bias + i);
-        if (drops) x = only(kept(a, at + i), x * all(a->scale));
+        if (drops) x = dropped(&a->dropout, at + i, x);
         x += load(a->residual + at + i);
         whole += x;
         store(sums + i, x);
@@ -227,7 +201,7 @@ static inline __attribute__((always_inline)) void norm_row_back(const Norm *a, i
         v16 normed = (load(a->sums + at + i) - mean) * rate, slope = load(a->slope + at + i) * load(a->weight + i);
         slope = (slope - plain - normed * along) * rate;
         store(a->to_residual + at + i, slope);
-        if (drops) slope = only(kept(a, at + i), slope * all(a->scale));
+        if (drops) slope = dropped(&a->dropout, at + i, slope);
         if (a->to_values) give(a->to_values, at + i, slope, half);
         store(to_bias + i, load(to_bias + i) + slope);
     }
@@ -243,7 +217,7 @@ static inline __attribute__((always_inline)) void norm_rows(const Norm *a, int64
 
 void norm_pass(const Norm *a, int backward, int threads) {
     int64_t chunks = chunks_of(a->rows), width = a->width;
-    int drops = a->word_rows != NULL;
+    int drops = a->dropout.rows != NULL;
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
         int64_t begin = chunk * CHUNK, end = begin + CHUNK < a->rows ? begin + CHUNK : a->rows;

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from maskwright.core.own_code import has_kernels, is_allowed
+from maskwright.pretext.objectives import cross_entropy_native as native
 from maskwright.pretext.objectives.cross_entropy_on_gpu import (
     GPU_BLOCK_ELEMENTS,
     draw_on_gpu,
@@ -44,8 +45,9 @@ def summed_cross_entropy(
 
     Equals `cross_entropy(linear(features, weight, bias).float(), labels, reduction="sum")`. Logits are made
     in blocks of targets and turned into their own gradient in place, so that one block is the most that is
-    ever held; the plain way holds all of them three or four times. Under bf16 autocast on a GPU the blocks are larger,
-    and kernels of our own make the gradients (`cross_entropy_on_gpu`).
+    ever held; the plain way holds all of them three or four times. On a processor C code of our own turns them where it
+    is there (`cross_entropy_native`); under bf16 autocast on a GPU the blocks are larger, and kernels of our own make
+    the gradients (`cross_entropy_on_gpu`).
 
     Args:
         features: Shape (M, E); M may be 0. Rows beyond those of the labels (`row_counts.filled_up`) are multiplied with
@@ -58,9 +60,9 @@ def summed_cross_entropy(
             the order of ids, pass that number. One number a token gives the same distribution as one Gumbel noise a
             logit, at a thousandth of the random numbers. Under autocast the loss is that of rounded logits, but tokens
             are drawn by logits multiplied anew in fp32 (a second block; on a GPU by fp32 products of bf16 factors): in
-            bf16 those from 8 on are multiples of 1/16. On CUDA in fp32, PyTorch does not promise that a running sum is
-            the same each time (`torch.use_deterministic_algorithms` names `cumsum`), so a number on the border of two
-            tokens may draw either there.
+            bf16 those from 8 on are multiples of 1/16. A number on the border of two tokens may draw either where the
+            sums are another code's. On CUDA in fp32, PyTorch does not promise that a running sum is the same each time
+            (`torch.use_deterministic_algorithms` names `cumsum`): there it may each time.
     """
     device = features.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
@@ -73,11 +75,16 @@ def summed_cross_entropy(
             )
             drawn = None if sampling is None else draw_on_gpu(features, weight, bias, sampling, most)
             return Scores(total, correct, drawn)
+        rows = max(1, (block_elements or BLOCK_ELEMENTS) // len(weight))
+        if native.takes(dtype, features, weight, bias):
+            total, correct, sampled = _SummedNatively.apply(  # type: ignore[no-untyped-call]
+                features, weight, bias, labels, dtype, rows, torch.is_grad_enabled(), sampling
+            )
+            return Scores(total, correct, sampled if sampling is not None else None)
         drawing = None
         if sampling is not None:
             unrounded = None if dtype == exact else (features.to(exact), weight.to(exact), bias.to(exact))
             drawing = _Drawing(sampling, unrounded)
-        rows = max(1, (block_elements or BLOCK_ELEMENTS) // len(weight))
         features, weight, bias = features.to(dtype), weight.to(dtype), bias.to(dtype)
         total, correct, sampled = _SummedCrossEntropy.apply(  # type: ignore[no-untyped-call]
             features, weight, bias, labels, rows, torch.is_grad_enabled(), drawing
@@ -176,6 +183,63 @@ class _SummedCrossEntropy(torch.autograd.Function):
         return *scaled_once(ctx, slope), None, None, None, None
 
 
+class _SummedNatively(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        dtype: torch.dtype,
+        rows: int,
+        with_gradients: bool,
+        numbers: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        # The factors come as they are, and are rounded inside: gradients are scaled as they get their own precision.
+        targets, entries, offsets = features.to(dtype), weight.to(dtype), bias.float()
+        loss, correct = 0.0, 0
+        features_grad = torch.empty_like(targets)
+        weight_grad: Tensor | None = None
+        bias_grad = torch.zeros(len(weight), dtype=torch.float32) if with_gradients else None
+        sampled = labels.new_zeros(len(labels) if numbers is not None else 0)
+        is_rounded = dtype != torch.float32
+        for begin in range(0, len(labels), rows):
+            part = slice(begin, begin + rows)
+            block = targets[part]
+            if numbers is not None and is_rounded:
+                logits = torch.nn.functional.linear(features[part].float(), weight.float())
+                sampled[part] = native.draw(logits, offsets, numbers[part])
+                del logits  # Before there are others.
+            logits = torch.nn.functional.linear(block, entries)
+            asked = None if numbers is None or is_rounded else numbers[part]
+            scores = native.score(logits, offsets, labels[part], bias_grad, asked)
+            loss += scores.loss
+            correct += scores.correct
+            if scores.drawn is not None:
+                sampled[part] = scores.drawn
+            if with_gradients:
+                features_grad[part] = logits @ entries
+                weight_grad = added(weight_grad, logits.T @ block, torch.float32)
+        total, right = torch.tensor(loss, dtype=torch.float32), labels.new_tensor(correct)
+        if bias_grad is not None:
+            features_grad[-(-len(labels) // rows) * rows :] = 0  # Whole blocks of added rows.
+            weight_grad = torch.zeros_like(weight) if weight_grad is None else weight_grad
+            ctx.save_for_backward(features_grad, weight_grad, bias_grad)
+            ctx.dtypes = features.dtype, weight.dtype, bias.dtype
+            ctx.is_spent = False
+        ctx.mark_non_differentiable(right, sampled)
+        return total, right, sampled
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        spend(ctx)
+        factor = float(slope)
+        gradients = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
+        return *(native.scaled(each, factor, dtype) for each, dtype in gradients), None, None, None, None, None
+
+
 class _SummedOnGpu(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -230,9 +294,18 @@ def scaled_once(ctx: Any, slope: Tensor) -> list[Tensor]:
     Raises:
         RuntimeError: If it is called again, which `retain_graph=True` makes possible.
     """
+    spend(ctx)
+    return [gradient.mul_(slope) for gradient in ctx.saved_tensors]
+
+
+def spend(ctx: Any) -> None:
+    """Take note that the saved gradients are scaled in their own memory.
+
+    Raises:
+        RuntimeError: If they were before.
+    """
     if ctx.is_spent:
         raise RuntimeError(
             "the gradients of this loss were scaled in place by the first backward pass: compute the loss again"
         )
     ctx.is_spent = True
-    return [gradient.mul_(slope) for gradient in ctx.saved_tensors]
