@@ -15,12 +15,14 @@ import numpy as np
 from benchmarks.machine import own_machine
 from benchmarks.settings import Settings
 from benchmarks.shapes import Shape
+from maskwright.core.flat_arrays import Runs
 from maskwright.core.types import Documents, IntArray, SpecialTokens, TakenTokens
 from maskwright.pretext.formats import DocSentences
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.optimization import AdamW, LengthPhase
 from maskwright.recipes.recipe import Recipe
+from maskwright.text.block_encoding import id_type
 from maskwright.training.batches import Collator, MicroBatch, StepBatch
 from maskwright.training.device import tokens_at_once
 from maskwright.training.workload import Text, Workload, build_workload
@@ -89,10 +91,20 @@ def text_of(ids: IntArray, ends: IntArray, vocab_size: int, seed: int, word_star
     for starts in levels.values():
         starts[begins] = True
 
+    stored = ids.astype(id_type(vocab_size))
+    packed = {name: np.packbits(each, bitorder="little") for name, each in {"": word_starts, **levels}.items()}
+
     def take(starts: IntArray, stops: IntArray) -> TakenTokens:
+        # As `text.corpus.Corpus.take` reads one shard, whose bits are packed.
         lengths = stops - starts
-        places = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
-        return TakenTokens(ids[places], word_starts[places], {level: each[places] for level, each in levels.items()})
+        total = int(lengths.sum())
+        runs = Runs(starts, np.cumsum(lengths) - lengths, lengths)
+        taken = np.empty(total, dtype=np.int32)
+        runs.copy_ids(stored, taken)
+        unpacked = {level: np.empty(total, dtype=np.bool_) for level in packed}
+        for level, bits in packed.items():
+            runs.unpack(bits, unpacked[level])
+        return TakenTokens(taken, unpacked.pop(""), unpacked)
 
     numbers = np.arange(len(ends), dtype=np.int64)
     documents = Documents(ends, numbers, numbers + 1)

@@ -1,10 +1,12 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maskwright.core.own_code import allowed
 from maskwright.training.packing import pack
 
-lengths_in_rows = st.integers(4, 64).flatmap(
+lengths_in_rows = st.integers(4, 200).flatmap(
     lambda row: st.tuples(st.just(row), st.lists(st.integers(1, row), min_size=1, max_size=60))
 )
 
@@ -40,10 +42,14 @@ def test_packing_equals_best_fit_one_sequence_after_another(case: tuple[int, lis
         place[sequence] = (row, row_length - left)
         number.append(row)
         room.append(left - lengths[sequence])
-    packing = pack(np.array(lengths), row_length)
     lying = sorted(place, key=lambda each: place[each])
-    assert packing.order.tolist() == lying
-    assert list(zip(packing.rows.tolist(), packing.offsets.tolist(), strict=True)) == [place[each] for each in lying]
+    for ours in (True, False):
+        with allowed(ours):
+            packing = pack(np.array(lengths), row_length)
+        assert packing.order.tolist() == lying
+        found = list(zip(packing.rows.tolist(), packing.offsets.tolist(), strict=True))
+        assert found == [place[each] for each in lying]
+        assert packing.num_rows == begun
 
 
 @given(lengths_in_rows)
@@ -70,3 +76,8 @@ def test_a_stream_holds_the_sequences_as_they_lie_and_nothing_between(case: tupl
     for sequence, row, offset in zip(packing.order, packing.rows, packing.offsets, strict=True):
         own = slots[starts[sequence] : starts[sequence] + lengths[sequence]]
         assert own.tolist() == list(range(row * row_length + offset, row * row_length + offset + lengths[sequence]))
+
+
+def test_sequences_longer_than_a_row_are_refused() -> None:
+    with pytest.raises(ValueError, match="1 to 9 tokens do not fit rows of 8"):
+        pack(np.array([1, 9]), 8)

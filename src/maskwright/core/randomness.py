@@ -88,6 +88,12 @@ def integer_key(seed: int, purpose: str, refresh: int = 0, index: int = 0) -> in
     return int(keys(seed, purpose, refresh, index)[0] >> np.uint64(1))
 
 
+def integer_keys(seed: int, purpose: str, refresh: int, count: int) -> list[int]:
+    """Return what `integer_key` returns for the indices 0..count-1."""
+    numbers: list[int] = (keys(seed, purpose, refresh, np.arange(count)) >> np.uint64(1)).tolist()
+    return numbers
+
+
 def generator(seed: int, purpose: str, refresh: int = 0, index: int = 0) -> np.random.Generator:
     """Return a numpy generator for one sequential procedure, keyed like everything else.
 
@@ -128,9 +134,13 @@ class Draws:
     refresh: Ints
     index: Ints
 
+    def keys(self, purpose: str) -> NDArray[np.uint64]:
+        """Return the key of each instance's stream of numbers. Shape (B,)."""
+        return keys(self.seed, purpose, self.refresh, self.index)
+
     def per_instance(self, purpose: str, counter: int = 0) -> NDArray[np.float64]:
         """Return one uniform number in [0, 1) per instance. Shape (B,)."""
-        return uniform(keys(self.seed, purpose, self.refresh, self.index), counter)
+        return uniform(self.keys(purpose), counter)
 
     def bits_everywhere(self, purpose: str, cu_seqlens: Ints) -> NDArray[np.uint64]:
         """Return for every token what `bits_at` returns for some, sooner. Shape (T,).
@@ -139,12 +149,33 @@ class Draws:
             purpose: What the numbers are for.
             cu_seqlens: Shape (B+1,), where each instance's tokens begin, and T.
         """
+        # Imported here: `flat_arrays` knows PyTorch, and who reads text only wants keys without waiting for it.
+        from maskwright.core import flat_arrays
+
+        key = self.keys(purpose)
+        if (bits := flat_arrays.bits_everywhere(key, cu_seqlens)) is not None:
+            return bits
         # Counted in the stream instead of in each instance; what that is too much is taken off the instance's key.
         counted = np.arange(1, cu_seqlens[-1] + 1, dtype=np.uint64)
         counted *= _GOLDEN
-        key = keys(self.seed, purpose, self.refresh, self.index)
         counted += np.repeat(key - cu_seqlens[:-1].astype(np.uint64) * _GOLDEN, np.diff(cu_seqlens))
         return _mixed(counted)
+
+    def uniform_of(self, purpose: str, cu_seqlens: Ints, tokens: Ints) -> NDArray[np.float64]:
+        """Return one uniform number in [0, 1) for each of some tokens, as `uniform_at` does, sooner. Shape (K,).
+
+        Args:
+            purpose: What the numbers are for.
+            cu_seqlens: As for `bits_everywhere`.
+            tokens: Shape (K,), their offsets in the batch, ascending.
+        """
+        from maskwright.core import flat_arrays
+
+        key = self.keys(purpose)
+        if (bits := flat_arrays.bits_of_tokens(key, cu_seqlens, tokens)) is not None:
+            return as_uniform(bits)
+        sequences = np.repeat(np.arange(len(cu_seqlens) - 1), np.diff(cu_seqlens))[tokens]
+        return uniform(key[sequences], tokens - cu_seqlens[sequences])
 
     def bits_at(self, purpose: str, sequences: Ints, offsets: Ints) -> NDArray[np.uint64]:
         """Return one 64-bit integer for each of some tokens. Shape (K,).
@@ -154,11 +185,11 @@ class Draws:
             sequences: Shape (K,), the instance of each token.
             offsets: Shape (K,), each token's place in its instance.
         """
-        return bits(keys(self.seed, purpose, self.refresh, self.index)[sequences], offsets)
+        return bits(self.keys(purpose)[sequences], offsets)
 
     def uniform_at(self, purpose: str, sequences: Ints, offsets: Ints) -> NDArray[np.float64]:
         """Return one uniform number in [0, 1) for each of some tokens (see `bits_at`). Shape (K,)."""
-        return uniform(keys(self.seed, purpose, self.refresh, self.index)[sequences], offsets)
+        return uniform(self.keys(purpose)[sequences], offsets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,11 +179,9 @@ class Selection:
     @property
     def positions(self) -> IntArray:
         """All selected token offsets, ascending. Shape (M,)."""
-        lengths = self.ends - self.starts
-        total = int(lengths.sum())
-        offsets = np.repeat(np.cumsum(lengths) - lengths, lengths)
-        positions: IntArray = np.repeat(self.starts, lengths) + np.arange(total) - offsets
-        return positions
+        from maskwright.core.flat_arrays import listed  # Loads PyTorch, which not all who read these types need.
+
+        return listed(self.starts, self.ends - self.starts)
 
     def joined(self) -> "Selection":
         """Return the same tokens with units that touch made one."""

@@ -44,7 +44,7 @@ class DropoutKey:
         return cls(number, torch.full((), number, dtype=torch.int64, device=device))
 
     def with_table(self, calls: int, most_values: int) -> "DropoutKey":
-        """Return the key with the numbers of many calls beside it: on a GPU each small operation has its price.
+        """Return the key with the numbers of many calls beside it: small operations have their price.
 
         Args:
             calls: How many, the first ones of the forward pass.

@@ -106,7 +106,11 @@ class Encoder(nn.Module):
         drops = key is not None and config.attention_dropout > 0
         backend, dtype = self._backend(batch, drops=drops)
         if backend != "kernels":
-            hidden = self.layers(batch, plan_attention(batch, backend, dtype), key, read)
+            # The random numbers of all calls at once: one call's are some twenty small operations.
+            table = key
+            if key is not None and batch.row_slots is not None:
+                table = key.with_table(*numbers_of_dropout(config, batch, drops=drops))
+            hidden = self.layers(batch, plan_attention(batch, backend, dtype), table, read)
         else:
             # FlashAttention draws masks of its own, all layers' one after the other; it has no keys.
             seeds = key if drops and not takes_own(batch.row_length or 0, config.head_size) else None
@@ -147,7 +151,8 @@ class Encoder(nn.Module):
         }
         plan = AttentionPlan("kernels", batch.row_length, on_gpu=OnGpu(runs, of_blocks))
         # The random numbers of all calls at once.
-        table = None if key is None else key.with_table(*numbers_of_dropout(self.config, batch))
+        drops = self.config.attention_dropout > 0 and takes_own(batch.row_length or 0, self.config.head_size)
+        table = None if key is None else key.with_table(*numbers_of_dropout(self.config, batch, drops=drops))
         return self.layers(batch, plan, table, read)
 
     def layers(self, batch: FlatBatch, plan: AttentionPlan, key: DropoutKey | None, read: Tensor | None) -> Tensor:
@@ -211,11 +216,16 @@ class Encoder(nn.Module):
         return chosen, dtype
 
 
-def numbers_of_dropout(config: EncoderConfig, batch: FlatBatch) -> tuple[int, int]:
-    """Return how many dropout calls a pass over a stream makes, and the values of the largest."""
+def numbers_of_dropout(config: EncoderConfig, batch: FlatBatch, *, drops: bool) -> tuple[int, int]:
+    """Return how many dropout calls a pass over a stream makes, and the values of the largest.
+
+    Args:
+        config: The encoder's shape.
+        batch: The stream.
+        drops: Whether attention drops probabilities by the key, of whole rows' pairs.
+    """
     assert batch.num_rows is not None
     assert batch.row_length is not None
-    drops = config.attention_dropout and takes_own(batch.row_length, config.head_size)
     squares = batch.num_rows * config.num_heads * batch.row_length**2 if drops else 0
     values = len(batch.ids) * max(config.hidden_size, config.embedding_width)
     return 1 + DROPOUT_CALLS * config.num_layers, max(values, squares)

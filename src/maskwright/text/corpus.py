@@ -5,14 +5,14 @@ that read the same folder share its pages.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.types import BoolArray, Documents, IntArray, TakenTokens
+from maskwright.core.types import Documents, IntArray, TakenTokens
 from maskwright.text.corpus_manifest import (
     COLLOCATIONS,
     DATA_CARD,
@@ -31,6 +31,8 @@ from maskwright.text.corpus_manifest import (
     word_starts_file,
 )
 from maskwright.text.tokenizer import Tokenizer
+
+T = TypeVar("T")
 
 
 @final
@@ -143,44 +145,41 @@ class Corpus:
             word_starts: Shape (sum of lengths,), True where a token begins a word.
             level_starts: For each level that is stored, shape (sum of lengths,).
         """
+        # Loads PyTorch, which not all who write or open a corpus need.
+        from maskwright.core.flat_arrays import Runs
+
         starts, ends = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
         lengths = ends - starts
-        # Offsets of all tokens: each range counts on from where it starts.
-        offsets = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-        offsets += np.arange(len(offsets))
-        if not len(offsets):
-            nothing = np.empty(0, dtype=np.bool_)
-            return TakenTokens(np.empty(0, dtype=np.int32), nothing, dict.fromkeys(self._level_starts, nothing))
-        if len(self._tokens) == 1:
-            return self._gather(0, offsets)
-        shards = offsets // self.manifest.shard_tokens
-        offsets -= shards * self.manifest.shard_tokens
-        if shards[0] == shards[-1] and (shards == shards[0]).all():
-            return self._gather(int(shards[0]), offsets)
+        total = int(lengths.sum())
+        ids, word_starts = np.empty(total, dtype=np.int32), np.empty(total, dtype=np.bool_)
+        level_starts = {level: np.empty(total, dtype=np.bool_) for level in self._level_starts}
+        for shard, runs in self._runs(starts, ends, np.cumsum(lengths) - lengths, Runs):
+            runs.copy_ids(self._tokens[shard], ids)
+            runs.unpack(self._word_starts[shard], word_starts)
+            for level, unpacked in level_starts.items():
+                runs.unpack(self._level_starts[level][shard], unpacked)
+        return TakenTokens(ids, word_starts, level_starts)
+
+    def _runs(
+        self, starts: IntArray, ends: IntArray, places: IntArray, made: Callable[[IntArray, IntArray, IntArray], T]
+    ) -> Iterator[tuple[int, T]]:
+        """Cut ranges where shards end; give for each shard what is made of offsets in it, places and lengths."""
+        some = ends > starts
+        starts, ends, places = starts[some], ends[some], places[some]
+        size = self.manifest.shard_tokens
+        first = starts // size
+        if len(first) and (first == first[0]).all() and ends.max() <= (first[0] + 1) * size:
+            yield int(first[0]), made(starts - first * size, places, ends - starts)
+            return
+        pieces = (ends - 1) // size - first + 1
+        of_range = np.repeat(np.arange(len(starts)), pieces)
+        shards = first[of_range] + np.arange(len(of_range)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        begins, stops = np.maximum(starts[of_range], shards * size), np.minimum(ends[of_range], (shards + 1) * size)
+        places = places[of_range] + begins - starts[of_range]
         order = np.argsort(shards, kind="stable")
-        parts = [
-            self._gather(int(shards[places[0]]), offsets[places])
-            for places in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1)
-        ]
-        back = np.empty(len(order), dtype=np.int64)
-        back[order] = np.arange(len(order))
-        return TakenTokens(
-            np.concatenate([part.ids for part in parts])[back],
-            np.concatenate([part.word_starts for part in parts])[back],
-            {level: np.concatenate([part.level_starts[level] for part in parts])[back] for level in self._level_starts},
-        )
-
-    def _gather(self, shard: int, offsets: NDArray[np.int64]) -> TakenTokens:
-        bytes_, bits = offsets >> 3, (offsets & 7).astype(np.uint8)
-        return TakenTokens(
-            self._tokens[shard][offsets].astype(np.int32),
-            _bits(self._word_starts[shard], bytes_, bits),
-            {level: _bits(starts[shard], bytes_, bits) for level, starts in self._level_starts.items()},
-        )
-
-
-def _bits(packed: NDArray[Any], bytes_: NDArray[np.int64], bits: NDArray[np.uint8]) -> BoolArray:
-    return ((packed[bytes_] >> bits) & 1).astype(np.bool_)
+        for each in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1) if len(order) else ():
+            shard = int(shards[each[0]])
+            yield shard, made(begins[each] - shard * size, places[each], (stops - begins)[each])
 
 
 def _mapped(path: Path) -> NDArray[Any]:

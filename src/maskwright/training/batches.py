@@ -9,15 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maskwright.core.randomness import Draws, integer_key
+from maskwright.core.randomness import Draws, integer_keys
 from maskwright.core.row_counts import rounded_up
 from maskwright.core.tensors import FlatBatch, TargetTensors
-from maskwright.core.types import Instances, IntArray, Targets
+from maskwright.core.types import Instances, IntArray, TakenTokens, Targets
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.formats.base import Format, TakeTokens
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.objectives.base import Objective
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
+from maskwright.training.cutting import Cut, cut_stream
 from maskwright.training.packing import Packing, pack
 from maskwright.training.stream import Rows
 
@@ -69,7 +70,8 @@ class MicroBatch:
         )
 
 
-_TENSORS = ("ids", "position_ids", "segment_ids", "sequence_ids", "first_tokens", "row_slots")
+_BY_SLOT = ("ids", "position_ids", "segment_ids", "sequence_ids")
+_TENSORS = (*_BY_SLOT, "first_tokens", "row_slots")
 
 
 class _Moving:
@@ -184,9 +186,10 @@ class Collator:
         """
         lengths = self.format.lengths(rows.plan, self.separator_points)
         packing = pack(lengths, self.row_length)
-        _, row_slots = packing.in_stream(lengths, self.row_length)
         plan = rows.plan.rows(packing.order)
-        instances = self.format.lay_out(plan, self.take, self.vocabulary.special_tokens, self.separator_points)
+        # Levels of units are not laid out where nobody reads them.
+        take = self.take if self.masking.levels else _without_levels(self.take)
+        instances = self.format.lay_out(plan, take, self.vocabulary.special_tokens, self.separator_points)
         assert len(instances.ids) == lengths.sum(), "Format.lengths says what lay_out makes"
         draws = Draws(self.seed, rows.refresh[packing.order], rows.index[packing.order])
         examples = corrupt(instances, self.masking, self.replacement, draws, self.vocabulary)
@@ -195,7 +198,7 @@ class Collator:
             for objective in self.objectives:
                 if objective.on_generator:
                     targets[objective.kind] = with_sampling(targets[objective.kind], instances, draws)
-        micro_batches = tuple(self._cut(instances, examples.corrupted, targets, packing, row_slots, step))
+        micro_batches = tuple(self._cut(instances, examples.corrupted, targets, packing, step))
         return StepBatch(
             micro_batches=micro_batches,
             counts={kind: wanted.count for kind, wanted in targets.items()},
@@ -212,45 +215,63 @@ class Collator:
         corrupted: IntArray,
         targets: Mapping[str, Targets],
         packing: Packing,
-        row_slots: IntArray,
         step: int,
     ) -> Iterator[MicroBatch]:
         # The filler of rows is left out: a micro-batch is its sequences, one behind the other, and what rounds it up.
         row_bounds = _even_cuts(packing.num_rows, max(1, self.tokens_per_microbatch // self.row_length))
         bounds = np.searchsorted(packing.rows, row_bounds)
         token_bounds = instances.cu_seqlens[bounds]
-        first_tokens = instances.cu_seqlens[:-1]
-        sequence_ids = np.repeat(np.arange(len(instances)), instances.lengths)
-        position_ids = np.arange(len(instances.ids)) - np.repeat(first_tokens, instances.lengths)
+        num_tokens, num_sequences, num_rows = (np.diff(each).tolist() for each in (token_bounds, bounds, row_bounds))
+        sizes = [rounded_up(size) for size in num_tokens]
+        slots = packing.rows * self.row_length + packing.offsets
+        cut = Cut(
+            cu_seqlens=instances.cu_seqlens,
+            slots=slots - np.repeat(row_bounds[:-1] * self.row_length, num_sequences),
+            bounds=bounds,
+            begins=np.array(list(itertools.accumulate(sizes, initial=0))),
+        )
+        stream = cut_stream(cut, corrupted, instances.segment_ids, self.vocabulary.special_tokens.pad)
+        first_tokens = instances.cu_seqlens[:-1] - np.repeat(token_bounds[:-1], num_sequences)
+        tensors = zip(
+            *(_parts(getattr(stream, name), sizes) for name in _BY_SLOT),
+            _parts(stream.row_slots, num_tokens),
+            _parts(first_tokens, num_sequences),
+            strict=True,
+        )
         cuts = {
             objective.kind: _cut_targets(
                 targets[objective.kind], bounds if objective.predicts == "sequence" else token_bounds
             )
             for objective in self.objectives
         }
-        pad = self.vocabulary.special_tokens.pad
-        for number, (first, last) in enumerate(itertools.pairwise(bounds.tolist())):
-            begin, end = token_bounds[number : number + 2].tolist()
-            size = rounded_up(end - begin)
+        keys = integer_keys(self.seed, "dropout", step, len(sizes)) if self.dropout else [None] * len(sizes)
+        for number, (ids, position_ids, segment_ids, sequence_ids, row_slots, firsts) in enumerate(tensors):
             batch = FlatBatch(
-                ids=_filled(corrupted[begin:end], size, pad),
-                position_ids=_filled(position_ids[begin:end], size, 0),
-                segment_ids=_filled(instances.segment_ids[begin:end], size, 0),
-                sequence_ids=_filled(sequence_ids[begin:end] - first, size, -1),
-                first_tokens=torch.from_numpy(first_tokens[first:last] - begin),
+                ids=ids,
+                position_ids=position_ids,
+                segment_ids=segment_ids,
+                sequence_ids=sequence_ids,
+                first_tokens=firsts,
                 row_length=self.row_length,
-                num_tokens=end - begin,
-                row_slots=torch.from_numpy(row_slots[begin:end] - row_bounds[number] * self.row_length),
-                num_rows=int(row_bounds[number + 1] - row_bounds[number]),
-                dropout_key=integer_key(self.seed, "dropout", step, number) if self.dropout else None,
+                num_tokens=num_tokens[number],
+                row_slots=row_slots,
+                num_rows=num_rows[number],
+                dropout_key=keys[number],
             )
             yield MicroBatch(batch, {kind: parts[number] for kind, parts in cuts.items()})
 
 
+def _without_levels(take: TakeTokens) -> TakeTokens:
+    def taken(starts: IntArray, ends: IntArray) -> TakenTokens:
+        tokens = take(starts, ends)
+        return TakenTokens(tokens.ids, tokens.word_starts)
+
+    return taken
+
+
 def with_sampling(targets: Targets, instances: Instances, draws: Draws) -> Targets:
     """Give each token target the uniform number that a generator's sample is drawn with, keyed like its mask."""
-    sequences = instances.sequence_ids[targets.positions]
-    uniform = draws.uniform_at("generator sample", sequences, targets.positions - instances.cu_seqlens[sequences])
+    uniform = draws.uniform_of("generator sample", instances.cu_seqlens, targets.positions)
     return replace(targets, extra={**targets.extra, "sampling": uniform.astype(np.float32)})
 
 
@@ -261,10 +282,8 @@ def _even_cuts(num_rows: int, rows_at_once: int) -> IntArray:
     return np.arange(num_parts + 1) * num_rows // max(1, num_parts)
 
 
-def _filled(values: IntArray, size: int, filler: int) -> torch.Tensor:
-    filled = np.full(size, filler, dtype=np.int64)
-    filled[: len(values)] = values
-    return torch.from_numpy(filled)
+def _parts(values: IntArray, sizes: list[int]) -> Sequence[Tensor]:
+    return torch.from_numpy(values).split_with_sizes(sizes)
 
 
 def _cut_targets(targets: Targets, bounds: IntArray) -> list[TargetTensors]:
@@ -282,15 +301,24 @@ def _cut_targets(targets: Targets, bounds: IntArray) -> list[TargetTensors]:
     labels = targets.labels.astype(np.int64, copy=False)
     # An anchor is in its target's sequence, and a sequence is never cut, so it is in the same micro-batch.
     anchors = {name: (each - begins).astype(np.int64, copy=False) for name, each in targets.anchors.items()}
+    sizes = np.diff(ends).tolist()
+    parts = (
+        _parts(positions, sizes),
+        _parts(labels, sizes),
+        _cut_named(targets.extra, sizes),
+        _cut_named(anchors, sizes),
+    )
     return [
-        TargetTensors(
-            positions=torch.from_numpy(positions[first:last]),
-            labels=torch.from_numpy(labels[first:last]),
-            extra={name: torch.from_numpy(values[first:last]) for name, values in targets.extra.items()},
-            anchors={name: torch.from_numpy(places[first:last]) for name, places in anchors.items()},
-        )
-        for first, last in itertools.pairwise(ends.tolist())
+        TargetTensors(positions=each, labels=asked, extra=extra, anchors=places)
+        for each, asked, extra, places in zip(*parts, strict=True)
     ]
+
+
+def _cut_named(values: Mapping[str, IntArray], sizes: list[int]) -> Sequence[Mapping[str, Tensor]]:
+    if not values:
+        return [{}] * len(sizes)
+    parts = {name: _parts(each, sizes) for name, each in values.items()}
+    return [{name: each[number] for name, each in parts.items()} for number in range(len(sizes))]
 
 
 def total_counts(batches: Sequence[StepBatch]) -> dict[str, int]:

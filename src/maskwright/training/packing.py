@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from maskwright.core.types import IntArray
+from maskwright.training.cutting import packed_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,10 @@ def pack(lengths: IntArray, row_length: int) -> Packing:
     Returns:
         A packing in which every sequence lies whole in one row and none overlap. It depends on the lengths alone.
     """
+    if len(lengths) and not 1 <= lengths.min() <= lengths.max() <= row_length:
+        raise ValueError(f"sequences of {lengths.min()} to {lengths.max()} tokens do not fit rows of {row_length}")
+    if (packed := packed_rows(lengths, row_length)) is not None:
+        return Packing(*packed)
     counts = np.bincount(lengths)
     open_rows = _OpenRows(row_length)
     rows: list[int] = []
@@ -82,7 +87,8 @@ def pack(lengths: IntArray, row_length: int) -> Packing:
     place_in_row = np.arange(len(lengths)) - np.repeat(np.cumsum(in_row) - in_row, in_row)
     in_filling = num_taken * in_each_row
     offset = np.repeat(begins, in_filling) + place_in_row * np.repeat(steps, in_filling)
-    lying = np.argsort(row * row_length + offset)
+    # Within a row sequences lie as they came. By a type of few bits, since NumPy sorts such by their digits.
+    lying = np.argsort(row.astype(np.min_scalar_type(open_rows.num_rows)), kind="stable")
     longest_first = np.argsort((row_length - lengths).astype(np.min_scalar_type(row_length)), kind="stable")
     return Packing(order=longest_first[lying], rows=row[lying], offsets=offset[lying], num_rows=open_rows.num_rows)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from maskwright.core.flat_arrays import Runs
 from maskwright.core.types import BoolArray, Instances, IntArray, Plan, SpecialTokens, TakenTokens
 
 TakeTokens = Callable[[IntArray, IntArray], TakenTokens]
@@ -52,12 +53,15 @@ def assemble(
     taken_before = np.insert(taken_before, next_texts, taken_before[texts.point_texts] + texts.point_offsets)
     put_at = np.repeat(taken_before, put_in)
     put_at += np.arange(len(put_at))
-    places = np.repeat(np.cumsum(put_in[:-1]), np.diff(taken_before))
-    places += np.arange(len(places))
+    pieces = Runs(
+        starts=taken_before[:-1],
+        places=taken_before[:-1] + np.cumsum(put_in[:-1]),
+        lengths=np.diff(taken_before),
+    )
 
     taken = take(texts.starts, texts.ends)
     ids = np.empty(total, dtype=np.int32)
-    ids[places] = taken.ids
+    pieces.copy(taken.ids, ids)
     ids[put_at] = special_tokens.sep
     ids[cu_seqlens[:-1]] = special_tokens.cls
     special = np.zeros(total, dtype=bool)
@@ -65,7 +69,7 @@ def assemble(
 
     def with_specials(unit_starts: BoolArray) -> BoolArray:
         starts = np.empty(total, dtype=bool)
-        starts[places] = unit_starts
+        pieces.copy(unit_starts, starts)
         starts[put_at] = True
         starts[put_at[:-1] + 1] = True
         return starts

@@ -9,7 +9,7 @@ from pydantic import model_validator
 from maskwright.core.randomness import Draws, bound_of
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.units import UnitEnds, cells, level_begins
+from maskwright.pretext.masking.units import cells, level_begins, whole_units
 from maskwright.pretext.shares import Share, check_shares
 
 _NOBODY = np.uint64((1 << 64) - 1)
@@ -91,8 +91,7 @@ class LevelMasking(Masking):
         numbers |= (begins & maskable) - np.uint64(1)  # `_NOBODY` where no unit begins that may be drawn
         chosen = numbers < bound_of(self.rate)
         _one_at_least(numbers, chosen, instances)
-        starts = np.flatnonzero(chosen)
-        return Selection(starts, UnitEnds.of(begins).at(starts))
+        return whole_units(begins, np.flatnonzero(chosen))
 
     def _begins(self, instances: Instances, draws: Draws) -> BoolArray:
         """Where units begin, each sequence on its own level. Shape (T,)."""

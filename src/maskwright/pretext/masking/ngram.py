@@ -6,8 +6,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from maskwright.core.flat_arrays import usable
 from maskwright.core.randomness import Draws, as_uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
+from maskwright.pretext.masking.choosing import CODE, Choice, FloatArray
 from maskwright.pretext.masking.order import RandomOrder
 from maskwright.pretext.masking.units import cells, count_reached, ranks, words
 from maskwright.pretext.masking.windows import Visits, take_windows
@@ -52,10 +54,17 @@ class NgramMasking(WordMasking):
 
     def lengths(self, uniform: IntArray) -> IntArray:
         """Turn uniform numbers in [0, 1) into window lengths in words, by their shares. Shape (K,), int64."""
-        return 1 + count_reached(np.cumsum(self.length_shares[:-1]), uniform)
+        return 1 + count_reached(self._length_bounds, uniform)
+
+    @property
+    def _length_bounds(self) -> FloatArray:
+        """Which uniform numbers stand for windows of more than 1, 2, ... words."""
+        return np.cumsum(self.length_shares[:-1], dtype=np.float64)
 
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
         """Place windows at random (see `Masking.choose`)."""
+        if usable(CODE) is not None and (selection := self._by_our_code(instances, maskable, budgets, draws)):
+            return selection
         text = _Words.of(instances, maskable)
         if not len(text.starts):
             return Selection(text.starts, text.ends)
@@ -63,6 +72,22 @@ class NgramMasking(WordMasking):
         lengths = place(text, instances, budgets, draws)
         firsts = np.flatnonzero(lengths > 0)
         return Selection(text.starts[firsts], text.ends[firsts + lengths[firsts] - 1])
+
+    def _by_our_code(
+        self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws
+    ) -> Selection | None:
+        choice = Choice(
+            cu_seqlens=instances.cu_seqlens,
+            budgets=budgets,
+            keys=RandomOrder.of(instances.word_starts & maskable, instances, draws).keys,
+            begins=instances.word_starts,
+            maskable=maskable,
+            special=instances.special,
+            length_keys=draws.keys("masking length"),
+            bounds=self._length_bounds,
+            counts_words=self.budget == "words",
+        )
+        return choice.selection("windows_in_order" if self.order == "random" else "windows_from_left_to_right")
 
     def _in_random_order(self, text: "_Words", instances: Instances, budgets: IntArray, draws: Draws) -> IntArray:
         """Return how many words the window from each word on has, 0 for none. Shape (W,)."""

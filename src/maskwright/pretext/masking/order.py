@@ -1,15 +1,13 @@
 """A keyed random order of tokens within each sequence of a flat batch."""
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from maskwright.core.randomness import Draws, as_uniform
+from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray
-
-FloatArray = NDArray[np.float64]
-Keys = NDArray[np.uint64]
+from maskwright.pretext.masking.choosing import Choice, FloatArray, Keys, order_keys
 
 # Sort keys are (random, offset in the batch), so they are unique, and the same sequence is ordered alike whatever else
 # is in the batch and whichever sort the machine uses.
@@ -23,22 +21,15 @@ _WIDTHS = 16 << np.arange(_OFFSET_BITS)
 sorts many short rows several times as fast as it sorts one long one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RandomOrder:
-    """Some tokens of each sequence in random order.
+    """Some tokens of each sequence in random order; sorted when that is asked for.
 
     Attributes:
-        places: Shape (P,), sort keys. Each sequence has a slot, a run of places in which its tokens come first, in
-            order.
-        slots: Shape (B,), the first place of each sequence.
-        counts: Shape (B,), how many tokens of each sequence are in order.
         keys: Shape (T,), the sort key of each token, unsorted.
         cu_seqlens: As in `Instances`.
     """
 
-    places: Keys
-    slots: IntArray
-    counts: IntArray
     keys: Keys
     cu_seqlens: IntArray
 
@@ -62,19 +53,38 @@ class RandomOrder:
                 with these weights among what is left (Efraimidis and Spirakis 2006). None: all tokens are alike.
         """
         cu_seqlens = instances.cu_seqlens
+        if weights is None:
+            ordered = order_keys(draws.keys(purpose), cu_seqlens, wanted)
+            if ordered is not None:
+                return cls(ordered, cu_seqlens)
         keys = draws.bits_everywhere(purpose, cu_seqlens)
         if weights is not None:
             keys = _waiting_times(keys, weights)
-        offsets = np.arange(len(keys))
         keys &= _RANDOM
-        keys |= offsets.view(np.uint64)
+        keys |= np.arange(len(keys), dtype=np.uint64)
         keys |= wanted - np.uint64(1)  # all bits where a token is not wanted
-        places, slots = _sorted(keys, offsets, cu_seqlens)
-        return cls(places, slots, np.add.reduceat(wanted, cu_seqlens[:-1], dtype=np.int64), keys, cu_seqlens)
+        return cls(keys, cu_seqlens)
+
+    @functools.cached_property
+    def counts(self) -> IntArray:
+        """How many tokens of each sequence are in order. Shape (B,)."""
+        return np.add.reduceat(self.keys != _NOBODY, self.cu_seqlens[:-1], dtype=np.int64)
+
+    @property
+    def slots(self) -> IntArray:
+        """The first place of each sequence (see `tokens`). Shape (B,)."""
+        return self._sorted[1]
+
+    @functools.cached_property
+    def _sorted(self) -> tuple[Keys, IntArray]:
+        return _sorted(self.keys, self.cu_seqlens)
 
     def tokens(self, places: IntArray) -> IntArray:
-        """Return which tokens stand at some places: their offsets in the batch. Shape (K,), int64."""
-        return (self.places[places] & _OFFSET).astype(np.int64)
+        """Return which tokens stand at some places: their offsets in the batch. Shape (K,), int64.
+
+        Each sequence has a slot, a run of places in which its tokens come first, in order.
+        """
+        return (self._sorted[0][places] & _OFFSET).astype(np.int64)
 
     def first(self, counts: IntArray) -> IntArray:
         """Return the first tokens of each sequence, or all where there are fewer: their offsets, ascending.
@@ -82,12 +92,16 @@ class RandomOrder:
         Args:
             counts: Shape (B,), how many of each sequence, at least 0.
         """
-        last = self.slots + np.minimum(counts, self.counts) - 1
-        bounds = np.where(last < self.slots, np.uint64(0), self.places[last] + np.uint64(1))
+        found = Choice(cu_seqlens=self.cu_seqlens, budgets=counts, keys=self.keys).starts("first_tokens")
+        if found is not None:
+            return found
+        places, slots = self._sorted
+        last = slots + np.minimum(counts, self.counts) - 1
+        bounds = np.where(last < slots, np.uint64(0), places[last] + np.uint64(1))
         return np.flatnonzero(self.keys < np.repeat(bounds, np.diff(self.cu_seqlens)))
 
 
-def _sorted(keys: Keys, offsets: IntArray, cu_seqlens: IntArray) -> tuple[Keys, IntArray]:
+def _sorted(keys: Keys, cu_seqlens: IntArray) -> tuple[Keys, IntArray]:
     """Sort the keys of each sequence: (places (P,), where each sequence's slot begins (B,))."""
     lengths = np.diff(cu_seqlens)
     sizes = np.searchsorted(_WIDTHS, lengths).astype(np.uint8)
@@ -98,7 +112,7 @@ def _sorted(keys: Keys, offsets: IntArray, cu_seqlens: IntArray) -> tuple[Keys, 
     slots[by_size] = ends - widths
     places = np.full(ends[-1] if len(ends) else 0, _NOBODY)
     where = np.repeat(slots - cu_seqlens[:-1], lengths)
-    where += offsets
+    where += np.arange(len(keys))
     places[where] = keys
     begin = 0
     for size, number in enumerate(np.bincount(sizes)):
@@ -110,7 +124,12 @@ def _sorted(keys: Keys, offsets: IntArray, cu_seqlens: IntArray) -> tuple[Keys, 
 
 def _waiting_times(bits: Keys, weights: FloatArray) -> Keys:
     """Return exponential waiting times as sort keys, the shorter the greater the weight; only `_RANDOM` bits count."""
-    times = (-np.log1p(-as_uniform(bits)) / weights).astype(np.float32)
+    # -log(1 - u) / w, in place: signs are moved to where they cost no pass.
+    waiting = (bits >> np.uint64(11)).astype(np.float64)
+    waiting *= -1.0 / (1 << 53)
+    np.log1p(waiting, out=waiting)
+    waiting /= -weights
+    times = waiting.astype(np.float32)
     # Positive floats are ordered like their bits. Below the sign there are 31; those that do not fit are forgone, which
     # leaves times exact to one in a million.
     return times.view(np.uint32).astype(np.uint64) << np.uint64(64 - 31)

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from maskwright.core.randomness import Draws, keys, uniform
+from maskwright.core.randomness import Draws, uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
+from maskwright.pretext.masking.choosing import Choice
 from maskwright.pretext.masking.units import cells, count_reached
 
 _ROUNDS_AT_ONCE = 4
@@ -65,6 +66,22 @@ class SpanMasking(Masking):
 
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
         """Draw spans in all sequences at once, one each a round (see `Masking.choose`)."""
+        anchor_keys = draws.keys("masking anchor")
+        length_keys = draws.keys("masking length")
+        bounds = np.cumsum(self.length_shares)
+        bounds /= bounds[-1]
+        choice = Choice(
+            cu_seqlens=instances.cu_seqlens,
+            budgets=budgets,
+            begins=instances.word_starts,
+            maskable=maskable,
+            length_keys=length_keys,
+            place_keys=anchor_keys,
+            bounds=bounds,
+            cuts=self.cut_last_word,
+        )
+        if (selection := choice.selection("spans")) is not None:
+            return selection
         starts = np.flatnonzero(instances.word_starts)
         words_until = np.cumsum(instances.word_starts)
         candidates = np.flatnonzero(maskable)
@@ -75,10 +92,6 @@ class SpanMasking(Masking):
             first_words=np.append(0, words_until)[instances.cu_seqlens],
             left=np.minimum(budgets, np.diff(first_candidates)),
         )
-        anchor_keys = keys(draws.seed, "masking anchor", draws.refresh, draws.index)
-        length_keys = keys(draws.seed, "masking length", draws.refresh, draws.index)
-        bounds = np.cumsum(self.length_shares)
-        bounds /= bounds[-1]
         begun, at_once = 0, _ROUNDS_AT_ONCE
         active = spans.unfinished(np.arange(len(instances)), may_cut=True)
         while len(active):

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from maskwright.core.errors import DataError
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.order import FloatArray, RandomOrder
+from maskwright.pretext.masking.choosing import Choice, FloatArray, ends_of_units
+from maskwright.pretext.masking.order import RandomOrder
 
 _FEWEST_AT_ONCE = 8
 _FEW_BOUNDS = 16
@@ -52,6 +53,17 @@ class UnitEnds:
         """Return one past the last token of the units that hold some tokens. Shape (K,)."""
         ends: IntArray = self.bounds[self.numbers[tokens]]
         return ends
+
+
+def whole_units(begins: BoolArray, starts: IntArray) -> Selection:
+    """Select the units that begin at some tokens.
+
+    Args:
+        begins: Shape (T,), True where a unit begins.
+        starts: Shape (K,), ascending tokens at which one does.
+    """
+    ends = ends_of_units(begins, starts)
+    return Selection(starts, UnitEnds.of(begins).at(starts) if ends is None else ends)
 
 
 def level_begins(instances: Instances, level: str) -> BoolArray:
@@ -145,7 +157,10 @@ def until_full(
         draws: The keyed random numbers.
     """
     order = RandomOrder.of(begins & maskable, instances, draws)
-    ends_of_units = UnitEnds.of(begins)
+    choice = Choice(cu_seqlens=instances.cu_seqlens, budgets=budgets, keys=order.keys, begins=begins)
+    if (selection := choice.selection("units_until_full")) is not None:
+        return selection
+    unit_ends = UnitEnds.of(begins)
     taken = np.zeros(len(begins), dtype=bool)
     left, at_once = budgets.astype(np.int64, copy=True), _FEWEST_AT_ONCE
     cursor, ends = order.slots.copy(), order.slots + order.counts
@@ -153,11 +168,11 @@ def until_full(
         # A unit takes at least one token, so more units than there is room for are seldom looked at.
         counts = np.minimum(ends[active] - cursor[active], np.maximum(left[active], at_once))
         tokens, owners = order.tokens(cells(cursor[active], counts)), np.repeat(active, counts)
-        lengths = ends_of_units.at(tokens) - tokens
+        lengths = unit_ends.at(tokens) - tokens
         fits = fill_budgets(owners, lengths, left)
         taken[tokens] = fits
         left[active] -= np.add.reduceat(lengths * fits, np.cumsum(counts) - counts)
         cursor[active] += counts
         at_once *= 2
     starts = np.flatnonzero(taken)
-    return Selection(starts, ends_of_units.at(starts))
+    return Selection(starts, unit_ends.at(starts))

@@ -5,7 +5,7 @@ from typing import Literal
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.order import RandomOrder
-from maskwright.pretext.masking.units import UnitEnds, until_full
+from maskwright.pretext.masking.units import until_full, whole_units
 from maskwright.pretext.masking.words import WordMasking
 
 
@@ -29,4 +29,4 @@ class WholeWordMasking(WordMasking):
         if self.budget == "tokens":
             return until_full(begins, maskable, instances, budgets, draws)
         starts = RandomOrder.of(begins & maskable, instances, draws).first(budgets)
-        return Selection(starts, UnitEnds.of(begins).at(starts))
+        return whole_units(begins, starts)

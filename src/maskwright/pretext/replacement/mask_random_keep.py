@@ -70,14 +70,13 @@ class MaskRandomKeep(Replacement):
         """Return the ids that the encoder sees (see `Replacement.replace_tokens`)."""
         positions = selection.positions
         deciding = positions if self.per == "token" else selection.starts
-        sequences = instances.sequence_ids[deciding]
-        decision = draws.uniform_at("replacement decision", sequences, deciding - instances.cu_seqlens[sequences])
+        decision = draws.uniform_of("replacement decision", instances.cu_seqlens, deciding)
         if self.per == "unit":
             decision = decision[selection.units]
         corrupted = instances.ids.astype(np.int32, copy=True)
         corrupted[positions[np.flatnonzero(decision < self.mask)]] = vocabulary.special_tokens.mask
         at_random = positions[np.flatnonzero((decision >= self.mask) & (decision < self.mask + self.random))]
-        uniform = draws.uniform_at("replacement token", *_places(instances, at_random))
+        uniform = draws.uniform_of("replacement token", instances.cu_seqlens, at_random)
         corrupted[at_random] = self._random_ids(uniform, vocabulary)
         return corrupted
 
@@ -100,9 +99,3 @@ def _by_frequency(uniform: IntArray, token_counts: IntArray | None) -> IntArray:
     # Places in the corpus are whole numbers below its length, so an id that it lacks is never hit.
     ids: IntArray = np.searchsorted(running, (uniform * int(running[-1])).astype(np.int64), side="right")
     return ids
-
-
-def _places(instances: Instances, positions: IntArray) -> tuple[IntArray, IntArray]:
-    """Turn flat token offsets into (sequence, offset in it)."""
-    sequences = instances.sequence_ids[positions]
-    return sequences, positions - instances.cu_seqlens[sequences]

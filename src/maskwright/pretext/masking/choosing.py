@@ -1,0 +1,168 @@
+"""Calls of `choosing.c`: units chosen within each sequence by plain loops; None where there is no code of ours.
+
+Each has a twin in NumPy, which chooses the same and is what runs where there is none: `RandomOrder.first`,
+`units.until_full`, `NgramMasking` with `windows.take_windows`, `SpanMasking`, and `units.UnitEnds`.
+
+T tokens, B sequences, U units.
+"""
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.core.flat_arrays import given, usable
+from maskwright.core.native.library import Code
+from maskwright.core.types import BoolArray, IntArray, Selection
+
+FloatArray = NDArray[np.float64]
+Keys = NDArray[np.uint64]
+_WAYS = ("first_tokens", "units_until_full", "windows_in_order", "windows_from_left_to_right", "spans")
+Way = Literal["first_tokens", "units_until_full", "windows_in_order", "windows_from_left_to_right", "spans"]
+
+
+class _Choice(ctypes.Structure):
+    """`Choice` of `choosing.c`."""
+
+    _fields_ = [
+        ("cu_seqlens", ctypes.c_void_p),
+        ("sequences", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("begins", "maskable", "special", "keys", "budgets")),
+        *((name, ctypes.c_void_p) for name in ("length_keys", "place_keys", "bounds")),
+        ("num_bounds", ctypes.c_int64),
+        *((name, ctypes.c_int32) for name in ("counts_words", "cuts")),
+        *((name, ctypes.c_void_p) for name in ("starts", "ends")),
+    ]
+
+
+def _declare(found: ctypes.CDLL) -> None:
+    for name in _WAYS:
+        function = getattr(found, name)
+        function.argtypes, function.restype = (ctypes.c_void_p,), ctypes.c_int64
+    found.order_keys.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+    found.ends_of_units.argtypes = (*(ctypes.c_void_p, ctypes.c_int64) * 2, ctypes.c_void_p)
+    found.order_keys.restype = found.ends_of_units.restype = None
+
+
+# One thread, and no special instructions: see `flat_arrays`.
+CODE = Code(Path(__file__).with_name("choosing.c"), {}, _declare)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What units are chosen from, and how. What a way does not read may be left out.
+
+    Attributes:
+        cu_seqlens: Shape (B+1,), as in `Instances`.
+        budgets: Shape (B,), what each sequence gives up at most.
+        keys: Shape (T,), sort keys of tokens as in `RandomOrder`.
+        begins: Shape (T,), True where a unit or word begins.
+        maskable: Shape (T,), True where a token may be chosen.
+        special: Shape (T,).
+        length_keys, place_keys: Shapes (B,), keys of the random numbers for lengths and places.
+        bounds: Ascending; a number in [0, 1) that reaches n of them stands for a length of n + 1 words.
+        counts_words: Whether budgets count words instead of tokens.
+        cuts: Whether a unit is cut where the budget ends.
+    """
+
+    cu_seqlens: IntArray
+    budgets: IntArray
+    keys: Keys | None = None
+    begins: BoolArray | None = None
+    maskable: BoolArray | None = None
+    special: BoolArray | None = None
+    length_keys: Keys | None = None
+    place_keys: Keys | None = None
+    bounds: FloatArray | None = None
+    counts_words: bool = False
+    cuts: bool = False
+
+    def starts(self, way: Way) -> IntArray | None:
+        """Return where the chosen units of one token are, by a way that chooses such. Shape (U,), int64, ascending."""
+        found = self._chosen(way)
+        return None if found is None else found[0]
+
+    def selection(self, way: Way) -> Selection | None:
+        """Return the units that are chosen in a way (a function of `choosing.c`)."""
+        found = self._chosen(way)
+        return None if found is None else Selection(*found)
+
+    def _chosen(self, way: Way) -> tuple[IntArray, IntArray] | None:
+        if (library := usable(CODE)) is None:
+            return None
+        cu_seqlens, budgets = given(self.cu_seqlens, np.int64), given(self.budgets, np.int64)
+        size, number = int(cu_seqlens[-1]), len(cu_seqlens) - 1
+        kept = {
+            "cu_seqlens": cu_seqlens,
+            "budgets": _shaped(budgets, number),
+            **{name: _shaped(each, size) for name in _BY_TOKEN if (each := getattr(self, name)) is not None},
+            **{name: _shaped(each, number) for name in _BY_SEQUENCE if (each := getattr(self, name)) is not None},
+        }
+        if self.bounds is not None:
+            kept["bounds"] = given(self.bounds, np.float64)
+        # No sequence gives up more units than it has tokens, nor than its budget is.
+        most = int(np.clip(budgets, 0, np.diff(cu_seqlens)).sum()) + 1
+        starts, ends = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
+        call = _Choice(
+            sequences=number,
+            num_bounds=0 if self.bounds is None else len(self.bounds),
+            counts_words=self.counts_words,
+            cuts=self.cuts,
+            starts=starts.ctypes.data,
+            ends=ends.ctypes.data,
+            **{name: each.ctypes.data for name, each in kept.items()},
+        )
+        count = getattr(library, way)(ctypes.addressof(call))
+        if count < 0:
+            raise MemoryError("no memory for a sequence's words")
+        return starts[:count], ends[:count]
+
+
+_BY_TOKEN = ("keys", "begins", "maskable", "special")
+_BY_SEQUENCE = ("length_keys", "place_keys")
+
+
+def _shaped(values: IntArray, size: int) -> IntArray:
+    if len(values) != size:
+        raise ValueError(f"{len(values)} values for {size} tokens or sequences")
+    return np.ascontiguousarray(values)
+
+
+def order_keys(keys: Keys, cu_seqlens: IntArray, wanted: BoolArray) -> Keys | None:
+    """Return the sort key of each token in a random order in which all wanted tokens are alike (`RandomOrder.of`).
+
+    Args:
+        keys: Shape (B,), keys of the random numbers.
+        cu_seqlens: Shape (B+1,).
+        wanted: Shape (T,), True at the tokens to order.
+
+    Returns:
+        Shape (T,); None where there is no code of ours.
+    """
+    if (library := usable(CODE)) is None:
+        return None
+    keys, cu_seqlens, wanted = given(keys, np.uint64), given(cu_seqlens, np.int64), given(wanted, np.bool_)
+    order = np.empty(len(_shaped(wanted, int(cu_seqlens[-1]))), dtype=np.uint64)
+    library.order_keys(keys.ctypes.data, cu_seqlens.ctypes.data, len(keys), wanted.ctypes.data, order.ctypes.data)
+    return order
+
+
+def ends_of_units(begins: BoolArray, starts: IntArray) -> IntArray | None:
+    """Return one past the last token of the units that begin at some tokens.
+
+    Args:
+        begins: Shape (T,), True where a unit begins.
+        starts: Shape (U,), tokens at which one does.
+
+    Returns:
+        Shape (U,), int64; None where there is no code of ours.
+    """
+    if (library := usable(CODE)) is None:
+        return None
+    starts, begins = given(starts, np.int64), given(begins, np.bool_)
+    ends = np.empty_like(starts)
+    library.ends_of_units(begins.ctypes.data, len(begins), starts.ctypes.data, len(starts), ends.ctypes.data)
+    return ends

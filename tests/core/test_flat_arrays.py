@@ -1,0 +1,109 @@
+"""What our C code does with flat batches is what NumPy does, bit for bit."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maskwright.core.flat_arrays import CODE, Runs, listed
+from maskwright.core.own_code import allowed
+from maskwright.core.randomness import Draws, integer_key, integer_keys
+
+lengths = st.lists(st.integers(0, 70), min_size=1, max_size=9)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _ours() -> None:
+    """Skip where there is no compiled code."""
+    if CODE.library() is None:
+        pytest.skip(str(CODE.problem()))
+
+
+def draws_for(count: int, seed: int) -> Draws:
+    rng = np.random.default_rng(seed)
+    return Draws(seed, rng.integers(0, 9, count), rng.integers(0, 1 << 50, count))
+
+
+@settings(deadline=None)
+@given(lengths, st.integers(0, 1000))
+def test_numbers_of_all_tokens_and_of_some_are_those_of_the_keys(sizes: list[int], seed: int) -> None:
+    cu_seqlens, draws = np.concatenate([[0], np.cumsum(sizes)]), draws_for(len(sizes), seed)
+    total = int(cu_seqlens[-1])
+    tokens = np.flatnonzero(np.random.default_rng(seed).random(total) < 0.4)
+    sequences = np.repeat(np.arange(len(sizes)), sizes)
+    everywhere = draws.bits_at("a purpose", sequences, np.arange(total) - cu_seqlens[sequences])
+    some = draws.uniform_at("a purpose", sequences[tokens], tokens - cu_seqlens[sequences[tokens]])
+    for ours in (True, False):
+        with allowed(ours):
+            assert draws.bits_everywhere("a purpose", cu_seqlens).tolist() == everywhere.tolist()
+            assert draws.uniform_of("a purpose", cu_seqlens, tokens).tolist() == some.tolist()
+
+
+@settings(deadline=None)
+@given(lengths, st.integers(0, 1000), st.sampled_from([np.bool_, np.int8, np.uint16, np.int32, np.float64]))
+def test_runs_are_copied_to_their_places(sizes: list[int], seed: int, dtype: type[np.generic]) -> None:
+    rng = np.random.default_rng(seed)
+    counts = np.array(sizes)
+    source = rng.integers(0, 2 if dtype is np.bool_ else 99, 100).astype(dtype)
+    starts = rng.integers(0, 101 - counts)
+    gaps = rng.integers(0, 4, len(counts))
+    places = np.cumsum(gaps + counts) - counts
+    expected = np.zeros(int((gaps + counts).sum()) + 3, dtype)
+    for start, place, count in zip(starts, places, counts, strict=True):
+        expected[place : place + count] = source[start : start + count]
+    for ours in (True, False):
+        found = np.zeros_like(expected)
+        with allowed(ours):
+            Runs(starts, places, counts).copy(source, found)
+            numbers = listed(starts, counts)
+        assert numbers.tolist() == [
+            start + i for start, count in zip(starts, counts, strict=True) for i in range(count)
+        ]
+        assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_values_of_another_type_and_strided_ones_are_copied_too(ours: bool) -> None:
+    found = np.zeros(4, np.int32)
+    with allowed(ours):
+        runs = Runs(np.array([1, 0]), np.array([0, 2]), np.array([2, 2]))
+        runs.copy(np.arange(10, dtype=np.int64)[::3], found)
+        assert found.tolist() == [3, 6, 0, 3]
+        Runs(*np.zeros((3, 0), dtype=np.int64)).copy(found, found)
+
+
+@pytest.mark.parametrize("run", [(-1, 0, 2), (3, 0, 2), (0, 3, 2), (0, 0, -1)])
+def test_runs_beyond_an_array_are_refused(run: tuple[int, int, int]) -> None:
+    with pytest.raises(IndexError, match="beyond an array of 4"):
+        Runs(*(np.array([each]) for each in run)).copy(np.zeros(4), np.zeros(4))
+
+
+def test_keys_of_many_indices_are_those_of_each() -> None:
+    assert integer_keys(3, "dropout", 7, 5) == [integer_key(3, "dropout", 7, number) for number in range(5)]
+    assert integer_keys(3, "dropout", 7, 0) == []
+
+
+@settings(deadline=None)
+@given(lengths, st.integers(0, 1000), st.sampled_from([np.uint16, np.uint32, np.int64]))
+def test_ids_and_bits_are_read_from_how_they_are_stored(sizes: list[int], seed: int, dtype: type[np.generic]) -> None:
+    rng = np.random.default_rng(seed)
+    counts = np.array(sizes)
+    ids, bits = rng.integers(0, 60_000, 101).astype(dtype), rng.random(101) < 0.5
+    starts, places = rng.integers(0, 102 - counts), np.cumsum(counts) - counts
+    there = np.concatenate([np.arange(start, start + count) for start, count in zip(starts, counts, strict=True)])
+    for ours in (True, False):
+        found, unpacked = np.empty(len(there), np.int32), np.empty(len(there), np.bool_)
+        with allowed(ours):
+            runs = Runs(starts, places, counts)
+            runs.copy_ids(ids, found)
+            runs.unpack(np.packbits(bits, bitorder="little"), unpacked)
+        assert found.tolist() == ids[there].tolist()
+        assert unpacked.tolist() == bits[there].tolist()
+
+
+def test_runs_beyond_what_is_stored_are_refused() -> None:
+    runs, into = Runs(np.array([95]), np.array([0]), np.array([10])), np.empty(10, np.int32)
+    with pytest.raises(IndexError):
+        runs.copy_ids(np.zeros(100, np.uint16), into)
+    with pytest.raises(IndexError):
+        runs.unpack(np.zeros(13, np.uint8), into.astype(np.bool_))
