@@ -12,6 +12,7 @@ import torch
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
+from maskwright.core.native.library import first_problem
 from maskwright.core.own_code import allowed as own_code_allowed
 from maskwright.core.spec import fingerprint
 from maskwright.encoder.gpu.sublayers import computes_on
@@ -223,8 +224,7 @@ def attention_code(wish: AttentionCode = "compiled") -> AttentionCode:
 
 def own_code_problem() -> DeviceError | None:
     """Return why our own code in fp32 is not to be had: an encoder's in training, the optimizer's, or scoring's."""
-    codes = (ATTENTION, SUBLAYERS, EMBEDDINGS, CROSS_ENTROPY, ADAMW, FP32)
-    return next((problem for code in codes if (problem := code.problem())), None)
+    return first_problem((ATTENTION, SUBLAYERS, EMBEDDINGS, CROSS_ENTROPY, ADAMW, FP32))
 
 
 @contextlib.contextmanager

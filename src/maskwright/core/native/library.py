@@ -3,7 +3,8 @@
 import ctypes
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import final
 
@@ -50,7 +51,7 @@ class Code:
         self._shares_threads = shares_threads
 
     def library(self) -> ctypes.CDLL | None:
-        """Return the compiled code, compiling it if this was not done yet: two seconds, once a machine."""
+        """Return the compiled code, compiling it if this was not done yet: seconds, once a machine."""
         return None if isinstance(self._found, DeviceError) else self._found
 
     def problem(self) -> DeviceError | None:
@@ -83,6 +84,12 @@ class Code:
             return error.with_traceback(None)
         self._declare(found)
         return found
+
+
+def first_problem(codes: Sequence[Code]) -> DeviceError | None:
+    """Return why the first of some codes that is not to be had is not; they are compiled side by side."""
+    with ThreadPoolExecutor(len(codes), thread_name_prefix="compilers") as pool:
+        return next(filter(None, pool.map(Code.problem, codes)), None)
 
 
 def thread_library() -> list[str]:
