@@ -208,6 +208,26 @@ def test_labels_that_are_no_entries_are_refused(label):
         summed_cross_entropy(*leaves, labels)
 
 
+def test_labels_of_another_type_are_the_same_labels():
+    *leaves, labels = factors(6, 48, 8)
+    assert torch.equal(summed_cross_entropy(*leaves, labels.int()).total, summed_cross_entropy(*leaves, labels).total)
+
+
+def test_what_does_not_fit_the_logits_is_refused():
+    logits, bias, labels = block(4, 48)
+    with pytest.raises(ValueError, match="4 rows of logits for 8 targets"):
+        native.score(logits, bias, labels.repeat(2))
+    with pytest.raises(ValueError, match="4 rows of logits for 4 targets and 3 numbers"):
+        native.score(logits, bias, labels, numbers=torch.rand(3))
+    for wrong in (bias[:47], bias.double()):
+        with pytest.raises(ValueError, match="with biases"):
+            native.score(logits, wrong, labels)
+    with pytest.raises(ValueError, match="with biases"):
+        native.score(logits.t().contiguous().t(), bias, labels)
+    with pytest.raises(ValueError, match="with biases"):
+        native.score(logits, bias, labels, torch.zeros(96)[::2])
+
+
 def factors(targets: int, entries: int, width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     draws = torch.Generator().manual_seed(targets + entries + width)
     features, weight, bias = (

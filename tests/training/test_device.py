@@ -6,8 +6,10 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import DeviceError, MaskwrightError
 from maskwright.core.files import read_json
-from maskwright.encoder.native import attention, fp32, sublayer_calls, sublayers
-from maskwright.training import device
+from maskwright.encoder.native import attention, embeddings, fp32, sublayer_calls, sublayers
+from maskwright.pretext.objectives import cross_entropy_native
+from maskwright.recipes.catalog import get
+from maskwright.training import adamw_native, device
 from maskwright.training.device import Precision, computing_on, prepare_machine, prepare_machine_again
 from maskwright.training.pretrain import Run, pretrain
 
@@ -20,6 +22,13 @@ def test_a_cpu_computes_in_fp32_unless_told_otherwise(tmp_path: Path) -> None:
     machine = prepare_machine("cpu", "default", tmp_path)
     assert (machine.precision, machine.autocast) == ("fp32", None)
     assert machine.peak_flops > 1e8
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"), [("bert/tiny", 4096), ("bert/medium", 4096), ("bert/base", 2048), ("electra/base", 2048)]
+)
+def test_narrow_encoders_compute_more_tokens_at_a_time(name: str, tokens: int, tmp_path: Path) -> None:
+    assert device.tokens_at_once(prepare_machine("cpu", "default", tmp_path), get(name)) == tokens
 
 
 def test_unknown_precision_names_those_there_are(tmp_path: Path) -> None:
@@ -87,7 +96,8 @@ def test_a_run_goes_on_with_the_attention_that_it_began_with(tmp_path: Path, mon
     # Begun when nothing was said of attention.
     assert again({"matmul": "default"}) == ("libraries", "")
     assert again({"matmul": "default", "attention": "libraries"}) == ("libraries", "")
-    for code in (attention.CODE, sublayer_calls.CODE, fp32.CODE):  # It is all of our own code, or none.
+    codes = (attention, sublayer_calls, fp32, embeddings, cross_entropy_native, adamw_native)
+    for code in (each.CODE for each in codes):  # It is all of our own code, or none.
         with monkeypatch.context() as patch:
             patch.setattr(code, "_found", DeviceError("there is no C compiler here"))
             used, said = again({"matmul": "default", "attention": "compiled"})

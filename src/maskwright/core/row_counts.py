@@ -19,7 +19,8 @@ _COARSER = ((4096, 4), (2048, 2), (0, 1))
 def rounded_up(count: int) -> int:
     """Return the next multiple of `MULTIPLE`; from 2,048 on of twice and from 4,096 on of four times that.
 
-    So there are 64 numbers up to each power of two, and no more than 1.6 % is added to one. 0 stays 0.
+    So there are 64 numbers from 1,024 to 2,048 and as many from there to 4,096 and on to 8,192, and no more than 1.6 %
+    is added to one of them. 0 stays 0.
     """
     multiple = MULTIPLE * next(times for least, times in _COARSER if count >= least)
     return -(-count // multiple) * multiple

@@ -26,7 +26,8 @@ class Encoder(nn.Module):
     """A post-norm Transformer encoder.
 
     Dense layers, LayerNorms and dropout see the flat stream (T, H); only attention knows of sequences. The
-    module lists hold distinct blocks: which layer uses which is said by `config.layer_plan`.
+    module lists hold distinct blocks: which layer uses which is said by `config.layer_plan`. Where code of our own
+    computes in training, modules are passed over and their hooks not called.
 
     Args:
         config: The shape.
@@ -106,11 +107,8 @@ class Encoder(nn.Module):
         drops = key is not None and config.attention_dropout > 0
         backend, dtype = self._backend(batch, drops=drops)
         if backend != "kernels":
-            # The random numbers of all calls at once: one call's are some twenty small operations.
-            table = key
-            if key is not None and batch.row_slots is not None:
-                table = key.with_table(*numbers_of_dropout(config, batch, drops=drops))
-            hidden = self.layers(batch, plan_attention(batch, backend, dtype), table, read)
+            numbers = self._with_numbers(batch, key, drops=drops and backend in ("native", "rows", "reference"))
+            hidden = self.layers(batch, plan_attention(batch, backend, dtype), numbers, read)
         else:
             # FlashAttention draws masks of its own, all layers' one after the other; it has no keys.
             seeds = key if drops and not takes_own(batch.row_length or 0, config.head_size) else None
@@ -120,6 +118,14 @@ class Encoder(nn.Module):
         if read is None:
             return hidden
         return hidden.new_zeros(len(batch.ids), config.hidden_size).index_copy(0, read, hidden)
+
+    def _with_numbers(self, batch: FlatBatch, key: DropoutKey | None, *, drops: bool) -> DropoutKey | None:
+        # On a processor one call's random numbers are some twenty small operations: all calls' are made at once.
+        if key is None or batch.row_slots is None or batch.ids.device.type != "cpu":
+            return key
+        if not drops and not self.config.hidden_dropout:
+            return key
+        return key.with_table(*numbers_of_dropout(self.config, batch, drops=drops))
 
     def computes_by_kernels(self, device: torch.device, dtype: torch.dtype) -> bool:
         """Say whether our own kernels compute the layers: in training on a GPU, under autocast to bfloat16.

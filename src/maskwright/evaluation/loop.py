@@ -1,5 +1,6 @@
 """Fine-tuning, step by step: a generator of reports, like pretraining's. Nothing here is random but by its key."""
 
+import contextvars
 import math
 import time
 from collections.abc import Iterator
@@ -75,12 +76,16 @@ def train(
         units = units_of_step(num_units, settings.batch_size, seed=seed, step=step)
         return batcher.step(units, seed=seed, step=step)
 
+    def submit(step: int) -> Future[StepBatches]:
+        # In this context: a thread of its own would not know what code it may use (`own_code.allowed`).
+        return maker.submit(contextvars.copy_context().run, make, step)
+
     with ThreadPoolExecutor(1, thread_name_prefix="batches") as maker:
-        ahead: Future[StepBatches] = maker.submit(make, first_step)
+        ahead = submit(first_step)
         for step in range(first_step, last_step):
             begun = time.perf_counter()
             batch = ahead.result()
-            ahead = maker.submit(make, step + 1)
+            ahead = submit(step + 1)
             rate = settings.learning_rate * rate_factor(settings.schedule, step / last_step, settings.warmup_share)
             model.train()  # Measuring in between leaves it in evaluation mode.
             loss, norm = _take_step(model, optimizer, batch, rate, settings.clip_norm, step, autocast)

@@ -108,13 +108,13 @@ class NativeUpdate:
         Returns:
             Whether they were updated.
         """
-        library = CODE.library() if is_allowed() else None
+        pairs = [(each, gradient) for each in self._decays if (gradient := each.grad) is not None]
+        library = CODE.library() if pairs and pairs[0][0].is_cpu and is_allowed() else None
         if library is None:
             return False
-        pairs = [(each, gradient) for each in self._decays if (gradient := each.grad) is not None]
         gradients = _addresses([gradient for _, gradient in pairs])
         placed = self._place([each for each, _ in pairs])
-        if not pairs or gradients is None or placed is None:
+        if gradients is None or placed is None:
             return False
         call = _Update(
             sizes=_begin(placed.sizes),
@@ -189,4 +189,6 @@ def _begin(values: "array[Any]") -> int:
 
 
 def _threads_for(elements: int) -> int:
-    return max(1, min(torch.get_num_threads(), elements // _FEWEST))
+    # All or one: a team of another size would end threads that the next operation starts again.
+    threads = torch.get_num_threads()
+    return threads if elements >= threads * _FEWEST else 1

@@ -60,7 +60,7 @@ class Machine:
         matmul: "default", or "onednn" where that library multiplies fp32 matrices faster and as exactly.
         peak_flops: Measured multiply-add operations x 2 a second of a large matrix product in the run's precision.
         autocast: bfloat16 for matrix products, on a GPU that has it or where it was asked for; else None (fp32).
-        attention: "compiled" where our own code computes it and what is between products (`encoder.native`,
+        attention: "compiled" where our own code computes it and all else that it can beside products (`encoder.native`,
             `encoder.gpu`), else "libraries".
     """
 
@@ -198,8 +198,8 @@ def prepare_machine_again(
     found = own_code_problem()
     why = f" ({found.problem})" if found else ""
     return machine, (
-        "this run was begun with attention (and what is between products) by our own compiled code, which is not to "
-        "be had now"
+        "this run was begun with attention and all else beside products by our own compiled code, which is not to be "
+        "had now"
         f"{why}: what is computed now differs in the last digits"
     )
 
@@ -215,7 +215,7 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 
 def attention_code(wish: AttentionCode = "compiled") -> AttentionCode:
-    """Return what computes attention, all between a layer's products and scores: our own code if wished for and there.
+    """Return what computes attention and all else that code of our own can do (`own_code_problem`): that or libraries.
 
     It is one choice: a run that began with the code goes on with all of it or with none.
     """

@@ -1,6 +1,7 @@
 """The loop: a generator of reports. Whoever runs it logs, evaluates, checkpoints and stops with plain `if`s."""
 
 import contextlib
+import contextvars
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -152,6 +153,11 @@ def train(
         if upcoming is not None:
             upcoming[0].drop()
 
+    def submit(phase: Phase, cursor: Cursor, step: int) -> Future[tuple[StepBatch, Cursor, float]]:
+        # In this context: a thread of its own would not know what code it may use (`own_code.allowed`).
+        run = contextvars.copy_context().run
+        return maker.submit(run, _make, model, phase, cursor, schedule.batch_sequences, step)
+
     with ThreadPoolExecutor(1, thread_name_prefix="batches") as maker, contextlib.ExitStack() as at_end:
         at_end.callback(forget)
         ahead: Future[tuple[StepBatch, Cursor, float]] | None = None
@@ -168,10 +174,10 @@ def train(
             phase, step = phases[position.phase], position.spent.steps
             if upcoming is None:
                 if ahead is None:
-                    ahead = maker.submit(_make, model, phase, position.cursor, schedule.batch_sequences, step)
+                    ahead = submit(phase, position.cursor, step)
                 made = ahead.result()
                 waited = time.perf_counter() - begun
-                ahead = maker.submit(_make, model, phase, made[1], schedule.batch_sequences, step + 1)
+                ahead = submit(phase, made[1], step + 1)
                 upcoming = gradients_of(made, step)
             (gradients, cursor, epochs), upcoming = upcoming, None
             learning_rate = schedule.peak * rate_factor(schedule.shape, progress, schedule.warmup_share)
@@ -183,7 +189,7 @@ def train(
                 if update.is_done:  # Else the device had something to do.
                     waited += time.perf_counter() - waits_since
                 if any(made[0].counts.values()):  # Else it is said when it is its turn.
-                    ahead = maker.submit(_make, model, phase, made[1], schedule.batch_sequences, step + 2)
+                    ahead = submit(phase, made[1], step + 2)
                     upcoming = gradients_of(made, step + 1)
             result = update.result()
             batch, flops = gradients.batch, flops_of(gradients.batch)

@@ -193,6 +193,14 @@ def test_a_backward_pass_can_be_repeated_and_not_continued():
         continued.sum().backward()
 
 
+def test_ids_that_were_written_to_since_are_refused():
+    tables, batch = Tables(32), stream(9)
+    result = ours(tables, batch, 0.0)
+    batch.ids[0] += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
+
+
 def test_ids_and_slopes_may_lie_anyhow():
     tables, batch = Tables(32), stream(9)
     spread = {

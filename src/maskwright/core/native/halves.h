@@ -15,7 +15,7 @@ static inline __attribute__((always_inline)) void give(void *to, int64_t at, v16
         store((float *)to + at, values);
         return;
     }
-    /* To the nearest, ties to even. By name, since the rest of this file runs where the instruction is not known. */
+    /* To the nearest, ties to even. By name, since what includes this also runs where the instruction is not known. */
     __m256i bits;
     __asm__("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(values));
     _mm256_storeu_si256((__m256i *)((uint16_t *)to + at), bits);

@@ -225,14 +225,15 @@ class _Embedded(torch.autograd.Function):
         if outside < tokens:
             raise IndexError(about.outside(outside))
         _library().embed(ctypes.byref(call), torch.get_num_threads())
-        ctx.save_for_backward(weight, sums, norms)
+        ctx.save_for_backward(weight, sums, norms, about.words, about.positions, about.segments)
         ctx.about = about
         return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        weight, sums, norms = ctx.saved_tensors
+        # The ids are saved for autograd to see that nobody wrote to them since they were looked at.
+        weight, sums, norms, *_ = ctx.saved_tensors
         about: _About = ctx.about
         slope, (tokens, width) = slopes[0].contiguous(), sums.shape
         # In the order of the arguments of `forward`: frozen tables are spared theirs.

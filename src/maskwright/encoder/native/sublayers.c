@@ -1,5 +1,5 @@
 /* What stands between the matrix products of a layer, forward and backward: bias and GELU; bias, dropout, residual and
-   LayerNorm. Compiled and called by `sublayers.py`, which says what the structures mean to Python.
+   LayerNorm. Compiled and called by `sublayer_calls.py`, which says what the structures mean to Python.
 
    Each pass reads and writes what it needs once, and sums of columns (the slopes of biases and of LayerNorm's weights) are
    made on the way. They are added up in chunks of rows that do not depend on the number of threads, so no result does. */

@@ -87,12 +87,13 @@ def score(
     Raises:
         IndexError: If a label is no entry.
     """
+    labels = labels.to(torch.int64).contiguous()
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < logits.shape[1]:
         raise IndexError(
             f"labels from {int(labels.min())} to {int(labels.max())} for a vocabulary of {logits.shape[1]} entries: "
             "give targets only, with their tokens' ids"
         )
-    call, drawn = _score(logits, bias, labels.contiguous(), to_bias, numbers)
+    call, drawn = _score(logits, bias, labels, to_bias, numbers)
     return BlockScores(call.loss, call.correct, drawn)
 
 
@@ -115,14 +116,19 @@ def draw(logits: Tensor, bias: Tensor, numbers: Tensor) -> Tensor:
 def _score(
     logits: Tensor, bias: Tensor, labels: Tensor | None, to_bias: Tensor | None, numbers: Tensor | None
 ) -> tuple[_Scores, Tensor | None]:
-    assert logits.is_contiguous()
-    assert bias.shape == logits.shape[1:]
     bias = bias.contiguous()
     numbers = None if numbers is None else numbers.to(torch.float32).contiguous()
     targets = numbers if labels is None else labels
     assert targets is not None
-    assert len(targets) <= len(logits)
-    assert numbers is None or len(numbers) == len(targets)
+    beside = [bias] if to_bias is None else [bias, to_bias]
+    fits = all(each.shape == logits.shape[1:] and each.dtype == torch.float32 for each in beside)
+    if not fits or not logits.is_contiguous() or (to_bias is not None and not to_bias.is_contiguous()):
+        raise ValueError(
+            f"logits of shape {tuple(logits.shape)} with biases of {[tuple(each.shape) for each in beside]}"
+        )
+    if len(targets) > len(logits) or (numbers is not None and len(numbers) != len(targets)):
+        drawn_by = "" if numbers is None else f" and {len(numbers)} numbers to draw by"
+        raise ValueError(f"{len(logits)} rows of logits for {len(targets)} targets{drawn_by}")
     drawn = None if numbers is None else torch.empty(len(targets), dtype=torch.int64)
     losses, right = torch.empty(len(targets), dtype=torch.float64), torch.empty(len(targets), dtype=torch.int64)
     # It points into tensors, which stay until the call is over.
