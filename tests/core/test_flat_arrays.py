@@ -107,3 +107,26 @@ def test_runs_beyond_what_is_stored_are_refused() -> None:
         runs.copy_ids(np.zeros(100, np.uint16), into)
     with pytest.raises(IndexError):
         runs.unpack(np.zeros(13, np.uint8), into.astype(np.bool_))
+
+
+def test_what_does_not_fit_together_is_refused() -> None:
+    three, one = np.arange(3), np.ones(1, dtype=np.int64)
+    with pytest.raises(ValueError, match="starts"):
+        Runs(three, three[:2], one).copy(np.arange(9), np.zeros(9, dtype=np.int64))
+    with pytest.raises(ValueError, match="arrays"):
+        Runs(one, one, one).copy_ids(np.zeros(9, np.uint16), np.zeros(9, np.int64))
+    with pytest.raises(ValueError, match="lengths"):
+        listed(three, one)
+    draws = draws_for(1, 0)
+    with pytest.raises(ValueError, match="1 keys for 2 sequences"):
+        draws.bits_everywhere("a purpose", np.array([0, 2, 4]))
+    with pytest.raises(IndexError, match="ascend"):
+        draws.uniform_of("a purpose", np.array([0, 6]), np.array([4, 1, 5]))
+
+
+def test_what_must_not_be_written_to_is_not() -> None:
+    into, one = np.zeros(4, dtype=np.int64), np.ones(1, dtype=np.int64)
+    into.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        Runs(one, one, one).copy(np.arange(4), into)
+    assert not into.any()

@@ -52,6 +52,7 @@ def bits_everywhere(keys: Bits, cu_seqlens: IntArray) -> Bits | None:
     if (library := usable(CODE)) is None:
         return None
     keys, bounds = given(keys, np.uint64), given(cu_seqlens, np.int64)
+    _check_keys(keys, bounds)
     bits = np.empty(bounds[-1], dtype=np.uint64)
     library.bits_everywhere(keys.ctypes.data, bounds.ctypes.data, len(keys), bits.ctypes.data)
     return bits
@@ -71,7 +72,9 @@ def bits_of_tokens(keys: Bits, cu_seqlens: IntArray, tokens: IntArray) -> Bits |
     if (library := usable(CODE)) is None:
         return None
     keys, bounds, tokens = given(keys, np.uint64), given(cu_seqlens, np.int64), given(tokens, np.int64)
-    assert not len(tokens) or 0 <= tokens[0] <= tokens[-1] < bounds[-1]
+    _check_keys(keys, bounds)
+    if len(tokens) and not (tokens[0] >= 0 and tokens[-1] < bounds[-1] and (tokens[1:] >= tokens[:-1]).all()):
+        raise IndexError(f"tokens do not ascend, or reach beyond the {bounds[-1]} that there are")
     bits = np.empty(len(tokens), dtype=np.uint64)
     library.bits_of_tokens(keys.ctypes.data, bounds.ctypes.data, tokens.ctypes.data, len(tokens), bits.ctypes.data)
     return bits
@@ -116,9 +119,7 @@ class Runs:
         if (library := usable(CODE)) is None or source.dtype not in (np.uint16, np.uint32):
             into[self._there] = source[self._here]
             return
-        assert into.dtype == np.int32
-        assert source.flags.c_contiguous
-        assert into.flags.c_contiguous
+        _check_plain(source, into, np.int32)
         starts, places, lengths = self._checked(len(source), len(into))
         library.widen_runs(
             source.ctypes.data,
@@ -143,8 +144,7 @@ class Runs:
             here = self._here
             into[self._there] = (source[here >> 3] >> (here & 7).astype(np.uint8)) & 1
             return
-        assert source.flags.c_contiguous
-        assert into.flags.c_contiguous
+        _check_plain(source, into, np.bool_)
         starts, places, lengths = self._checked(8 * len(source), len(into))
         library.unpack_runs(
             source.ctypes.data,
@@ -157,6 +157,8 @@ class Runs:
 
     def _checked(self, size: int, room: int) -> list[IntArray]:
         starts, places, lengths = (given(each, np.int64) for each in (self.starts, self.places, self.lengths))
+        if not starts.shape == places.shape == lengths.shape == (len(starts),):
+            raise ValueError(f"runs with {starts.shape} starts, {places.shape} places and {lengths.shape} lengths")
         _check_runs(starts, lengths, size)
         _check_runs(places, lengths, room)
         return [starts, places, lengths]
@@ -171,7 +173,19 @@ class Runs:
 
 
 def _plain(source: IntArray, into: IntArray) -> bool:
-    return source.dtype == into.dtype and source.flags.c_contiguous and into.flags.c_contiguous
+    is_plain = source.ndim == into.ndim == 1 and source.flags.c_contiguous and into.flags.c_contiguous
+    return is_plain and into.flags.writeable and source.dtype == into.dtype
+
+
+def _check_plain(source: IntArray, into: IntArray, dtype: type[np.generic]) -> None:
+    lie = (source.ndim == into.ndim == 1, source.flags.c_contiguous, into.flags.c_contiguous, into.flags.writeable)
+    if into.dtype != dtype or not all(lie):
+        raise ValueError(f"arrays are not plain rows of numbers, or what is written to is no {np.dtype(dtype)} array")
+
+
+def _check_keys(keys: Bits, bounds: IntArray) -> None:
+    if len(keys) != len(bounds) - 1:
+        raise ValueError(f"{len(keys)} keys for {len(bounds) - 1} sequences")
 
 
 def _check_runs(starts: IntArray, lengths: IntArray, size: int) -> None:
@@ -188,8 +202,8 @@ def listed(starts: IntArray, lengths: IntArray) -> IntArray:
     """
     if (library := usable(CODE)) is not None:
         starts, lengths = given(starts, np.int64), given(lengths, np.int64)
-        assert len(starts) == len(lengths)
-        assert not len(lengths) or lengths.min() >= 0
+        if len(starts) != len(lengths) or (len(lengths) and lengths.min() < 0):
+            raise ValueError(f"{len(starts)} starts and {len(lengths)} lengths, or one below 0")
         found = np.empty(int(lengths.sum()), dtype=np.int64)
         library.list_runs(starts.ctypes.data, lengths.ctypes.data, len(starts), found.ctypes.data)
         return found

@@ -316,7 +316,7 @@ def _cut_targets(targets: Targets, bounds: IntArray) -> list[TargetTensors]:
 
 def _cut_named(values: Mapping[str, IntArray], sizes: list[int]) -> Sequence[Mapping[str, Tensor]]:
     if not values:
-        return [{}] * len(sizes)
+        return [{} for _ in sizes]
     parts = {name: _parts(each, sizes) for name, each in values.items()}
     return [{name: each[number] for name, each in parts.items()} for number in range(len(sizes))]
 

@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 /* Functions that are compiled for processors with AVX512 as well as for all; which is taken is decided when the code is
-   loaded. What they call is to be inlined. */
+   loaded. What they call is to be inlined. Compilers before GCC 12 do not know such processors by that name. */
 #ifndef WIDEST
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
 #define WIDEST __attribute__((target_clones("arch=x86-64-v4", "default")))
 #else
 #define WIDEST

@@ -98,8 +98,12 @@ class Choice:
         kept = {
             "cu_seqlens": cu_seqlens,
             "budgets": _shaped(budgets, number),
-            **{name: _shaped(each, size) for name in _BY_TOKEN if (each := getattr(self, name)) is not None},
-            **{name: _shaped(each, number) for name in _BY_SEQUENCE if (each := getattr(self, name)) is not None},
+            **{
+                name: _shaped(given(each, dtype), many)
+                for many, types in ((size, _BY_TOKEN), (number, _BY_SEQUENCE))
+                for name, dtype in types.items()
+                if (each := getattr(self, name)) is not None
+            },
         }
         if self.bounds is not None:
             kept["bounds"] = given(self.bounds, np.float64)
@@ -121,8 +125,8 @@ class Choice:
         return starts[:count], ends[:count]
 
 
-_BY_TOKEN = ("keys", "begins", "maskable", "special")
-_BY_SEQUENCE = ("length_keys", "place_keys")
+_BY_TOKEN = {"keys": np.uint64, "begins": np.bool_, "maskable": np.bool_, "special": np.bool_}
+_BY_SEQUENCE = {"length_keys": np.uint64, "place_keys": np.uint64}
 
 
 def _shaped(values: IntArray, size: int) -> IntArray:
