@@ -9,8 +9,8 @@ from maskwright.training.batches import StepBatch
 
 MET_NOTE = (
     "Both sides compute on the same batches, each round on others than the one before. They have met them once before "
-    "they are timed: a library prepares itself anew for each number of tokens, which slows the first thirty steps of a "
-    "tiny model in bf16 by a sixth, and none of the thousands that a run has."
+    "they are timed: a library prepares itself anew for each number of tokens, which costs the first steps of a run up "
+    "to a sixth (tiny, bf16) and some 1 % after 200 to 300 of them (LOG.md)."
 )
 
 LOTS = 2
@@ -34,7 +34,7 @@ class Turns:
 
     @classmethod
     def of(cls, rounds: int) -> "Turns":
-        """Give each round a lot of its own, as far as there are any."""
+        """Give each round a lot, in turns, as far as there are any."""
         return cls(min(LOTS, rounds), rounds)
 
     def dealt(self, items: Sequence[T]) -> list[Sequence[T]]:
