@@ -1,8 +1,5 @@
 """Scores, slopes and draws by our own code are what PyTorch's operations give, for any number of threads."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 import torch
 from torch import Tensor
@@ -11,6 +8,7 @@ from torch.nn import functional as F
 from maskwright.core.own_code import allowed
 from maskwright.pretext.objectives import cross_entropy_native as native
 from maskwright.pretext.objectives.cross_entropy import summed_cross_entropy
+from tests.thread_counts import with_threads
 
 HALF = torch.bfloat16
 needs_half = pytest.mark.skipif(
@@ -24,16 +22,6 @@ def _ours() -> None:
     """Skip where there is no compiled code."""
     if native.CODE.library() is None:
         pytest.skip(str(native.CODE.problem()))
-
-
-@contextmanager
-def with_threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def block(rows: int, entries: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:

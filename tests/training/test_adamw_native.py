@@ -1,8 +1,7 @@
 """AdamW and the norm by our own code are what PyTorch and the written formula compute, for any number of threads."""
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -15,6 +14,7 @@ from maskwright.recipes.optimization import AdamW, Lamb, OptimizerSpec
 from maskwright.training import adamw_native
 from maskwright.training.adamw_native import CODE, total_norm
 from maskwright.training.optimizer import MOMENTS, Optimizer, clipping_scale
+from tests.thread_counts import with_threads
 
 INF, NAN = math.inf, math.nan
 SIZES = st.lists(
@@ -27,16 +27,6 @@ def _ours() -> None:
     """Skip where there is no compiled code."""
     if CODE.library() is None:
         pytest.skip(str(CODE.problem()))
-
-
-@contextmanager
-def with_threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def drawn(sizes: Sequence[int], seed: int, scale: float = 1.0) -> list[Tensor]:

@@ -2,8 +2,6 @@
 
 import math
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 import torch
@@ -16,6 +14,7 @@ from maskwright.core.own_code import allowed
 from maskwright.encoder.attention import AttentionPlan, attend, run_offsets
 from maskwright.encoder.dropout import DropoutKey
 from maskwright.encoder.native.attention import CODE, Runs, attend_read, attend_runs, takes
+from tests.thread_counts import with_threads
 
 KEY = DropoutKey.on(torch.device("cpu"), 20170612)
 
@@ -25,16 +24,6 @@ def _ours() -> None:
     """Skip where there is no compiled code."""
     if CODE.library() is None:
         pytest.skip(str(CODE.problem()))
-
-
-@contextmanager
-def with_threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def runs_of(rows: list[list[int]], row_length: int) -> tuple[Runs, Tensor]:

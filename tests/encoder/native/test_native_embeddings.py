@@ -1,7 +1,5 @@
 """Embeddings by our own code are what PyTorch's operations compute, for any number of threads."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 
@@ -19,6 +17,7 @@ from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.native import embeddings
 from maskwright.encoder.native.embeddings import CODE, embedded, takes
 from tests.encoder.flat_batches import PACKED, SMALL, VOCAB_SIZE, encoder, packed
+from tests.thread_counts import with_threads
 
 KEY = DropoutKey.on(torch.device("cpu"), 20170612)
 BERT = SMALL.replace(hidden_dropout=0.1, attention_dropout=0.1)
@@ -35,16 +34,6 @@ def _ours() -> None:
     """Skip where there is no compiled code."""
     if CODE.library() is None:
         pytest.skip(str(CODE.problem()))
-
-
-@contextmanager
-def with_threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class Tables(nn.Module):

@@ -1,7 +1,6 @@
 """What stands between products, by our own code, is what plain modules compute, for any number of threads."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -16,6 +15,7 @@ from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.native import sublayer_calls, sublayers
 from maskwright.encoder.native.sublayer_calls import CODE
 from maskwright.encoder.native.sublayers import close_attention, feed_forward, joined_projections, takes
+from tests.thread_counts import with_threads
 
 KEY = DropoutKey.on(torch.device("cpu"), 20170612)
 HALF = torch.bfloat16
@@ -31,16 +31,6 @@ def _ours() -> None:
     """Skip where there is no compiled code."""
     if CODE.library() is None:
         pytest.skip(str(CODE.problem()))
-
-
-@contextmanager
-def with_threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def layers_of(width: int, dtype: torch.dtype = torch.float32) -> nn.ModuleDict:

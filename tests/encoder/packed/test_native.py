@@ -2,8 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +29,7 @@ from maskwright.encoder.packed.native_encoder import NativeEncoder, takes
 from maskwright.encoder.packed.native_products import PRODUCTS, NativePrecision, fits
 from maskwright.encoder.states import states_of
 from maskwright.inference.batching import batches
+from tests.thread_counts import with_threads
 
 Array = NDArray[np.float64]
 NAMES = ["", "gelu", "gelu_tanh", "relu"]
@@ -50,16 +49,6 @@ def where_there_is_code(*precisions: NativePrecision) -> pytest.MarkDecorator:
             for precision in precisions
         ],
     )
-
-
-@contextmanager
-def with_threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 # --- where it cannot be had

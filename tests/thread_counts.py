@@ -1,0 +1,17 @@
+"""How many threads PyTorch, and so our C code, computes with."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def with_threads(number: int) -> Iterator[None]:
+    """Compute with so many threads while the block runs."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
