@@ -15,7 +15,7 @@ from benchmarks.own import OwnStep
 from benchmarks.report import Check, Report, Table
 from benchmarks.settings import Settings
 from benchmarks.shapes import Shape
-from benchmarks.timing import Side, Spread, interleave, ratios
+from benchmarks.timing import Side, Spread, ratios
 from benchmarks.turns import MET_NOTE, Turns, filled, real_tokens
 from benchmarks.workloads import Source, examples_of, mlm_recipe, text_for
 from maskwright.training.probe import probe_matmul
@@ -183,7 +183,7 @@ def hold(case: Case, settings: Settings) -> Outcome:
     peak = bf16_peak(rates) if case.bf16 else fp32_peak(rates)
     return Outcome(
         case=case,
-        seconds=interleave(sides, rounds, warm_up=turns.lots),
+        seconds=turns.timed(sides),
         tokens=tokens,
         fill=fill,
         flops=turns.counted(timed, own.flops),

@@ -17,7 +17,7 @@ from benchmarks.machine import fp32_peak
 from benchmarks.own import CLIP, OwnStep
 from benchmarks.report import Check, Report, Table
 from benchmarks.settings import Settings
-from benchmarks.timing import Side, Spread, interleave, ratios
+from benchmarks.timing import Side, Spread, ratios
 from benchmarks.turns import MET_NOTE, Turns, filled, real_tokens
 from benchmarks.workloads import Source, examples_of, made_text, natural_lengths, text_from_file
 from maskwright.pretext.formats import DocSentences
@@ -112,7 +112,7 @@ def run(settings: Settings) -> Report:
         Side(OWN, turns.each(timed, own.take), own.around),
     ]
     peak = fp32_peak(probe_matmul(seconds=0.0 if settings.quick else 0.9))
-    seconds = interleave(sides, rounds, warm_up=turns.lots)
+    seconds = turns.timed(sides)
     tokens = turns.counted(timed, real_tokens)
     fill = dict.fromkeys((HF, FLAG), peers.fill(padded[1:])) | {OWN: filled(steps[1:])}
     speed = {name: [n / took for n, took in zip(tokens, each, strict=True)] for name, each in seconds.items()}

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from benchmarks.timing import Side, interleave
 from maskwright.training.batches import StepBatch
 
 MET_NOTE = (
@@ -46,6 +47,10 @@ class Turns:
         """Return what runs on one lot after the other, one a call."""
         coming = itertools.cycle(lots)
         return lambda: run(next(coming))
+
+    def timed(self, sides: Sequence[Side]) -> dict[str, list[float]]:
+        """Run all sides in turns, each once through all lots before it is timed (`timing.interleave`)."""
+        return interleave(sides, self.rounds, warm_up=self.lots)
 
     def counted(self, lots: Sequence[T], count: Callable[[T], N]) -> list[N]:
         """Return what counts of the lots were worked through in each timed round."""

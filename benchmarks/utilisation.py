@@ -12,7 +12,7 @@ from benchmarks.own import OwnStep
 from benchmarks.report import Report, Table
 from benchmarks.settings import Settings
 from benchmarks.shapes import SHAPES, Shape, chosen
-from benchmarks.timing import Side, Spread, interleave, number
+from benchmarks.timing import Side, Spread, number
 from benchmarks.turns import MET_NOTE, Turns, filled, real_tokens
 from benchmarks.workloads import Source, mlm_recipe, text_for
 from maskwright.training.probe import probe_matmul
@@ -65,7 +65,7 @@ def _measure(shape: Shape, blocks: bool, settings: Settings) -> dict[str, Any]:
         peaks.append(fp32_peak(probe_matmul(seconds=0.0 if settings.quick else 0.5)))
 
     sides = [Side(OWN, turns.each(timed, own.take), own.around), Side("peak", probe)]
-    seconds = interleave(sides, rounds, warm_up=turns.lots)
+    seconds = turns.timed(sides)
     return {
         "model": shape.name,
         "texts": "blocks" if blocks else "natural",

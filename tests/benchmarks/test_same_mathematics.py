@@ -11,7 +11,7 @@ from benchmarks.electra import JointPeer, _recipe_and_text, agree, padded_with_o
 from benchmarks.own import OwnStep
 from benchmarks.settings import Settings
 from benchmarks.shapes import ALBERT, TINY, Shape, fitted
-from benchmarks.timing import Side, interleave
+from benchmarks.timing import Side
 from benchmarks.turns import Turns
 from benchmarks.workloads import Source, examples_of, mlm_recipe, text_for
 
@@ -106,7 +106,7 @@ def test_rounds_have_batches_of_their_own_the_same_on_all_sides_and_met_before()
     lots = turns.dealt(range(6))
     assert [list(lot) for lot in lots] == [[0, 1], [2, 3], [4, 5]]
     sides = [Side(name, turns.each(lots, lambda lot, name=name: seen.append((name, lot[0])))) for name in "ab"]
-    interleave(sides, 4, warm_up=turns.lots)
+    turns.timed(sides)
     # Each round begins with the other side.
     firsts = (0, 2, 4, 0, 2, 4, 0)
     assert seen == [(name, first) for turn, first in enumerate(firsts) for name in ("ab", "ba")[turn % 2]]
