@@ -61,12 +61,13 @@ def take_step(parameters: Sequence[nn.Parameter], optimizer: Optimizer, step: in
 def written_formula(
     sizes: Sequence[int], constants: AdamW, steps: int, clip_norm: float, *, of_sizes: bool = False
 ) -> list[list[Tensor]]:
-    """Return weights and both moments after some steps, in fp64; `of_sizes` takes the gradients without their signs."""
+    """Return weights and both moments after some steps, in fp64; with `of_sizes` every term is added by its size."""
     (beta1, beta2), found = constants.betas, []
     gradients = [[each.double() for each in drawn(sizes, step)] for step in range(1, steps + 1)]
     norms = [float(torch.cat([each.flatten() for each in of_step]).norm()) for of_step in gradients]
     for i, values in enumerate(drawn(sizes, 0)):
         weight, first, second = values.double(), torch.zeros(()).double(), torch.zeros(()).double()
+        weight, direction = (weight.abs(), -1) if of_sizes else (weight, 1)
         decay = constants.weight_decay if weight.ndim > 1 or constants.decayed == "all" else 0.0
         for step in range(1, steps + 1):
             gradient = gradients[step - 1][i].abs() if of_sizes else gradients[step - 1][i]
@@ -77,7 +78,7 @@ def written_formula(
             m, v = first, second
             if constants.bias_correction:
                 m, v = m / (1 - beta1**step), v / (1 - beta2**step)
-            weight = weight - 0.01 * step * (m / (v.sqrt() + constants.eps) + decay * weight)
+            weight = weight - direction * 0.01 * step * (m / (v.sqrt() + constants.eps) + decay * weight)
         found.append([weight, first, second])
     return found
 
@@ -90,7 +91,7 @@ def values_of(parameters: Sequence[nn.Parameter], optimizer: Optimizer) -> list[
 def assert_close(
     found: list[list[Tensor]], expected: list[list[Tensor]], terms: list[list[Tensor]] | None = None
 ) -> None:
-    """Compare weights and moments; a moment whose terms cancel is as exact as the largest of the terms."""
+    """Compare weights and moments; where terms cancel, what is left is as exact as the terms were."""
     for one, other, largest in zip(found, expected, terms or expected, strict=True):
         for mine, right, term in zip(one, other, largest, strict=True):
             exact = 2e-6 * max(float(right.abs().max()), float(term.abs().max()))
@@ -98,9 +99,8 @@ def assert_close(
 
 
 def terms_of(sizes: Sequence[int], constants: AdamW, steps: int, clip_norm: float) -> list[list[Tensor]]:
-    """Return nothing for the weights, and the moments as they would be if no terms cancelled."""
-    found = written_formula(sizes, constants, steps, clip_norm, of_sizes=True)
-    return [[torch.zeros(1), first, second] for _, first, second in found]
+    """Return weights and moments as they would be if no terms cancelled."""
+    return written_formula(sizes, constants, steps, clip_norm, of_sizes=True)
 
 
 @settings(max_examples=40, deadline=None)
