@@ -71,7 +71,9 @@ def levers() -> list[Lever]:
         Lever("all scores of the vocabulary at once", around=lambda: patch(f"{_MLM}.summed_cross_entropy", _whole)),
         Lever("attention by products over rows", around=lambda: _backend("rows")),
         Lever("attention by products over rows, its gradients by autograd", around=lambda: _attention(dropout)),
-        Lever("PyTorch's functions for embeddings and between products", around=_usual_sublayers),
+        Lever("the vocabulary's loss by PyTorch's functions, in blocks", around=lambda: _without(_LOSS)),
+        Lever("PyTorch's norm of gradients, clipping and AdamW", around=lambda: _without(_OPTIMIZER)),
+        Lever("PyTorch's functions for embeddings and between products", around=lambda: _without(*_SUBLAYERS)),
         Lever("PyTorch's dropout (and what stands in the two lines before)", around=_usual_dropout),
         Lever("attention by PyTorch's function", around=lambda: _backend("sdpa")),
         Lever(f"the other library of products ({_NAMES[other]})", around=lambda: matmul_library(other)),
@@ -82,6 +84,8 @@ def levers() -> list[Lever]:
 
 _TRAINING, _ENCODER = "maskwright.training", "maskwright.encoder"
 _MLM = "maskwright.pretext.objectives.mlm"
+_LOSS, _OPTIMIZER = "maskwright.pretext.objectives.cross_entropy_native", f"{_TRAINING}.adamw_native"
+_SUBLAYERS = f"{_ENCODER}.native.sublayers", f"{_ENCODER}.native.embeddings"
 _NAMES = {"default": "PyTorch's own choice", "onednn": "oneDNN"}
 
 
@@ -240,11 +244,15 @@ def _attention(drop: Callable[[Tensor, float, DropoutKey | None, int], Tensor]) 
 
 
 @contextlib.contextmanager
-def _usual_sublayers() -> Iterator[None]:
-    def takes(*_: object) -> bool:
+def _without(*modules: str) -> Iterator[None]:
+    """Let PyTorch's functions compute what code of our own does by these modules."""
+
+    def is_allowed() -> bool:
         return False
 
-    with patch(f"{_ENCODER}.native.sublayers.takes", takes), patch(f"{_ENCODER}.native.embeddings.takes", takes):
+    with contextlib.ExitStack() as patches:
+        for module in modules:
+            patches.enter_context(patch(f"{module}.is_allowed", is_allowed))
         yield
 
 
@@ -258,7 +266,7 @@ def _usual_dropout() -> Iterator[None]:
 
     with (
         _attention(drop),
-        _usual_sublayers(),
+        _without(*_SUBLAYERS),
         patch(f"{_ENCODER}.encoder.dropout", drop),
         patch(f"{_ENCODER}.block.dropout_add", drop_and_add),
     ):
