@@ -26,7 +26,8 @@ from benchmarks.shapes import BASE, TINY, Shape, chosen
 from benchmarks.timing import Side, Spread, interleave, ratios, speeds
 from benchmarks.workloads import Source, mlm_recipe, text_for
 from maskwright.core.types import IntArray
-from maskwright.encoder.attention import AttentionPlan, Backend, laid_into_rows, taken_from_rows
+from maskwright.encoder.attention_over_rows import laid_into_rows, taken_from_rows
+from maskwright.encoder.attention_plan import AttentionPlan, Backend
 from maskwright.encoder.dropout import DropoutKey, dropout
 from maskwright.pretext.objectives.cross_entropy import Scores
 from maskwright.training.batches import MicroBatch, StepBatch

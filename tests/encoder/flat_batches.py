@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from maskwright.core.tensors import FlatBatch
-from maskwright.encoder.attention import Backend
+from maskwright.encoder.attention_plan import Backend
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.encoder import Encoder
 from maskwright.encoder.initialisation import initialise

@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 from maskwright.core.own_code import allowed
 from maskwright.encoder.activated_linear import keeps_less
-from maskwright.encoder.attention import AttentionPlan, attend
+from maskwright.encoder.attention import attend
+from maskwright.encoder.attention_plan import AttentionPlan
 from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.dropout import DropoutKey, dropout_add

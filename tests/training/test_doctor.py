@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from maskwright.core.errors import DeviceError
-from maskwright.encoder import attention
+from maskwright.encoder import attention_plan
 from maskwright.encoder.native import attention as native
 from maskwright.encoder.native import fp32, sublayer_calls
 from maskwright.encoder.packed.int8_support import Int8Support
@@ -96,9 +96,9 @@ def test_unknown_memory_and_load_give_no_advice() -> None:
 
 
 def test_usage_names_the_attention_that_the_encoder_would_choose(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "takes", lambda *_: True)
+    monkeypatch.setattr(attention_plan, "takes", lambda *_: True)
     assert set(usage_of(MACHINE, HARDWARE).attention.values()) == {"native"}
-    monkeypatch.setattr(attention, "takes", lambda *_: False)
+    monkeypatch.setattr(attention_plan, "takes", lambda *_: False)
     used = usage_of(MACHINE, HARDWARE)
     assert used.attention["length 128, with dropout"] == "rows"
     assert used.attention["length 1024, without dropout"] == "sdpa"

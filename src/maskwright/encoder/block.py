@@ -6,7 +6,8 @@ from torch.nn import functional as F
 
 from maskwright.core.tensors import activation
 from maskwright.encoder.activated_linear import activated_linear, keeps_less
-from maskwright.encoder.attention import AttentionPlan, attend
+from maskwright.encoder.attention import attend
+from maskwright.encoder.attention_plan import AttentionPlan
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.dropout import DropoutKey, dropout_add
 from maskwright.encoder.gpu.sublayers import attention_sublayer, feed_forward

@@ -6,7 +6,14 @@ from torch import Tensor, nn
 from maskwright.core.own_code import is_allowed
 from maskwright.core.row_counts import filled_up
 from maskwright.core.tensors import EncoderOutput, FlatBatch
-from maskwright.encoder.attention import AttentionPlan, Backend, choose_backend, plan_attention, share_of_pairs
+from maskwright.encoder.attention_plan import (
+    DROPPING_BY_KEY,
+    AttentionPlan,
+    Backend,
+    choose_backend,
+    plan_attention,
+    share_of_pairs,
+)
 from maskwright.encoder.block import DROPOUT_CALLS, AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.dropout import DropoutKey, dropout, seeded_kernels
@@ -107,7 +114,7 @@ class Encoder(nn.Module):
         drops = key is not None and config.attention_dropout > 0
         backend, dtype = self._backend(batch, drops=drops)
         if backend != "kernels":
-            numbers = self._with_numbers(batch, key, drops=drops and backend in ("native", "rows", "reference"))
+            numbers = self._with_numbers(batch, key, drops=drops and backend in DROPPING_BY_KEY)
             hidden = self.layers(batch, plan_attention(batch, backend, dtype), numbers, read)
         else:
             # FlashAttention draws masks of its own, all layers' one after the other; it has no keys.

@@ -14,7 +14,7 @@ import torch
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
-from maskwright.encoder.attention import choose_backend
+from maskwright.encoder.attention_plan import choose_backend
 from maskwright.encoder.gpu.runs import takes_own
 from maskwright.encoder.packed.int8_support import Int8Support, int8_support
 from maskwright.training.device import Machine, Precision, own_code_problem, prepare_machine

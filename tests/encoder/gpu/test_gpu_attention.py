@@ -32,7 +32,8 @@ CASES = {
 CHILD = """
 import json, sys
 import numpy, torch
-from maskwright.encoder.attention import AttentionPlan, attend
+from maskwright.encoder.attention import attend
+from maskwright.encoder.attention_plan import AttentionPlan
 from maskwright.encoder.dropout import DropoutKey, RandomWords
 from maskwright.encoder.gpu import attention, launches
 from maskwright.encoder.native.attention import Runs

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from maskwright.core.own_code import allowed
 from maskwright.core.tensors import FlatBatch, activation
-from maskwright.encoder.attention import plan_attention
+from maskwright.encoder.attention_plan import plan_attention
 from maskwright.encoder.config import EncoderConfig
 from maskwright.encoder.dropout import DropoutKey, dropout, dropout_factors
 from maskwright.encoder.embeddings import sum_embeddings

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from maskwright.core.native import library
 from maskwright.core.own_code import allowed
-from maskwright.encoder.attention import AttentionPlan, attend, run_offsets
+from maskwright.encoder.attention import attend
+from maskwright.encoder.attention_plan import AttentionPlan, run_offsets
 from maskwright.encoder.dropout import DropoutKey
-from maskwright.encoder.native.attention import CODE, Runs, attend_read, attend_runs, takes
+from maskwright.encoder.native import attention
+from maskwright.encoder.native.attention import CODE, Runs, _multiplies, attend_read, attend_runs, takes
 from tests.thread_counts import with_threads
 
 KEY = DropoutKey.on(torch.device("cpu"), 20170612)
@@ -138,6 +140,45 @@ def test_bfloat16_is_rounded_once_at_the_end(laid: tuple[list[list[int]], int], 
     assert torch.equal(mixed, wanted.bfloat16())
     for found, expected in zip(slopes, wanted_slopes, strict=True):
         assert torch.equal(found, expected.bfloat16())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    laid=rows_of_runs(),
+    registers=st.sampled_from([1, 2, 3, 4, 6, 8]),
+    rate=st.sampled_from([0.0, 0.3]),
+    scale=st.sampled_from([1.0, 0.01, 5.0]),
+    seed=st.integers(0, 2**16),
+)
+def test_processors_that_multiply_bfloat16_find_the_same_bits(
+    laid: tuple[list[list[int]], int], registers: int, rate: float, scale: float, seed: int
+) -> None:
+    runs, real = runs_of(*laid)
+    width = 16 * registers * 2
+    inputs = inputs_of(len(real), width, seed, torch.bfloat16, scale)
+    slope = (torch.randn(len(real), width, generator=torch.Generator().manual_seed(seed)) * real[:, None]).bfloat16()
+    found = []
+    for multiplies in (_multiplies(), False):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(attention, "_multiplies", lambda multiplies=multiplies: multiplies)
+            mixed = ours(inputs, runs, 2, rate)
+            found.append((mixed, *torch.autograd.grad(mixed, inputs, slope)))
+    assert all(map(torch.equal, *found))
+
+
+@pytest.mark.parametrize("multiplies", [False, True])
+def test_bfloat16_that_is_no_number_stays_in_its_run(multiplies: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_multiplies", lambda: multiplies and _multiplies())
+    runs, _ = runs_of([[20, 30]], 50)
+    for place in range(3):
+        inputs = [each.detach().clone().requires_grad_() for each in inputs_of(50, 64, 2, torch.bfloat16)]
+        with torch.no_grad():
+            inputs[place][25] = math.nan
+        mixed = ours(inputs, runs, 2)
+        slopes = torch.autograd.grad(mixed, inputs, torch.ones_like(mixed))
+        assert mixed[:20].isfinite().all()
+        assert mixed[25].isnan().all()
+        assert all(slope[:20].isfinite().all() for slope in slopes)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

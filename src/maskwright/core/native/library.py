@@ -54,6 +54,12 @@ class Code:
         """Return the compiled code, compiling it if this was not done yet: seconds, once a machine."""
         return None if isinstance(self._found, DeviceError) else self._found
 
+    def needed(self) -> ctypes.CDLL:
+        """Return the compiled code, for calls that are made only where `library` has said that it is there."""
+        found = self.library()
+        assert found is not None, f"{self.source.name} is called where it is not there: {self.problem()}"
+        return found
+
     def problem(self) -> DeviceError | None:
         """Return why there is no compiled code, and what would help."""
         return self._found if isinstance(self._found, DeviceError) else None

@@ -221,10 +221,10 @@ class _Embedded(torch.autograd.Function):
         call.words, call.positions = words.data_ptr(), positions.data_ptr()
         call.segments = None if segments is None else segments.data_ptr()
         call.shift, call.result = shift.data_ptr(), result.data_ptr()
-        outside = _library().first_outside(ctypes.byref(call))
+        outside = CODE.needed().first_outside(ctypes.byref(call))
         if outside < tokens:
             raise IndexError(about.outside(outside))
-        _library().embed(ctypes.byref(call), torch.get_num_threads())
+        CODE.needed().embed(ctypes.byref(call), torch.get_num_threads())
         ctx.save_for_backward(weight, sums, norms, about.words, about.positions, about.segments)
         ctx.about = about
         return result
@@ -243,7 +243,7 @@ class _Embedded(torch.autograd.Function):
         # The code writes them past the caches, whole lines of 64 bytes; PyTorch lays every tensor out so.
         assert all(each is None or each.data_ptr() % 64 == 0 for each in (to_words, to_positions))
         to_sums, to_others = _room(tokens, width), _room(2 + about.num_segments, width)
-        space = _room(_library().chunks_of(tokens) * len(to_others), width)
+        space = _room(CODE.needed().chunks_of(tokens) * len(to_others), width)
         first = torch.empty(max(about.num_words, about.num_positions), dtype=torch.int32)
         following = torch.empty(tokens, dtype=torch.int32)
         call = about.call(weight, sums, norms)
@@ -251,14 +251,8 @@ class _Embedded(torch.autograd.Function):
         call.to_words = None if to_words is None else to_words.data_ptr()
         call.to_positions = None if to_positions is None else to_positions.data_ptr()
         call.room, call.first, call.next = space.data_ptr(), first.data_ptr(), following.data_ptr()
-        _library().embed_back(ctypes.byref(call), torch.get_num_threads())
+        CODE.needed().embed_back(ctypes.byref(call), torch.get_num_threads())
         return to_words, to_positions, to_others[2:] if of_segments else None, to_others[0], to_others[1], None
-
-
-def _library() -> ctypes.CDLL:
-    found = CODE.library()
-    assert found is not None  # `takes` has seen to it.
-    return found
 
 
 def _room(rows: int, width: int) -> Tensor:

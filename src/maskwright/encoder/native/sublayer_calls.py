@@ -71,21 +71,15 @@ class Closing:
     epsilon: float
 
 
-def _library() -> ctypes.CDLL:
-    found = CODE.library()
-    assert found is not None  # `takes` has seen to it.
-    return found
-
-
 def room(rows: int, width: int) -> Tensor:
-    return torch.empty(_library().chunks_of(rows) * width, dtype=torch.float32)
+    return torch.empty(CODE.needed().chunks_of(rows) * width, dtype=torch.float32)
 
 
 def gelu_pass(call: Gelu, values: Tensor, *, backward: bool = False) -> None:
     # It points into tensors, which their owners keep until the call is over.
     assert values.is_contiguous()
     call.rows, call.width, call.half = *values.shape, values.dtype == _HALF
-    _library().gelu_pass(ctypes.byref(call), backward, torch.get_num_threads())
+    CODE.needed().gelu_pass(ctypes.byref(call), backward, torch.get_num_threads())
 
 
 def norm_forward(
@@ -107,7 +101,7 @@ def norm_forward(
     call = _call_of_norm(closing, sums, about, weight, values.dtype)
     call.values, call.bias, call.residual = values.data_ptr(), bias.data_ptr(), residual.data_ptr()
     call.shift, call.result = shift.data_ptr(), result.data_ptr()
-    _library().norm_pass(ctypes.byref(call), False, torch.get_num_threads())
+    CODE.needed().norm_pass(ctypes.byref(call), False, torch.get_num_threads())
     return result, sums, about
 
 
@@ -137,7 +131,7 @@ def norm_back(
     call.slope, call.to_residual = slope.data_ptr(), to_residual.data_ptr()
     call.to_values = None if same else to_values.data_ptr()
     call.to_weight, call.room = of_weights.data_ptr(), space.data_ptr()
-    _library().norm_pass(ctypes.byref(call), True, torch.get_num_threads())
+    CODE.needed().norm_pass(ctypes.byref(call), True, torch.get_num_threads())
     return to_residual, to_values, of_weights
 
 
@@ -158,5 +152,5 @@ def sums_of_columns(values: Tensor) -> Tensor:
     """Return the sums of each column in fp32. Shape (T, O), contiguous, to (O,)."""
     sums, space = torch.empty(values.shape[1], dtype=torch.float32), room(*values.shape)
     call = Sums(values.data_ptr(), sums.data_ptr(), space.data_ptr(), *values.shape, values.dtype == _HALF)
-    _library().sum_columns(ctypes.byref(call), torch.get_num_threads())
+    CODE.needed().sum_columns(ctypes.byref(call), torch.get_num_threads())
     return sums

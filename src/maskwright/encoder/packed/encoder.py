@@ -20,11 +20,11 @@ from torch.nn import functional as F
 from maskwright.core.products import fp32_products
 from maskwright.core.tensors import FlatBatch
 from maskwright.core.types import ProductPrecision
-from maskwright.encoder.attention import (
+from maskwright.encoder.attention import attend
+from maskwright.encoder.attention_over_rows import laid_into_rows
+from maskwright.encoder.attention_plan import (
     AttentionPlan,
     Backend,
-    attend,
-    laid_into_rows,
     native_is_faster,
     plan_attention,
     share_of_pairs,

@@ -31,9 +31,7 @@ class NativeDense:
 
     def __init__(self, weight: Tensor, bias: Tensor, activation_name: str = "", *, precision: NativePrecision) -> None:
         products = PRODUCTS[precision]
-        found = products.code.library()
-        assert found is not None
-        self._transform = found.transform
+        self._transform = products.code.needed().transform
         self._rounds = products.rounds
         self._activation = ACTIVATIONS[activation_name]
         self._outputs, self._inputs = weight.shape

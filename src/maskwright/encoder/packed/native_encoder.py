@@ -57,8 +57,7 @@ class NativeEncoder:
 
     def __init__(self, encoder: Encoder, precision: NativePrecision) -> None:
         products = PRODUCTS[precision]
-        found = products.code.library()
-        assert found is not None
+        found = products.code.needed()
         self._survey, self._embed, self._encode = found.survey, found.embed, found.encode
         self._numbers_needed = found.numbers_needed
         self._rounds = products.rounds

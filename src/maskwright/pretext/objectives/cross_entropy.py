@@ -8,15 +8,21 @@ from torch.autograd.function import once_differentiable
 
 from maskwright.core.own_code import has_kernels, is_allowed
 from maskwright.pretext.objectives import cross_entropy_native as native
+from maskwright.pretext.objectives.cross_entropy_blocks import (
+    BLOCK_ELEMENTS,
+    ended,
+    exact_dtype,
+    in_blocks,
+    keep,
+    scaled_once,
+    spend,
+)
 from maskwright.pretext.objectives.cross_entropy_on_gpu import (
     GPU_BLOCK_ELEMENTS,
     draw_on_gpu,
     score_on_gpu,
 )
 from maskwright.pretext.objectives.highest import highest
-
-BLOCK_ELEMENTS = 1 << 25
-"""Most logits held at a time: 128 MiB in fp32, 1099 targets at 30522 entries."""
 
 
 class Scores(NamedTuple):
@@ -66,7 +72,7 @@ def summed_cross_entropy(
     """
     device = features.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-    exact = _exact(dtype)
+    exact = exact_dtype(dtype)
     with torch.autocast(device, enabled=False):
         if dtype == torch.bfloat16 and is_allowed() and has_kernels(features.device):
             most = block_elements or GPU_BLOCK_ELEMENTS
@@ -90,11 +96,6 @@ def summed_cross_entropy(
             features, weight, bias, labels, rows, torch.is_grad_enabled(), drawing
         )
     return Scores(total, correct, sampled if sampling is not None else None)
-
-
-def _exact(dtype: torch.dtype) -> torch.dtype:
-    """Return the precision of sums and distributions: fp32, or finer where the factors are."""
-    return torch.promote_types(dtype, torch.float32)
 
 
 class _Drawing(NamedTuple):
@@ -142,38 +143,34 @@ class _SummedCrossEntropy(torch.autograd.Function):
         drawing: _Drawing | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         # Sums are kept in fp32 (or fp64) whatever the precision of the products.
-        exact = _exact(weight.dtype)
-        total = weight.new_zeros((), dtype=exact)
-        correct = labels.new_zeros(())
-        features_grad = torch.empty_like(features)
-        weight_grad: Tensor | None = None
+        exact = exact_dtype(weight.dtype)
+        total, correct = weight.new_zeros((), dtype=exact), labels.new_zeros(())
         bias_grad = bias.new_zeros(bias.shape if with_gradients else 0, dtype=exact)
         sampled = labels.new_zeros(len(labels) if drawing is not None else 0)
-        for begin in range(0, len(labels), rows):
-            part = slice(begin, begin + rows)
-            block, answers = features[part], labels[part, None]
+
+        def slopes_of(part: slice, block: Tensor) -> Tensor | None:
+            answers = labels[part, None]
             of_all = torch.nn.functional.linear(block, weight, bias).to(exact)
             logits = of_all[: len(answers)]
             best, guesses = highest(logits)
-            correct += (guesses == answers).sum()
+            correct.add_((guesses == answers).sum())
             of_answers = logits.gather(1, answers) - best
             exponentials = logits.sub_(best).exp_()
             sums = exponentials.sum(dim=1, keepdim=True)
-            total += (sums.log() - of_answers).sum()
+            total.add_((sums.log() - of_answers).sum())
             if drawing is not None:
                 sampled[part] = drawing.draw(part, exponentials)
-            if with_gradients:
-                # d loss / d logits = softmax - one hot, written over the logits.
-                slopes = exponentials.div_(sums).scatter_add_(1, answers, torch.full_like(sums, -1.0))
-                bias_grad += slopes.sum(dim=0)
-                of_all[len(answers) :] = 0
-                slopes = of_all.to(weight.dtype)
-                features_grad[part] = slopes @ weight
-                weight_grad = added(weight_grad, slopes.T @ block, exact)
+            if not with_gradients:
+                return None
+            # d loss / d logits = softmax - one hot, written over the logits.
+            slopes = exponentials.div_(sums).scatter_add_(1, answers, torch.full_like(sums, -1.0))
+            bias_grad.add_(slopes.sum(dim=0))
+            of_all[len(answers) :] = 0
+            return of_all.to(weight.dtype)
+
+        features_grad, weight_grad = in_blocks(features, weight, len(labels), rows, slopes_of)
         if with_gradients:
-            features_grad[-(-len(labels) // rows) * rows :] = 0  # Whole blocks of added rows.
-            ctx.save_for_backward(features_grad, ended(weight_grad, weight), bias_grad.to(bias.dtype))
-            ctx.is_spent = False
+            keep(ctx, features_grad, ended(weight_grad, weight), bias_grad.to(bias.dtype))
         ctx.mark_non_differentiable(correct, sampled)
         return total, correct, sampled
 
@@ -199,14 +196,12 @@ class _SummedNatively(torch.autograd.Function):
         # The factors come as they are, and are rounded inside: gradients are scaled as they get their own precision.
         targets, entries, offsets = features.to(dtype), weight.to(dtype), bias.float()
         loss, correct = 0.0, 0
-        features_grad = torch.empty_like(targets)
-        weight_grad: Tensor | None = None
         bias_grad = torch.zeros(len(weight), dtype=torch.float32) if with_gradients else None
         sampled = labels.new_zeros(len(labels) if numbers is not None else 0)
         is_rounded = dtype != torch.float32
-        for begin in range(0, len(labels), rows):
-            part = slice(begin, begin + rows)
-            block = targets[part]
+
+        def slopes_of(part: slice, block: Tensor) -> Tensor | None:
+            nonlocal loss, correct
             if numbers is not None and is_rounded:
                 logits = torch.nn.functional.linear(features[part].float(), weight.float())
                 sampled[part] = native.draw(logits, offsets, numbers[part])
@@ -218,25 +213,21 @@ class _SummedNatively(torch.autograd.Function):
             correct += scores.correct
             if scores.drawn is not None:
                 sampled[part] = scores.drawn
-            if with_gradients:
-                features_grad[part] = logits @ entries
-                weight_grad = added(weight_grad, logits.T @ block, torch.float32)
+            return logits if with_gradients else None
+
+        features_grad, weight_grad = in_blocks(targets, entries, len(labels), rows, slopes_of)
         total, right = torch.tensor(loss, dtype=torch.float32), labels.new_tensor(correct)
         if bias_grad is not None:
-            features_grad[-(-len(labels) // rows) * rows :] = 0  # Whole blocks of added rows.
-            weight_grad = torch.zeros_like(weight) if weight_grad is None else weight_grad
-            ctx.save_for_backward(features_grad, weight_grad, bias_grad)
+            keep(ctx, features_grad, torch.zeros_like(weight) if weight_grad is None else weight_grad, bias_grad)
             ctx.dtypes = features.dtype, weight.dtype, bias.dtype
-            ctx.is_spent = False
         ctx.mark_non_differentiable(right, sampled)
         return total, right, sampled
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slope: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        spend(ctx)
         factor = float(slope)
-        gradients = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
+        gradients = zip(spend(ctx), ctx.dtypes, strict=True)
         return *(native.scaled(each, factor, dtype) for each, dtype in gradients), None, None, None, None, None
 
 
@@ -254,8 +245,7 @@ class _SummedOnGpu(torch.autograd.Function):
         # The weight comes as it is, and is rounded inside: its gradient then is in its own precision at once.
         scored = score_on_gpu(features, weight, bias, labels, block_elements, with_slopes=with_gradients)
         if scored.slopes is not None:
-            ctx.save_for_backward(*scored.slopes)
-            ctx.is_spent = False
+            keep(ctx, *scored.slopes)
         ctx.mark_non_differentiable(scored.correct)
         return scored.total, scored.correct
 
@@ -263,49 +253,3 @@ class _SummedOnGpu(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, slope: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         return *scaled_once(ctx, slope), None, None, None
-
-
-def added(total: Tensor | None, part: Tensor, exact: torch.dtype) -> Tensor:
-    """Add one block's gradient of the vocabulary to those before it, in fp32 once there are several.
-
-    Args:
-        total: Of the blocks before. Shape (V, E), or None.
-        part: Of this block. Shape (V, E); may become part of the sum.
-        exact: Precision of the sum.
-    """
-    return part if total is None else total.to(exact).add_(part)
-
-
-def ended(total: Tensor | None, weight: Tensor) -> Tensor:
-    """Return the gradient of the vocabulary in its own precision; without any block, zeros.
-
-    Args:
-        total: From `added`.
-        weight: Shape (V, E).
-    """
-    return torch.zeros_like(weight) if total is None else total.to(weight.dtype)
-
-
-def scaled_once(ctx: Any, slope: Tensor) -> list[Tensor]:
-    """Return the gradients that the forward pass saved, times the slope of its result, each in its own memory.
-
-    The vocabulary's gradient is as large as its matrix, and this is where a step holds most: there is no second one.
-
-    Raises:
-        RuntimeError: If it is called again, which `retain_graph=True` makes possible.
-    """
-    spend(ctx)
-    return [gradient.mul_(slope) for gradient in ctx.saved_tensors]
-
-
-def spend(ctx: Any) -> None:
-    """Take note that the saved gradients are scaled in their own memory.
-
-    Raises:
-        RuntimeError: If they were before.
-    """
-    if ctx.is_spent:
-        raise RuntimeError(
-            "the gradients of this loss were scaled in place by the first backward pass: compute the loss again"
-        )
-    ctx.is_spent = True

@@ -146,7 +146,7 @@ def _score(
         entries=logits.shape[1],
         half=logits.dtype == _HALF,
     )
-    library, threads = _library(), torch.get_num_threads()
+    library, threads = CODE.needed(), torch.get_num_threads()
     sizes = (ctypes.c_int64 * 3)()
     library.room_of(ctypes.byref(call), threads, sizes)
     rooms = [torch.empty(size, dtype=torch.float32) for size in sizes]
@@ -167,14 +167,9 @@ def scaled(gradient: Tensor, factor: float, dtype: torch.dtype) -> Tensor:
         gradient = gradient.to(dtype)
         return gradient if factor == 1 else gradient.mul_(factor)
     result = torch.empty_like(gradient, dtype=dtype)
-    _library().scale_halves(gradient.data_ptr(), result.data_ptr(), gradient.numel(), factor, torch.get_num_threads())
+    where = gradient.data_ptr(), result.data_ptr()
+    CODE.needed().scale_halves(*where, gradient.numel(), factor, torch.get_num_threads())
     return result
-
-
-def _library() -> ctypes.CDLL:
-    found = CODE.library()
-    assert found is not None  # `takes` has seen to it.
-    return found
 
 
 def _address(tensor: Tensor | None) -> int | None:

@@ -11,7 +11,14 @@ from torch.autograd.function import once_differentiable
 from maskwright.core.tensors import HeadShape, LossInputs, LossTerm
 from maskwright.core.types import Examples, Targets
 from maskwright.pretext.objectives.base import Objective
-from maskwright.pretext.objectives.cross_entropy import BLOCK_ELEMENTS, added, ended, scaled_once
+from maskwright.pretext.objectives.cross_entropy_blocks import (
+    BLOCK_ELEMENTS,
+    ended,
+    exact_dtype,
+    in_blocks,
+    keep,
+    scaled_once,
+)
 from maskwright.pretext.objectives.highest import highest
 
 _MLM = "mlm"
@@ -141,32 +148,29 @@ class _SummedDivergence(torch.autograd.Function):
         with_gradients: bool,
     ) -> tuple[Tensor, Tensor]:
         # Sums are kept in fp32 (or fp64) whatever the precision of the products.
-        exact = torch.promote_types(weight.dtype, torch.float32)
+        exact = exact_dtype(weight.dtype)
         total = weight.new_zeros((), dtype=exact)
         agreed = torch.zeros((), dtype=torch.int64, device=weight.device)
-        features_grad = torch.empty_like(features)
-        weight_grad: Tensor | None = None
         bias_grad = bias.new_zeros(bias.shape if with_gradients else 0, dtype=exact)
-        for begin in range(0, len(features), rows):
-            block = features[begin : begin + rows]
+
+        def slopes_of(part: slice, block: Tensor) -> Tensor | None:
             scores = nn.functional.linear(block, weight, bias).to(exact)
-            wanted = nn.functional.linear(teacher_features[begin : begin + rows], teacher_weight, teacher_bias)
-            wanted = wanted.to(exact)
-            agreed += (highest(scores)[1] == highest(wanted)[1]).sum()
+            wanted = nn.functional.linear(teacher_features[part], teacher_weight, teacher_bias).to(exact)
+            agreed.add_((highest(scores)[1] == highest(wanted)[1]).sum())
             scores = scores.div_(temperature).log_softmax(dim=1)
             wanted = wanted.div_(temperature).log_softmax(dim=1)
             probabilities = wanted.exp()
-            total += (wanted.sub_(scores).mul_(probabilities)).sum() * temperature**2
-            if with_gradients:
-                # d (T^2 KL) / d scores = T (student - teacher), written over the scores.
-                slopes = scores.exp_().sub_(probabilities).mul_(temperature)
-                bias_grad += slopes.sum(dim=0)
-                slopes = slopes.to(weight.dtype)
-                features_grad[begin : begin + rows] = slopes @ weight
-                weight_grad = added(weight_grad, slopes.T @ block, exact)
+            total.add_((wanted.sub_(scores).mul_(probabilities)).sum() * temperature**2)
+            if not with_gradients:
+                return None
+            # d (T^2 KL) / d scores = T (student - teacher), written over the scores.
+            slopes = scores.exp_().sub_(probabilities).mul_(temperature)
+            bias_grad.add_(slopes.sum(dim=0))
+            return slopes.to(weight.dtype)
+
+        features_grad, weight_grad = in_blocks(features, weight, len(features), rows, slopes_of)
         if with_gradients:
-            ctx.save_for_backward(features_grad, ended(weight_grad, weight), bias_grad.to(bias.dtype))
-            ctx.is_spent = False
+            keep(ctx, features_grad, ended(weight_grad, weight), bias_grad.to(bias.dtype))
         ctx.mark_non_differentiable(agreed)
         return total, agreed
 

@@ -1,0 +1,56 @@
+"""Gradients gathered block by block are those of the whole, and no two blocks are held at once."""
+
+import weakref
+
+import pytest
+import torch
+from torch import Tensor
+
+from maskwright.pretext.objectives.cross_entropy_blocks import ended, in_blocks
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7, 100])
+@pytest.mark.parametrize("count", [0, 6, 7])
+def test_blocks_add_up_to_the_whole(rows: int, count: int) -> None:
+    draws = torch.Generator().manual_seed(1)
+    features, weight, slopes = (
+        torch.randn(*shape, generator=draws, dtype=torch.float64) for shape in ((9, 4), (5, 4), (9, 5))
+    )
+    slopes[count:] = 0
+    seen = list[int]()
+
+    def slopes_of(part: slice, block: Tensor) -> Tensor:
+        assert torch.equal(block, features[part])
+        seen.append(part.start)
+        return slopes[part]
+
+    of_features, of_weight = in_blocks(features, weight, count, rows, slopes_of)
+    assert seen == list(range(0, count, rows))
+    torch.testing.assert_close(of_features, slopes @ weight)
+    torch.testing.assert_close(ended(of_weight, weight), slopes.T @ features)
+
+
+def test_slopes_of_a_block_are_gone_before_the_next_are_made() -> None:
+    features, weight, made = torch.randn(8, 4), torch.randn(5, 4), list[weakref.ref[Tensor]]()
+
+    def slopes_of(part: slice, block: Tensor) -> Tensor:
+        assert not any(each() is not None for each in made)
+        slopes = block @ weight.T
+        made.append(weakref.ref(slopes))
+        return slopes
+
+    in_blocks(features, weight, 8, 2, slopes_of)
+    assert len(made) == 4
+
+
+def test_bf16_is_summed_in_fp32_once_there_are_several_blocks() -> None:
+    features, weight = torch.randn(8, 4).bfloat16(), torch.randn(5, 4).bfloat16()
+    for rows, dtype in ((8, torch.bfloat16), (4, torch.float32)):
+        _, total = in_blocks(features, weight, 8, rows, lambda _, block: block @ weight.T)
+        assert total is not None
+        assert total.dtype == dtype
+        assert ended(total, weight).dtype == torch.bfloat16
+
+
+def test_without_slopes_there_is_no_gradient_of_the_vocabulary() -> None:
+    assert in_blocks(torch.randn(8, 4), torch.randn(5, 4), 8, 3, lambda *_: None)[1] is None
