@@ -22,6 +22,7 @@ typedef struct {
     int64_t query_stride, key_stride, value_stride, runs, longest, heads, size, row_length, least;
     float scale;
     int32_t half; /* values in and out are bfloat16 */
+    int32_t multiplies; /* the processor has vdpbf16ps */
 } Attention;
 
 static inline Values values_at(const void *first, int64_t stride, int64_t token, int64_t i, int half) {
@@ -73,12 +74,14 @@ static inline __attribute__((always_inline)) void one_head(const Attention *a, i
 /* Forward, or backward for queries that are all tokens. */
 void attention(const Attention *a, int backward, int threads) {
     int64_t per_thread = numbers_needed(a->size, a->longest, backward);
+    int pairs = a->half && a->multiplies && a->size % (2 * LANES) == 0;
 #pragma omp parallel for schedule(dynamic) collapse(2) num_threads(threads)
     for (int64_t run = 0; run < a->runs; run++)
         for (int64_t head = 0; head < a->heads; head++) {
             float *own = a->room + omp_get_thread_num() * per_thread;
-            /* Four copies of the code, each without questions inside. */
-            if (a->half) backward ? one_head(a, run, head, 1, own, 1) : one_head(a, run, head, 0, own, 1);
-            else backward ? one_head(a, run, head, 1, own, 0) : one_head(a, run, head, 0, own, 0);
+            /* Six copies of the code, each without questions inside. */
+            if (pairs) backward ? one_head(a, run, head, 1, own, PAIRS) : one_head(a, run, head, 0, own, PAIRS);
+            else if (a->half) backward ? one_head(a, run, head, 1, own, BF16) : one_head(a, run, head, 0, own, BF16);
+            else backward ? one_head(a, run, head, 1, own, FP32) : one_head(a, run, head, 0, own, FP32);
         }
 }

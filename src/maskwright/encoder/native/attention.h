@@ -7,7 +7,8 @@
    numbers for every n^2, and spares the products both the conversion and the strides of powers of two that throw each
    other out of a cache.
 
-   n tokens, m queries (n, or those that are read), d numbers of a head (a multiple of 16), "wide": n in whole registers. */
+   n tokens, m queries (n, or those that are read), d numbers of a head (a multiple of 16), "wide": n in whole
+   registers. */
 
 #include "registers.h"
 #include "words.h"
@@ -15,6 +16,13 @@
 #define ROWS 8   /* tokens together: 8 x 3 of the 32 registers hold sums */
 #define UNROLL _Pragma("GCC unroll 16")
 #define CHUNK 64 /* queries whose scores the backward pass has at once */
+
+/* How values lie in memory. PAIRS is bfloat16 too, for heads of a multiple of 32 numbers and processors that have the
+   instruction vdpbf16ps: where both factors come in as bfloat16 (queries by keys, slopes by values), pairs of them are
+   multiplied at once. A product of two is exact in fp32, and the instruction adds one after the other (Intel's manual;
+   AMD's Zen 4 was asked): the sums are those of BF16 to the bit, but that numbers below 1e-38 are zero to it.
+   Probabilities and the slopes of scores stay fp32, and so do the products they are in. */
+enum { FP32, BF16, PAIRS };
 
 typedef struct {
     const void *first; /* of the run's first token and this head */
@@ -26,7 +34,7 @@ typedef struct {
     int64_t stride;
 } Results;
 
-/* The softmax of one query is exp(score - highest) times share. */
+/* The softmax of one query is exp(score - highest) times share, where a score is divided by the root of d. */
 typedef struct {
     float highest, share;
 } Softmax;
@@ -75,21 +83,44 @@ static inline Values from(Values values, int64_t token, int half) {
 }
 
 /* Lay n tokens side by side, and zeros in the places behind them. */
-static inline __attribute__((always_inline)) void lay(Values values, int64_t n, int64_t places, int64_t d, float scale,
-                                                      float *to, int half) {
+static inline __attribute__((always_inline)) void lay(Values values, int64_t n, int64_t places, int64_t d, float *to,
+                                                      int half) {
     for (int64_t token = 0; token < n; token++)
-        for (int64_t i = 0; i < d; i += LANES) store(to + token * d + i, take(values, token, i, half) * all(scale));
+        for (int64_t i = 0; i < d; i += LANES) store(to + token * d + i, take(values, token, i, half));
     for (int64_t i = n * d; i < places * d; i += LANES) store(to + i, all(0.0f));
 }
 
-/* Lay n tokens as columns of a matrix (d x wide), and zeros behind them. */
+/* Sixteen pairs of bfloat16, from pair i on. The instruction adds the product of the upper halves first, so the first
+   of a pair goes there. */
+static inline __attribute__((always_inline)) v16 take_pairs(Values values, int64_t token, int64_t i) {
+    const uint16_t *at = (const uint16_t *)values.first + token * values.stride + 2 * i;
+    return (v16)_mm512_rol_epi32(_mm512_loadu_si512(at), 16);
+}
+
+/* Lay n tokens side by side as factors of products along d, and zeros in the places behind them: d numbers of each, or
+   d / 2 pairs. */
+static inline __attribute__((always_inline)) void lay_factors(Values values, int64_t n, int64_t places, int64_t d,
+                                                              float *to, int half) {
+    if (half != PAIRS) {
+        lay(values, n, places, d, to, half);
+        return;
+    }
+    int64_t count = d / 2;
+    for (int64_t token = 0; token < n; token++)
+        for (int64_t i = 0; i < count; i += LANES) store(to + token * count + i, take_pairs(values, token, i));
+    for (int64_t i = n * count; i < places * count; i += LANES) store(to + i, all(0.0f));
+}
+
+/* Lay n tokens as columns of a matrix (d x wide, or d / 2 x wide pairs), and zeros behind them. */
 static inline __attribute__((always_inline)) void turn(Values values, int64_t n, int64_t d, float *to, int half) {
-    int64_t wide = whole_registers(n);
+    int64_t wide = whole_registers(n), count = half == PAIRS ? d / 2 : d;
     for (int64_t token = 0; token < wide; token += LANES)
-        for (int64_t i = 0; i < d; i += LANES) {
+        for (int64_t i = 0; i < count; i += LANES) {
             __m512 a[LANES], b[LANES];
             UNROLL for (int r = 0; r < LANES; r++)
-                a[r] = token + r < n ? (__m512)take(values, token + r, i, half) : _mm512_setzero_ps();
+                a[r] = token + r >= n  ? _mm512_setzero_ps()
+                       : half == PAIRS ? (__m512)take_pairs(values, token + r, i)
+                                       : (__m512)take(values, token + r, i, half);
             /* Numbers, pairs, then quarters of registers change places. */
             UNROLL for (int r = 0; r < LANES; r += 2) {
                 b[r] = _mm512_unpacklo_ps(a[r], a[r + 1]);
@@ -114,41 +145,56 @@ static inline __attribute__((always_inline)) void turn(Values values, int64_t n,
         }
 }
 
-/* --- products: to (ROWS x 16 C) = left (ROWS x k) right (k x 16 C), or added to what is there. Sums stay in registers. */
+/* --- products: to (ROWS x 16 C) = left (ROWS x k) right (k x 16 C), or added to what is there. Sums stay in registers.
+   k counts numbers, or pairs of bfloat16 where `pairs` is set. */
 
-#define TILE(C)                                                                                                        \
-    static inline __attribute__((always_inline)) void tile##C(const float *left, int64_t down, int64_t across,         \
-                                                              const float *right, int64_t stride, int64_t k,           \
-                                                              float *to, int64_t to_stride, int adds) {                \
+/* By name, since what includes this also runs where the instruction is not known. */
+static inline __attribute__((always_inline)) v16 with_product(v16 sum, v16 one, v16 other, int pairs) {
+    if (!pairs) return sum + one * other;
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(one), "v"(other));
+    return sum;
+}
+
+/* Functions by themselves: inlined, they leave too few registers for the addresses of eight rows. The empty instruction
+   has the compiler load a column once, and not again for each product. */
+#define TILE(NAME, C, PAIRED)                                                                                          \
+    static __attribute__((noinline)) void NAME(const float *left, int64_t down, int64_t across, const float *right,    \
+                                               int64_t stride, int64_t k, float *to, int64_t to_stride, int adds) {    \
         v16 sums[ROWS][C];                                                                                             \
         UNROLL for (int r = 0; r < ROWS; r++)                                                                          \
             UNROLL for (int c = 0; c < C; c++) sums[r][c] = adds ? load(to + r * to_stride + LANES * c) : all(0.0f);   \
-        for (int64_t i = 0; i < k; i++) {                                                                              \
+        for (int64_t i = 0; i < k; i++, left += across, right += stride) {                                             \
             v16 columns[C];                                                                                            \
-            UNROLL for (int c = 0; c < C; c++) columns[c] = load(right + i * stride + LANES * c);                      \
+            UNROLL for (int c = 0; c < C; c++) {                                                                       \
+                columns[c] = load(right + LANES * c);                                                                  \
+                __asm__("" : "+v"(columns[c]));                                                                        \
+            }                                                                                                          \
             UNROLL for (int r = 0; r < ROWS; r++) {                                                                    \
-                v16 one = all(left[r * down + i * across]);                                                            \
-                UNROLL for (int c = 0; c < C; c++) sums[r][c] += one * columns[c];                                     \
+                v16 one = all(left[r * down]);                                                                         \
+                UNROLL for (int c = 0; c < C; c++) sums[r][c] = with_product(sums[r][c], one, columns[c], PAIRED);     \
             }                                                                                                          \
         }                                                                                                              \
         UNROLL for (int r = 0; r < ROWS; r++)                                                                          \
             UNROLL for (int c = 0; c < C; c++) store(to + r * to_stride + LANES * c, sums[r][c]);                      \
     }
-TILE(1)
-TILE(2)
-TILE(3)
+TILE(tile1, 1, 0)
+TILE(tile2, 2, 0)
+TILE(tile3, 3, 0)
+TILE(paired1, 1, 1)
+TILE(paired2, 2, 1)
+TILE(paired3, 3, 1)
 
 /* ROWS x width (whole registers). */
 static inline __attribute__((always_inline)) void multiply(const float *left, int64_t down, int64_t across,
                                                            const float *right, int64_t stride, int64_t k, float *to,
-                                                           int64_t to_stride, int64_t width, int adds) {
+                                                           int64_t to_stride, int64_t width, int adds, int pairs) {
     int64_t at = 0;
     /* Four registers are better two and two than three and one. */
     for (; width - at >= 3 * LANES && width - at != 4 * LANES; at += 3 * LANES)
-        tile3(left, down, across, right + at, stride, k, to + at, to_stride, adds);
+        (pairs ? paired3 : tile3)(left, down, across, right + at, stride, k, to + at, to_stride, adds);
     for (; width - at >= 2 * LANES; at += 2 * LANES)
-        tile2(left, down, across, right + at, stride, k, to + at, to_stride, adds);
-    if (at < width) tile1(left, down, across, right + at, stride, k, to + at, to_stride, adds);
+        (pairs ? paired2 : tile2)(left, down, across, right + at, stride, k, to + at, to_stride, adds);
+    if (at < width) (pairs ? paired1 : tile1)(left, down, across, right + at, stride, k, to + at, to_stride, adds);
 }
 
 /* --- dropout */
@@ -159,7 +205,8 @@ static const int16_t *bits_of(const Drops *drops, int64_t query, int64_t n, int6
     int64_t first = from / POSITIONS, count = (from + n - 1) / POSITIONS - first + 1;
     for (int64_t word = 0; word < count;) {
         /* As far as this row of the table goes. */
-        int64_t column = (first + word) % COLUMNS, left = COLUMNS - column < count - word ? COLUMNS - column : count - word;
+        int64_t column = (first + word) % COLUMNS, left = COLUMNS - column;
+        if (left > count - word) left = count - word;
         uint64_t row = (uint64_t)drops->rows[(first + word) / COLUMNS];
         for (int64_t i = 0; i < left; i++) {
             int64_t mixed = (int64_t)(row * (uint64_t)drops->columns[column + i]);
@@ -171,9 +218,14 @@ static const int16_t *bits_of(const Drops *drops, int64_t query, int64_t n, int6
     return (const int16_t *)words + from % POSITIONS;
 }
 
-/* exp(-64) is nothing beside 1; of less would come numbers too small for all their digits, with which some processors are
-   slow. */
+/* exp(-64) is nothing beside 1; of less would come numbers too small for all their digits, with which some processors
+   are slow. */
 #define LEAST -64.0f
+
+/* scores x alpha - peak, rounded once. */
+static inline v16 less(v16 scores, float alpha, float peak) {
+    return (v16)_mm512_fmsub_ps((__m512)scores, _mm512_set1_ps(alpha), _mm512_set1_ps(peak));
+}
 
 /* Which of sixteen are kept. Beyond a run's end the answer means nothing. */
 static inline __mmask16 kept(const int16_t *bits, const Drops *drops) {
@@ -192,22 +244,24 @@ static inline __attribute__((always_inline)) void attend(Values queries, int64_t
     float *q = room, *v = q + ROWS * d, *turned = v + d * wide, *scores = turned + d * wide;
     int64_t *words = (int64_t *)(scores + ROWS * wide);
     float alpha = 1.0f / sqrtf((float)d);
-    lay(values, n, wide, d, 1.0f, v, half);
+    int pairs = half == PAIRS;
+    int64_t depth = pairs ? d / 2 : d;
+    lay(values, n, wide, d, v, half);
     turn(keys, n, d, turned, half);
     for (int64_t first = 0; first < m; first += ROWS) {
         int64_t rows = m - first < ROWS ? m - first : ROWS;
-        lay(from(queries, first, half), rows, ROWS, d, alpha, q, half);
-        multiply(q, d, 1, turned, wide, d, scores, wide, wide, 0);
+        lay_factors(from(queries, first, half), rows, ROWS, d, q, half);
+        multiply(q, depth, 1, turned, wide, depth, scores, wide, wide, 0, pairs);
         float shares[ROWS] = {0};
         for (int64_t row = 0; row < rows; row++) {
             float *of = scores + row * wide;
             for (int64_t key = n; key < wide; key++) of[key] = -INFINITY;
             v16 most = load(of), sum = all(0.0f);
             for (int64_t key = LANES; key < wide; key += LANES) most = larger(most, load(of + key));
-            float peak = highest(most);
+            float peak = highest(most) * alpha;
             const int16_t *bits = drops->rows ? bits_of(drops, first + row, n, words) : NULL;
             for (int64_t key = 0; key < wide; key += LANES) {
-                v16 e = exponential(larger(all(LEAST), load(of + key) - all(peak)));
+                v16 e = exponential(larger(all(LEAST), less(load(of + key), alpha, peak)));
                 sum += e;
                 store(of + key, bits ? only(kept(bits + key, drops), e) : e);
             }
@@ -215,7 +269,7 @@ static inline __attribute__((always_inline)) void attend(Values queries, int64_t
             shares[row] = share * drops->scale;
             if (softmax) softmax[(first + row) * distance] = (Softmax){peak, share};
         }
-        multiply(scores, wide, 1, v, d, n, q, d, d, 0);
+        multiply(scores, wide, 1, v, d, n, q, d, d, 0, 0);
         for (int64_t row = 0; row < rows; row++)
             for (int64_t i = 0; i < d; i += LANES)
                 give(mixed, first + row, i, load(q + row * d + i) * all(shares[row]), half);
@@ -232,21 +286,31 @@ static inline __attribute__((always_inline)) void attend_back(Values queries, Va
                                                               float *room, int half) {
     int64_t wide = whole_registers(n);
     float alpha = 1.0f / sqrtf((float)d);
-    float *q = room, *k = q + d * wide, *s = k + d * wide, *keys_turned = s + d * wide;
-    float *values_turned = keys_turned + d * wide, *of_keys = values_turned + d * wide, *of_values = of_keys + d * wide;
-    float *shares = of_values + d * wide, *slopes = shares + CHUNK * wide;
+    int pairs = half == PAIRS;
+    int64_t depth = pairs ? d / 2 : d;
+    float *q = room, *k = q + d * wide, *s = k + d * wide, *of_keys = s + d * wide, *of_values = of_keys + d * wide;
+    float *keys_turned = of_values + d * wide, *values_turned = keys_turned + depth * wide;
+    float *shares = room + 7 * d * wide, *slopes = shares + CHUNK * wide;
     int64_t *words = (int64_t *)(slopes + CHUNK * wide);
-    lay(queries, n, wide, d, alpha, q, half);
-    lay(keys, n, wide, d, 1.0f, k, half);
-    lay(slope, n, wide, d, 1.0f, s, half);
+    lay(queries, n, wide, d, q, half);
+    lay(keys, n, wide, d, k, half);
+    lay(slope, n, wide, d, s, half);
+    /* Pairs take half the room, so there is some for these as pairs, too. */
+    float *query_factors = q, *slope_factors = s;
+    if (pairs) {
+        query_factors = values_turned + depth * wide, slope_factors = query_factors + depth * wide;
+        lay_factors(queries, n, wide, d, query_factors, half);
+        lay_factors(slope, n, wide, d, slope_factors, half);
+    }
     turn(keys, n, d, keys_turned, half);
     turn(values, n, d, values_turned, half);
     for (int64_t begin = 0; begin < n; begin += CHUNK) {
         int64_t count = n - begin < CHUNK ? n - begin : CHUNK;
         for (int64_t first = 0; first < count; first += ROWS) {
             float *p = shares + first * wide, *g = slopes + first * wide;
-            multiply(q + (begin + first) * d, d, 1, keys_turned, wide, d, p, wide, wide, 0);
-            multiply(s + (begin + first) * d, d, 1, values_turned, wide, d, g, wide, wide, 0);
+            int64_t at = (begin + first) * depth;
+            multiply(query_factors + at, depth, 1, keys_turned, wide, depth, p, wide, wide, 0, pairs);
+            multiply(slope_factors + at, depth, 1, values_turned, wide, depth, g, wide, wide, 0, pairs);
             for (int64_t row = 0; row < ROWS && first + row < count; row++, p += wide, g += wide) {
                 int64_t query = begin + first + row;
                 Softmax of = softmax[query * distance];
@@ -255,7 +319,8 @@ static inline __attribute__((always_inline)) void attend_back(Values queries, Va
                 for (int64_t key = 0; key < wide; key += LANES) {
                     __mmask16 real = key + LANES <= n ? 0xffff : (__mmask16)((1u << (n - key)) - 1);
                     __mmask16 stays = bits ? kept(bits + key, drops) : 0xffff;
-                    v16 share = only(real, exponential(larger(all(LEAST), load(p + key) - all(of.highest))) * all(of.share));
+                    v16 e = exponential(larger(all(LEAST), less(load(p + key), alpha, of.highest)));
+                    v16 share = only(real, e * all(of.share));
                     v16 steep = only(real & stays, load(g + key) * all(drops->scale));
                     along += share * steep;
                     store(g + key, steep);
@@ -274,7 +339,7 @@ static inline __attribute__((always_inline)) void attend_back(Values queries, Va
             float here[ROWS * 16 * LANES];
             for (int64_t i = 0; i < d; i += 16 * LANES) {
                 int64_t width = d - i < 16 * LANES ? d - i : 16 * LANES;
-                multiply(slopes + first * wide, wide, 1, k + i, d, n, here, 16 * LANES, width, 0);
+                multiply(slopes + first * wide, wide, 1, k + i, d, n, here, 16 * LANES, width, 0, 0);
                 for (int64_t row = 0; row < ROWS && first + row < count; row++)
                     for (int64_t j = 0; j < width; j += LANES)
                         give(to_queries, begin + first + row, i + j, load(here + row * 16 * LANES + j) * all(alpha),
@@ -282,13 +347,13 @@ static inline __attribute__((always_inline)) void attend_back(Values queries, Va
             }
         }
         for (int64_t key = 0; key < n; key += ROWS) {
-            multiply(shares + key, 1, wide, s + begin * d, d, count, of_values + key * d, d, d, begin > 0);
-            multiply(slopes + key, 1, wide, q + begin * d, d, count, of_keys + key * d, d, d, begin > 0);
+            multiply(shares + key, 1, wide, s + begin * d, d, count, of_values + key * d, d, d, begin > 0, 0);
+            multiply(slopes + key, 1, wide, q + begin * d, d, count, of_keys + key * d, d, d, begin > 0, 0);
         }
     }
     for (int64_t token = 0; token < n; token++)
         for (int64_t i = 0; i < d; i += LANES) {
             give(to_values, token, i, load(of_values + token * d + i), half);
-            give(to_keys, token, i, load(of_keys + token * d + i), half);
+            give(to_keys, token, i, load(of_keys + token * d + i) * all(alpha), half);
         }
 }

@@ -7,6 +7,7 @@ T tokens, N heads, D head size, H = N D, W queries, S runs.
 """
 
 import ctypes
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ class _Call(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("query_stride", "key_stride", "value_stride", "runs", "longest")),
         *((name, ctypes.c_int64) for name in ("heads", "size", "row_length", "least")),
         ("scale", ctypes.c_float),
-        ("half", ctypes.c_int32),
+        *((name, ctypes.c_int32) for name in ("half", "multiplies")),
     ]
 
 
@@ -242,12 +243,18 @@ def _call(
         least=least,
         scale=scale,
         half=queries.dtype == _HALF,
+        multiplies=_multiplies(),
     )
 
 
+@functools.cache
+def _multiplies() -> bool:
+    """Say whether the processor multiplies pairs of bfloat16: the same bits sooner."""
+    return bool(torch.cpu.get_capabilities().get("avx512_bf16"))
+
+
 def _compute(call: _Call, *, backward: bool) -> None:
-    found, team = CODE.library(), torch.get_num_threads()
-    assert found is not None  # `_call` has seen to it.
+    found, team = CODE.needed(), torch.get_num_threads()
     room = torch.empty(
         team * found.numbers_needed(call.size, call.longest, backward), dtype=torch.float32, device="cpu"
     )
