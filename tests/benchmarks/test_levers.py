@@ -12,7 +12,7 @@ from benchmarks.settings import Settings
 from benchmarks.shapes import TINY, chosen
 from benchmarks.workloads import Source, mlm_recipe, text_for
 from maskwright.core.native.library import Code
-from maskwright.encoder.native import sublayer_calls
+from maskwright.encoder.native import embeddings, sublayer_calls
 from maskwright.pretext.objectives import cross_entropy_native
 from maskwright.training import adamw_native
 
@@ -57,6 +57,7 @@ def test_usual_dropout_is_computed_by_pytorch(tmp_path: Path, monkeypatch: pytes
         ("the vocabulary's loss by", cross_entropy_native.CODE),
         ("PyTorch's norm of", adamw_native.CODE),
         ("PyTorch's functions for", sublayer_calls.CODE),
+        ("PyTorch's functions for", embeddings.CODE),
     ],
 )
 def test_c_code_is_asked_for_in_a_step_unless_its_lever_is_taken_away(

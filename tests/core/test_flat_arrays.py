@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskwright.core.flat_arrays import CODE, Runs, listed
+from maskwright.core.flat_arrays import CODE, Runs, listed, put_below
 from maskwright.core.own_code import allowed
 from maskwright.core.randomness import Draws, integer_key, integer_keys
+from maskwright.core.types import Selection
 
 lengths = st.lists(st.integers(0, 70), min_size=1, max_size=9)
 
@@ -74,7 +75,7 @@ def test_values_of_another_type_and_strided_ones_are_copied_too(ours: bool) -> N
 
 @pytest.mark.parametrize("run", [(-1, 0, 2), (3, 0, 2), (0, 3, 2), (0, 0, -1)])
 def test_runs_beyond_an_array_are_refused(run: tuple[int, int, int]) -> None:
-    with pytest.raises(IndexError, match="beyond an array of 4"):
+    with pytest.raises(IndexError, match="a run of items"):
         Runs(*(np.array([each]) for each in run)).copy(np.zeros(4), np.zeros(4))
 
 
@@ -130,3 +131,41 @@ def test_what_must_not_be_written_to_is_not() -> None:
     with pytest.raises(ValueError, match="read-only"):
         Runs(one, one, one).copy(np.arange(4), into)
     assert not into.any()
+
+
+@settings(deadline=None)
+@given(lengths, st.integers(0, 1000), st.booleans())
+def test_tokens_are_put_where_numbers_lie_below_a_bound(sizes: list[int], seed: int, by_unit: bool) -> None:
+    rng, draws = np.random.default_rng(seed), draws_for(len(sizes), seed)
+    cu_seqlens = np.concatenate([[0], np.cumsum(sizes)])
+    total = int(cu_seqlens[-1])
+    # Units of one to three tokens that end where sequences do.
+    starts = np.flatnonzero(rng.random(total) < 0.4)
+    stops = cu_seqlens[np.searchsorted(cu_seqlens, starts, side="right")]
+    ends = np.minimum(np.minimum(starts + rng.integers(1, 4, len(starts)), np.append(starts[1:], total)), stops)
+    before = rng.integers(0, 99, total).astype(np.int32)
+    expected, others = before.copy(), []
+    sequences = np.repeat(np.arange(len(sizes)), sizes)
+    numbers = draws.uniform_at("a purpose", sequences, np.arange(total) - cu_seqlens[sequences])
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        for token in range(start, end):
+            number = numbers[start if by_unit else token]
+            if number < 0.5:
+                expected[token] = 100
+            elif number < 0.7:
+                others.append(token)
+    keys, chosen = draws.keys("a purpose"), Selection(starts, ends)
+    found = put_below(keys, cu_seqlens, chosen, (0.5, 0.7), 100, before, by_unit=by_unit)
+    assert found is not None
+    assert found.tolist() == others
+    assert before.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("units", [([3, 2], [4, 3]), ([0, 1], [2, 3]), ([1], [7]), ([-1], [1]), ([3], [2])])
+def test_units_that_do_not_lie_in_the_batch_one_after_another_are_refused(units: tuple[list[int], list[int]]) -> None:
+    ids, chosen = np.zeros(6, np.int32), Selection(*map(np.array, units))
+    with pytest.raises(IndexError, match="beyond 6 tokens"):
+        put_below(draws_for(1, 0).keys("a purpose"), np.array([0, 6]), chosen, (0.5, 0.7), 1, ids, by_unit=False)
+    with pytest.raises(ValueError, match="6 tokens"):
+        put_below(draws_for(1, 0).keys("a purpose"), np.array([0, 6]), chosen, (0.5, 0.7), 1, ids[1:], by_unit=False)
+    assert not ids.any()

@@ -102,6 +102,13 @@ def test_sort_keys_are_the_same() -> None:
     assert ours.counts.tolist() == plain.counts.tolist()
 
 
+def test_an_id_without_a_weight_is_refused() -> None:
+    instances = batch_of([30, 7])
+    draws, wanted = draws_for(instances), ~instances.special
+    with pytest.raises(IndexError, match="no weight"):
+        RandomOrder.of(wanted, instances, draws, weights=np.ones(int(instances.ids.max())))
+
+
 @pytest.mark.parametrize("budget", [1, 60, 65, 500, 900])
 def test_keys_that_crowd_are_visited_in_order_too(budget: int) -> None:
     # All of a sequence's keys in a hundredth of their range, and of another's in a ten-thousandth.

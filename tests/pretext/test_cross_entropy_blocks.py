@@ -1,10 +1,12 @@
 """Gradients gathered block by block are those of the whole, and no two blocks are held at once."""
 
 import weakref
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from maskwright.pretext.objectives.cross_entropy_blocks import ended, in_blocks
 
@@ -30,17 +32,34 @@ def test_blocks_add_up_to_the_whole(rows: int, count: int) -> None:
     torch.testing.assert_close(ended(of_weight, weight), slopes.T @ features)
 
 
-def test_slopes_of_a_block_are_gone_before_the_next_are_made() -> None:
-    features, weight, made = torch.randn(8, 4), torch.randn(5, 4), list[weakref.ref[Tensor]]()
+def test_of_a_block_nothing_but_the_sum_is_there_when_the_next_one_begins() -> None:
+    features, weight, products = torch.randn(8, 4), torch.randn(5, 4), _Products()
+    left = list[int]()
 
     def slopes_of(part: slice, block: Tensor) -> Tensor:
-        assert not any(each() is not None for each in made)
-        slopes = block @ weight.T
-        made.append(weakref.ref(slopes))
-        return slopes
+        left.append(products.alive())
+        return block @ weight.T
 
-    in_blocks(features, weight, 8, 2, slopes_of)
-    assert len(made) == 4
+    with products:
+        in_blocks(features, weight, 8, 2, slopes_of)
+    assert left == [0, 1, 1, 1]
+
+
+class _Products(TorchDispatchMode):
+    """Says how many results of products of matrices are still in use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made = list[weakref.ref[Tensor]]()
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = operation(*args, **kwargs or {})
+        if operation is torch.ops.aten.mm.default:
+            self._made.append(weakref.ref(result))
+        return result
+
+    def alive(self) -> int:
+        return sum(each() is not None for each in self._made)
 
 
 def test_bf16_is_summed_in_fp32_once_there_are_several_blocks() -> None:

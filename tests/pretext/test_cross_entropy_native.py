@@ -280,7 +280,7 @@ def test_only_fp32_and_bf16_on_a_processor_are_taken():
 
 def test_bf16_is_left_to_pytorch_where_the_processor_does_not_round(monkeypatch):
     *leaves, labels = factors(3, 48, 8)
-    monkeypatch.setattr(native, "_rounds", lambda: False)
+    monkeypatch.setattr(native, "has_bf16", lambda: False)
     assert native.takes(torch.float32, *leaves)
     assert not native.takes(HALF, *leaves)
     with torch.autocast("cpu", HALF):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import batch_of, draws_for, looks_uniform, one_of
+from pretext_samples import SPECIAL, batch_of, draws_for, looks_uniform, one_of
 
 from maskwright.core.types import BoolArray, Instances
 from maskwright.pretext.masking.order import RandomOrder
@@ -26,14 +26,14 @@ def in_order(order: RandomOrder, sequence: int) -> list[int]:
 def test_each_sequence_is_ordered_by_its_own_numbers(lengths: list[int], seed: int, weighted: bool) -> None:
     instances = batch_of(lengths, seed)
     draws, wanted = draws_for(instances, seed), some_of(instances, seed)
-    weights = np.random.default_rng(seed).random(len(wanted)) + 0.1 if weighted else None
+    weights = np.random.default_rng(seed).random(SPECIAL.vocab_size) + 0.1 if weighted else None
     order = RandomOrder.of(wanted, instances, draws, "a purpose", weights)
     for sequence, (low, high) in enumerate(zip(instances.cu_seqlens[:-1], instances.cu_seqlens[1:], strict=True)):
         offsets = np.flatnonzero(wanted[low:high])
         numbers = draws.bits_at("a purpose", np.full(len(offsets), sequence), offsets) >> np.uint64(36)
         if weights is not None:
             uniform = draws.uniform_at("a purpose", np.full(len(offsets), sequence), offsets)
-            times = (-np.log1p(-uniform) / weights[low:high][offsets]).astype(np.float32)
+            times = (-np.log1p(-uniform) / weights[instances.ids[low + offsets]]).astype(np.float32)
             numbers = times.view(np.uint32) >> 3
         assert in_order(order, sequence) == (low + offsets[np.lexsort((offsets, numbers))]).tolist()
 

@@ -5,6 +5,7 @@ T tokens, B sequences, K items.
 
 import ctypes
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from maskwright.core.native.library import Code
 from maskwright.core.own_code import is_allowed
-from maskwright.core.types import BoolArray, IntArray
+from maskwright.core.types import BoolArray, IntArray, Selection
 
 Bits = NDArray[np.uint64]
 
@@ -22,12 +23,14 @@ def _declare(found: ctypes.CDLL) -> None:
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     found.bits_everywhere.argtypes = (pointer, pointer, number, pointer)
     found.bits_of_tokens.argtypes = (pointer, pointer, pointer, number, pointer)
-    found.copy_runs.argtypes = (pointer, pointer, pointer, pointer, pointer, number, number)
+    found.put_below.argtypes = (*(pointer,) * 4, number, ctypes.c_int32, *(ctypes.c_double,) * 2, ctypes.c_int32)
+    found.put_below.argtypes += (pointer, pointer)
+    found.put_below.restype = number
+    found.widen_runs.argtypes = found.unpack_runs.argtypes = (*(pointer,) * 5, number)
+    found.copy_runs.argtypes = (*(pointer,) * 5, number, number)
     found.list_runs.argtypes = (pointer, pointer, number, pointer)
-    found.widen_runs.argtypes = (pointer, number, pointer, pointer, pointer, pointer, number)
-    found.unpack_runs.argtypes = (pointer, pointer, pointer, pointer, pointer, number)
-    found.bits_everywhere.restype = found.bits_of_tokens.restype = None
-    found.widen_runs.restype = found.unpack_runs.restype = found.copy_runs.restype = found.list_runs.restype = None
+    found.bits_everywhere.restype = found.bits_of_tokens.restype = found.list_runs.restype = None
+    found.widen_runs.restype = found.unpack_runs.restype = found.copy_runs.restype = None
 
 
 # One thread, whatever PyTorch has: batches are made while it computes on all of them. And no special instructions.
@@ -80,6 +83,49 @@ def bits_of_tokens(keys: Bits, cu_seqlens: IntArray, tokens: IntArray) -> Bits |
     return bits
 
 
+def put_below(
+    keys: Bits,
+    cu_seqlens: IntArray,
+    selection: Selection,
+    bounds: tuple[float, float],
+    token: int,
+    ids: IntArray,
+    *,
+    by_unit: bool,
+) -> IntArray | None:
+    """Put a token where selected tokens' random numbers in [0, 1) lie below a bound.
+
+    Args:
+        keys: Shape (B,).
+        cu_seqlens: Shape (B+1,).
+        selection: The tokens that are asked. No unit reaches across sequences.
+        bounds: The bound, and the next one.
+        token: What is put there.
+        ids: Shape (T,), int32, changed in place.
+        by_unit: Whether the number of a unit's first token is that of all its tokens.
+
+    Returns:
+        Which selected tokens have numbers from the bound to below the next one, ascending; None, and nothing is
+        changed, where there is no code of ours.
+    """
+    if (library := usable(CODE)) is None or not _plain(ids, ids):
+        return None
+    keys, cu_seqlens = given(keys, np.uint64), given(cu_seqlens, np.int64)
+    starts, ends = given(selection.starts, np.int64), given(selection.ends, np.int64)
+    _check_keys(keys, cu_seqlens)
+    if len(ids) != cu_seqlens[-1] or ids.dtype != np.int32:
+        raise ValueError(f"{len(ids)} ids of {ids.dtype}, but int32 ones of {cu_seqlens[-1]} tokens are asked for")
+    lengths = ends - starts
+    if len(starts):
+        ascend = lengths.min() >= 0 and (starts[1:] >= ends[:-1]).all()
+        if not ascend or starts[0] < 0 or ends[-1] > len(ids):
+            raise IndexError(f"units do not ascend, or reach beyond {len(ids)} tokens")
+    others = np.empty(int(lengths.sum()) + 1, dtype=np.int64)  # One more: each is written before it is counted.
+    arrays = (each.ctypes.data for each in (keys, cu_seqlens, starts, ends))
+    found = library.put_below(*arrays, len(starts), by_unit, *bounds, token, ids.ctypes.data, others.ctypes.data)
+    return others[:found]
+
+
 @dataclass(frozen=True)
 class Runs:
     """Runs of items that lie at some places in one array and belong at others in another.
@@ -98,38 +144,23 @@ class Runs:
         """Copy all runs from one array to another of the same type, which is changed in place. Shapes (S,), (D,)."""
         if not len(self.starts):
             return
-        if (library := usable(CODE)) is None or not _plain(source, into):
+        if (library := usable(CODE)) is None or source.dtype != into.dtype or not _plain(source, into):
             into[self._there] = source[self._here]
             return
-        starts, places, lengths = self._checked(len(source), len(into))
-        library.copy_runs(
-            source.ctypes.data,
-            starts.ctypes.data,
-            into.ctypes.data,
-            places.ctypes.data,
-            lengths.ctypes.data,
-            len(starts),
-            source.itemsize,
-        )
+        self._write(library.copy_runs, source, len(source), into, source.itemsize)
 
     def copy_ids(self, source: IntArray, into: IntArray) -> None:
         """Copy all runs of ids, uint16 or uint32, shape (S,), into an array of int32, shape (D,), changed in place."""
+        if source.dtype == np.uint32:
+            self.copy(source.view(np.int32), into)
+            return
         if not len(self.starts):
             return
-        if (library := usable(CODE)) is None or source.dtype not in (np.uint16, np.uint32):
+        if (library := usable(CODE)) is None or source.dtype != np.uint16:
             into[self._there] = source[self._here]
             return
         _check_plain(source, into, np.int32)
-        starts, places, lengths = self._checked(len(source), len(into))
-        library.widen_runs(
-            source.ctypes.data,
-            source.itemsize,
-            starts.ctypes.data,
-            into.ctypes.data,
-            places.ctypes.data,
-            lengths.ctypes.data,
-            len(starts),
-        )
+        self._write(library.widen_runs, source, len(source), into)
 
     def unpack(self, source: NDArray[np.uint8], into: BoolArray) -> None:
         """Write all runs of bits, eight to a byte and the lowest first, into an array of bool, changed in place.
@@ -140,28 +171,29 @@ class Runs:
         """
         if not len(self.starts):
             return
-        if (library := usable(CODE)) is None or source.dtype != np.uint8 or into.dtype != np.bool_:
+        if (library := usable(CODE)) is None or source.dtype != np.uint8:
             here = self._here
             into[self._there] = (source[here >> 3] >> (here & 7).astype(np.uint8)) & 1
             return
         _check_plain(source, into, np.bool_)
-        starts, places, lengths = self._checked(8 * len(source), len(into))
-        library.unpack_runs(
-            source.ctypes.data,
-            starts.ctypes.data,
-            into.ctypes.data,
-            places.ctypes.data,
-            lengths.ctypes.data,
-            len(starts),
-        )
+        self._write(library.unpack_runs, source, 8 * len(source), into)
 
-    def _checked(self, size: int, room: int) -> list[IntArray]:
-        starts, places, lengths = (given(each, np.int64) for each in (self.starts, self.places, self.lengths))
+    def _write(self, function: Callable[..., None], source: IntArray, size: int, into: IntArray, *more: int) -> None:
+        """Let one of our functions write all runs of an array that has `size` items into another."""
+        (starts, places, lengths), read, written = self._plain_runs
+        if read > size or written > len(into):
+            raise IndexError(f"a run of items reaches beyond an array of {size if read > size else len(into)}")
+        arrays = (source, starts, into, places, lengths)
+        function(*(each.ctypes.data for each in arrays), len(starts), *more)
+
+    @functools.cached_property
+    def _plain_runs(self) -> tuple[list[IntArray], int, int]:
+        """The runs as C code takes them, and how many items the arrays must have: the one read, the one written to."""
+        runs = [given(each, np.int64) for each in (self.starts, self.places, self.lengths)]
+        starts, places, lengths = runs
         if not starts.shape == places.shape == lengths.shape == (len(starts),):
             raise ValueError(f"runs with {starts.shape} starts, {places.shape} places and {lengths.shape} lengths")
-        _check_runs(starts, lengths, size)
-        _check_runs(places, lengths, room)
-        return [starts, places, lengths]
+        return runs, _reach(starts, lengths), _reach(places, lengths)
 
     @functools.cached_property
     def _here(self) -> IntArray:
@@ -174,12 +206,11 @@ class Runs:
 
 def _plain(source: IntArray, into: IntArray) -> bool:
     is_plain = source.ndim == into.ndim == 1 and source.flags.c_contiguous and into.flags.c_contiguous
-    return is_plain and into.flags.writeable and source.dtype == into.dtype
+    return is_plain and into.flags.writeable
 
 
 def _check_plain(source: IntArray, into: IntArray, dtype: type[np.generic]) -> None:
-    lie = (source.ndim == into.ndim == 1, source.flags.c_contiguous, into.flags.c_contiguous, into.flags.writeable)
-    if into.dtype != dtype or not all(lie):
+    if into.dtype != dtype or not _plain(source, into):
         raise ValueError(f"arrays are not plain rows of numbers, or what is written to is no {np.dtype(dtype)} array")
 
 
@@ -188,9 +219,11 @@ def _check_keys(keys: Bits, bounds: IntArray) -> None:
         raise ValueError(f"{len(keys)} keys for {len(bounds) - 1} sequences")
 
 
-def _check_runs(starts: IntArray, lengths: IntArray, size: int) -> None:
-    if starts.min() < 0 or lengths.min() < 0 or (starts + lengths).max() > size:
-        raise IndexError(f"a run of items reaches beyond an array of {size}")
+def _reach(starts: IntArray, lengths: IntArray) -> int:
+    """Return one past the last item of some runs, at least one."""
+    if starts.min() < 0 or lengths.min() < 0:
+        raise IndexError("a run of items begins before its array, or has a length below 0")
+    return int((starts + lengths).max())
 
 
 def listed(starts: IntArray, lengths: IntArray) -> IntArray:

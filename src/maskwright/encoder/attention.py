@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from maskwright.encoder.attention_over_rows import Heads, as_autocast, attend_by_products, attend_fused
-from maskwright.encoder.attention_plan import AttentionPlan
+from maskwright.encoder.attention_over_rows import as_autocast, attend_by_products, attend_fused
+from maskwright.encoder.attention_plan import AttentionPlan, Heads
 from maskwright.encoder.dropout import DropoutKey, dropout_factors, seeded_kernels
 from maskwright.encoder.native.attention import attend_runs
 

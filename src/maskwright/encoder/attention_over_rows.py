@@ -4,7 +4,6 @@ T tokens, R row length, N heads, D head size, H = N D.
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,25 +11,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from maskwright.encoder.attention_plan import AttentionPlan
-from maskwright.encoder.dropout import DropoutKey, kept_of_signed, seeded_kernels, sign_dropped_
-
-
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """How many heads, and what they drop (see `attention.attend`).
-
-    Attributes:
-        number: N.
-        rate: Share of the probabilities dropped.
-        key: Key of the micro-batch's masks; None drops nothing.
-        call: Number of this call within the forward pass.
-    """
-
-    number: int
-    rate: float
-    key: DropoutKey | None
-    call: int
+from maskwright.encoder.attention_plan import AttentionPlan, Heads
+from maskwright.encoder.dropout import kept_of_signed, seeded_kernels, sign_dropped_
 
 
 def laid_into_rows(values: Tensor, plan: AttentionPlan) -> Tensor:

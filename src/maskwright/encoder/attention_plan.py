@@ -20,12 +20,14 @@ import torch
 from torch import Tensor
 
 from maskwright.core.tensors import FlatBatch
+from maskwright.encoder.dropout import DropoutKey
 from maskwright.encoder.gpu.rounded import OnGpu
 from maskwright.encoder.native.attention import Runs, takes
 
 Backend = Literal["native", "rows", "sdpa", "jagged", "kernels", "reference"]
-DROPPING_BY_KEY: frozenset[Backend] = frozenset({"native", "rows", "reference"})
-"""Backends of `attend` that draw what is dropped by the micro-batch's key; the others' kernels draw their own."""
+DRAWING_FROM_WORDS: frozenset[Backend] = frozenset({"native", "rows", "reference"})
+"""Backends of `attend` that draw what is dropped from the key's random words (`dropout.RandomWords`); the others'
+kernels draw their own, seeded by the key."""
 
 # Measured on two CPU cores, heads of 64, forward and backward: at R = 128 both take the same time with MKL
 # and the rows a quarter with oneDNN; at R = 512 the fused kernel needs two thirds of the time, at R = 1024
@@ -61,6 +63,23 @@ class AttentionPlan:
     longest: int = 0
     runs: Runs | None = None
     on_gpu: OnGpu | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """How many heads, and what they drop (see `attention.attend`).
+
+    Attributes:
+        number: N.
+        rate: Share of the probabilities dropped.
+        key: Key of the micro-batch's masks; None drops nothing.
+        call: Number of this call within the forward pass.
+    """
+
+    number: int
+    rate: float
+    key: DropoutKey | None
+    call: int
 
 
 def choose_backend(

@@ -7,7 +7,7 @@ from maskwright.core.own_code import is_allowed
 from maskwright.core.row_counts import filled_up
 from maskwright.core.tensors import EncoderOutput, FlatBatch
 from maskwright.encoder.attention_plan import (
-    DROPPING_BY_KEY,
+    DRAWING_FROM_WORDS,
     AttentionPlan,
     Backend,
     choose_backend,
@@ -114,7 +114,7 @@ class Encoder(nn.Module):
         drops = key is not None and config.attention_dropout > 0
         backend, dtype = self._backend(batch, drops=drops)
         if backend != "kernels":
-            numbers = self._with_numbers(batch, key, drops=drops and backend in DROPPING_BY_KEY)
+            numbers = self._with_numbers(batch, key, drops=drops and backend in DRAWING_FROM_WORDS)
             hidden = self.layers(batch, plan_attention(batch, backend, dtype), numbers, read)
         else:
             # FlashAttention draws masks of its own, all layers' one after the other; it has no keys.

@@ -204,7 +204,7 @@ class Collator:
             counts={kind: wanted.count for kind, wanted in targets.items()},
             num_tokens=len(instances.ids),
             num_sequences=len(instances),
-            num_slots=sum(len(each.batch.ids) for each in micro_batches),
+            num_slots=sum(each.batch.ids.numel() for each in micro_batches),
             squared_lengths=int((instances.lengths**2).sum()),
             key=f"seed {self.seed}, drawing {rows.refresh[0]}, first instance {rows.index[0]}",
         )

@@ -21,16 +21,26 @@ typedef struct {
     int64_t *to_slots;           /* (T,), written */
 } Cut;
 
+/* A sequence's tokens in what is written; the arrays are told not to meet, so that loops write many at a time. */
+INLINED void cut_sequence(const Cut *c, int64_t from, int64_t length, int64_t to, int64_t number, int64_t slot) {
+    const int32_t *ids = c->ids + from;
+    const int8_t *segment_ids = c->segment_ids + from;
+    int64_t *restrict to_ids = c->to_ids + to, *restrict to_positions = c->to_positions + to;
+    int64_t *restrict to_segments = c->to_segments + to, *restrict to_sequences = c->to_sequences + to;
+    int64_t *restrict to_slots = c->to_slots + from;
+    for (int64_t i = 0; i < length; i++) to_ids[i] = ids[i];
+    for (int64_t i = 0; i < length; i++) to_positions[i] = i;
+    for (int64_t i = 0; i < length; i++) to_segments[i] = segment_ids[i];
+    for (int64_t i = 0; i < length; i++) to_sequences[i] = number;
+    for (int64_t i = 0; i < length; i++) to_slots[i] = slot + i;
+}
+
 WIDEST void cut_stream(const Cut *c) {
     for (int64_t p = 0; p < c->parts; p++) {
         int64_t to = c->begins[p];
         for (int64_t s = c->bounds[p]; s < c->bounds[p + 1]; s++) {
-            int64_t from = c->cu_seqlens[s], length = c->cu_seqlens[s + 1] - from, number = s - c->bounds[p];
-            for (int64_t i = 0; i < length; i++) c->to_ids[to + i] = c->ids[from + i];
-            for (int64_t i = 0; i < length; i++) c->to_positions[to + i] = i;
-            for (int64_t i = 0; i < length; i++) c->to_segments[to + i] = c->segment_ids[from + i];
-            for (int64_t i = 0; i < length; i++) c->to_sequences[to + i] = number;
-            for (int64_t i = 0; i < length; i++) c->to_slots[from + i] = c->slots[s] + i;
+            int64_t from = c->cu_seqlens[s], length = c->cu_seqlens[s + 1] - from;
+            cut_sequence(c, from, length, to, s - c->bounds[p], c->slots[s]);
             to += length;
         }
         for (; to < c->begins[p + 1]; to++) {

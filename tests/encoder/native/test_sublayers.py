@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from maskwright.core.native.library import has_bf16
 from maskwright.core.own_code import allowed
 from maskwright.encoder.block import AttentionBlock, FeedForwardBlock
 from maskwright.encoder.config import EncoderConfig
@@ -21,9 +22,7 @@ KEY = DropoutKey.on(torch.device("cpu"), 20170612)
 HALF = torch.bfloat16
 PLAIN = {"gelu": F.gelu, "gelu_tanh": lambda values: F.gelu(values, approximate="tanh")}
 
-needs_half = pytest.mark.skipif(
-    not torch.cpu.get_capabilities().get("avx512_bf16"), reason="the processor does not multiply bfloat16"
-)
+needs_half = pytest.mark.skipif(not has_bf16(), reason="the processor does not multiply bfloat16")
 
 
 @pytest.fixture(autouse=True)

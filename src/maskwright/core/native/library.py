@@ -26,6 +26,12 @@ _FLAGS = ("-std=gnu11", "-O3", "-mtune=native", "-fno-math-errno", "-fno-strict-
 _LINKED = ("-shared", "-Wl,--as-needed")
 
 
+@functools.cache
+def has_bf16() -> bool:
+    """Say whether the processor rounds to bfloat16 and multiplies pairs of it by instructions (AVX512_BF16)."""
+    return bool(torch.cpu.get_capabilities().get("avx512_bf16"))
+
+
 @final
 class Code:
     """A C file's code, looked for when it is first asked for.

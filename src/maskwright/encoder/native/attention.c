@@ -25,50 +25,50 @@ typedef struct {
     int32_t multiplies; /* the processor has vdpbf16ps */
 } Attention;
 
-static inline Values values_at(const void *first, int64_t stride, int64_t token, int64_t i, int half) {
-    int64_t at = (token * stride + i) * (half ? 2 : 4);
+static inline Values values_at(const void *first, int64_t stride, int64_t token, int64_t i, Kind kind) {
+    int64_t at = (token * stride + i) * bytes_of(kind);
     return (Values){(const char *)first + at, stride};
 }
 
-static inline Results results_at(void *first, int64_t stride, int64_t token, int64_t i, int half) {
-    int64_t at = (token * stride + i) * (half ? 2 : 4);
+static inline Results results_at(void *first, int64_t stride, int64_t token, int64_t i, Kind kind) {
+    int64_t at = (token * stride + i) * bytes_of(kind);
     return (Results){(char *)first + at, stride};
 }
 
-static void clear(Results to, int64_t n, int64_t d, int half) {
+static void clear(Results to, int64_t n, int64_t d, Kind kind) {
     for (int64_t token = 0; token < n; token++)
-        memset((char *)to.first + token * to.stride * (half ? 2 : 4), 0, (size_t)d * (half ? 2 : 4));
+        memset((char *)to.first + token * to.stride * bytes_of(kind), 0, (size_t)(d * bytes_of(kind)));
 }
 
 static inline __attribute__((always_inline)) void one_head(const Attention *a, int64_t run, int64_t head, int backward,
-                                                           float *room, int half) {
+                                                           float *room, Kind kind) {
     int64_t first = a->offsets[run], n = a->offsets[run + 1] - first, d = a->size, width = a->heads * d, i = head * d;
     int64_t first_query = a->query_offsets[run], m = a->query_offsets[run + 1] - first_query;
     int64_t row = a->slots[run] / a->row_length, column = a->slots[run] % a->row_length;
-    Values queries = values_at(a->queries, a->query_stride, first_query, i, half);
-    Values keys = values_at(a->keys, a->key_stride, first, i, half);
-    Values values = values_at(a->values, a->value_stride, first, i, half);
+    Values queries = values_at(a->queries, a->query_stride, first_query, i, kind);
+    Values keys = values_at(a->keys, a->key_stride, first, i, kind);
+    Values values = values_at(a->values, a->value_stride, first, i, kind);
     Drops drops = {a->rows, a->columns, ((row * a->heads + head) * a->row_length + column) * a->row_length + column,
                    a->row_length, a->least, a->scale};
     Softmax *softmax = a->softmax ? a->softmax + first * a->heads + head : NULL;
     if (!backward) {
-        Results mixed = results_at(a->mixed, width, first_query, i, half);
+        Results mixed = results_at(a->mixed, width, first_query, i, kind);
         if (!m) return;
-        if (a->real[run]) attend(queries, m, keys, values, n, d, &drops, mixed, softmax, a->heads, room, half);
-        else clear(mixed, m, d, half);
+        if (a->real[run]) attend(queries, m, keys, values, n, d, &drops, mixed, softmax, a->heads, room, kind);
+        else clear(mixed, m, d, kind);
         return;
     }
-    Results to_queries = results_at(a->to_queries, width, first, i, half);
-    Results to_keys = results_at(a->to_keys, width, first, i, half);
-    Results to_values = results_at(a->to_values, width, first, i, half);
+    Results to_queries = results_at(a->to_queries, width, first, i, kind);
+    Results to_keys = results_at(a->to_keys, width, first, i, kind);
+    Results to_values = results_at(a->to_values, width, first, i, kind);
     if (a->real[run]) {
-        attend_back(queries, keys, values, values_at(a->slope, width, first, i, half), n, d, &drops, softmax, a->heads,
-                    to_queries, to_keys, to_values, room, half);
+        attend_back(queries, keys, values, values_at(a->slope, width, first, i, kind), n, d, &drops, softmax, a->heads,
+                    to_queries, to_keys, to_values, room, kind);
         return;
     }
-    clear(to_queries, n, d, half);
-    clear(to_keys, n, d, half);
-    clear(to_values, n, d, half);
+    clear(to_queries, n, d, kind);
+    clear(to_keys, n, d, kind);
+    clear(to_values, n, d, kind);
 }
 
 /* Forward, or backward for queries that are all tokens. */

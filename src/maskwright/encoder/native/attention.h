@@ -1,10 +1,10 @@
-/* Attention of one head over one run of tokens, forward and backward, in fp32 (Vaswani et al. 2017, 3.2).
+/* Attention of one head over one run of tokens, forward and backward, with sums in fp32 (Vaswani et al. 2017, 3.2).
 
    Scores of eight queries lie in the nearest cache from their product to their use: no square of them is ever written
    to memory. The backward pass makes them again from what the softmax of each query was (`Softmax`).
 
-   Values come as fp32 or bfloat16 with any distance between tokens, and are laid side by side in fp32 first: that is n
-   numbers for every n^2, and spares the products both the conversion and the strides of powers of two that throw each
+   Values come as fp32 or bfloat16 with any distance between tokens, and are laid side by side first, in fp32 or as pairs
+   of bfloat16 (`Kind`): that is n numbers for every n^2, and spares the products both the conversion and the strides of powers of two that throw each
    other out of a cache.
 
    n tokens, m queries (n, or those that are read), d numbers of a head (a multiple of 16), "wide": n in whole
@@ -22,7 +22,9 @@
    multiplied at once. A product of two is exact in fp32, and the instruction adds one after the other (Intel's manual;
    AMD's Zen 4 was asked): the sums are those of BF16 to the bit, but that numbers below 1e-38 are zero to it.
    Probabilities and the slopes of scores stay fp32, and so do the products they are in. */
-enum { FP32, BF16, PAIRS };
+typedef enum { FP32, BF16, PAIRS } Kind;
+
+static inline int64_t bytes_of(Kind kind) { return kind == FP32 ? 4 : 2; }
 
 typedef struct {
     const void *first; /* of the run's first token and this head */
@@ -34,7 +36,7 @@ typedef struct {
     int64_t stride;
 } Results;
 
-/* The softmax of one query is exp(score - highest) times share, where a score is divided by the root of d. */
+/* The softmax of one query is exp((score - highest) / root of d) times share. */
 typedef struct {
     float highest, share;
 } Softmax;
@@ -57,14 +59,14 @@ int64_t numbers_needed(int64_t d, int64_t n, int backward) {
 
 /* --- in and out */
 
-static inline __attribute__((always_inline)) v16 take(Values values, int64_t token, int64_t i, int half) {
-    if (!half) return load((const float *)values.first + token * values.stride + i);
+static inline __attribute__((always_inline)) v16 take(Values values, int64_t token, int64_t i, Kind kind) {
+    if (kind == FP32) return load((const float *)values.first + token * values.stride + i);
     __m256i bits = _mm256_loadu_si256((const __m256i *)((const uint16_t *)values.first + token * values.stride + i));
     return (v16)_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16);
 }
 
-static inline __attribute__((always_inline)) void give(Results to, int64_t token, int64_t i, v16 values, int half) {
-    if (!half) {
+static inline __attribute__((always_inline)) void give(Results to, int64_t token, int64_t i, v16 values, Kind kind) {
+    if (kind == FP32) {
         store((float *)to.first + token * to.stride + i, values);
         return;
     }
@@ -78,15 +80,15 @@ static inline __attribute__((always_inline)) void give(Results to, int64_t token
                         _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
 }
 
-static inline Values from(Values values, int64_t token, int half) {
-    return (Values){(const char *)values.first + token * values.stride * (half ? 2 : 4), values.stride};
+static inline Values from(Values values, int64_t token, Kind kind) {
+    return (Values){(const char *)values.first + token * values.stride * bytes_of(kind), values.stride};
 }
 
 /* Lay n tokens side by side, and zeros in the places behind them. */
 static inline __attribute__((always_inline)) void lay(Values values, int64_t n, int64_t places, int64_t d, float *to,
-                                                      int half) {
+                                                      Kind kind) {
     for (int64_t token = 0; token < n; token++)
-        for (int64_t i = 0; i < d; i += LANES) store(to + token * d + i, take(values, token, i, half));
+        for (int64_t i = 0; i < d; i += LANES) store(to + token * d + i, take(values, token, i, kind));
     for (int64_t i = n * d; i < places * d; i += LANES) store(to + i, all(0.0f));
 }
 
@@ -100,9 +102,9 @@ static inline __attribute__((always_inline)) v16 take_pairs(Values values, int64
 /* Lay n tokens side by side as factors of products along d, and zeros in the places behind them: d numbers of each, or
    d / 2 pairs. */
 static inline __attribute__((always_inline)) void lay_factors(Values values, int64_t n, int64_t places, int64_t d,
-                                                              float *to, int half) {
-    if (half != PAIRS) {
-        lay(values, n, places, d, to, half);
+                                                              float *to, Kind kind) {
+    if (kind != PAIRS) {
+        lay(values, n, places, d, to, kind);
         return;
     }
     int64_t count = d / 2;
@@ -112,15 +114,15 @@ static inline __attribute__((always_inline)) void lay_factors(Values values, int
 }
 
 /* Lay n tokens as columns of a matrix (d x wide, or d / 2 x wide pairs), and zeros behind them. */
-static inline __attribute__((always_inline)) void turn(Values values, int64_t n, int64_t d, float *to, int half) {
-    int64_t wide = whole_registers(n), count = half == PAIRS ? d / 2 : d;
+static inline __attribute__((always_inline)) void turn(Values values, int64_t n, int64_t d, float *to, Kind kind) {
+    int64_t wide = whole_registers(n), count = kind == PAIRS ? d / 2 : d;
     for (int64_t token = 0; token < wide; token += LANES)
         for (int64_t i = 0; i < count; i += LANES) {
             __m512 a[LANES], b[LANES];
             UNROLL for (int r = 0; r < LANES; r++)
                 a[r] = token + r >= n  ? _mm512_setzero_ps()
-                       : half == PAIRS ? (__m512)take_pairs(values, token + r, i)
-                                       : (__m512)take(values, token + r, i, half);
+                       : kind == PAIRS ? (__m512)take_pairs(values, token + r, i)
+                                       : (__m512)take(values, token + r, i, kind);
             /* Numbers, pairs, then quarters of registers change places. */
             UNROLL for (int r = 0; r < LANES; r += 2) {
                 b[r] = _mm512_unpacklo_ps(a[r], a[r + 1]);
@@ -222,10 +224,8 @@ static const int16_t *bits_of(const Drops *drops, int64_t query, int64_t n, int6
    are slow. */
 #define LEAST -64.0f
 
-/* scores x alpha - peak, rounded once. */
-static inline v16 less(v16 scores, float alpha, float peak) {
-    return (v16)_mm512_fmsub_ps((__m512)scores, _mm512_set1_ps(alpha), _mm512_set1_ps(peak));
-}
+/* How far scores lie below the highest: never above it, and exactly 0 where it is, whatever their size. */
+static inline v16 below(v16 scores, float highest, float alpha) { return (scores - all(highest)) * all(alpha); }
 
 /* Which of sixteen are kept. Beyond a run's end the answer means nothing. */
 static inline __mmask16 kept(const int16_t *bits, const Drops *drops) {
@@ -239,18 +239,18 @@ static inline v16 only(__mmask16 which, v16 values) { return (v16)_mm512_maskz_m
 /* `softmax` is written for the backward pass, unless it is NULL; `distance` is from token to token there. */
 static inline __attribute__((always_inline)) void attend(Values queries, int64_t m, Values keys, Values values,
                                                          int64_t n, int64_t d, const Drops *drops, Results mixed,
-                                                         Softmax *softmax, int64_t distance, float *room, int half) {
+                                                         Softmax *softmax, int64_t distance, float *room, Kind kind) {
     int64_t wide = whole_registers(n);
     float *q = room, *v = q + ROWS * d, *turned = v + d * wide, *scores = turned + d * wide;
     int64_t *words = (int64_t *)(scores + ROWS * wide);
     float alpha = 1.0f / sqrtf((float)d);
-    int pairs = half == PAIRS;
+    int pairs = kind == PAIRS;
     int64_t depth = pairs ? d / 2 : d;
-    lay(values, n, wide, d, v, half);
-    turn(keys, n, d, turned, half);
+    lay(values, n, wide, d, v, kind);
+    turn(keys, n, d, turned, kind);
     for (int64_t first = 0; first < m; first += ROWS) {
         int64_t rows = m - first < ROWS ? m - first : ROWS;
-        lay_factors(from(queries, first, half), rows, ROWS, d, q, half);
+        lay_factors(from(queries, first, kind), rows, ROWS, d, q, kind);
         multiply(q, depth, 1, turned, wide, depth, scores, wide, wide, 0, pairs);
         float shares[ROWS] = {0};
         for (int64_t row = 0; row < rows; row++) {
@@ -258,10 +258,10 @@ static inline __attribute__((always_inline)) void attend(Values queries, int64_t
             for (int64_t key = n; key < wide; key++) of[key] = -INFINITY;
             v16 most = load(of), sum = all(0.0f);
             for (int64_t key = LANES; key < wide; key += LANES) most = larger(most, load(of + key));
-            float peak = highest(most) * alpha;
+            float peak = highest(most);
             const int16_t *bits = drops->rows ? bits_of(drops, first + row, n, words) : NULL;
             for (int64_t key = 0; key < wide; key += LANES) {
-                v16 e = exponential(larger(all(LEAST), less(load(of + key), alpha, peak)));
+                v16 e = exponential(larger(all(LEAST), below(load(of + key), peak, alpha)));
                 sum += e;
                 store(of + key, bits ? only(kept(bits + key, drops), e) : e);
             }
@@ -272,7 +272,7 @@ static inline __attribute__((always_inline)) void attend(Values queries, int64_t
         multiply(scores, wide, 1, v, d, n, q, d, d, 0, 0);
         for (int64_t row = 0; row < rows; row++)
             for (int64_t i = 0; i < d; i += LANES)
-                give(mixed, first + row, i, load(q + row * d + i) * all(shares[row]), half);
+                give(mixed, first + row, i, load(q + row * d + i) * all(shares[row]), kind);
     }
 }
 
@@ -283,27 +283,27 @@ static inline __attribute__((always_inline)) void attend_back(Values queries, Va
                                                               int64_t n, int64_t d, const Drops *drops,
                                                               const Softmax *softmax, int64_t distance,
                                                               Results to_queries, Results to_keys, Results to_values,
-                                                              float *room, int half) {
+                                                              float *room, Kind kind) {
     int64_t wide = whole_registers(n);
     float alpha = 1.0f / sqrtf((float)d);
-    int pairs = half == PAIRS;
+    int pairs = kind == PAIRS;
     int64_t depth = pairs ? d / 2 : d;
     float *q = room, *k = q + d * wide, *s = k + d * wide, *of_keys = s + d * wide, *of_values = of_keys + d * wide;
     float *keys_turned = of_values + d * wide, *values_turned = keys_turned + depth * wide;
     float *shares = room + 7 * d * wide, *slopes = shares + CHUNK * wide;
     int64_t *words = (int64_t *)(slopes + CHUNK * wide);
-    lay(queries, n, wide, d, q, half);
-    lay(keys, n, wide, d, k, half);
-    lay(slope, n, wide, d, s, half);
+    lay(queries, n, wide, d, q, kind);
+    lay(keys, n, wide, d, k, kind);
+    lay(slope, n, wide, d, s, kind);
     /* Pairs take half the room, so there is some for these as pairs, too. */
     float *query_factors = q, *slope_factors = s;
     if (pairs) {
         query_factors = values_turned + depth * wide, slope_factors = query_factors + depth * wide;
-        lay_factors(queries, n, wide, d, query_factors, half);
-        lay_factors(slope, n, wide, d, slope_factors, half);
+        lay_factors(queries, n, wide, d, query_factors, kind);
+        lay_factors(slope, n, wide, d, slope_factors, kind);
     }
-    turn(keys, n, d, keys_turned, half);
-    turn(values, n, d, values_turned, half);
+    turn(keys, n, d, keys_turned, kind);
+    turn(values, n, d, values_turned, kind);
     for (int64_t begin = 0; begin < n; begin += CHUNK) {
         int64_t count = n - begin < CHUNK ? n - begin : CHUNK;
         for (int64_t first = 0; first < count; first += ROWS) {
@@ -319,7 +319,7 @@ static inline __attribute__((always_inline)) void attend_back(Values queries, Va
                 for (int64_t key = 0; key < wide; key += LANES) {
                     __mmask16 real = key + LANES <= n ? 0xffff : (__mmask16)((1u << (n - key)) - 1);
                     __mmask16 stays = bits ? kept(bits + key, drops) : 0xffff;
-                    v16 e = exponential(larger(all(LEAST), less(load(p + key), alpha, of.highest)));
+                    v16 e = exponential(larger(all(LEAST), below(load(p + key), of.highest, alpha)));
                     v16 share = only(real, e * all(of.share));
                     v16 steep = only(real & stays, load(g + key) * all(drops->scale));
                     along += share * steep;
@@ -343,7 +343,7 @@ static inline __attribute__((always_inline)) void attend_back(Values queries, Va
                 for (int64_t row = 0; row < ROWS && first + row < count; row++)
                     for (int64_t j = 0; j < width; j += LANES)
                         give(to_queries, begin + first + row, i + j, load(here + row * 16 * LANES + j) * all(alpha),
-                             half);
+                             kind);
             }
         }
         for (int64_t key = 0; key < n; key += ROWS) {
@@ -353,7 +353,7 @@ static inline __attribute__((always_inline)) void attend_back(Values queries, Va
     }
     for (int64_t token = 0; token < n; token++)
         for (int64_t i = 0; i < d; i += LANES) {
-            give(to_values, token, i, load(of_values + token * d + i), half);
-            give(to_keys, token, i, load(of_keys + token * d + i) * all(alpha), half);
+            give(to_values, token, i, load(of_values + token * d + i), kind);
+            give(to_keys, token, i, load(of_keys + token * d + i) * all(alpha), kind);
         }
 }

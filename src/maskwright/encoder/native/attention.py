@@ -7,7 +7,6 @@ T tokens, N heads, D head size, H = N D, W queries, S runs.
 """
 
 import ctypes
-import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from maskwright.core.native.library import AVX512, Code
+from maskwright.core.native.library import AVX512, Code, has_bf16
 from maskwright.core.own_code import is_allowed
 from maskwright.encoder.dropout import DropoutKey, RandomWords
 
@@ -243,14 +242,8 @@ def _call(
         least=least,
         scale=scale,
         half=queries.dtype == _HALF,
-        multiplies=_multiplies(),
+        multiplies=has_bf16(),
     )
-
-
-@functools.cache
-def _multiplies() -> bool:
-    """Say whether the processor multiplies pairs of bfloat16: the same bits sooner."""
-    return bool(torch.cpu.get_capabilities().get("avx512_bf16"))
 
 
 def _compute(call: _Call, *, backward: bool) -> None:

@@ -208,7 +208,7 @@ static void mix_head(const Attention *a, const Encoder *encoder, const Batch *ba
     Values keys = {a->keys + first * a->stride + i, a->stride}, values = {a->values + first * a->stride + i, a->stride};
     attend(asking, queries, keys, values, n, size, &(Drops){.scale = 1.0f},
            (Results){a->mixed + query * encoder->width + i, encoder->width}, NULL, 0,
-           room->scores + omp_get_thread_num() * numbers_needed(size, batch->longest, 0), 0);
+           room->scores + omp_get_thread_num() * numbers_needed(size, batch->longest, 0), FP32);
 }
 
 static void mix(const Attention *a, const Encoder *encoder, const Batch *batch, const Room *room) {

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from maskwright.core.native.library import has_bf16
 from maskwright.core.own_code import is_allowed
 from maskwright.encoder.dropout import DropoutKey, RandomWords
 from maskwright.encoder.native.sublayer_calls import (
@@ -52,7 +53,7 @@ def takes(values: Tensor, *layers: nn.Linear | nn.LayerNorm) -> bool:
     if values.device.type != "cpu" or not torch.is_grad_enabled():
         return False
     if torch.is_autocast_enabled("cpu"):
-        if torch.get_autocast_dtype("cpu") != _HALF or values.dtype not in (torch.float32, _HALF) or not _rounds():
+        if torch.get_autocast_dtype("cpu") != _HALF or values.dtype not in (torch.float32, _HALF) or not has_bf16():
             return False
     elif values.dtype != torch.float32:
         return False
@@ -295,12 +296,6 @@ class _Joined(torch.autograd.Function):
 def _closing(shape: torch.Size, norm: nn.LayerNorm, rate: float, key: DropoutKey | None, call: int) -> Closing:
     words = RandomWords.of(shape, key, call) if key is not None and rate else None
     return Closing(words, rate, norm.eps)
-
-
-@functools.cache
-def _rounds() -> bool:
-    """Say whether the processor rounds to bfloat16 by an instruction."""
-    return bool(torch.cpu.get_capabilities().get("avx512_bf16"))
 
 
 def _precision() -> torch.dtype:

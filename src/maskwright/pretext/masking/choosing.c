@@ -50,13 +50,39 @@ static int64_t drawn_length(const Choice *c, uint64_t key, int64_t counter) {
 }
 
 /* The keys of `RandomOrder`: random bits above a token's offset in the batch; NOBODY where one is not wanted. */
+INLINED uint64_t order_key(uint64_t bits, int64_t token, uint8_t wanted) {
+    return (bits & ~OFFSET) | (uint64_t)token | ((uint64_t)wanted - 1);
+}
+
 WIDEST void order_keys(
-    const uint64_t *keys, const int64_t *cu_seqlens, int64_t sequences, const uint8_t *wanted, uint64_t *order
+    const uint64_t *keys, const int64_t *cu_seqlens, int64_t sequences, const uint8_t *wanted, uint64_t *restrict order
 ) {
     for (int64_t s = 0; s < sequences; s++) {
-        int64_t begin = cu_seqlens[s], length = cu_seqlens[s + 1] - begin;
-        for (int64_t i = 0; i < length; i++)
-            order[begin + i] = (bits_of(keys[s], i) & ~OFFSET) | (uint64_t)(begin + i) | ((uint64_t)wanted[begin + i] - 1);
+        int64_t end = cu_seqlens[s + 1], begin = cu_seqlens[s];
+        uint64_t key = keys[s];
+        for (int64_t i = begin; i < end; i++) order[i] = order_key(bits_of(key, i - begin), i, wanted[i]);
+    }
+}
+
+/* The same where tokens have weights: first the number of which log1p is to be taken, a negative uniform one; then, in
+   the place of each logarithm, the key, whose bits are those of a waiting time. */
+WIDEST void waiting_numbers(
+    const uint64_t *keys, const int64_t *cu_seqlens, int64_t sequences, double *restrict numbers
+) {
+    for (int64_t s = 0; s < sequences; s++) {
+        int64_t end = cu_seqlens[s + 1], begin = cu_seqlens[s];
+        uint64_t key = keys[s];
+        for (int64_t i = begin; i < end; i++) numbers[i] = -uniform_of(key, i - begin);
+    }
+}
+
+WIDEST void weighted_order_keys(
+    double *restrict numbers, const double *weights, const int32_t *ids, int64_t tokens, const uint8_t *wanted
+) {
+    for (int64_t i = 0; i < tokens; i++) {
+        union { float time; uint32_t bits; } waiting = {(float)(numbers[i] / -weights[ids[i]])};
+        uint64_t key = order_key((uint64_t)waiting.bits << 33, i, wanted[i]);
+        memcpy(numbers + i, &key, sizeof key);
     }
 }
 
@@ -164,14 +190,31 @@ static int is_last(const Choice *c, int64_t token, int64_t end, int64_t stop) {
     return end == stop || c->special[token] || c->special[end] || !c->maskable[end];
 }
 
-/* Writes the units of a sequence: sizes (length,) has a unit's tokens where it begins, else 0; zeroed again. */
-static int64_t write_units(const Choice *c, int64_t chosen, int64_t units, int64_t begin, int64_t *sizes) {
-    int64_t end = chosen + units;
-    for (int64_t i = 0; chosen < end; i++) {
-        c->starts[chosen] = begin + i;
-        c->ends[chosen] = begin + i + sizes[i];
-        chosen += sizes[i] > 0;
-        sizes[i] = 0;
+/* The units of a sequence as they are chosen: a bit for each token at which one begins, and how many it has. */
+typedef struct {
+    uint64_t *begun; /* (longest / 64 + 1,), all 0 between sequences */
+    int64_t *sizes;  /* (longest,) */
+} Units;
+
+static Units room_for_units(int64_t longest) {
+    size_t tokens = (size_t)longest;
+    return (Units){.begun = calloc(tokens / 64 + 1, sizeof(uint64_t)), .sizes = malloc(tokens * sizeof(int64_t))};
+}
+
+static void add_unit(Units *u, int64_t offset, int64_t size) {
+    u->begun[offset / 64] |= 1ull << offset % 64;
+    u->sizes[offset] = size;
+}
+
+/* Writes the units of a sequence that begins at a token, and forgets them. */
+static int64_t write_units(const Choice *c, int64_t chosen, Units *u, int64_t begin, int64_t stop) {
+    for (int64_t word = 0; word * 64 < stop - begin; word++) {
+        for (uint64_t bits = u->begun[word]; bits; bits &= bits - 1) {
+            int64_t offset = word * 64 + __builtin_ctzll(bits);
+            c->starts[chosen] = begin + offset;
+            c->ends[chosen++] = begin + offset + u->sizes[offset];
+        }
+        u->begun[word] = 0;
     }
     return chosen;
 }
@@ -180,22 +223,51 @@ static int64_t write_units(const Choice *c, int64_t chosen, int64_t units, int64
 WIDEST int64_t units_until_full(const Choice *c) {
     int64_t longest = longest_of(c), chosen = 0;
     uint64_t *room = malloc((size_t)longest * sizeof *room);
-    int64_t *sizes = calloc((size_t)longest, sizeof *sizes);
-    if (!room || !sizes) chosen = -1;
+    Units units = room_for_units(longest);
+    if (!room || !units.begun || !units.sizes) chosen = -1;
     for (int64_t s = 0; chosen >= 0 && s < c->sequences; s++) {
-        int64_t begin = c->cu_seqlens[s], stop = c->cu_seqlens[s + 1], left = c->budgets[s], units = 0, token;
+        int64_t begin = c->cu_seqlens[s], stop = c->cu_seqlens[s + 1], left = c->budgets[s], token;
         Order order = order_of(c->keys + begin, stop - begin, room);
         while (left > 0 && (token = next_token(&order)) >= 0) {
             int64_t size = end_of(c->begins, token, stop) - token;
             if (size > left) continue;
-            sizes[token - begin] = size;
+            add_unit(&units, token - begin, size);
             left -= size;
-            units++;
         }
-        chosen = write_units(c, chosen, units, begin, sizes);
+        chosen = write_units(c, chosen, &units, begin, stop);
     }
     free(room);
-    free(sizes);
+    free(units.begun);
+    free(units.sizes);
+    return chosen;
+}
+
+/* Each unit by itself, those whose number in [0, 1) lies below bounds[0]; where none does, that with the smallest. */
+WIDEST int64_t units_by_chance(const Choice *c) {
+    int64_t longest = longest_of(c), chosen = 0;
+    double bound = c->bounds[0] * 0x1p53; /* as in `uniform_of` */
+    uint64_t *numbers = malloc((size_t)longest * sizeof *numbers); /* NOBODY where no unit begins that may be chosen */
+    if (!numbers) chosen = -1;
+    for (int64_t s = 0; chosen >= 0 && s < c->sequences; s++) {
+        int64_t begin = c->cu_seqlens[s], stop = c->cu_seqlens[s + 1], length = stop - begin, first = chosen;
+        const uint8_t *begins = c->begins + begin, *maskable = c->maskable + begin;
+        uint64_t key = c->place_keys[s];
+        for (int64_t i = 0; i < length; i++)
+            numbers[i] = bits_of(key, i) | ((uint64_t)(begins[i] & maskable[i]) - 1);
+        for (int64_t i = 0; i < length; i++) {
+            c->starts[chosen] = begin + i;
+            chosen += (double)(int64_t)(numbers[i] >> 11) < bound;
+        }
+        if (chosen == first && length > 0) {
+            int64_t least = 0;
+            for (int64_t i = 1; i < length; i++)
+                if (numbers[i] < numbers[least]) least = i;
+            c->starts[chosen] = begin + least;
+            chosen += numbers[least] != NOBODY;
+        }
+        for (int64_t i = first; i < chosen; i++) c->ends[i] = end_of(c->begins, c->starts[i], stop);
+    }
+    free(numbers);
     return chosen;
 }
 
@@ -203,11 +275,11 @@ WIDEST int64_t units_until_full(const Choice *c) {
 WIDEST int64_t windows_in_order(const Choice *c) {
     int64_t longest = longest_of(c), chosen = 0;
     uint64_t *room = malloc((size_t)longest * sizeof *room);
-    int64_t *sizes = calloc((size_t)longest, sizeof *sizes);
+    Units units = room_for_units(longest);
     uint8_t *covered = malloc((size_t)longest);
-    if (!room || !sizes || !covered) chosen = -1;
+    if (!room || !units.begun || !units.sizes || !covered) chosen = -1;
     for (int64_t s = 0; chosen >= 0 && s < c->sequences; s++) {
-        int64_t begin = c->cu_seqlens[s], stop = c->cu_seqlens[s + 1], left = c->budgets[s], units = 0, token;
+        int64_t begin = c->cu_seqlens[s], stop = c->cu_seqlens[s + 1], left = c->budgets[s], token;
         Order order = order_of(c->keys + begin, stop - begin, room);
         memset(covered, 0, (size_t)(stop - begin));
         while (left > 0 && (token = next_token(&order)) >= 0) {
@@ -224,14 +296,14 @@ WIDEST int64_t windows_in_order(const Choice *c) {
             }
             if (!cost || meets) continue;
             memset(covered + (token - begin), 1, (size_t)(end - token));
-            sizes[token - begin] = end - token;
+            add_unit(&units, token - begin, end - token);
             left -= cost;
-            units++;
         }
-        chosen = write_units(c, chosen, units, begin, sizes);
+        chosen = write_units(c, chosen, &units, begin, stop);
     }
     free(room);
-    free(sizes);
+    free(units.begun);
+    free(units.sizes);
     free(covered);
     return chosen;
 }
@@ -294,18 +366,20 @@ static int fits_somewhere(const Word *words, int64_t count, int64_t left) {
 /* Spans of words, again and again from an anchor that is drawn among all tokens, until the budget is met. */
 int64_t spans(const Choice *c) {
     int64_t longest = longest_of(c), chosen = 0;
-    Word *words = malloc((size_t)longest * sizeof *words);
+    Word *words = malloc((size_t)(longest + 1) * sizeof *words);      /* and one behind the last */
     int64_t *anchors = malloc((size_t)longest * sizeof *anchors); /* the word of each token that may be drawn */
     if (!words || !anchors) chosen = -1;
     for (int64_t s = 0; chosen >= 0 && s < c->sequences; s++) {
         int64_t begin = c->cu_seqlens[s], stop = c->cu_seqlens[s + 1], num_words = 0, candidates = 0;
         for (int64_t token = begin; token < stop; token++) {
-            if (c->begins[token] || token == begin)
-                words[num_words++] = (Word){.start = token, .is_wall = !c->maskable[token]};
-            words[num_words - 1].size = token + 1 - words[num_words - 1].start;
+            /* A token that begins no word is written over by the next: no branch is taken that nobody can foresee. */
+            words[num_words] = (Word){.start = token, .is_wall = !c->maskable[token]};
+            num_words += c->begins[token] | (token == begin);
             anchors[candidates] = num_words - 1;
             candidates += c->maskable[token];
         }
+        words[num_words].start = stop;
+        for (int64_t i = 0; i < num_words; i++) words[i].size = words[i + 1].start - words[i].start;
         int64_t left = c->budgets[s] < candidates ? c->budgets[s] : candidates;
         int goes_on = left > 0 && (c->cuts || fits_somewhere(words, num_words, left));
         for (int64_t round = 0; goes_on; round++) {

@@ -1,7 +1,7 @@
 """Calls of `choosing.c`: units chosen within each sequence by plain loops; None where there is no code of ours.
 
 Each has a twin in NumPy, which chooses the same and is what runs where there is none: `RandomOrder.first`,
-`units.until_full`, `NgramMasking` with `windows.take_windows`, `SpanMasking`, and `units.UnitEnds`.
+`units.until_full`, `LevelMasking`, `NgramMasking` with `windows.take_windows`, `SpanMasking`, and `units.UnitEnds`.
 
 T tokens, B sequences, U units.
 """
@@ -9,7 +9,7 @@ T tokens, B sequences, U units.
 import ctypes
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,9 @@ from maskwright.core.types import BoolArray, IntArray, Selection
 
 FloatArray = NDArray[np.float64]
 Keys = NDArray[np.uint64]
-_WAYS = ("first_tokens", "units_until_full", "windows_in_order", "windows_from_left_to_right", "spans")
-Way = Literal["first_tokens", "units_until_full", "windows_in_order", "windows_from_left_to_right", "spans"]
+Way = Literal[
+    "first_tokens", "units_until_full", "units_by_chance", "windows_in_order", "windows_from_left_to_right", "spans"
+]
 
 
 class _Choice(ctypes.Structure):
@@ -39,12 +40,15 @@ class _Choice(ctypes.Structure):
 
 
 def _declare(found: ctypes.CDLL) -> None:
-    for name in _WAYS:
+    for name in get_args(Way):
         function = getattr(found, name)
         function.argtypes, function.restype = (ctypes.c_void_p,), ctypes.c_int64
     found.order_keys.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
     found.ends_of_units.argtypes = (*(ctypes.c_void_p, ctypes.c_int64) * 2, ctypes.c_void_p)
-    found.order_keys.restype = found.ends_of_units.restype = None
+    found.waiting_numbers.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+    found.weighted_order_keys.argtypes = (*(ctypes.c_void_p,) * 3, ctypes.c_int64, ctypes.c_void_p)
+    found.order_keys.restype = found.waiting_numbers.restype = found.weighted_order_keys.restype = None
+    found.ends_of_units.restype = None
 
 
 # One thread, and no special instructions: see `flat_arrays`.
@@ -63,7 +67,8 @@ class Choice:
         maskable: Shape (T,), True where a token may be chosen.
         special: Shape (T,).
         length_keys, place_keys: Shapes (B,), keys of the random numbers for lengths and places.
-        bounds: Ascending; a number in [0, 1) that reaches n of them stands for a length of n + 1 words.
+        bounds: Ascending; a number in [0, 1) that reaches n of them stands for a length of n + 1 words. For
+            "units_by_chance" the share of units to choose.
         counts_words: Whether budgets count words instead of tokens.
         cuts: Whether a unit is cut where the budget ends.
     """
@@ -152,6 +157,38 @@ def order_keys(keys: Keys, cu_seqlens: IntArray, wanted: BoolArray) -> Keys | No
     order = np.empty(len(_shaped(wanted, int(cu_seqlens[-1]))), dtype=np.uint64)
     library.order_keys(keys.ctypes.data, cu_seqlens.ctypes.data, len(keys), wanted.ctypes.data, order.ctypes.data)
     return order
+
+
+def weighted_order_keys(
+    keys: Keys, cu_seqlens: IntArray, wanted: BoolArray, weights: FloatArray, ids: IntArray
+) -> Keys | None:
+    """Return the sort key of each token in a random order by weights (`RandomOrder.of`).
+
+    Args:
+        keys: Shape (B,), keys of the random numbers.
+        cu_seqlens: Shape (B+1,).
+        wanted: Shape (T,), True at the tokens to order.
+        weights: Shape (V,), the weight of each id.
+        ids: Shape (T,).
+
+    Returns:
+        Shape (T,); None where there is no code of ours.
+    """
+    if (library := usable(CODE)) is None:
+        return None
+    keys, cu_seqlens, wanted = given(keys, np.uint64), given(cu_seqlens, np.int64), given(wanted, np.bool_)
+    weights, ids = given(weights, np.float64), given(ids, np.int32)
+    size = int(cu_seqlens[-1])
+    # Negative ids are large ones here.
+    if len(_shaped(ids, size)) and ids.view(np.uint32).max() >= len(weights):
+        raise IndexError(f"an id has no weight: there are {len(weights)}")
+    numbers = np.empty(len(_shaped(wanted, size)), dtype=np.float64)
+    library.waiting_numbers(keys.ctypes.data, cu_seqlens.ctypes.data, len(keys), numbers.ctypes.data)
+    # By NumPy with and without our code: other logarithms round otherwise.
+    np.log1p(numbers, out=numbers)
+    arrays = (each.ctypes.data for each in (numbers, weights, ids))
+    library.weighted_order_keys(*arrays, size, wanted.ctypes.data)
+    return numbers.view(np.uint64)
 
 
 def ends_of_units(begins: BoolArray, starts: IntArray) -> IntArray | None:

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from maskwright.core.flat_arrays import usable
+from maskwright.core.flat_arrays import listed, usable
 from maskwright.core.randomness import Draws, as_uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.choosing import CODE, Choice, FloatArray
 from maskwright.pretext.masking.order import RandomOrder
-from maskwright.pretext.masking.units import cells, count_reached, ranks, words
+from maskwright.pretext.masking.units import count_reached, ranks, words
 from maskwright.pretext.masking.windows import Visits, take_windows
 from maskwright.pretext.masking.words import WordMasking
 from maskwright.pretext.shares import Share, check_shares
@@ -130,7 +130,7 @@ class NgramMasking(WordMasking):
         begins = np.zeros(len(text.starts), dtype=bool)
         begins[1:] = text.is_last[:-1]
         begins[firsts] = True
-        chosen = cells(firsts, lengths)
+        chosen = listed(firsts, lengths)
         heads = np.flatnonzero(begins[chosen])
         units = np.zeros(len(text.starts), dtype=np.int64)
         units[chosen[heads]] = np.diff(np.append(heads, len(chosen)))

@@ -7,7 +7,7 @@ import numpy as np
 
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray
-from maskwright.pretext.masking.choosing import Choice, FloatArray, Keys, order_keys
+from maskwright.pretext.masking.choosing import Choice, FloatArray, Keys, order_keys, weighted_order_keys
 
 # Sort keys are (random, offset in the batch), so they are unique, and the same sequence is ordered alike whatever else
 # is in the batch and whichever sort the machine uses.
@@ -49,17 +49,21 @@ class RandomOrder:
             instances: The flat batch.
             draws: The keyed random numbers.
             purpose: What the numbers are for.
-            weights: Shape (T,), positive: the first k tokens of a sequence are then k draws without replacement, each
-                with these weights among what is left (Efraimidis and Spirakis 2006). None: all tokens are alike.
+            weights: Shape (V,), the weight of each id, positive: the first k tokens of a sequence are then k draws
+                without replacement, each with these weights among what is left (Efraimidis and Spirakis 2006). None:
+                all tokens are alike.
         """
-        cu_seqlens = instances.cu_seqlens
+        cu_seqlens, ids = instances.cu_seqlens, instances.ids
+        keys = draws.keys(purpose)
         if weights is None:
-            ordered = order_keys(draws.keys(purpose), cu_seqlens, wanted)
-            if ordered is not None:
-                return cls(ordered, cu_seqlens)
+            ordered = order_keys(keys, cu_seqlens, wanted)
+        else:
+            ordered = weighted_order_keys(keys, cu_seqlens, wanted, weights, ids)
+        if ordered is not None:
+            return cls(ordered, cu_seqlens)
         keys = draws.bits_everywhere(purpose, cu_seqlens)
         if weights is not None:
-            keys = _waiting_times(keys, weights)
+            keys = _waiting_times(keys, weights[ids])
         keys &= _RANDOM
         keys |= np.arange(len(keys), dtype=np.uint64)
         keys |= wanted - np.uint64(1)  # all bits where a token is not wanted

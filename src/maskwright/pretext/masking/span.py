@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from maskwright.core.flat_arrays import listed
 from maskwright.core.randomness import Draws, uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.masking.choosing import Choice
-from maskwright.pretext.masking.units import cells, count_reached
+from maskwright.pretext.masking.units import count_reached
 
 _ROUNDS_AT_ONCE = 4
 _MOST_NUMBERS = 1 << 20
@@ -138,7 +139,7 @@ class _Spans:
             return sequences
         firsts = self._first_words[sequences]
         counts = self._first_words[sequences + 1] - firsts
-        words = cells(firsts, counts)
+        words = listed(firsts, counts)
         taken = (self.masked[words] > 0) | self._walls[words]
         free = np.where(taken, np.iinfo(np.int64).max, self._sizes[words])
         smallest = np.minimum.reduceat(free, np.cumsum(counts) - counts)

@@ -64,11 +64,12 @@ class TokenMasking(Masking):
         Raises:
             RecipeError: If rare tokens are to be favoured and nobody counted them.
         """
-        weights = self._weights(token_counts, instances.ids)
+        weights = self._weights(token_counts)
         chosen = RandomOrder.of(maskable, instances, draws, weights=weights).first(budgets)
         return Selection(chosen, chosen + 1)
 
-    def _weights(self, token_counts: IntArray | None, ids: IntArray) -> FloatArray | None:
+    def _weights(self, token_counts: IntArray | None) -> FloatArray | None:
+        """Return the weight of each id, shape (V,); None where all are alike."""
         if self.favour == "uniform":
             return None
         if token_counts is None:
@@ -77,4 +78,4 @@ class TokenMasking(Masking):
                 todo="Set masking.favour=uniform.",
             )
         weights: FloatArray = np.maximum(token_counts, 1).astype(np.float64) ** -self.smoothing
-        return weights[ids]
+        return weights

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
+from maskwright.core.flat_arrays import listed
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.choosing import Choice, FloatArray, ends_of_units
@@ -79,13 +80,6 @@ def level_begins(instances: Instances, level: str) -> BoolArray:
             todo="Set words.phrases or words.entities and prepare the text anew",
         )
     return instances.level_starts[level]
-
-
-def cells(firsts: IntArray, counts: IntArray) -> IntArray:
-    """List `counts[k]` numbers from `firsts[k]` on, for every k in turn."""
-    before = np.cumsum(counts) - counts
-    numbers: IntArray = np.repeat(firsts - before, counts) + np.arange(int(counts.sum()))
-    return numbers
 
 
 def ranks(sequences: NDArray[np.int64]) -> IntArray:
@@ -167,7 +161,7 @@ def until_full(
     while (active := np.flatnonzero((left > 0) & (cursor < ends))).size:
         # A unit takes at least one token, so more units than there is room for are seldom looked at.
         counts = np.minimum(ends[active] - cursor[active], np.maximum(left[active], at_once))
-        tokens, owners = order.tokens(cells(cursor[active], counts)), np.repeat(active, counts)
+        tokens, owners = order.tokens(listed(cursor[active], counts)), np.repeat(active, counts)
         lengths = unit_ends.at(tokens) - tokens
         fits = fill_budgets(owners, lengths, left)
         taken[tokens] = fits

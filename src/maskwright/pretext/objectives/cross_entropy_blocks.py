@@ -47,7 +47,7 @@ def in_blocks(
             its = slopes.T @ block
             # In fp32 once there are several.
             weight_grad = its if weight_grad is None else weight_grad.to(exact_dtype(weight.dtype)).add_(its)
-            del slopes  # Before there are others.
+            del slopes, its  # Before there are others.
     features_grad[-(-count // rows) * rows :] = 0  # Whole blocks of rows that count for nothing.
     return features_grad, weight_grad
 

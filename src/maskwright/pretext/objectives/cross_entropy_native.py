@@ -4,14 +4,13 @@ R rows, M targets, V entries of the vocabulary.
 """
 
 import ctypes
-import functools
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from maskwright.core.native.library import AVX512, Code
+from maskwright.core.native.library import AVX512, Code, has_bf16
 from maskwright.core.own_code import is_allowed
 
 _HALF = torch.bfloat16
@@ -63,13 +62,7 @@ def takes(dtype: torch.dtype, *factors: Tensor) -> bool:
     """
     if any(each.device.type != "cpu" or each.dtype not in (torch.float32, _HALF) for each in factors):
         return False
-    return (dtype == torch.float32 or (dtype == _HALF and _rounds())) and is_allowed() and CODE.library() is not None
-
-
-@functools.cache
-def _rounds() -> bool:
-    """Say whether the processor rounds to bfloat16 by an instruction."""
-    return bool(torch.cpu.get_capabilities().get("avx512_bf16"))
+    return (dtype == torch.float32 or (dtype == _HALF and has_bf16())) and is_allowed() and CODE.library() is not None
 
 
 def score(

@@ -6,6 +6,7 @@ import numpy as np
 from pydantic import model_validator
 
 from maskwright.core.errors import RecipeError
+from maskwright.core.flat_arrays import put_below
 from maskwright.core.randomness import Draws
 from maskwright.core.types import Instances, IntArray, Selection
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
@@ -68,17 +69,27 @@ class MaskRandomKeep(Replacement):
         self, instances: Instances, selection: Selection, draws: Draws, vocabulary: VocabularyFacts
     ) -> IntArray:
         """Return the ids that the encoder sees (see `Replacement.replace_tokens`)."""
-        positions = selection.positions
-        deciding = positions if self.per == "token" else selection.starts
-        decision = draws.uniform_of("replacement decision", instances.cu_seqlens, deciding)
-        if self.per == "unit":
-            decision = decision[selection.units]
         corrupted = instances.ids.astype(np.int32, copy=True)
-        corrupted[positions[np.flatnonzero(decision < self.mask)]] = vocabulary.special_tokens.mask
-        at_random = positions[np.flatnonzero((decision >= self.mask) & (decision < self.mask + self.random))]
+        at_random = self._put_masks(corrupted, instances, selection, draws, vocabulary.special_tokens.mask)
         uniform = draws.uniform_of("replacement token", instances.cu_seqlens, at_random)
         corrupted[at_random] = self._random_ids(uniform, vocabulary)
         return corrupted
+
+    def _put_masks(
+        self, ids: IntArray, instances: Instances, selection: Selection, draws: Draws, mask: int
+    ) -> IntArray:
+        """Put the mask token in where it is drawn, in place; return the tokens that are to become random ones."""
+        purpose, bounds, by_unit = "replacement decision", (self.mask, self.mask + self.random), self.per == "unit"
+        cu_seqlens = instances.cu_seqlens
+        at_random = put_below(draws.keys(purpose), cu_seqlens, selection, bounds, mask, ids, by_unit=by_unit)
+        if at_random is not None:
+            return at_random
+        positions = selection.positions
+        decision = draws.uniform_of(purpose, cu_seqlens, selection.starts if by_unit else positions)
+        if by_unit:
+            decision = decision[selection.units]
+        ids[positions[decision < bounds[0]]] = mask
+        return positions[(decision >= bounds[0]) & (decision < bounds[1])]
 
     def _random_ids(self, uniform: IntArray, vocabulary: VocabularyFacts) -> IntArray:
         if self.random_from == "corpus":
