@@ -36,19 +36,23 @@ def test_backend_is_chosen_by_what_can_be_done_fastest(row_length, device, dtype
 
 
 @pytest.mark.parametrize(
-    ("row_length", "dtype", "drops", "pairs", "expected"),
+    ("row_length", "dtype", "drops", "pairs", "multiplies", "expected"),
     [
-        (128, torch.float32, True, 1.0, "native"),
-        (512, torch.float32, False, 1.0, "native"),
-        (128, torch.bfloat16, True, 0.8, "native"),
-        (128, torch.bfloat16, False, 0.6, "native"),
-        (128, torch.bfloat16, False, 0.8, "rows"),
-        (128, torch.bfloat16, True, 1.0, "rows"),
-        (512, torch.bfloat16, False, 1.0, "native"),
-        (128, torch.float64, False, 0.1, "rows"),
+        (128, torch.float32, True, 1.0, False, "native"),
+        (512, torch.float32, False, 1.0, False, "native"),
+        (128, torch.bfloat16, True, 0.8, False, "native"),
+        (128, torch.bfloat16, True, 1.0, False, "rows"),
+        (128, torch.bfloat16, True, 1.0, True, "native"),
+        (128, torch.bfloat16, False, 0.6, False, "native"),
+        (128, torch.bfloat16, False, 0.8, False, "rows"),
+        (128, torch.bfloat16, False, 0.8, True, "native"),
+        (128, torch.bfloat16, False, 0.95, True, "rows"),
+        (512, torch.bfloat16, False, 1.0, False, "native"),
+        (128, torch.float64, False, 0.1, True, "rows"),
     ],
 )
-def test_our_own_code_is_chosen_where_it_is_faster(row_length, dtype, drops, pairs, expected, monkeypatch):
+def test_our_own_code_is_chosen_where_it_is_faster(row_length, dtype, drops, pairs, multiplies, expected, monkeypatch):
+    monkeypatch.setattr(attention_plan, "multiplies_pairs", lambda size: multiplies)
     monkeypatch.setattr(attention_plan, "takes", lambda size, device, dtype: dtype != torch.float64)
     chosen = choose_backend(row_length, "cpu", dtype, drops=drops, head_size=64, pairs=pairs)
     assert chosen == expected

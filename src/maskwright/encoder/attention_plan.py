@@ -22,7 +22,7 @@ from torch import Tensor
 from maskwright.core.tensors import FlatBatch
 from maskwright.encoder.dropout import DropoutKey
 from maskwright.encoder.gpu.rounded import OnGpu
-from maskwright.encoder.native.attention import Runs, takes
+from maskwright.encoder.native.attention import Runs, multiplies_pairs, takes
 
 Backend = Literal["native", "rows", "sdpa", "jagged", "kernels", "reference"]
 DRAWING_FROM_WORDS: frozenset[Backend] = frozenset({"native", "rows", "reference"})
@@ -33,9 +33,11 @@ kernels draw their own, seeded by the key."""
 # and the rows a quarter with oneDNN; at R = 512 the fused kernel needs two thirds of the time, at R = 1024
 # half.
 _LONGEST_ROW_FOR_PRODUCTS = 256
-_MOST_PAIRS_IN_BF16 = {True: 0.85, False: 0.7}
-"""Our own code computes in fp32. The library's products of bf16 are faster, where of the pairs of tokens in rows more
-than this share (with dropout or without) are pairs of one sequence (LOG.md, "streams without the filler of rows")."""
+_MOST_PAIRS_IN_BF16 = {True: 1.0, False: 0.9}
+"""The library's products of bf16 are faster than our own code where more than this share of the pairs of tokens in rows
+(with dropout or without) are pairs of one sequence (LOG.md, "attention in bf16 by products of bf16")."""
+_MOST_PAIRS_BY_FP32 = {True: 0.85, False: 0.7}
+"""The same where our own code computes in fp32 (LOG.md, "streams without the filler of rows")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +105,13 @@ def choose_backend(
     usual: Backend = "rows" if drops or row_length <= _LONGEST_ROW_FOR_PRODUCTS else "sdpa"
     if not takes(head_size, device_type, dtype):
         return usual
-    return "native" if usual == "sdpa" or native_is_faster(dtype, pairs, drops=drops) else usual
+    return "native" if usual == "sdpa" or native_is_faster(dtype, pairs, head_size, drops=drops) else usual
 
 
-def native_is_faster(dtype: torch.dtype, pairs: float, *, drops: bool) -> bool:
+def native_is_faster(dtype: torch.dtype, pairs: float, head_size: int, *, drops: bool) -> bool:
     """Say whether our own code is faster than products over rows (see `choose_backend`)."""
-    return dtype == torch.float32 or pairs <= _MOST_PAIRS_IN_BF16[drops]
+    most = _MOST_PAIRS_IN_BF16 if multiplies_pairs(head_size) else _MOST_PAIRS_BY_FP32
+    return dtype == torch.float32 or pairs <= most[drops]
 
 
 def share_of_pairs(batch: FlatBatch, dtype: torch.dtype) -> float:

@@ -86,6 +86,11 @@ def computes(head_size: int, device_type: str, dtype: torch.dtype) -> bool:
     return fits and CODE.library() is not None
 
 
+def multiplies_pairs(head_size: int) -> bool:
+    """Say whether the code multiplies pairs of bfloat16 for heads of this size, where both factors come in as such."""
+    return has_bf16() and head_size % (2 * _LANES) == 0
+
+
 def attend_runs(
     queries: Tensor,
     keys: Tensor,
@@ -242,7 +247,7 @@ def _call(
         least=least,
         scale=scale,
         half=queries.dtype == _HALF,
-        multiplies=has_bf16(),
+        multiplies=multiplies_pairs(head_size),
     )
 
 

@@ -100,8 +100,8 @@ class PackedEncoder:
     def _backend(self, batch: FlatBatch) -> Backend:
         row_length, num_slots = batch.row_length, len(batch.ids)
         assert row_length is not None
-        can = takes(self._head_size, "cpu", self._dtype)
-        if can and native_is_faster(self._dtype, share_of_pairs(batch, self._dtype), drops=False):
+        can, pairs = takes(self._head_size, "cpu", self._dtype), share_of_pairs(batch, self._dtype)
+        if can and native_is_faster(self._dtype, pairs, self._head_size, drops=False):
             return "native"
         if self._dtype == torch.bfloat16:
             return "rows" if row_length >= _SHORTEST_ROWS else "sdpa"
