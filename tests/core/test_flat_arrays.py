@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskwright.core.flat_arrays import CODE, Runs, listed, put_below
+from maskwright.core.flat_arrays import CODE, Runs, bits_everywhere, listed, put_below
 from maskwright.core.own_code import allowed
 from maskwright.core.randomness import Draws, integer_key, integer_keys
 from maskwright.core.types import Selection
@@ -89,7 +89,7 @@ def test_keys_of_many_indices_are_those_of_each() -> None:
 def test_ids_and_bits_are_read_from_how_they_are_stored(sizes: list[int], seed: int, dtype: type[np.generic]) -> None:
     rng = np.random.default_rng(seed)
     counts = np.array(sizes)
-    ids, bits = rng.integers(0, 60_000, 101).astype(dtype), rng.random(101) < 0.5
+    ids, bits = rng.integers(0, 60_000 if dtype == np.uint16 else 2**31, 101).astype(dtype), rng.random(101) < 0.5
     starts, places = rng.integers(0, 102 - counts), np.cumsum(counts) - counts
     there = np.concatenate([np.arange(start, start + count) for start, count in zip(starts, counts, strict=True)])
     for ours in (True, False):
@@ -123,6 +123,49 @@ def test_what_does_not_fit_together_is_refused() -> None:
         draws.bits_everywhere("a purpose", np.array([0, 2, 4]))
     with pytest.raises(IndexError, match="ascend"):
         draws.uniform_of("a purpose", np.array([0, 6]), np.array([4, 1, 5]))
+
+
+def test_arrays_that_share_memory_are_read_before_they_are_written() -> None:
+    for ours in (True, False):
+        values = np.arange(10)
+        with allowed(ours):
+            Runs(np.array([0]), np.array([1]), np.array([8])).copy(values, values)
+        assert values.tolist() == [0, 0, 1, 2, 3, 4, 5, 6, 7, 9]
+
+
+def test_runs_are_what_they_were_when_they_were_checked() -> None:
+    starts = np.array([0])
+    runs, source = Runs(starts, np.array([0]), np.array([2])), np.arange(4)
+    into = np.zeros(2, dtype=np.int64)
+    runs.copy(source, into)
+    starts[0] = 1000
+    runs.copy(source, into)
+    assert into.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("cu_seqlens", [[1, 3], [0, 5, 2], [0]])
+def test_sequences_that_do_not_follow_one_another_are_refused(cu_seqlens: list[int]) -> None:
+    bounds, one = np.array(cu_seqlens), np.zeros(max(1, len(cu_seqlens) - 1), np.uint64)
+    with pytest.raises(ValueError, match=r"from 0 on|1 keys for 0 sequences"):
+        bits_everywhere(one, bounds)
+
+
+def test_units_across_sequences_have_the_numbers_of_each_token_s_own() -> None:
+    """And units without a token none, wherever they stand."""
+    cu_seqlens, draws = np.array([0, 3, 3, 8]), draws_for(3, 5)
+    starts, ends = np.array([0, 2, 2, 6, 8]), np.array([0, 2, 5, 8, 8])
+    numbers = draws.uniform_of("a purpose", cu_seqlens, np.arange(8))
+    asked = [2, 3, 4, 6, 7]
+    for by_unit, of in ((False, asked), (True, [2, 2, 2, 6, 6])):
+        ids = np.zeros(8, np.int32)
+        found = put_below(
+            draws.keys("a purpose"), cu_seqlens, Selection(starts, ends), (0.4, 0.8), 1, ids, by_unit=by_unit
+        )
+        assert found is not None
+        assert np.flatnonzero(ids).tolist() == [token for token, at in zip(asked, of, strict=True) if numbers[at] < 0.4]
+        assert found.tolist() == [token for token, at in zip(asked, of, strict=True) if 0.4 <= numbers[at] < 0.8]
+    with pytest.raises(ValueError, match="shape"):
+        put_below(draws.keys("a purpose"), cu_seqlens, Selection(starts, ends[:1]), (0.4, 0.8), 1, ids, by_unit=False)
 
 
 def test_what_must_not_be_written_to_is_not() -> None:

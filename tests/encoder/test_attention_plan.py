@@ -3,7 +3,15 @@ import torch
 from flat_batches import packed, without_filler
 
 from maskwright.encoder import attention_plan
-from maskwright.encoder.attention_plan import choose_backend, plan_attention, run_offsets, share_of_pairs
+from maskwright.encoder.attention_plan import (
+    choose_backend,
+    most_pairs,
+    plan_attention,
+    run_offsets,
+    share_of_pairs,
+)
+from maskwright.encoder.native import attention
+from maskwright.encoder.native.attention import multiplies_pairs
 
 FULL = ((24,), (24,))
 
@@ -59,9 +67,17 @@ def test_our_own_code_is_chosen_where_it_is_faster(row_length, dtype, drops, pai
 
 
 def test_share_of_pairs_counts_those_of_one_sequence():
-    assert share_of_pairs(packed(FULL, 24), torch.bfloat16) == 1.0
+    assert share_of_pairs(packed(FULL, 24), 0.9) == 1.0
     # Runs of 12, 12 and 6; filler is nobody's.
     runs = packed(((12, 12), (6,)), 24)
-    assert share_of_pairs(without_filler(runs, 3), torch.bfloat16) == share_of_pairs(runs, torch.bfloat16)
-    assert share_of_pairs(runs, torch.bfloat16) == (12**2 + 12**2 + 6**2) / (2 * 24**2)
-    assert share_of_pairs(runs, torch.float32) == 1.0
+    assert share_of_pairs(without_filler(runs, 3), 0.9) == share_of_pairs(runs, 0.9)
+    assert share_of_pairs(runs, 0.9) == (12**2 + 12**2 + 6**2) / (2 * 24**2)
+    assert share_of_pairs(runs, 1.0) == 1.0
+
+
+@pytest.mark.parametrize("has", [False, True])
+def test_pairs_are_multiplied_where_the_processor_can_for_heads_of_whole_registers_of_them(has, monkeypatch):
+    monkeypatch.setattr(attention, "has_bf16", lambda: has)
+    assert [size for size in (16, 32, 48, 64, 80, 96) if multiplies_pairs(size)] == ([32, 64, 96] if has else [])
+    assert most_pairs(torch.bfloat16, 64, drops=True) == (1.0 if has else 0.85)
+    assert most_pairs(torch.float32, 64, drops=False) == 1.0

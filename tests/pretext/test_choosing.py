@@ -19,7 +19,7 @@ from maskwright.pretext.masking import (
     TokenMasking,
     WholeWordMasking,
 )
-from maskwright.pretext.masking.choosing import CODE, Choice
+from maskwright.pretext.masking.choosing import CODE, Choice, order_keys, weighted_order_keys
 from maskwright.pretext.masking.order import RandomOrder
 from maskwright.pretext.masking.units import until_full
 from maskwright.pretext.replacement import MaskRandomKeep
@@ -137,6 +137,34 @@ def test_an_empty_batch_and_one_without_candidates_give_nothing() -> None:
     nothing = np.zeros(0, dtype=bool)
     empty = replace(instances, cu_seqlens=np.zeros(1, dtype=np.int64), ids=instances.ids[:0], special=nothing)
     assert not len(until_full(nothing, nothing, empty, np.zeros(0, dtype=np.int64), draws_for(empty)).starts)
+
+
+def test_more_keys_than_sequences_are_refused() -> None:
+    keys, one, wanted = np.zeros(2, np.uint64), np.array([0, 4]), np.ones(4, dtype=bool)
+    with pytest.raises(ValueError, match="2 keys for 1"):
+        order_keys(keys, one, wanted)
+    with pytest.raises(ValueError, match="2 keys for 1"):
+        weighted_order_keys(keys, one, wanted, np.ones(9), np.zeros(4, np.int32))
+
+
+def test_a_way_without_what_it_reads_is_refused() -> None:
+    begins = np.ones(4, dtype=bool)
+    with pytest.raises(ValueError, match="units_by_chance reads maskable, place_keys, bounds"):
+        Choice(cu_seqlens=np.array([0, 4]), budgets=np.zeros(1, np.int64), begins=begins).selection("units_by_chance")
+
+
+def test_units_by_chance_have_no_budget() -> None:
+    every = np.ones(40, dtype=bool)
+    found = Choice(
+        cu_seqlens=np.array([0, 40]),
+        budgets=np.zeros(1, np.int64),
+        begins=every,
+        maskable=every,
+        place_keys=np.zeros(1, np.uint64),
+        bounds=np.ones(1),
+    ).selection("units_by_chance")
+    assert found is not None
+    assert found.starts.tolist() == list(range(40))
 
 
 def test_values_for_another_batch_are_refused() -> None:

@@ -39,11 +39,10 @@ int64_t put_below(
     int64_t s = 0, found = 0;
     for (int64_t i = 0; i < units; i++) {
         int64_t start = starts[i], end = ends[i];
-        while (start >= cu_seqlens[s + 1]) s++;
-        uint64_t key = keys[s];
-        int64_t begin = cu_seqlens[s];
         for (int64_t token = start; token < end; token++) {
-            double number = uniform_of(key, (by_unit ? start : token) - begin);
+            int64_t asked = by_unit ? start : token;
+            while (asked >= cu_seqlens[s + 1]) s++;
+            double number = uniform_of(keys[s], asked - cu_seqlens[s]);
             int32_t put = -(number < bound); /* all bits, so that no branch is taken that nobody can foresee */
             ids[token] = (id & put) | (ids[token] & ~put);
             others[found] = token;

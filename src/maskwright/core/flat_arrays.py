@@ -55,7 +55,7 @@ def bits_everywhere(keys: Bits, cu_seqlens: IntArray) -> Bits | None:
     if (library := usable(CODE)) is None:
         return None
     keys, bounds = given(keys, np.uint64), given(cu_seqlens, np.int64)
-    _check_keys(keys, bounds)
+    check_keys(keys, bounds)
     bits = np.empty(bounds[-1], dtype=np.uint64)
     library.bits_everywhere(keys.ctypes.data, bounds.ctypes.data, len(keys), bits.ctypes.data)
     return bits
@@ -75,7 +75,7 @@ def bits_of_tokens(keys: Bits, cu_seqlens: IntArray, tokens: IntArray) -> Bits |
     if (library := usable(CODE)) is None:
         return None
     keys, bounds, tokens = given(keys, np.uint64), given(cu_seqlens, np.int64), given(tokens, np.int64)
-    _check_keys(keys, bounds)
+    check_keys(keys, bounds)
     if len(tokens) and not (tokens[0] >= 0 and tokens[-1] < bounds[-1] and (tokens[1:] >= tokens[:-1]).all()):
         raise IndexError(f"tokens do not ascend, or reach beyond the {bounds[-1]} that there are")
     bits = np.empty(len(tokens), dtype=np.uint64)
@@ -98,7 +98,7 @@ def put_below(
     Args:
         keys: Shape (B,).
         cu_seqlens: Shape (B+1,).
-        selection: The tokens that are asked. No unit reaches across sequences.
+        selection: The tokens that are asked.
         bounds: The bound, and the next one.
         token: What is put there.
         ids: Shape (T,), int32, changed in place.
@@ -106,21 +106,23 @@ def put_below(
 
     Returns:
         Which selected tokens have numbers from the bound to below the next one, ascending; None, and nothing is
-        changed, where there is no code of ours.
+        changed, where there is no code of ours, or ids do not lie side by side to be written.
     """
-    if (library := usable(CODE)) is None or not _plain(ids, ids):
+    if (library := usable(CODE)) is None or not _plain(ids):
         return None
     keys, cu_seqlens = given(keys, np.uint64), given(cu_seqlens, np.int64)
     starts, ends = given(selection.starts, np.int64), given(selection.ends, np.int64)
-    _check_keys(keys, cu_seqlens)
+    check_keys(keys, cu_seqlens)
     if len(ids) != cu_seqlens[-1] or ids.dtype != np.int32:
         raise ValueError(f"{len(ids)} ids of {ids.dtype}, but int32 ones of {cu_seqlens[-1]} tokens are asked for")
+    if starts.ndim != 1 or starts.shape != ends.shape:
+        raise ValueError(f"units with starts of shape {starts.shape} and ends of {ends.shape}")
     lengths = ends - starts
     if len(starts):
         ascend = lengths.min() >= 0 and (starts[1:] >= ends[:-1]).all()
         if not ascend or starts[0] < 0 or ends[-1] > len(ids):
             raise IndexError(f"units do not ascend, or reach beyond {len(ids)} tokens")
-    others = np.empty(int(lengths.sum()) + 1, dtype=np.int64)  # One more: each is written before it is counted.
+    others = np.empty(int(lengths.sum()), dtype=np.int64)
     arrays = (each.ctypes.data for each in (keys, cu_seqlens, starts, ends))
     found = library.put_below(*arrays, len(starts), by_unit, *bounds, token, ids.ctypes.data, others.ctypes.data)
     return others[:found]
@@ -144,7 +146,7 @@ class Runs:
         """Copy all runs from one array to another of the same type, which is changed in place. Shapes (S,), (D,)."""
         if not len(self.starts):
             return
-        if (library := usable(CODE)) is None or source.dtype != into.dtype or not _plain(source, into):
+        if (library := usable(CODE)) is None or source.dtype != into.dtype or not _copies(source, into):
             into[self._there] = source[self._here]
             return
         self._write(library.copy_runs, source, len(source), into, source.itemsize)
@@ -189,7 +191,8 @@ class Runs:
     @functools.cached_property
     def _plain_runs(self) -> tuple[list[IntArray], int, int]:
         """The runs as C code takes them, and how many items the arrays must have: the one read, the one written to."""
-        runs = [given(each, np.int64) for each in (self.starts, self.places, self.lengths)]
+        # Copies: what is checked once must stay what it is.
+        runs = [np.array(each, dtype=np.int64) for each in (self.starts, self.places, self.lengths)]
         starts, places, lengths = runs
         if not starts.shape == places.shape == lengths.shape == (len(starts),):
             raise ValueError(f"runs with {starts.shape} starts, {places.shape} places and {lengths.shape} lengths")
@@ -204,26 +207,45 @@ class Runs:
         return listed(self.places, self.lengths)
 
 
-def _plain(source: IntArray, into: IntArray) -> bool:
-    is_plain = source.ndim == into.ndim == 1 and source.flags.c_contiguous and into.flags.c_contiguous
-    return is_plain and into.flags.writeable
+def _plain(into: IntArray) -> bool:
+    """Say whether C code may write to an array: one row of numbers, one behind the other."""
+    return into.ndim == 1 and into.flags.c_contiguous and into.flags.writeable
+
+
+def _copies(source: IntArray, into: IntArray) -> bool:
+    """Say whether C code may copy from one array to another: nor may they share memory, or hold objects of Python."""
+    lies = source.ndim == 1 and source.flags.c_contiguous and not source.dtype.hasobject
+    return lies and _plain(into) and not np.may_share_memory(source, into)
 
 
 def _check_plain(source: IntArray, into: IntArray, dtype: type[np.generic]) -> None:
-    if into.dtype != dtype or not _plain(source, into):
+    if into.dtype != dtype or not _copies(source, into):
         raise ValueError(f"arrays are not plain rows of numbers, or what is written to is no {np.dtype(dtype)} array")
 
 
-def _check_keys(keys: Bits, bounds: IntArray) -> None:
-    if len(keys) != len(bounds) - 1:
-        raise ValueError(f"{len(keys)} keys for {len(bounds) - 1} sequences")
+def check_keys(keys: Bits, cu_seqlens: IntArray) -> None:
+    """Refuse keys that are not one of each sequence, shapes (B,) and (B+1,), and what `check_sequences` refuses."""
+    if len(keys) != len(cu_seqlens) - 1:
+        raise ValueError(f"{len(keys)} keys for {len(cu_seqlens) - 1} sequences")
+    check_sequences(cu_seqlens)
+
+
+def check_sequences(cu_seqlens: IntArray) -> None:
+    """Refuse bounds of sequences, shape (B+1,), along which C code would leave its arrays.
+
+    Raises:
+        ValueError: If sequences do not follow one another from 0 on.
+    """
+    if not len(cu_seqlens) or cu_seqlens[0] != 0 or (cu_seqlens[1:] < cu_seqlens[:-1]).any():
+        raise ValueError("sequences do not follow one another from 0 on")
 
 
 def _reach(starts: IntArray, lengths: IntArray) -> int:
-    """Return one past the last item of some runs, at least one."""
-    if starts.min() < 0 or lengths.min() < 0:
-        raise IndexError("a run of items begins before its array, or has a length below 0")
-    return int((starts + lengths).max())
+    """Return one past the last item of one or more runs."""
+    ends = starts + lengths
+    if starts.min() < 0 or lengths.min() < 0 or (ends < starts).any():
+        raise IndexError("a run of items begins before its array, or has no length that can be")
+    return int(ends.max())
 
 
 def listed(starts: IntArray, lengths: IntArray) -> IntArray:

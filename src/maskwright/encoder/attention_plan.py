@@ -96,7 +96,7 @@ def choose_backend(
         drops: Whether attention probabilities are dropped. On a CPU PyTorch's fused kernel cannot.
         head_size: D.
         pairs: Which share of the pairs of slots of a row is of one sequence (`share_of_pairs`): "native" computes no
-            others.
+            others, and is chosen up to `most_pairs`.
     """
     if device_type == "cuda":
         return "jagged" if dtype in (torch.float16, torch.bfloat16) else "sdpa"
@@ -105,25 +105,31 @@ def choose_backend(
     usual: Backend = "rows" if drops or row_length <= _LONGEST_ROW_FOR_PRODUCTS else "sdpa"
     if not takes(head_size, device_type, dtype):
         return usual
-    return "native" if usual == "sdpa" or native_is_faster(dtype, pairs, head_size, drops=drops) else usual
+    return "native" if usual == "sdpa" or pairs <= most_pairs(dtype, head_size, drops=drops) else usual
 
 
-def native_is_faster(dtype: torch.dtype, pairs: float, head_size: int, *, drops: bool) -> bool:
-    """Say whether our own code is faster than products over rows (see `choose_backend`)."""
-    most = _MOST_PAIRS_IN_BF16 if multiplies_pairs(head_size) else _MOST_PAIRS_BY_FP32
-    return dtype == torch.float32 or pairs <= most[drops]
+def most_pairs(dtype: torch.dtype, head_size: int, *, drops: bool) -> float:
+    """Return up to which share of pairs our own code is faster than products over rows (see `choose_backend`).
+
+    Args:
+        dtype: Precision of the products.
+        head_size: D.
+        drops: Whether attention probabilities are dropped.
+    """
+    if dtype != torch.bfloat16:
+        return 1.0
+    return (_MOST_PAIRS_IN_BF16 if multiplies_pairs(head_size) else _MOST_PAIRS_BY_FP32)[drops]
 
 
-def share_of_pairs(batch: FlatBatch, dtype: torch.dtype) -> float:
+def share_of_pairs(batch: FlatBatch, most: float) -> float:
     """Return which share of the pairs of slots of a row are of two tokens of one sequence; 1 where nothing hangs on it.
 
     Args:
         batch: A batch cut into rows.
-        dtype: Precision of the products. Only in bf16 on a processor does the choice look at the share; counting takes
-            a moment, and on a GPU would wait for it.
+        most: What the share is compared with. Counting takes a moment, and on a GPU would wait for it.
     """
     assert batch.row_length is not None
-    if dtype != torch.bfloat16 or batch.ids.device.type != "cpu" or not len(batch.ids):
+    if most >= 1 or batch.ids.device.type != "cpu" or not len(batch.ids):
         return 1.0
     offsets = run_offsets(batch.sequence_ids, None if batch.row_slots is not None else batch.row_length)
     lengths = offsets.diff()[batch.sequence_ids[offsets[:-1]] >= 0].double()

@@ -11,6 +11,7 @@ from maskwright.encoder.attention_plan import (
     AttentionPlan,
     Backend,
     choose_backend,
+    most_pairs,
     plan_attention,
     share_of_pairs,
 )
@@ -224,7 +225,7 @@ class Encoder(nn.Module):
         if batch.row_slots is not None and self.computes_by_kernels(weight.device, dtype):
             return "kernels", dtype
         head_size = self.config.head_size
-        pairs = share_of_pairs(batch, dtype)
+        pairs = share_of_pairs(batch, most_pairs(dtype, head_size, drops=drops))
         chosen = choose_backend(batch.row_length, kind, dtype, drops=drops, head_size=head_size, pairs=pairs)
         return chosen, dtype
 

@@ -22,7 +22,7 @@ typedef struct {
     int64_t query_stride, key_stride, value_stride, runs, longest, heads, size, row_length, least;
     float scale;
     int32_t half; /* values in and out are bfloat16 */
-    int32_t multiplies; /* pairs of them: the processor has vdpbf16ps, and size is a multiple of 32 */
+    int32_t multiplies; /* pairs of them, where size is a multiple of 32: the processor has vdpbf16ps */
 } Attention;
 
 static inline Values values_at(const void *first, int64_t stride, int64_t token, int64_t i, Kind kind) {
@@ -74,7 +74,7 @@ static inline __attribute__((always_inline)) void one_head(const Attention *a, i
 /* Forward, or backward for queries that are all tokens. */
 void attention(const Attention *a, int backward, int threads) {
     int64_t per_thread = numbers_needed(a->size, a->longest, backward);
-    int pairs = a->half && a->multiplies;
+    int pairs = a->half && a->multiplies && a->size % (2 * LANES) == 0;
 #pragma omp parallel for schedule(dynamic) collapse(2) num_threads(threads)
     for (int64_t run = 0; run < a->runs; run++)
         for (int64_t head = 0; head < a->heads; head++) {

@@ -25,7 +25,7 @@ from maskwright.encoder.attention_over_rows import laid_into_rows
 from maskwright.encoder.attention_plan import (
     AttentionPlan,
     Backend,
-    native_is_faster,
+    most_pairs,
     plan_attention,
     share_of_pairs,
 )
@@ -100,8 +100,8 @@ class PackedEncoder:
     def _backend(self, batch: FlatBatch) -> Backend:
         row_length, num_slots = batch.row_length, len(batch.ids)
         assert row_length is not None
-        can, pairs = takes(self._head_size, "cpu", self._dtype), share_of_pairs(batch, self._dtype)
-        if can and native_is_faster(self._dtype, pairs, self._head_size, drops=False):
+        most = most_pairs(self._dtype, self._head_size, drops=False)
+        if takes(self._head_size, "cpu", self._dtype) and share_of_pairs(batch, most) <= most:
             return "native"
         if self._dtype == torch.bfloat16:
             return "rows" if row_length >= _SHORTEST_ROWS else "sdpa"

@@ -7,6 +7,7 @@ T tokens, B sequences, U units.
 """
 
 import ctypes
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -14,7 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.flat_arrays import given, usable
+from maskwright.core.flat_arrays import check_keys, check_sequences, given, usable
 from maskwright.core.native.library import Code
 from maskwright.core.types import BoolArray, IntArray, Selection
 
@@ -61,7 +62,7 @@ class Choice:
 
     Attributes:
         cu_seqlens: Shape (B+1,), as in `Instances`.
-        budgets: Shape (B,), what each sequence gives up at most.
+        budgets: Shape (B,), what each sequence gives up at most; "units_by_chance" has none.
         keys: Shape (T,), sort keys of tokens as in `RandomOrder`.
         begins: Shape (T,), True where a unit or word begins.
         maskable: Shape (T,), True where a token may be chosen.
@@ -98,7 +99,10 @@ class Choice:
     def _chosen(self, way: Way) -> tuple[IntArray, IntArray] | None:
         if (library := usable(CODE)) is None:
             return None
+        if missing := [name for name in _READ[way] if getattr(self, name) is None]:
+            raise ValueError(f"{way} reads {', '.join(missing)}")
         cu_seqlens, budgets = given(self.cu_seqlens, np.int64), given(self.budgets, np.int64)
+        check_sequences(cu_seqlens)
         size, number = int(cu_seqlens[-1]), len(cu_seqlens) - 1
         kept = {
             "cu_seqlens": cu_seqlens,
@@ -112,8 +116,9 @@ class Choice:
         }
         if self.bounds is not None:
             kept["bounds"] = given(self.bounds, np.float64)
-        # No sequence gives up more units than it has tokens, nor than its budget is.
-        most = int(np.clip(budgets, 0, np.diff(cu_seqlens)).sum()) + 1
+        # No sequence gives up more units than it has tokens, nor than its budget is, if it has one.
+        lengths = np.diff(cu_seqlens)
+        most = int((lengths if way == "units_by_chance" else np.clip(budgets, 0, lengths)).sum()) + 1
         starts, ends = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
         call = _Choice(
             sequences=number,
@@ -130,6 +135,15 @@ class Choice:
         return starts[:count], ends[:count]
 
 
+_READ: Mapping[Way, tuple[str, ...]] = {
+    "first_tokens": ("keys",),
+    "units_until_full": ("keys", "begins"),
+    "units_by_chance": ("begins", "maskable", "place_keys", "bounds"),
+    "windows_in_order": ("keys", "begins", "maskable", "special", "length_keys", "bounds"),
+    "windows_from_left_to_right": ("keys", "begins", "maskable", "special", "length_keys", "bounds"),
+    "spans": ("begins", "maskable", "length_keys", "place_keys", "bounds"),
+}
+"""What each way reads besides sequences and budgets."""
 _BY_TOKEN = {"keys": np.uint64, "begins": np.bool_, "maskable": np.bool_, "special": np.bool_}
 _BY_SEQUENCE = {"length_keys": np.uint64, "place_keys": np.uint64}
 
@@ -154,6 +168,7 @@ def order_keys(keys: Keys, cu_seqlens: IntArray, wanted: BoolArray) -> Keys | No
     if (library := usable(CODE)) is None:
         return None
     keys, cu_seqlens, wanted = given(keys, np.uint64), given(cu_seqlens, np.int64), given(wanted, np.bool_)
+    check_keys(keys, cu_seqlens)
     order = np.empty(len(_shaped(wanted, int(cu_seqlens[-1]))), dtype=np.uint64)
     library.order_keys(keys.ctypes.data, cu_seqlens.ctypes.data, len(keys), wanted.ctypes.data, order.ctypes.data)
     return order
@@ -178,6 +193,7 @@ def weighted_order_keys(
         return None
     keys, cu_seqlens, wanted = given(keys, np.uint64), given(cu_seqlens, np.int64), given(wanted, np.bool_)
     weights, ids = given(weights, np.float64), given(ids, np.int32)
+    check_keys(keys, cu_seqlens)
     size = int(cu_seqlens[-1])
     # Negative ids are large ones here.
     if len(_shaped(ids, size)) and ids.view(np.uint32).max() >= len(weights):
