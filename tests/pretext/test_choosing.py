@@ -150,14 +150,17 @@ def test_more_keys_than_sequences_are_refused() -> None:
 def test_a_way_without_what_it_reads_is_refused() -> None:
     begins = np.ones(4, dtype=bool)
     with pytest.raises(ValueError, match="units_by_chance reads maskable, place_keys, bounds"):
-        Choice(cu_seqlens=np.array([0, 4]), budgets=np.zeros(1, np.int64), begins=begins).selection("units_by_chance")
+        Choice(cu_seqlens=np.array([0, 4]), begins=begins).selection("units_by_chance")
+    with pytest.raises(ValueError, match="first_tokens reads budgets, keys"):
+        Choice(cu_seqlens=np.array([0, 4])).starts("first_tokens")
 
 
-def test_units_by_chance_have_no_budget() -> None:
+@pytest.mark.parametrize("budgets", [None, np.zeros(1, np.int64)])
+def test_units_by_chance_have_no_budget(budgets: np.ndarray | None) -> None:
     every = np.ones(40, dtype=bool)
     found = Choice(
         cu_seqlens=np.array([0, 40]),
-        budgets=np.zeros(1, np.int64),
+        budgets=budgets,
         begins=every,
         maskable=every,
         place_keys=np.zeros(1, np.uint64),

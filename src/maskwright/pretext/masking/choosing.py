@@ -62,7 +62,7 @@ class Choice:
 
     Attributes:
         cu_seqlens: Shape (B+1,), as in `Instances`.
-        budgets: Shape (B,), what each sequence gives up at most; "units_by_chance" has none.
+        budgets: Shape (B,), what each sequence gives up at most.
         keys: Shape (T,), sort keys of tokens as in `RandomOrder`.
         begins: Shape (T,), True where a unit or word begins.
         maskable: Shape (T,), True where a token may be chosen.
@@ -75,7 +75,7 @@ class Choice:
     """
 
     cu_seqlens: IntArray
-    budgets: IntArray
+    budgets: IntArray | None = None
     keys: Keys | None = None
     begins: BoolArray | None = None
     maskable: BoolArray | None = None
@@ -101,12 +101,11 @@ class Choice:
             return None
         if missing := [name for name in _READ[way] if getattr(self, name) is None]:
             raise ValueError(f"{way} reads {', '.join(missing)}")
-        cu_seqlens, budgets = given(self.cu_seqlens, np.int64), given(self.budgets, np.int64)
+        cu_seqlens = given(self.cu_seqlens, np.int64)
         check_sequences(cu_seqlens)
         size, number = int(cu_seqlens[-1]), len(cu_seqlens) - 1
         kept = {
             "cu_seqlens": cu_seqlens,
-            "budgets": _shaped(budgets, number),
             **{
                 name: _shaped(given(each, dtype), many)
                 for many, types in ((size, _BY_TOKEN), (number, _BY_SEQUENCE))
@@ -116,9 +115,9 @@ class Choice:
         }
         if self.bounds is not None:
             kept["bounds"] = given(self.bounds, np.float64)
-        # No sequence gives up more units than it has tokens, nor than its budget is, if it has one.
+        # No sequence gives up more units than it has tokens, nor, where budgets are read, than its own.
         lengths = np.diff(cu_seqlens)
-        most = int((lengths if way == "units_by_chance" else np.clip(budgets, 0, lengths)).sum()) + 1
+        most = int((np.clip(kept["budgets"], 0, lengths) if "budgets" in _READ[way] else lengths).sum()) + 1
         starts, ends = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
         call = _Choice(
             sequences=number,
@@ -136,16 +135,16 @@ class Choice:
 
 
 _READ: Mapping[Way, tuple[str, ...]] = {
-    "first_tokens": ("keys",),
-    "units_until_full": ("keys", "begins"),
+    "first_tokens": ("budgets", "keys"),
+    "units_until_full": ("budgets", "keys", "begins"),
     "units_by_chance": ("begins", "maskable", "place_keys", "bounds"),
-    "windows_in_order": ("keys", "begins", "maskable", "special", "length_keys", "bounds"),
-    "windows_from_left_to_right": ("keys", "begins", "maskable", "special", "length_keys", "bounds"),
-    "spans": ("begins", "maskable", "length_keys", "place_keys", "bounds"),
+    "windows_in_order": ("budgets", "keys", "begins", "maskable", "special", "length_keys", "bounds"),
+    "windows_from_left_to_right": ("budgets", "keys", "begins", "maskable", "special", "length_keys", "bounds"),
+    "spans": ("budgets", "begins", "maskable", "length_keys", "place_keys", "bounds"),
 }
-"""What each way reads besides sequences and budgets."""
+"""What each way reads besides sequences."""
 _BY_TOKEN = {"keys": np.uint64, "begins": np.bool_, "maskable": np.bool_, "special": np.bool_}
-_BY_SEQUENCE = {"length_keys": np.uint64, "place_keys": np.uint64}
+_BY_SEQUENCE = {"budgets": np.int64, "length_keys": np.uint64, "place_keys": np.uint64}
 
 
 def _shaped(values: IntArray, size: int) -> IntArray:

@@ -91,7 +91,6 @@ class LevelMasking(Masking):
         begins = self._begins(instances, draws)
         choice = Choice(
             cu_seqlens=instances.cu_seqlens,
-            budgets=instances.lengths,
             begins=begins,
             maskable=maskable,
             place_keys=draws.keys("masking unit"),
