@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from benchmarks.report import Check
-from maskwright.encoder.config import EncoderConfig
-from maskwright.interchange.families import family_named
+from maskwright.huggingface.families import family_named
+from maskwright.model.config import EncoderConfig
 from maskwright.recipes.recipe import Recipe
 
 FP32_LOSS = 2e-6

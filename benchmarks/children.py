@@ -93,7 +93,7 @@ def _own(task: dict[str, Any]) -> tuple[int, list[float]]:
     from benchmarks.settings import Settings
     from benchmarks.shapes import chosen
     from benchmarks.workloads import Source, mlm_recipe, text_for
-    from maskwright.interchange.huggingface import load_model
+    from maskwright.huggingface.huggingface import load_model
     from maskwright.training.device import matmul_library
 
     before, given = peak(), dict(task["settings"])
@@ -116,9 +116,9 @@ def _own(task: dict[str, Any]) -> tuple[int, list[float]]:
 
 def build(task: dict[str, Any]) -> dict[str, Any]:
     """Make shards of a text file; report the seconds and the peak of this process and of the largest worker."""
-    from maskwright.text.clean_store import clean_corpus
-    from maskwright.text.shards import tokenize_corpus
-    from maskwright.text.tokenizer import Tokenizer
+    from maskwright.data.clean_store import clean_corpus
+    from maskwright.data.shards import tokenize_corpus
+    from maskwright.data.tokenizer import Tokenizer
 
     workers = WorkerPeaks()
     workers.start()

@@ -16,7 +16,7 @@ from benchmarks.report import Check, Report, Table
 from benchmarks.settings import Settings
 from benchmarks.shapes import TINY, Shape, chosen
 from benchmarks.tuning_sides import OwnTuning, TrainerTuning, settings_of
-from maskwright.evaluation.tasks.base import Scores
+from maskwright.finetuning.tasks.base import Scores
 
 _SEEDS = 5
 _SIZES: dict[Name, tuple[int, int]] = {"SST-2": (2000, 872), "SQuAD": (400, 300)}

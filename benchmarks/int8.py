@@ -17,10 +17,10 @@ from benchmarks.timing import Side, Spread, interleave, ratios, speeds
 from benchmarks.workloads import zipf_ids
 from maskwright.core.tensors import FlatBatch
 from maskwright.core.types import ProductPrecision
-from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.initialisation import initialise
-from maskwright.encoder.states import States, states_of
 from maskwright.inference.precision import choose_precision
+from maskwright.model.encoder import Encoder
+from maskwright.model.initialisation import initialise
+from maskwright.model.states import States, states_of
 
 LENGTHS = (8, 16, 32, 128)
 PRECISIONS: tuple[ProductPrecision, ...] = ("fp32", "bf16", "int8")

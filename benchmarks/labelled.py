@@ -18,14 +18,14 @@ from benchmarks.shapes import Shape
 from benchmarks.tokenizer import word, word_tokenizer
 from benchmarks.workloads import made_text, mlm_recipe, natural_lengths, zipf_ids
 from maskwright.core.types import IntArray
-from maskwright.evaluation.examples import Answer, QuestionExample, TextExample
-from maskwright.evaluation.features import Features
-from maskwright.evaluation.fine_tuned import build, reads_segments
-from maskwright.evaluation.labelled import LabelledRequest, read_labelled
-from maskwright.evaluation.tasks import Classification, QuestionAnswering, Task
-from maskwright.text.tokenizer import Tokenizer
-from maskwright.text.tokenizer_spec import WordPiece
-from maskwright.text.wordpiece_training import train_wordpiece
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizer_spec import WordPiece
+from maskwright.data.wordpiece_training import train_wordpiece
+from maskwright.finetuning.examples import Answer, QuestionExample, TextExample
+from maskwright.finetuning.features import Features
+from maskwright.finetuning.fine_tuned import build, reads_segments
+from maskwright.finetuning.labelled import LabelledRequest, read_labelled
+from maskwright.finetuning.tasks import Classification, QuestionAnswering, Task
 from maskwright.training.reporting import Silent
 
 Name = Literal["SST-2", "SQuAD"]

@@ -26,9 +26,9 @@ from benchmarks.shapes import BASE, TINY, Shape, chosen
 from benchmarks.timing import Side, Spread, interleave, ratios, speeds
 from benchmarks.workloads import Source, mlm_recipe, text_for
 from maskwright.core.types import IntArray
-from maskwright.encoder.attention_over_rows import laid_into_rows, taken_from_rows
-from maskwright.encoder.attention_plan import AttentionPlan, Backend
-from maskwright.encoder.dropout import DropoutKey, dropout
+from maskwright.model.attention_over_rows import laid_into_rows, taken_from_rows
+from maskwright.model.attention_plan import AttentionPlan, Backend
+from maskwright.model.dropout import DropoutKey, dropout
 from maskwright.pretext.objectives.cross_entropy import Scores
 from maskwright.training.batches import MicroBatch, StepBatch
 from maskwright.training.device import MatmulLibrary, matmul_library, tokens_at_once
@@ -83,7 +83,7 @@ def levers() -> list[Lever]:
     ]
 
 
-_TRAINING, _ENCODER = "maskwright.training", "maskwright.encoder"
+_TRAINING, _ENCODER = "maskwright.training", "maskwright.model"
 _MLM = "maskwright.pretext.objectives.mlm"
 _LOSS, _OPTIMIZER = "maskwright.pretext.objectives.cross_entropy_native", f"{_TRAINING}.adamw_native"
 _SUBLAYERS = f"{_ENCODER}.native.sublayers", f"{_ENCODER}.native.embeddings"

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maskwright.evaluation.benchmarks import Split
-from maskwright.evaluation.examples import TaggedExample
-from maskwright.evaluation.labelled import LabelledRequest, read_labelled
-from maskwright.evaluation.tasks.base import Prediction
+from maskwright.finetuning.benchmarks import Split
+from maskwright.finetuning.examples import TaggedExample
+from maskwright.finetuning.labelled import LabelledRequest, read_labelled
+from maskwright.finetuning.tasks.base import Prediction
 from maskwright.training.reporting import Silent
 
 

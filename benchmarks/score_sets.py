@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from maskwright.core.errors import MaskwrightError, unknown_name
 from maskwright.core.files import read_json, write_json, write_text
-from maskwright.evaluation.benchmarks import SPLITS, Split
+from maskwright.finetuning.benchmarks import SPLITS, Split
 
 Language = Literal["en", "zh"]
 Form = Literal["table", "headless table", "sentences", "articles", "records"]

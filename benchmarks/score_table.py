@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.score_sets import ScoredSet
-from maskwright.evaluation.results import markdown_table
+from maskwright.finetuning.results import markdown_table
 
 COLUMNS = (
     "set",

@@ -24,7 +24,7 @@ from benchmarks.score_table import table_of
 from maskwright.cli import output
 from maskwright.core.errors import MaskwrightError
 from maskwright.core.files import read_json, write_json, write_text
-from maskwright.evaluation.benchmarks import Split
+from maskwright.finetuning.benchmarks import Split
 
 RESULTS = Path(__file__).parent / "results" / "scores"
 Side = Literal["pretrained", "scratch"]
@@ -126,7 +126,7 @@ def _measure(cell: Cell, options: argparse.Namespace) -> bool:
         return True
     # Torch is imported from here on, with the threads asked for.
     from benchmarks.score_baseline import blind_scores
-    from maskwright.evaluation.finetuning import finetune
+    from maskwright.finetuning.finetuning import finetune
 
     output.heading(cell.name, f"{cell.chosen.title}, {options.seeds} seeds")
     weight, scored = cell.chosen.weight, min(1.0, cell.chosen.weight) * options.max_scored

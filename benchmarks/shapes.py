@@ -6,7 +6,7 @@ from typing import Literal
 from benchmarks.settings import Settings
 from maskwright.core.errors import MaskwrightError, unknown_name
 from maskwright.core.types import FamilyName
-from maskwright.encoder.config import EncoderConfig
+from maskwright.model.config import EncoderConfig
 
 HEAD_SIZE = 64
 

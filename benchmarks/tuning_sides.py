@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from benchmarks import peers
 from benchmarks.labelled import Prepared
 from benchmarks.machine import own_machine
-from maskwright.evaluation.batching import Batcher
-from maskwright.evaluation.features import Features
-from maskwright.evaluation.fine_tuned import load
-from maskwright.evaluation.hyperparameters import Hyperparameters
-from maskwright.evaluation.layer_rates import LayerwiseAdamW
-from maskwright.evaluation.loop import train
-from maskwright.evaluation.scoring import batches_to_score, score_units
-from maskwright.evaluation.tasks.base import Scores
+from maskwright.finetuning.batching import Batcher
+from maskwright.finetuning.features import Features
+from maskwright.finetuning.fine_tuned import load
+from maskwright.finetuning.hyperparameters import Hyperparameters
+from maskwright.finetuning.layer_rates import LayerwiseAdamW
+from maskwright.finetuning.loop import train
+from maskwright.finetuning.scoring import batches_to_score, score_units
+from maskwright.finetuning.tasks.base import Scores
 from maskwright.training.device import computing_on
 
 BATCH = 32

@@ -30,7 +30,7 @@ def _compiled_code(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Compile our C code where tests may write; where that cannot be done they compute without it."""
     from maskwright.core import flat_arrays
     from maskwright.core.native.library import first_problem
-    from maskwright.encoder.native import attention, embeddings, fp32, int8, sublayer_calls
+    from maskwright.model.native import attention, embeddings, fp32, int8, sublayer_calls
     from maskwright.pretext.masking import choosing
     from maskwright.pretext.objectives import cross_entropy_native
     from maskwright.training import adamw_native, cutting

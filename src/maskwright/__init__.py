@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from maskwright import recipes as recipes
     from maskwright.core.errors import MaskwrightError as MaskwrightError
-    from maskwright.evaluation.evaluating import evaluate as evaluate
-    from maskwright.evaluation.finetuning import finetune as finetune
-    from maskwright.evaluation.predicting import predict as predict
+    from maskwright.finetuning.evaluating import evaluate as evaluate
+    from maskwright.finetuning.finetuning import finetune as finetune
+    from maskwright.finetuning.predicting import predict as predict
     from maskwright.inference.model import Model as Model
     from maskwright.inference.model import load as load
     from maskwright.inference.quickstart import quickstart as quickstart
@@ -27,10 +27,10 @@ _HOMES = {
     "Model": "maskwright.inference.model",
     "Run": "maskwright.training.pretrain",
     "doctor": "maskwright.training.doctor",
-    "evaluate": "maskwright.evaluation.evaluating",
-    "finetune": "maskwright.evaluation.finetuning",
+    "evaluate": "maskwright.finetuning.evaluating",
+    "finetune": "maskwright.finetuning.finetuning",
     "load": "maskwright.inference.model",
-    "predict": "maskwright.evaluation.predicting",
+    "predict": "maskwright.finetuning.predicting",
     "pretrain": "maskwright.training.pretrain",
     "quickstart": "maskwright.inference.quickstart",
     "show": "maskwright.inference.showing",

@@ -12,7 +12,7 @@ from benchmarks.labelled import NAMES, Name, Prepared, labelled_set, prepare, sp
 from benchmarks.settings import Settings
 from benchmarks.shapes import TINY, fitted
 from benchmarks.tuning_sides import BATCH, OwnTuning, TrainerTuning, settings_of
-from maskwright.evaluation.batching import units_of_step
+from maskwright.finetuning.batching import units_of_step
 from maskwright.training.device import Machine, attention_code
 
 

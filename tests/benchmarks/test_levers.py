@@ -12,7 +12,7 @@ from benchmarks.settings import Settings
 from benchmarks.shapes import TINY, chosen
 from benchmarks.workloads import Source, mlm_recipe, text_for
 from maskwright.core.native.library import Code
-from maskwright.encoder.native import embeddings, sublayer_calls
+from maskwright.model.native import embeddings, sublayer_calls
 from maskwright.pretext.objectives import cross_entropy_native
 from maskwright.training import adamw_native
 
@@ -82,7 +82,7 @@ def test_c_code_is_asked_for_in_a_step_unless_its_lever_is_taken_away(
 
 
 def test_levers_are_put_back(tmp_path: Path) -> None:
-    from maskwright.encoder import attention
+    from maskwright.model import attention
     from maskwright.training import batches, model
 
     parts = (attention._BACKENDS["rows"], batches.pack, model.read_positions)

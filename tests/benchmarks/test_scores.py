@@ -14,9 +14,9 @@ from benchmarks.score_baseline import blind_scores
 from benchmarks.score_sets import SETS, ScoredSet, chosen_sets, write_parts
 from maskwright.core.errors import MaskwrightError
 from maskwright.core.spec import override, parse_overrides
-from maskwright.evaluation import finetuning
-from maskwright.evaluation.benchmarks import BENCHMARKS
-from maskwright.evaluation.hyperparameters import Hyperparameters
+from maskwright.finetuning import finetuning
+from maskwright.finetuning.benchmarks import BENCHMARKS
+from maskwright.finetuning.hyperparameters import Hyperparameters
 
 CATS = ScoredSet(
     name="cats",

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from maskwright.cli.main import main
-from maskwright.evaluation import computing, evaluating, finetuning, predicting
-from maskwright.evaluation.results import Results, SeedRow
+from maskwright.finetuning import computing, evaluating, finetuning, predicting
+from maskwright.finetuning.results import Results, SeedRow
 from maskwright.training.device import Machine, attention_code
 
 _SETTINGS = (

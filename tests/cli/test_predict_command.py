@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from maskwright.cli.main import main
-from maskwright.evaluation import predicting
-from maskwright.evaluation.tasks.base import Prediction
+from maskwright.finetuning import predicting
+from maskwright.finetuning.tasks.base import Prediction
 
 LONG = "the cat " * 30 + "\n sat"
 

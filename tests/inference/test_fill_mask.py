@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizer_spec import Unigram
+from maskwright.data.unigram_training import train_unigram
 from maskwright.inference.fill_mask import _window, read_masks
 from maskwright.inference.model import Model, TextCut, load
-from maskwright.text.tokenizer import Tokenizer
-from maskwright.text.tokenizer_spec import Unigram
-from maskwright.text.unigram_training import train_unigram
 
 BERT_TEXTS = [
     "the cat sat on the [MASK].",

@@ -9,11 +9,11 @@ import torch
 
 import maskwright
 from maskwright.core.errors import MaskwrightError
-from maskwright.encoder import states
-from maskwright.encoder.states import PlainEncoder
 from maskwright.inference import mlm_scores, precision
 from maskwright.inference.mlm_scores import PlainHead
 from maskwright.inference.precision import PrecisionChanged, choose_precision
+from maskwright.model import states
+from maskwright.model.states import PlainEncoder
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 TEXTS = ["the cat sat on the mat.", "", "we love the dogs, and a tree ran", "我爱北京"]

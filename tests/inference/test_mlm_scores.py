@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from maskwright.core.types import ProductPrecision
-from maskwright.encoder.config import EncoderConfig
-from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.initialisation import initialise
 from maskwright.inference.mlm_scores import PackedHead
 from maskwright.inference.precision import choose_precision
+from maskwright.model.config import EncoderConfig
+from maskwright.model.encoder import Encoder
+from maskwright.model.initialisation import initialise
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling, MaskedLanguageModelingHead
 
 WORDS, WIDTH = 90, 64

@@ -13,16 +13,16 @@ from rich.console import Console
 
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.files import write_json
+from maskwright.data.byte_bpe_training import train_byte_bpe
+from maskwright.data.tokenizer_spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.unigram_training import train_unigram
+from maskwright.data.wordpiece_training import train_wordpiece
 from maskwright.inference.showing import show
 from maskwright.inference.showing.page import page
 from maskwright.inference.showing.show import sentences_of_documents
 from maskwright.inference.showing.source import read_source
 from maskwright.inference.showing.terminal import render
 from maskwright.recipes import catalog
-from maskwright.text.byte_bpe_training import train_byte_bpe
-from maskwright.text.tokenizer_spec import ByteBPE, Unigram, WordPiece
-from maskwright.text.unigram_training import train_unigram
-from maskwright.text.wordpiece_training import train_wordpiece
 
 ENGLISH = (
     "The old clock struck nine. Nobody in the house had noticed it before. "

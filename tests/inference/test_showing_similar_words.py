@@ -7,9 +7,9 @@ import pytest
 
 from maskwright.cli.main import main
 from maskwright.core.errors import DataError
+from maskwright.data.tokenizer_spec import WordPiece
+from maskwright.data.wordpiece_training import train_wordpiece
 from maskwright.inference.showing import Showing, show
-from maskwright.text.tokenizer_spec import WordPiece
-from maskwright.text.wordpiece_training import train_wordpiece
 
 TEXT = "The red cat sat in the garden. The red dog slept in the house. The red cat saw the old dog."
 REPLACED = ("replacement={kind: similar_word, similar: 1, random: 0, keep: 0}", "masking={kind: whole_word, rate: 0.5}")

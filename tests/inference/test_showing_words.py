@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizer_backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
+from maskwright.data.words_spec import Words
 from maskwright.inference.showing.sequences import ShownSequence
 from maskwright.inference.showing.show import show
 from maskwright.recipes.catalog import resolve
-from maskwright.text.tokenizer import Tokenizer
-from maskwright.text.tokenizer_backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
-from maskwright.text.words_spec import Words
 
 TEXT = "使用语言模型来预测下一个词的概率。"
 

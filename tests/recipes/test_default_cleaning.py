@@ -2,9 +2,9 @@
 
 import pytest
 
+from maskwright.data.cleaning import Cleaning
 from maskwright.recipes import catalog
 from maskwright.recipes.default_cleaning import default_cleaning
-from maskwright.text.cleaning import Cleaning
 
 
 def test_dialogues_are_read_a_turn_a_line_and_keep_turns_that_come_again():

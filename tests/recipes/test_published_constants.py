@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from maskwright.core.types import SpecialTokens
-from maskwright.encoder.sizes import count_parameters
-from maskwright.interchange.config_json import to_json
-from maskwright.interchange.families import family_named
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.huggingface.config_json import to_json
+from maskwright.huggingface.families import family_named
+from maskwright.model.sizes import count_parameters
 from maskwright.pretext.masking import SpanMasking
 from maskwright.recipes import catalog
 from maskwright.recipes.sizing import sizes
-from maskwright.text.tokenizer import Tokenizer
 
 
 def test_spanberts_lengths_are_normalised_not_piled_up_on_the_longest() -> None:

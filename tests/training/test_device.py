@@ -6,7 +6,7 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import DeviceError, MaskwrightError
 from maskwright.core.files import read_json
-from maskwright.encoder.native import attention, embeddings, fp32, sublayer_calls, sublayers
+from maskwright.model.native import attention, embeddings, fp32, sublayer_calls, sublayers
 from maskwright.pretext.objectives import cross_entropy_native
 from maskwright.recipes.catalog import get
 from maskwright.training import adamw_native, device

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from maskwright.core.errors import DeviceError
-from maskwright.encoder import attention_plan
-from maskwright.encoder.native import attention as native
-from maskwright.encoder.native import fp32, sublayer_calls
-from maskwright.encoder.packed.int8_support import Int8Support
+from maskwright.model import attention_plan
+from maskwright.model.native import attention as native
+from maskwright.model.native import fp32, sublayer_calls
+from maskwright.model.packed.int8_support import Int8Support
 from maskwright.training import doctor as room
 from maskwright.training.device import Machine
 from maskwright.training.doctor import Peaks, advise, doctor, usage_of

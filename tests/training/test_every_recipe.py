@@ -8,7 +8,7 @@ import torch
 from test_batches import SPECIAL, VOCABULARY, step
 
 from maskwright.core.own_code import allowed
-from maskwright.interchange.huggingface import load_model, save_model
+from maskwright.huggingface.huggingface import load_model, save_model
 from maskwright.recipes.catalog import get, names, resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.fit import fit_length, fit_schedule, fit_vocabulary

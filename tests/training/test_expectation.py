@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from maskwright.encoder.config import EncoderConfig
+from maskwright.model.config import EncoderConfig
 from maskwright.recipes.catalog import get, resolve
 from maskwright.training import expectation
 from maskwright.training.budget import Budget

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
 from maskwright.core.tensors import FlatBatch, LossTerm, TargetTensors
-from maskwright.interchange.huggingface import load_model
+from maskwright.huggingface.huggingface import load_model
 from maskwright.pretext.objectives import MaskedLanguageModeling, ReplacedTokenDetection
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe

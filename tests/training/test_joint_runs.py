@@ -11,7 +11,7 @@ from toy_runs import TOY, write_corpus
 
 import maskwright
 from maskwright.core.errors import ConversionError
-from maskwright.interchange.huggingface import load_model
+from maskwright.huggingface.huggingface import load_model
 from maskwright.training.metrics import read_rows
 from maskwright.training.pretrain import Run, pretrain
 from maskwright.training.reporting import Silent

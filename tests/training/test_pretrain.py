@@ -14,7 +14,7 @@ from maskwright.core import tensor_files
 from maskwright.core.errors import CheckpointError, DataError, DeviceError, MaskwrightError, RecipeError
 from maskwright.core.files import read_json
 from maskwright.core.own_code import is_allowed
-from maskwright.encoder.native import attention
+from maskwright.model.native import attention
 from maskwright.training import checkpoint
 from maskwright.training.metrics import read_rows
 from maskwright.training.pretrain import Run, pretrain

@@ -5,7 +5,7 @@ import torch
 from test_batches import step
 from test_every_recipe import RECIPES, model_of, teacher_of, toy
 
-from maskwright.encoder.config import EncoderConfig
+from maskwright.model.config import EncoderConfig
 from maskwright.recipes.catalog import resolve
 from maskwright.training import model as model_module
 from maskwright.training.batches import StepBatch

@@ -9,7 +9,7 @@ from test_batches import SPECIAL, step
 from test_every_recipe import PAD_SECOND, SHRUNK, model_of
 
 from docs_pages import Command, commands, page, section
-from maskwright.interchange.huggingface import load_model
+from maskwright.huggingface.huggingface import load_model
 from maskwright.recipes.catalog import get, resolve
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.run_folder import GENERATOR

@@ -3,11 +3,11 @@
 import pytest
 
 from maskwright.core.errors import ConversionError
+from maskwright.data.byte_bpe_training import train_byte_bpe
+from maskwright.data.tokenizer_spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.unigram_training import train_unigram
+from maskwright.data.wordpiece_training import train_wordpiece
 from maskwright.recipes.catalog import names, resolve
-from maskwright.text.byte_bpe_training import train_byte_bpe
-from maskwright.text.tokenizer_spec import ByteBPE, Unigram, WordPiece
-from maskwright.text.unigram_training import train_unigram
-from maskwright.text.wordpiece_training import train_wordpiece
 from maskwright.training.saving import check_savable
 
 TEXTS = ["The cat watches the old captain.", "A dog follows the long road, and the river."] * 20

@@ -11,7 +11,7 @@ from test_batches import toy_text
 from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import DataError
-from maskwright.interchange.huggingface import load_model
+from maskwright.huggingface.huggingface import load_model
 from maskwright.training.pretrain import pretrain
 from maskwright.training.reporting import Silent
 from maskwright.training.similar_words import measured_outcomes

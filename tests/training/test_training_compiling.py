@@ -20,7 +20,7 @@ from toy_runs import TOY, write_corpus
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import read_json
 from maskwright.core.own_code import allowed, is_allowed
-from maskwright.encoder.encoder import Encoder
+from maskwright.model.encoder import Encoder
 from maskwright.training import compiling
 from maskwright.training import pretrain as pretrain_module
 from maskwright.training import session as session_module

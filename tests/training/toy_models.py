@@ -5,10 +5,10 @@ from pathlib import Path
 
 from toy_runs import OBJECTS, SUBJECTS, VERBS
 
-from maskwright.interchange.huggingface import save_model
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizer_backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
+from maskwright.huggingface.huggingface import save_model
 from maskwright.recipes.catalog import resolve
-from maskwright.text.tokenizer import Tokenizer
-from maskwright.text.tokenizer_backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
 from maskwright.training.model import build_model
 from maskwright.training.run_folder import GENERATOR
 

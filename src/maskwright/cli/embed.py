@@ -48,8 +48,8 @@ def command(
 
     from maskwright.core.errors import MaskwrightError
     from maskwright.core.files import atomic_path
+    from maskwright.data.progress import no_progress
     from maskwright.inference.embed import POOLINGS, nearest_texts
-    from maskwright.text.progress import no_progress
     from maskwright.training.reporting import OnConsole
 
     out = out and out.expanduser()

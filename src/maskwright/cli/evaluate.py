@@ -37,7 +37,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Measure a fine-tuned model on labelled examples."""
-    from maskwright.evaluation.evaluating import evaluate
+    from maskwright.finetuning.evaluating import evaluate
 
     done = evaluate(
         model,

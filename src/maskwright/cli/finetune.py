@@ -84,7 +84,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Fine-tune a model on labelled examples and measure it. Ctrl-C saves; the same command again goes on."""
-    from maskwright.evaluation.finetuning import finetune
+    from maskwright.finetuning.finetuning import finetune
 
     done = finetune(
         model,
@@ -143,7 +143,7 @@ class Command(TyperCommand):
             # Only the error about an option that is not there lists options that are near.
             if hasattr(error, "possibilities") and not error.possibilities:
                 from maskwright.core.errors import nearest
-                from maskwright.evaluation.hyperparameters import Hyperparameters
+                from maskwright.finetuning.hyperparameters import Hyperparameters
 
                 name = error.option_name.lstrip("-").replace("-", "_")
                 if field := nearest(name, Hyperparameters.model_fields):

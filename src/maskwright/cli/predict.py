@@ -37,8 +37,8 @@ def command(
 ) -> None:
     """Predict: a class with its probability, a number, entities with their places, an answer, an option."""
     from maskwright.core.files import check_writable
-    from maskwright.evaluation.predicting import given_inputs, predict
-    from maskwright.evaluation.scoring import plain, summary, write_predictions
+    from maskwright.finetuning.predicting import given_inputs, predict
+    from maskwright.finetuning.scoring import plain, summary, write_predictions
 
     if out:
         check_writable(out.expanduser().parent)

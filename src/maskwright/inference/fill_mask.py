@@ -10,8 +10,8 @@ from torch import Tensor
 
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.types import IntArray
+from maskwright.data.tokenizer import Tokenizer
 from maskwright.recipes.catalog import resolve
-from maskwright.text.tokenizer import Tokenizer
 
 MASK_FORMS = ("[MASK]", "<mask>")
 """How a mask may be written, whatever the model calls its own."""

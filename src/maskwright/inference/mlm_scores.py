@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from maskwright.core.types import ProductPrecision
-from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.packed.dense import pack
-from maskwright.encoder.packed.norm import Norm
-from maskwright.encoder.states import packs
+from maskwright.model.encoder import Encoder
+from maskwright.model.packed.dense import pack
+from maskwright.model.packed.norm import Norm
+from maskwright.model.states import packs
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling, MaskedLanguageModelingHead
 
 

@@ -15,19 +15,19 @@ from maskwright.core.devices import choose_device
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError
 from maskwright.core.half_characters import told_half_character
 from maskwright.core.types import IntArray, ProductPrecision
-from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.states import States, states_of
+from maskwright.data.progress import Progress, no_progress
+from maskwright.data.tokenizer import Encoded, Tokenizer
+from maskwright.huggingface.huggingface import LoadedModel, load_model
 from maskwright.inference.batching import TextBatch, batches
 from maskwright.inference.detect import THRESHOLD, Detection, Judged
 from maskwright.inference.embed import Pooling, check_pooling, mean_of_tokens
 from maskwright.inference.fill_mask import Filled, best_tokens, fill, read_masks
 from maskwright.inference.mlm_scores import Scores, scores_of
 from maskwright.inference.precision import Precision, choose_precision
-from maskwright.interchange.huggingface import LoadedModel, load_model
+from maskwright.model.encoder import Encoder
+from maskwright.model.states import States, states_of
 from maskwright.pretext.objectives.mlm import MaskedLanguageModelingHead
 from maskwright.pretext.objectives.rtd import ReplacedTokenDetectionHead
-from maskwright.text.progress import Progress, no_progress
-from maskwright.text.tokenizer import Encoded, Tokenizer
 from maskwright.training.run_folder import GENERATOR
 
 BATCH_TOKENS = 8192

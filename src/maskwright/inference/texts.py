@@ -8,8 +8,8 @@ from typing import Any
 
 from maskwright.core.errors import DataError
 from maskwright.core.files import write_text
-from maskwright.text.compression import COMPRESSIONS, decompressed, reading
-from maskwright.text.encodings import refuse_utf_16, undecodable
+from maskwright.data.compression import COMPRESSIONS, decompressed, reading
+from maskwright.data.encodings import refuse_utf_16, undecodable
 
 TEXT_FIELD = "text"
 _BOM = b"\xef\xbb\xbf"

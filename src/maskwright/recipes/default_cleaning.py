@@ -1,7 +1,7 @@
 """How text is cleaned for a recipe, where the user does not say."""
 
+from maskwright.data.cleaning import Cleaning
 from maskwright.recipes.recipe import Recipe
-from maskwright.text.cleaning import Cleaning
 
 
 def default_cleaning(recipe: Recipe) -> Cleaning:

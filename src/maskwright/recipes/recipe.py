@@ -6,15 +6,15 @@ from pydantic import Field, PositiveInt, model_validator
 
 from maskwright.core.spec import Spec
 from maskwright.core.types import FamilyName
-from maskwright.encoder.config import EncoderConfig
+from maskwright.data.tokenizer_spec import TokenizerSpec
+from maskwright.data.words_spec import Words
+from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import FormatChoice
 from maskwright.pretext.masking import MaskingChoice
 from maskwright.pretext.objectives import ObjectiveChoice
 from maskwright.pretext.replacement import ReplacementChoice
 from maskwright.recipes.optimization import Training
 from maskwright.recipes.towers import Generator, Teacher
-from maskwright.text.tokenizer_spec import TokenizerSpec
-from maskwright.text.words_spec import Words
 
 
 class MaskRefresh(Spec):

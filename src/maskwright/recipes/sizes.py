@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from maskwright.encoder.config import EncoderConfig
+from maskwright.model.config import EncoderConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 
 from maskwright.core.tensors import HeadShape
-from maskwright.encoder.config import EncoderConfig
-from maskwright.encoder.sizes import count_parameters, flops_per_token, memory, mlm_head_parameters, total_parameters
+from maskwright.model.config import EncoderConfig
+from maskwright.model.sizes import count_parameters, flops_per_token, memory, mlm_head_parameters, total_parameters
 from maskwright.pretext.objectives import Objective
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.towers import SHARED_EMBEDDINGS

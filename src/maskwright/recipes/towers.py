@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from maskwright.core.spec import Spec
-from maskwright.encoder.config import EncoderConfig
+from maskwright.model.config import EncoderConfig
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from maskwright.encoder.config import EncoderConfig
+from maskwright.model.config import EncoderConfig
 
 Differences = Mapping[str, tuple[Any, Any]]
 """By field, this side's value and that side's."""

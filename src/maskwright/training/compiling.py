@@ -12,8 +12,8 @@ from torch import Tensor
 
 from maskwright.core.errors import DeviceError
 from maskwright.core.own_code import allowed as own_code_allowed
-from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.gpu.runs import takes_own
+from maskwright.model.encoder import Encoder
+from maskwright.model.gpu.runs import takes_own
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel
 

@@ -15,11 +15,11 @@ from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.native.library import first_problem
 from maskwright.core.own_code import allowed as own_code_allowed
 from maskwright.core.spec import fingerprint
-from maskwright.encoder.gpu.sublayers import computes_on
-from maskwright.encoder.native.attention import CODE as ATTENTION
-from maskwright.encoder.native.embeddings import CODE as EMBEDDINGS
-from maskwright.encoder.native.fp32 import CODE as FP32
-from maskwright.encoder.native.sublayer_calls import CODE as SUBLAYERS
+from maskwright.model.gpu.sublayers import computes_on
+from maskwright.model.native.attention import CODE as ATTENTION
+from maskwright.model.native.embeddings import CODE as EMBEDDINGS
+from maskwright.model.native.fp32 import CODE as FP32
+from maskwright.model.native.sublayer_calls import CODE as SUBLAYERS
 from maskwright.pretext.objectives.cross_entropy_native import CODE as CROSS_ENTROPY
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.adamw_native import CODE as ADAMW

@@ -14,9 +14,9 @@ import torch
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
-from maskwright.encoder.attention_plan import choose_backend
-from maskwright.encoder.gpu.runs import takes_own
-from maskwright.encoder.packed.int8_support import Int8Support, int8_support
+from maskwright.model.attention_plan import choose_backend
+from maskwright.model.gpu.runs import takes_own
+from maskwright.model.packed.int8_support import Int8Support, int8_support
 from maskwright.training.device import Machine, Precision, own_code_problem, prepare_machine
 from maskwright.training.hardware import Hardware, busy_cores, look_at_hardware
 from maskwright.training.probe import MatmulRate, probe_bandwidth, probe_matmul

@@ -13,13 +13,13 @@ from maskwright.core.fields import member_of
 from maskwright.core.files import checksum
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import FamilyName
-from maskwright.encoder.config import EncoderConfig
-from maskwright.interchange.huggingface import load_model
-from maskwright.interchange.task_entries import TaskEntries
-from maskwright.interchange.weight_files import WEIGHTS
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.vocabulary_extension import Extension
+from maskwright.huggingface.huggingface import load_model
+from maskwright.huggingface.task_entries import TaskEntries
+from maskwright.huggingface.weight_files import WEIGHTS
+from maskwright.model.config import EncoderConfig
 from maskwright.pretext.objectives import Objective, ObjectiveChoice
-from maskwright.text.tokenizer import Tokenizer
-from maskwright.text.vocabulary_extension import Extension
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

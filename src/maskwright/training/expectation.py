@@ -8,8 +8,8 @@ import torch
 from maskwright.core.own_code import allowed as own_code_allowed
 from maskwright.core.own_code import is_allowed
 from maskwright.core.tensors import FlatBatch, TargetTensors
-from maskwright.encoder.config import EncoderConfig
-from maskwright.encoder.sizes import flops_per_token
+from maskwright.model.config import EncoderConfig
+from maskwright.model.sizes import flops_per_token
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.optimization import AdamW
 from maskwright.recipes.recipe import Recipe

@@ -1,7 +1,7 @@
 """Training operations of a recipe, expected and spent, by the one formula of `recipes.sizing`."""
 
-from maskwright.encoder.config import EncoderConfig
-from maskwright.encoder.sizes import skipped_flops_per_token
+from maskwright.model.config import EncoderConfig
+from maskwright.model.sizes import skipped_flops_per_token
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.training.batches import StepBatch

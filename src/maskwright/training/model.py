@@ -12,10 +12,10 @@ from maskwright.core.errors import ConversionError
 from maskwright.core.row_counts import with_unread
 from maskwright.core.tensors import FlatBatch, LossInputs, LossTerm, TargetTensors, View
 from maskwright.core.types import IntArray
-from maskwright.encoder.config import EncoderConfig
-from maskwright.encoder.encoder import Encoder
-from maskwright.encoder.initialisation import initialise
-from maskwright.encoder.sizes import skipped_flops_per_token
+from maskwright.model.config import EncoderConfig
+from maskwright.model.encoder import Encoder
+from maskwright.model.initialisation import initialise
+from maskwright.model.sizes import skipped_flops_per_token
 from maskwright.pretext.objectives.base import Objective
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.towers import SHARED_EMBEDDINGS

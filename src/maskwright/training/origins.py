@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from maskwright.core.errors import RecipeError
+from maskwright.data.clean_store import CleanCorpus
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.vocabulary_extension import Extension, extend_vocabulary, frequent_words, tokens_per_word
+from maskwright.data.vocabulary_sample import DEFAULT_SAMPLE_BYTES
+from maskwright.data.words.word_lists import read_words
 from maskwright.recipes.recipe import Recipe
-from maskwright.text.clean_store import CleanCorpus
-from maskwright.text.tokenizer import Tokenizer
-from maskwright.text.vocabulary_extension import Extension, extend_vocabulary, frequent_words, tokens_per_word
-from maskwright.text.vocabulary_sample import DEFAULT_SAMPLE_BYTES
-from maskwright.text.words.word_lists import read_words
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.reporting import Reporter
 from maskwright.training.run_folder import GENERATOR

@@ -8,20 +8,20 @@ from typing import Any
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.types import Documents
+from maskwright.data.clean_store import CleanCorpus, clean_corpus
+from maskwright.data.cleaning import Cleaning
+from maskwright.data.corpus import Corpus
+from maskwright.data.ordered_pool import kept_workers
+from maskwright.data.shards import tokenize_corpus
+from maskwright.data.sources import resolve_sources
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.vocabulary import train_tokenizer
+from maskwright.data.words.collocations import collocations_told
+from maskwright.data.words.level_facts import told
+from maskwright.data.words.lexicon import lexicons_work
+from maskwright.data.words.resources import check_words, words_fingerprint
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
-from maskwright.text.clean_store import CleanCorpus, clean_corpus
-from maskwright.text.cleaning import Cleaning
-from maskwright.text.corpus import Corpus
-from maskwright.text.ordered_pool import kept_workers
-from maskwright.text.shards import tokenize_corpus
-from maskwright.text.sources import resolve_sources
-from maskwright.text.tokenizer import Tokenizer
-from maskwright.text.vocabulary import train_tokenizer
-from maskwright.text.words.collocations import collocations_told
-from maskwright.text.words.level_facts import told
-from maskwright.text.words.lexicon import lexicons_work
-from maskwright.text.words.resources import check_words, words_fingerprint
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision
 from maskwright.training.empty_levels import empty_levels

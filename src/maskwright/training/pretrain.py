@@ -9,11 +9,11 @@ from typing import Any
 from maskwright.core.errors import RecipeError
 from maskwright.core.files import read_json, write_json, write_text
 from maskwright.core.spec import override, parse_overrides, validate
+from maskwright.data.words.level_facts import with_levels
+from maskwright.data.words.resources import words_fingerprint
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.default_cleaning import default_cleaning
 from maskwright.recipes.recipe import Recipe
-from maskwright.text.words.level_facts import with_levels
-from maskwright.text.words.resources import words_fingerprint
 from maskwright.training.budget import Budget
 from maskwright.training.compiling import Compiling, compiles_on
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again, tokens_at_once

@@ -24,7 +24,7 @@ import torch
 
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import disk_problem, read_json, write_json
-from maskwright.interchange.weight_files import WEIGHTS
+from maskwright.huggingface.weight_files import WEIGHTS
 
 FORMAT = 1
 Work = Literal["pretraining", "fine-tuning"]

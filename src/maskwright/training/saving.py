@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from maskwright.core.types import SpecialTokens
-from maskwright.encoder.config import EncoderConfig
-from maskwright.interchange.families import family_named
-from maskwright.interchange.huggingface import save_model
-from maskwright.interchange.refusals import refuse_inexpressible
+from maskwright.huggingface.families import family_named
+from maskwright.huggingface.huggingface import save_model
+from maskwright.huggingface.refusals import refuse_inexpressible
+from maskwright.model.config import EncoderConfig
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.model import PretrainingModel
 from maskwright.training.run_folder import GENERATOR

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from maskwright.core.randomness import Draws
+from maskwright.data.corpus import Corpus
+from maskwright.data.similar_words import check_source, similar_words
+from maskwright.data.tokenizer import Tokenizer
 from maskwright.pretext.masking.base import Masking
 from maskwright.recipes.recipe import Recipe
-from maskwright.text.corpus import Corpus
-from maskwright.text.similar_words import check_source, similar_words
-from maskwright.text.tokenizer import Tokenizer
 from maskwright.training.reporting import Reporter
 from maskwright.training.workload import Text
 

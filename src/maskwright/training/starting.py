@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from maskwright.core.errors import RecipeError
-from maskwright.encoder.config import EncoderConfig
-from maskwright.interchange.families import family_named
+from maskwright.huggingface.families import family_named
+from maskwright.model.config import EncoderConfig
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.comparison import differences, differences_of_layers, settings, told
 from maskwright.training.existing import ExistingModel

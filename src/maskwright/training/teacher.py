@@ -7,8 +7,8 @@ from torch import nn
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.tensors import FlatBatch, View
-from maskwright.encoder.config import EncoderConfig
-from maskwright.encoder.encoder import Encoder
+from maskwright.model.config import EncoderConfig
+from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives.mlm import MaskedLanguageModelingHead
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.comparison import Differences, differences_of_layers, settings

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from maskwright.core.similar_words import SimilarWordsSpec
+from maskwright.data.clean_store import clean_corpus
+from maskwright.data.corpus import Corpus
+from maskwright.data.progress import Progress
+from maskwright.data.shards import tokenize_corpus
+from maskwright.data.similar_words import KeptTable, TokenSample, similar_words, table_of
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.vocabulary import train_tokenizer
 from maskwright.recipes.default_cleaning import default_cleaning
 from maskwright.recipes.recipe import Recipe
-from maskwright.text.clean_store import clean_corpus
-from maskwright.text.corpus import Corpus
-from maskwright.text.progress import Progress
-from maskwright.text.shards import tokenize_corpus
-from maskwright.text.similar_words import KeptTable, TokenSample, similar_words, table_of
-from maskwright.text.tokenizer import Tokenizer
-from maskwright.text.vocabulary import train_tokenizer
 
 
 def prepared_corpus(

@@ -11,6 +11,14 @@ import numpy as np
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.randomness import Draws
 from maskwright.core.types import Documents, Instances, IntArray, SpecialTokens, TakenTokens
+from maskwright.data.cleaning import Cleaning, clean_document
+from maskwright.data.corpus import Corpus
+from maskwright.data.progress import Progress
+from maskwright.data.sentences import sentences_of
+from maskwright.data.similar_words import TokenSample, check_source
+from maskwright.data.stream_encoder import StreamEncoder
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.words.resources import open_annotator
 from maskwright.inference.showing.corpus import prepared_corpus, similar_words_for
 from maskwright.inference.showing.sequences import ShownSequence, shown_sequences
 from maskwright.inference.showing.tokenizer import small_tokenizer
@@ -20,14 +28,6 @@ from maskwright.pretext.replacement import VocabularyFacts
 from maskwright.recipes.catalog import names, resolve
 from maskwright.recipes.default_cleaning import default_cleaning
 from maskwright.recipes.recipe import Recipe
-from maskwright.text.cleaning import Cleaning, clean_document
-from maskwright.text.corpus import Corpus
-from maskwright.text.progress import Progress
-from maskwright.text.sentences import sentences_of
-from maskwright.text.similar_words import TokenSample, check_source
-from maskwright.text.stream_encoder import StreamEncoder
-from maskwright.text.tokenizer import Tokenizer
-from maskwright.text.words.resources import open_annotator
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 

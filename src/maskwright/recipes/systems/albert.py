@@ -6,7 +6,8 @@ paper is followed and the code's value is given in a comment, to be set by `--se
 
 from collections.abc import Iterator
 
-from maskwright.encoder.config import EncoderConfig
+from maskwright.data.tokenizer_spec import Unigram, WordPiece
+from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import SegmentPair
 from maskwright.pretext.masking import NgramMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, SentenceOrderPrediction
@@ -14,7 +15,6 @@ from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.recipes.optimization import Lamb, LengthPhase, Training
 from maskwright.recipes.recipe import MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, XLARGE, XXLARGE, Size, at_size
-from maskwright.text.tokenizer_spec import Unigram, WordPiece
 
 PAPER = "Lan et al. 2019, arXiv:1909.11942"
 NOT_PUBLISHED = "not published: a small BERT's shape, ALBERT's choices"

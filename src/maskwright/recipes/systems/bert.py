@@ -6,7 +6,8 @@ paper is followed and the code's value is given in a comment, to be set by `--se
 
 from collections.abc import Iterator
 
-from maskwright.encoder.config import EncoderConfig
+from maskwright.data.tokenizer_spec import WordPiece
+from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import SegmentPair
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction
@@ -14,7 +15,6 @@ from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.recipes.optimization import AdamW, LengthPhase, Training
 from maskwright.recipes.recipe import MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MEDIUM, MINI, SMALL, TINY, Size, at_size
-from maskwright.text.tokenizer_spec import WordPiece
 
 PAPER = "Devlin et al. 2019, arXiv:1810.04805"
 SMALL_PAPER = "Turc et al. 2019, arXiv:1908.08962"

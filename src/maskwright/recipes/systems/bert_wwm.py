@@ -9,14 +9,14 @@ Chinese BERT (README's table): --init FOLDER, a folder that holds bert-base-chin
 
 from collections.abc import Iterator
 
+from maskwright.data.tokenizer_spec import WordPiece
+from maskwright.data.words_spec import Words
 from maskwright.pretext.masking import WholeWordMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction
 from maskwright.recipes.optimization import Lamb, LengthPhase, Training
 from maskwright.recipes.recipe import MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, Size, at_size
 from maskwright.recipes.systems import bert
-from maskwright.text.tokenizer_spec import WordPiece
-from maskwright.text.words_spec import Words
 
 PAPER = "Cui et al. 2019, arXiv:1906.08101"
 GOOGLE = "Devlin et al. 2019, arXiv:1810.04805; github.com/google-research/bert, 31 May 2019"

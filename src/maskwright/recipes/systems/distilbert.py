@@ -8,7 +8,8 @@ recipe here wants a teacher: `--teacher DIR_OR_HUB_NAME`; tokenizer and vocabula
 from collections.abc import Iterator
 
 from maskwright.core.types import FamilyName
-from maskwright.encoder.config import EncoderConfig
+from maskwright.data.tokenizer_spec import ByteBPE, TokenizerSpec, WordPiece
+from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import DocSentences
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import Cosine, MaskedLanguageModeling, SoftTargets
@@ -17,7 +18,6 @@ from maskwright.recipes.optimization import AdamW, LengthPhase, Training
 from maskwright.recipes.recipe import MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, MEDIUM, MINI, SMALL, TINY, Size, at_size
 from maskwright.recipes.towers import Teacher
-from maskwright.text.tokenizer_spec import ByteBPE, TokenizerSpec, WordPiece
 
 PAPER = "Sanh et al. 2019, arXiv:1910.01108"
 

@@ -8,7 +8,8 @@ names are the "++" ones, trained longer on more text than the paper's.
 
 from collections.abc import Iterator
 
-from maskwright.encoder.config import EncoderConfig
+from maskwright.data.tokenizer_spec import WordPiece
+from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import ContiguousHalves
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, ReplacedTokenDetection
@@ -17,7 +18,6 @@ from maskwright.recipes.optimization import AdamW, LengthPhase, Training
 from maskwright.recipes.recipe import MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, TINY, Size, at_size
 from maskwright.recipes.towers import Generator
-from maskwright.text.tokenizer_spec import WordPiece
 
 PAPER = "Clark et al. 2020, arXiv:2003.10555"
 NOT_PUBLISHED = "not published: a small BERT's shape, ELECTRA's choices"

@@ -6,7 +6,9 @@ units are already marked and does the same in all stages; how the units were fou
 
 from collections.abc import Iterator
 
-from maskwright.encoder.config import EncoderConfig
+from maskwright.data.tokenizer_spec import WordPiece
+from maskwright.data.words_spec import Words
+from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import Dialogue, Format
 from maskwright.pretext.masking import LevelMasking
 from maskwright.pretext.objectives import (
@@ -20,8 +22,6 @@ from maskwright.recipes.optimization import AdamW, LengthPhase, Training
 from maskwright.recipes.recipe import MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, MINI, SMALL, TINY, Size, at_size
 from maskwright.recipes.systems import bert
-from maskwright.text.tokenizer_spec import WordPiece
-from maskwright.text.words_spec import Words
 
 PAPER = "Sun et al. 2019, arXiv:1904.09223"
 NOT_PUBLISHED = "not published: a small BERT's shape, ERNIE's choices"

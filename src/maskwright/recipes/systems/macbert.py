@@ -6,6 +6,7 @@ the README and the issues of ymcui/MacBERT. What they do not say is BERT's, and 
 
 from collections.abc import Iterator
 
+from maskwright.data.words_spec import Words
 from maskwright.pretext.formats import SegmentPair
 from maskwright.pretext.masking import NgramMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, SentenceOrderPrediction
@@ -14,7 +15,6 @@ from maskwright.recipes.optimization import Lamb, LengthPhase, Training
 from maskwright.recipes.recipe import MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, Size, at_size
 from maskwright.recipes.systems import bert
-from maskwright.text.words_spec import Words
 
 PAPER = "Cui et al. 2020, arXiv:2004.13922; journal version: IEEE/ACM TASLP 2021"
 NOT_PUBLISHED = "not published: a small BERT's shape, MacBERT's choices"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from maskwright.data.words_spec import Words
 from maskwright.pretext.formats import DocSentences
 from maskwright.pretext.masking import PMIMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling
@@ -9,7 +10,6 @@ from maskwright.recipes.optimization import LengthPhase
 from maskwright.recipes.recipe import MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, MINI, SMALL, TINY, Size, at_size
 from maskwright.recipes.systems import bert
-from maskwright.text.words_spec import Words
 
 PAPER = "Levine et al. 2021, arXiv:2010.01825"
 NOT_PUBLISHED = "not published: a small BERT's shape, PMI-masking's choices"

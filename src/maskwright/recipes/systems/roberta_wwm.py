@@ -6,13 +6,13 @@ still are pairs. Never load it with RoBERTa's classes. Constants are from the RE
 
 from collections.abc import Iterator
 
+from maskwright.data.words_spec import Words
 from maskwright.pretext.masking import WholeWordMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling
 from maskwright.recipes.optimization import LengthPhase, Training
 from maskwright.recipes.recipe import MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, Size, at_size
 from maskwright.recipes.systems import bert
-from maskwright.text.words_spec import Words
 
 PAPER = "Cui et al. 2020, arXiv:2004.13922"
 NOT_PUBLISHED = "not published: a small BERT's shape, RoBERTa-wwm's choices"

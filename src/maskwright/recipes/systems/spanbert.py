@@ -6,7 +6,8 @@ the paper, the paper is followed and the code's value is given in a comment, to 
 
 from collections.abc import Iterator
 
-from maskwright.encoder.config import EncoderConfig
+from maskwright.data.tokenizer_spec import WordPiece
+from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import DocSentences
 from maskwright.pretext.masking import SpanMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, SpanBoundaryObjective
@@ -14,7 +15,6 @@ from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.recipes.optimization import AdamW, LengthPhase, Training
 from maskwright.recipes.recipe import MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, Size, at_size
-from maskwright.text.tokenizer_spec import WordPiece
 
 PAPER = "Joshi et al. 2020, arXiv:1907.10529"
 NOT_PUBLISHED = "not published: a small BERT's shape, SpanBERT's choices"

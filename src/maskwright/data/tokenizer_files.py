@@ -1,0 +1,270 @@
+"""Tokenizer folders as Hugging Face libraries read and write them.
+
+A folder holds `tokenizer.json` (everything), or the older `vocab.txt` (WordPiece), or `vocab.json` with
+`merges.txt` (byte-level BPE), or `spiece.model` (unigram); `tokenizer_config.json` and `special_tokens_map.json` name
+the special tokens and the casing.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers, processors
+
+from maskwright.core.errors import DataError
+from maskwright.core.files import read_json, write_json, write_text
+from maskwright.data.spiece_model import read_spiece_model
+from maskwright.data.tokenizer_backends import (
+    BYTE_BPE_NAMES,
+    CONTINUATION,
+    MAX_WORD_CHARACTERS,
+    UNIGRAM_NAMES,
+    WORDPIECE_NAMES,
+    SpecialNames,
+    albert_normalizer,
+    byte_bpe_backend,
+    is_albert_splitting,
+    reserved,
+    state_of,
+    unigram_backend,
+    wordpiece_backend,
+)
+
+ROLES = ("pad", "unk", "cls", "sep", "mask")
+_LAYOUTS = (
+    "tokenizer.json, or vocab.txt (WordPiece), or vocab.json with merges.txt (byte-level BPE), "
+    "or spiece.model (unigram)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerFiles:
+    """What a tokenizer folder says.
+
+    Attributes:
+        backend: The tokenizer, truncation and padding switched off.
+        names: Written forms of (pad, unk, cls, sep, mask).
+    """
+
+    backend: tokenizers.Tokenizer
+    names: SpecialNames
+
+
+def read_folder(folder: Path) -> TokenizerFiles:
+    """Read any tokenizer folder of the BERT family.
+
+    Raises:
+        DataError: If there is no such folder, no tokenizer in it, or it lacks one of the five special tokens.
+    """
+    if not folder.is_dir():
+        raise DataError(
+            f"there is no tokenizer folder {str(folder)!r}",
+            allowed=f"a folder with {_LAYOUTS}",
+            todo="Check the path, or leave the tokenizer out to train one.",
+        )
+    config = {**_read(folder / "special_tokens_map.json"), **_read(folder / "tokenizer_config.json")}
+    if (folder / "tokenizer.json").is_file():
+        backend = _whole(folder / "tokenizer.json")
+        names = _names(folder, config, backend.get_vocab())
+        if isinstance(backend.model, models.Unigram):
+            _reserve(backend, names)
+    elif (folder / "vocab.txt").is_file():
+        # Lines end with "\n" only: a vocabulary may hold other characters that Python counts as line ends.
+        lines = _text(folder / "vocab.txt").removesuffix("\n").split("\n")
+        vocabulary = {line.removesuffix("\r"): number for number, line in enumerate(lines)}
+        vocabulary |= _read(folder / "added_tokens.json")
+        names = _names(folder, config, vocabulary)
+        normalizer = normalizers.BertNormalizer(
+            clean_text=True,
+            handle_chinese_chars=bool(config.get("tokenize_chinese_chars", True)),
+            strip_accents=config.get("strip_accents"),
+            lowercase=bool(config.get("do_lower_case", True)),
+        )
+        backend = wordpiece_backend(vocabulary, names=names, normalizer=normalizer)
+    elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+        vocabulary = _read(folder / "vocab.json") | _read(folder / "added_tokens.json")
+        names = _names(folder, config, vocabulary)
+        backend = _byte_bpe(folder, vocabulary, names)
+    elif (folder / "spiece.model").is_file():
+        spiece = read_spiece_model(folder / "spiece.model")
+        names = _names(folder, config, {piece: number for number, (piece, _) in enumerate(spiece.pieces)})
+        cleaning = albert_normalizer(
+            lowercase=bool(config.get("do_lower_case", True)),
+            keep_accents=bool(config.get("keep_accents", False)),
+            charsmap=spiece.charsmap,
+        )
+        backend = unigram_backend(reserved(spiece.pieces, names), names=names, normalizer=cleaning)
+    else:
+        held = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+        raise DataError(
+            f"the folder {str(folder)!r} holds no tokenizer (found: {held})",
+            allowed=_LAYOUTS,
+            todo="Choose a folder saved with `save_pretrained`, or leave the tokenizer out to train one.",
+        )
+    backend.no_truncation()
+    backend.no_padding()
+    return TokenizerFiles(backend, names)
+
+
+def write_folder(
+    folder: Path,
+    backend: tokenizers.Tokenizer,
+    names: SpecialNames,
+    *,
+    lowercase: bool,
+    max_length: int | None,
+    segments: bool | None = None,
+    split_special_tokens: bool = False,
+) -> None:
+    """Write every file that transformers, tokenizers and older tools look for (see the module's head)."""
+    vocabulary = sorted(backend.get_vocab().items(), key=lambda entry: entry[1])
+    tokens = [token for token, _ in vocabulary]
+    complete = [number for _, number in vocabulary] == list(range(len(vocabulary)))
+    write_text(folder / "tokenizer.json", backend.to_str(pretty=True))
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    special = {f"{role}_token": name for role, name in zip(ROLES, names, strict=True)}
+    if isinstance(backend.model, tokenizers.models.WordPiece):
+        if complete and not any("\n" in token for token in tokens):
+            write_text(folder / "vocab.txt", "".join(f"{token}\n" for token in tokens))
+        if _is_bert(backend):
+            cleaning = backend.normalizer
+            settings = {
+                "tokenizer_class": "BertTokenizer",
+                "do_lower_case": lowercase,
+                "strip_accents": cleaning.strip_accents,
+                "tokenize_chinese_chars": cleaning.handle_chinese_chars,
+            }
+    elif isinstance(backend.model, models.Unigram):
+        if _is_albert(backend, names):
+            cleaned = {part["type"] for part in state_of(backend.normalizer)["normalizers"]}
+            settings = {
+                "tokenizer_class": "AlbertTokenizer",
+                "do_lower_case": lowercase,
+                "keep_accents": "StripAccents" not in cleaned,
+                "add_prefix_space": True,
+                # ALBERT has segments, but the class does not ask for them by itself.
+                "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+            }
+            special |= {"bos_token": names[2], "eos_token": names[3]}
+    else:
+        merges = json.loads(backend.model.__getstate__())["merges"]
+        write_text(folder / "vocab.json", json.dumps(dict(vocabulary), ensure_ascii=False))
+        write_text(folder / "merges.txt", "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges))
+        if _is_roberta(backend):
+            settings = {
+                "tokenizer_class": "RobertaTokenizer",
+                "add_prefix_space": False,
+                "trim_offsets": True,
+            }
+            # The mask token's taste for the space before it stands in tokenizer.json.
+            special |= {"bos_token": names[2], "eos_token": names[3]}
+    if max_length is not None:
+        settings["model_max_length"] = max_length
+    if segments is not None:
+        settings["model_input_names"] = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
+    if split_special_tokens:
+        settings["split_special_tokens"] = True
+    write_json(folder / "tokenizer_config.json", settings | special)
+    write_json(folder / "special_tokens_map.json", special)
+
+
+def _is_bert(backend: tokenizers.Tokenizer) -> bool:
+    # transformers builds a BertTokenizer anew from vocabulary and casing, so only this very assembly may say
+    # so.
+    return (
+        isinstance(backend.normalizer, normalizers.BertNormalizer)
+        and backend.normalizer.clean_text
+        and isinstance(backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
+        and backend.model.continuing_subword_prefix == CONTINUATION
+        and backend.model.max_input_chars_per_word == MAX_WORD_CHARACTERS
+    )
+
+
+def _is_roberta(backend: tokenizers.Tokenizer) -> bool:
+    splitting = backend.pre_tokenizer
+    return (
+        backend.normalizer is None
+        and isinstance(splitting, pre_tokenizers.ByteLevel)
+        and splitting.use_regex
+        and not splitting.add_prefix_space
+        and isinstance(backend.post_processor, processors.RobertaProcessing)
+    )
+
+
+def _is_albert(backend: tokenizers.Tokenizer, names: SpecialNames) -> bool:
+    # transformers builds an AlbertTokenizer anew from pieces and casing.
+    return (
+        names == UNIGRAM_NAMES
+        and backend.token_to_id(names[1]) == 1
+        and is_albert_splitting(backend, with_charsmap=True)
+        and {token.content for token in backend.get_added_tokens_decoder().values()} == set(names)
+    )
+
+
+def _reserve(backend: tokenizers.Tokenizer, names: SpecialNames) -> None:
+    state = state_of(backend.model)
+    pieces = [(piece, score) for piece, score in state["vocab"]]
+    lowered = reserved(pieces, names)
+    if lowered != pieces:
+        backend.model = models.Unigram(lowered, state["unk_id"], state.get("byte_fallback", False))
+
+
+def _whole(path: Path) -> tokenizers.Tokenizer:
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # The library raises bare `Exception` for any fault in the file.
+        raise _unreadable(path, error) from error
+
+
+def _byte_bpe(folder: Path, vocabulary: dict[str, int], names: SpecialNames) -> tokenizers.Tokenizer:
+    lines = _text(folder / "merges.txt").split("\n")
+    pairs = [line.removesuffix("\r").split(" ") for line in lines if line and not line.startswith("#version")]
+    try:
+        return byte_bpe_backend(vocabulary, [(first, second) for first, second in pairs], names=names)
+    except Exception as error:  # As above; and merges of more or fewer than two tokens.
+        raise _unreadable(folder / "merges.txt", error) from error
+
+
+def _names(folder: Path, config: dict[str, Any], vocabulary: dict[str, int]) -> SpecialNames:
+    found = []
+    for role, candidates in zip(ROLES, zip(WORDPIECE_NAMES, BYTE_BPE_NAMES, UNIGRAM_NAMES, strict=True), strict=True):
+        stated = config.get(f"{role}_token")
+        stated = stated.get("content") if isinstance(stated, dict) else stated
+        name = stated or next((name for name in candidates if name in vocabulary), None)
+        if name is None or name not in vocabulary:
+            problem = f"its {role} token {name!r} is not in the vocabulary" if name else f"it has no {role} token"
+            raise DataError(
+                f"the tokenizer in {str(folder)!r} cannot be used for masked language modelling: {problem}",
+                allowed="a tokenizer with pad, unk, cls, sep and mask tokens",
+                todo="Name the token in tokenizer_config.json, or choose a tokenizer of the BERT family.",
+            )
+        found.append(str(name))
+    pad, unk, cls, sep, mask = found
+    return pad, unk, cls, sep, mask
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        value = read_json(path)
+    except (ValueError, OSError) as error:
+        raise _unreadable(path, error) from error
+    if not isinstance(value, dict):
+        raise _unreadable(path, f"an object was expected, found {type(value).__name__}")
+    return value
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except (UnicodeDecodeError, OSError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, reason: object) -> DataError:
+    return DataError(
+        f"cannot read the tokenizer file {str(path)!r}: {reason}", todo="Fetch or save the tokenizer again."
+    )

@@ -1,0 +1,220 @@
+"""Phrases that a corpus itself holds: words that stand together far more often than chance.
+
+PMI-masking (Levine et al. 2021; how its published list was made is told in AI21Labs/pmi-masking, README.md, which is
+followed here): word n-grams of 2 to 5 words that occur over 10 times are ranked, each length by itself, by
+
+    min over all ways to cut the n-gram into parts of   log (p(n-gram)^2 / product of p(part))
+
+so that a long n-gram is no phrase for the sake of a shorter one in it. Half of the list are two words long, a
+quarter three, an eighth four and an eighth five, at most 800,000 in all.
+
+DEVIATION: a small corpus holds fewer phrases worth the name than any fixed number; here an n-gram must also reach a
+normalised pointwise mutual information (Bouma 2009) of `_LEAST_NPMI` over every way to cut it.
+
+DEVIATION: an n-gram neither begins nor ends with a connector ("of the", "such as"), and crosses no mark and no number.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.core.errors import DataError
+from maskwright.core.files import write_text
+from maskwright.core.spec import fingerprint
+from maskwright.core.types import BoolArray
+from maskwright.data.clean_store import CleanCorpus
+from maskwright.data.kept_folder import kept_or_made
+from maskwright.data.progress import Progress, no_progress
+from maskwright.data.words.running_text import RunningText, WordCounter
+from maskwright.data.words.scripts import is_han
+from maskwright.data.words.segmenter import Segmenter
+
+# Raise it with every change of what the same corpus gives.
+_VERSION = 1
+_LONGEST = 5
+_OVER = 10
+_MOST = 800_000
+_SHARES = {2: 0.5, 3: 0.25, 4: 0.125, 5: 0.125}
+_LEAST_NPMI = 0.3
+
+_SAMPLE_BYTES = 1 << 25
+_SAMPLE_SEED = 0
+_SENTENCES_AT_ONCE = 4096
+_FILE = "collocations.txt"
+_EXAMPLES = 8
+
+# Short words as common as these are connectors in any language (и, в, की, 的): they may stand within a phrase ("state
+# of the art") but not at its edges. A common word of a domain ("linux") is longer, a common short one ("new") rarer.
+_CONNECTOR_SHARE = 0.003
+_CONNECTOR_CHARACTERS = 3
+# Those of English: its articles, pronouns, auxiliaries, prepositions, conjunctions and common adverbs.
+_ENGLISH = (
+    "a about above after again against all also although am among an and another any are around as at be because been "
+    "before behind being below between both but by can could did do does doing done down during each either else even "
+    "ever every few for from had has have having he her here hers herself him himself his how i if in into is it its "
+    "itself just less like many may me might mine more most much must my myself neither never no none nor not nothing "
+    "now of off on once only onto or other others our ours ourselves out over own per perhaps quite rather same shall "
+    "she should since so some such than that the their theirs them themselves then there these they this those though "
+    "through thus till to too toward towards under unless until up upon us very was we were what whatever when where "
+    "whether which while who whom whose why will with within without would yet you your yours yourself"
+)
+_ENGLISH_CONNECTORS = frozenset(_ENGLISH.split())
+
+
+def find_collocations(
+    clean: CleanCorpus,
+    segmenter: Segmenter | None,
+    segmenter_key: str,
+    *,
+    cache: Path,
+    progress: Progress = no_progress,
+) -> Path:
+    """Find the phrases of a corpus, or return them if that has been done before; they do not depend on the tokenizer.
+
+    A corpus over 32 MB is sampled evenly, so memory stays bounded (0.7 GB).
+
+    Args:
+        clean: The corpus.
+        segmenter: Who cuts Chinese text into words; None takes single characters for words.
+        segmenter_key: Identifies the segmenter.
+        cache: Folder for prepared data.
+        progress: Called when it begins and ends.
+
+    Returns:
+        A file of one phrase a line in small letters, by length and best first; a lexicon like any other.
+    """
+
+    def make(folder: Path) -> None:
+        progress("finding collocations", 0, None)
+        found = collocations_of(clean.sample(_SAMPLE_BYTES, _SAMPLE_SEED), segmenter)
+        write_text(folder / _FILE, "".join(f"{phrase}\n" for phrase in found))
+        progress("finding collocations", 1, 1)
+
+    key = fingerprint(["collocations", _VERSION, clean.fingerprint, segmenter_key])
+    return kept_or_made(cache / f"collocations-{key}", _opened, make)
+
+
+def _opened(folder: Path) -> Path:
+    path = folder / _FILE
+    if not path.is_file():
+        raise DataError(f"the collocations in {folder} are damaged: {_FILE} is missing")
+    return path
+
+
+def collocations_told(path: Path) -> str:
+    """Say in a sentence what was found (`find_collocations`)."""
+    phrases = path.read_text(encoding="utf-8").splitlines()
+    # The best of each length, so that all lengths are seen.
+    by_length: dict[int, str] = {}
+    for phrase in phrases:
+        by_length.setdefault(len(phrase.split()), phrase)
+    shown = phrases[:_EXAMPLES] + [phrase for phrase in by_length.values() if phrase not in phrases[:_EXAMPLES]]
+    return f"{len(phrases):,} collocations in the corpus" + (f": {', '.join(shown)}" if shown else "")
+
+
+def collocations_of(sentences: Iterable[str], segmenter: Segmenter | None = None) -> list[str]:
+    """Return the phrases of some sentences in small letters, by length and best first.
+
+    Args:
+        sentences: Clean text.
+        segmenter: Who cuts Chinese text into words; None takes single characters for words.
+    """
+    counter = WordCounter(segmenter)
+    iterator = iter(sentences)
+    while batch := list(islice(iterator, _SENTENCES_AT_ONCE)):
+        counter.add(batch)
+    words = counter.counted()
+    # Without a segmenter a Chinese word is a character, and the commonest characters begin and end good words.
+    edges = ~_connectors(words, longest_han=0 if segmenter is None else 1)
+    phrases: list[str] = []
+    for grams in _by_length(words):
+        phrases += _best(grams, words, edges)
+    return phrases
+
+
+@dataclass(frozen=True, slots=True)
+class _Grams:
+    """The n-grams of one length that occur over 10 times. G of them.
+
+    Attributes:
+        length: n.
+        places: Shape (G,), the word at which each first occurs.
+        log_p: Shape (G,), the logarithm of each one's share of all words.
+        parts: For each length up to n, the numbers of the n-grams that begin at each word, -1 for rare ones, and their
+            `log_p`.
+    """
+
+    length: int
+    places: NDArray[np.int64]
+    log_p: NDArray[np.float64]
+    parts: Mapping[int, tuple[NDArray[np.int32], NDArray[np.float64]]]
+
+
+def _by_length(words: RunningText) -> Iterator[_Grams]:
+    total = len(words.ids)
+    counts = np.bincount(words.ids[words.ids >= 0], minlength=len(words.names))
+    with np.errstate(divide="ignore"):
+        share = np.log(counts / max(1, total))
+    common = np.append(counts > _OVER, False)  # -1, a break, takes the last
+    parts = {1: (np.where(common[words.ids], words.ids, -1).astype(np.int32), share)}
+    for length in range(2, _LONGEST + 1):
+        before = parts[length - 1][0].astype(np.int64)
+        left, right = before, np.append(before[1:], -1)
+        # An n-gram is told by the two (n-1)-grams in it, and can be frequent only if they are.
+        places = np.flatnonzero((left >= 0) & (right >= 0))
+        _, first, back, number = np.unique(
+            left[places] << 32 | right[places], return_index=True, return_inverse=True, return_counts=True
+        )
+        frequent = number > _OVER
+        numbers = np.full(total, -1, dtype=np.int32)
+        numbers[places] = np.where(frequent, np.cumsum(frequent) - 1, -1)[back]
+        log_p = np.log(number[frequent] / max(1, total))
+        parts[length] = (numbers, log_p)
+        yield _Grams(length, places[first[frequent]], log_p, dict(parts))
+
+
+def _best(grams: _Grams, words: RunningText, edges: BoolArray) -> list[str]:
+    likeliest = _likeliest_parts(grams)
+    scores = 2 * grams.log_p - likeliest
+    npmi = (grams.log_p - likeliest) / -grams.log_p
+    first, last = words.ids[grams.places], words.ids[grams.places + grams.length - 1]
+    kept = np.flatnonzero((npmi >= _LEAST_NPMI) & edges[first] & edges[last])
+    # Of equal scores the one that occurs first.
+    order = kept[np.lexsort((grams.places[kept], -scores[kept]))]
+    best = order[: int(_MOST * _SHARES[grams.length])]
+    return [words.surface(place, grams.length) for place in grams.places[best].tolist()]
+
+
+def _likeliest_parts(grams: _Grams) -> NDArray[np.float64]:
+    """Return the largest sum of log p over all ways to cut each n-gram into two parts and more. Shape (G,)."""
+
+    def log_p(start: int, length: int) -> NDArray[np.float64]:
+        numbers, shares = grams.parts[length]
+        return shares[numbers[grams.places + start]]
+
+    # best[e]: the first e words cut in the best way, or whole where e < n.
+    best = {0: np.zeros(len(grams.places))}
+    for end in range(1, grams.length + 1):
+        whole = 1 if end == grams.length else 0
+        options = [best[start] + log_p(start, end - start) for start in range(whole, end)]
+        best[end] = np.max(options, axis=0)
+    return best[grams.length]
+
+
+def _connectors(words: RunningText, longest_han: int) -> BoolArray:
+    """Say which words may stand within a phrase only. Shape (words,)."""
+    counts = np.bincount(words.ids[words.ids >= 0], minlength=len(words.names))
+    common = counts > _CONNECTOR_SHARE * len(words.ids)
+    return np.fromiter(
+        (
+            name in _ENGLISH_CONNECTORS
+            or (often and len(name) <= (longest_han if is_han(name) else _CONNECTOR_CHARACTERS))
+            for name, often in zip(words.names, common.tolist(), strict=True)
+        ),
+        dtype=np.bool_,
+        count=len(words.names),
+    )

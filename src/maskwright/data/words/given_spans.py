@@ -1,0 +1,147 @@
+"""Phrases and entities that come with the documents, carried through cleaning.
+
+A record of a .jsonl file may hold `"spans": [[start, end, "entity"], ...]` or objects with `start`, `end` and `label`:
+characters of the text as it stands in the record. Cleaning moves characters, so the bounds are written into a copy of
+the text as marks, the copy is cleaned like the text, and the marks are read off. Where marks would change what
+cleaning does, the spans' own texts are looked for in order instead.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.data.cleaning import Cleaning, clean_document
+from maskwright.data.words_spec import Level
+
+LEVELS: tuple[str, ...] = get_args(Level)
+"""Levels by number, as they are stored."""
+
+# Characters of a plane for private use, which cleaning neither removes nor joins with others.
+_MARKS = range(0xF0000, 0xF0100)
+
+
+class GivenSpan(NamedTuple):
+    """A phrase or an entity in a raw text.
+
+    Attributes:
+        start: Its first character.
+        end: One past its last.
+        level: "phrase" or "entity".
+    """
+
+    start: int
+    end: int
+    level: str
+
+
+def read_spans(value: Any, text: str) -> list[GivenSpan]:
+    """Check and return the spans of a record.
+
+    Args:
+        value: What its field `spans` holds; None for none.
+        text: The record's text.
+
+    Raises:
+        ValueError: If they are something else; the message says what is wrong.
+    """
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ValueError(f"the field 'spans' is not a list but {type(value).__name__}")
+    return [_span(item, text, number) for number, item in enumerate(value)]
+
+
+def _span(item: Any, text: str, number: int) -> GivenSpan:
+    where = f"span {number} of the field 'spans'"
+    values = [item.get(name) for name in ("start", "end", "label")] if isinstance(item, dict) else item
+    if not (isinstance(values, list) and len(values) == 3):
+        raise ValueError(f'{where} is {item!r}, not [start, end, label] or {{"start", "end", "label"}}')
+    start, end, label = values
+    if label not in LEVELS:
+        raise ValueError(f"{where} has the label {label!r}; allowed: {', '.join(LEVELS)}")
+    if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
+        raise ValueError(
+            f"{where} is [{start!r}, {end!r}), which is no run of characters of a text of {len(text):,} characters"
+        )
+    return GivenSpan(start, end, label)
+
+
+def locate_spans(
+    text: str, spans: Sequence[GivenSpan], cleaning: Cleaning, paragraphs: Sequence[str]
+) -> NDArray[np.int64]:
+    """Find the spans of a raw text in its clean paragraphs; one that reaches over a paragraph's end is lost.
+
+    Args:
+        text: The raw text.
+        spans: Its spans.
+        cleaning: How it was cleaned.
+        paragraphs: What it became.
+
+    Returns:
+        Shape (N, 4): paragraph, start, end (characters of the paragraph) and number of the level; ascending.
+    """
+    trimmed = [trimmed for span in spans if (trimmed := _trimmed(text, span)) is not None]
+    places = _by_marks(text, trimmed, cleaning, paragraphs)
+    if places is None:
+        places = _by_surfaces(text, trimmed, cleaning, paragraphs)
+    rows = sorted((*place, LEVELS.index(span.level)) for span, place in zip(trimmed, places, strict=True) if place)
+    return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
+
+_Place = tuple[int, int, int] | None
+"""Paragraph, start, end; None for a span that is lost."""
+
+
+def _trimmed(text: str, span: GivenSpan) -> GivenSpan | None:
+    inside = text[span.start : span.end]
+    start = span.start + len(inside) - len(inside.lstrip())
+    return GivenSpan(start, start + len(inside.strip()), span.level) if inside.strip() else None
+
+
+def _by_marks(
+    text: str, spans: Sequence[GivenSpan], cleaning: Cleaning, paragraphs: Sequence[str]
+) -> list[_Place] | None:
+    mark = next((chr(code) for code in _MARKS if chr(code) not in text), None)
+    if mark is None:
+        return None
+    bounds = sorted({bound for span in spans for bound in (span.start, span.end)})
+    pieces = [text[start:end] for start, end in zip([0, *bounds], [*bounds, len(text)], strict=True)]
+    # A mark at a line's end may hide how the lines of the document are broken: both ways are tried.
+    for line_breaks in ("paragraph", "space") if cleaning.line_breaks == "auto" else (cleaning.line_breaks,):
+        marked = clean_document(mark.join(pieces), cleaning.replace(line_breaks=line_breaks))
+        if [paragraph.replace(mark, "") for paragraph in marked] == list(paragraphs):
+            places = [
+                (number, found.start() - order)
+                for number, paragraph in enumerate(marked)
+                for order, found in enumerate(re.finditer(mark, paragraph))
+            ]
+            where = dict(zip(bounds, places, strict=True))
+            return [_place(where[span.start], where[span.end]) for span in spans]
+    return None
+
+
+def _place(start: tuple[int, int], end: tuple[int, int]) -> _Place:
+    return (start[0], start[1], end[1]) if start[0] == end[0] and start[1] < end[1] else None
+
+
+def _by_surfaces(text: str, spans: Sequence[GivenSpan], cleaning: Cleaning, paragraphs: Sequence[str]) -> list[_Place]:
+    places: dict[GivenSpan, _Place] = {}
+    number = place = 0
+    for span in sorted(set(spans)):
+        surface = " ".join(clean_document(text[span.start : span.end], cleaning))
+        found = _next(paragraphs, surface, number, place) if surface else None
+        if found is not None:
+            number, place, _ = found
+        places[span] = found
+    return [places[span] for span in spans]
+
+
+def _next(paragraphs: Sequence[str], surface: str, number: int, place: int) -> _Place:
+    for later, paragraph in enumerate(paragraphs[number:], number):
+        found = paragraph.find(surface, place if later == number else 0)
+        if found >= 0:
+            return later, found, found + len(surface)
+    return None

@@ -1,0 +1,147 @@
+"""Entries of a word list found in running text, all at once (Aho and Corasick 1975)."""
+
+import unicodedata
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.core.errors import DataError
+from maskwright.core.types import BoolArray, IntArray
+from maskwright.data.combining_marks import JOINERS
+from maskwright.data.libraries import imported
+
+
+class Spans(NamedTuple):
+    """Runs of characters of a text, ascending.
+
+    Attributes:
+        starts: Shape (N,), int64.
+        ends: Shape (N,), int64, one past each last character.
+    """
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
+def spans_of(pairs: Iterable[tuple[int, int]]) -> Spans:
+    """Return (start, end) pairs as `Spans`."""
+    table = np.array(list(pairs), dtype=np.int64).reshape(-1, 2)
+    return Spans(table[:, 0], table[:, 1])
+
+
+def longest(spans: Spans) -> Spans:
+    """Return spans of which no two overlap: from the left, at each place the longest, then what begins after it."""
+    order = np.lexsort((-spans.ends, spans.starts))
+    starts, ends = spans.starts[order], spans.ends[order]
+    if not len(starts) or (starts[1:] >= ends[:-1]).all():
+        return Spans(starts, ends)
+    kept, covered = [], -1
+    for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        if start >= covered:
+            kept.append(number)
+            covered = end
+    return Spans(starts[kept], ends[kept])
+
+
+def lexicons_work() -> bool:
+    """Say whether what finds lexicons and collocations is installed."""
+    try:
+        _automaton_class()
+    except DataError:
+        return False
+    return True
+
+
+class Lexicon:
+    """Finds the entries of a word list.
+
+    An entry in small letters is found in any case ("machine learning" finds "Machine learning"), one with capitals as
+    it is written ("US" never finds "us"). In scripts with spaces an entry begins and ends where a word does.
+
+    Args:
+        entries: In the form of clean text: NFC, single spaces.
+
+    Raises:
+        DataError: If pyahocorasick is not installed, or cannot be loaded.
+    """
+
+    def __init__(self, entries: Iterable[str]) -> None:
+        self._automaton: Any = _automaton_class()()
+        self._entries: list[list[str]] = []
+        for entry in entries:
+            folded = _lowered(entry)
+            number = self._automaton.get(folded, len(self._entries))
+            if number == len(self._entries):
+                self._automaton.add_word(folded, number)
+                self._entries.append([])
+            # Entries that differ in case alone share a place.
+            self._entries[number].append(entry)
+        self._lengths = np.array([len(same[0]) for same in self._entries], dtype=np.int64)
+        self._automaton.make_automaton()
+
+    def find(self, text: str, inside: BoolArray, text_of: IntArray) -> Spans:
+        """Return where entries stand in some texts; they may overlap.
+
+        Args:
+            text: Clean texts, joined. C characters.
+            inside: Shape (C + 1,), True where no entry may begin or end: within a segmenter's word.
+            text_of: Shape (C,), which text each character belongs to.
+        """
+        if not self._entries or not text:
+            return spans_of(())
+        hits = np.array(list(self._automaton.iter(_lowered(text))), dtype=np.int64).reshape(-1, 2)
+        ends, numbers = hits[:, 0] + 1, hits[:, 1]
+        starts = ends - self._lengths[numbers]
+        possible = ~inside[starts] & ~inside[ends] & (text_of[starts] == text_of[ends - 1])
+        table = np.stack([starts, ends, numbers], axis=1)[possible]
+        return spans_of(
+            (start, end)
+            for start, end, number in table.tolist()
+            if _is_edge(text, start) and _is_edge(text, end) and _case_fits(text[start:end], self._entries[number])
+        )
+
+
+def _automaton_class() -> Any:
+    return imported(
+        "ahocorasick",
+        package="pyahocorasick",
+        purpose="finding lexicons and collocations",
+        todo="Install it: `pip install 'maskwright[words]'`.",
+    ).Automaton
+
+
+def _lowered(text: str) -> str:
+    lowered = text.lower()
+    if len(lowered) == len(text):
+        return lowered
+    # The rare capital (İ) whose small letter is two characters stays, so that places stay.
+    return "".join(letter if len(letter.lower()) > 1 else letter.lower() for letter in text)
+
+
+def _case_fits(found: str, entries: list[str]) -> bool:
+    return any(entry == found or entry == _lowered(entry) for entry in entries)
+
+
+def _is_edge(text: str, place: int) -> bool:
+    """Say whether a word may begin or end at a place, as far as the two characters around it tell."""
+    return place in (0, len(text)) or not (_joins(text[place - 1]) and _joins(text[place]))
+
+
+def _joins(character: str) -> bool:
+    """Say whether a character is part of words written together with their other characters."""
+    if character.isascii():
+        return character.isalnum() or character == "_"
+    if unicodedata.category(character)[0] not in "LMN" and character not in JOINERS:
+        return False
+    return not _without_spaces(ord(character))
+
+
+def _without_spaces(code: int) -> bool:
+    # Thai and Lao, Burmese, Khmer; kana, bopomofo and Han: scripts that set no space between words.
+    return 0x0E00 <= code <= 0x0EFF or 0x1000 <= code <= 0x109F or 0x1780 <= code <= 0x17FF or _is_cjk(code)
+
+
+def _is_cjk(code: int) -> bool:
+    return 0x2E80 <= code <= 0x312F or 0x31A0 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or code >= 0x20000

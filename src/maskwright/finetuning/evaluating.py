@@ -1,0 +1,189 @@
+"""`maskwright.evaluate`: measure a fine-tuned model on labelled examples."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, cast
+
+from maskwright.core.errors import DataError, RecipeError
+from maskwright.core.files import check_writable
+from maskwright.finetuning.benchmarks import SPLITS, Benchmark, Split
+from maskwright.finetuning.computing import machine_to_score
+from maskwright.finetuning.examples import ExampleFile, has_label
+from maskwright.finetuning.fine_tuned import FineTunedModel, load
+from maskwright.finetuning.labelled import LabelledRequest
+from maskwright.finetuning.labels import check_measurable
+from maskwright.finetuning.making_task import task_named
+from maskwright.finetuning.matching_labels import matching_labels
+from maskwright.finetuning.one_or_two_texts import FOR_BENCHMARKS, FOR_FILES, refuse_other_texts
+from maskwright.finetuning.readers import Kind, Paths
+from maskwright.finetuning.scoring import features_of, score_units, write_predictions
+from maskwright.finetuning.tasks import QuestionAnswering, Task
+from maskwright.training.device import Precision, computing_on
+from maskwright.training.reporting import OnConsole, Reporter, Silent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What was measured.
+
+    Attributes:
+        model: The model, as it was called.
+        task: The benchmark's name, or the kind of task.
+        file: Which examples.
+        examples: How many.
+        skipped: Rows that were left out.
+        cut: Examples that were cut to the model's length.
+        precision: What matrix products were computed in, "fp32" or "bf16".
+        metrics: The task's, the main one first.
+    """
+
+    model: str
+    task: str
+    file: str
+    examples: int
+    skipped: int
+    cut: int
+    precision: Precision
+    metrics: dict[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def evaluate(
+    model: str | Path | FineTunedModel,
+    *,
+    task: str | None = None,
+    data: str | Path | None = None,
+    split: str = "dev",
+    file: Paths | None = None,
+    text: str | None = None,
+    text2: str | None = None,
+    label: str | None = None,
+    read: Sequence[str] = (),
+    out: str | Path | None = None,
+    device: str = "auto",
+    precision: Precision = "auto",
+    reporter: Reporter | None = None,
+) -> Evaluation:
+    """Measure a fine-tuned model.
+
+    Args:
+        model: What `finetune` wrote, a folder of transformers' class for such a task, or a loaded model.
+        task: A benchmark, for its files, columns, metrics and labels (`matching_labels`); None: the model's own task,
+            with `file`.
+        data: The folder of the benchmark's own files.
+        split: Which of them: "train", "dev" or "test".
+        file: A labelled file instead.
+        text, text2, label: Its columns; those left out are as in the training file, else guessed, and said.
+        read: Further settings of reading, "quoting=none".
+        out: Write the predictions to this `.jsonl` file.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        precision: "fp32", "bf16" for matrix products (weights and scores stay fp32), or "auto": bf16 on a GPU that has
+            it.
+        reporter: Where to talk; None for standard error.
+
+    Raises:
+        MaskwrightError: If model, task and examples do not fit together, or the examples have no labels.
+
+    Example:
+        >>> maskwright.evaluate("runs/reviews", file="more_reviews.csv").metrics
+        {'accuracy': 0.86}
+    """
+    if split not in SPLITS:
+        raise RecipeError(f"unknown split {split!r}", allowed=", ".join(SPLITS))
+    part: Split = next(name for name in SPLITS if name == split)
+    if out is not None:
+        check_writable(Path(out).expanduser().parent)
+    machine = machine_to_score(device, precision)
+    loaded = model if isinstance(model, FineTunedModel) else load(model)
+    name = "the model" if isinstance(model, FineTunedModel) else str(model)
+    found = task_named(task) if task is not None else cast(Kind, loaded.task.kind)
+    kind = found.kind if isinstance(found, Benchmark) else found
+    if kind != loaded.task.kind:
+        raise RecipeError(
+            f"{name} was fine-tuned for {loaded.task.kind}, and {task!r} is {kind}",
+            todo="Choose a benchmark of its kind, or leave --task out.",
+        )
+    request = LabelledRequest.of(
+        task=task or kind,
+        data=data,
+        files={} if file is None else {part: file},
+        columns={"text": text, "text2": text2, "label": label},
+        read=read,
+    )
+    with reporter or OnConsole() as talk:
+        for note in () if loaded is model else loaded.notes:
+            talk.say("model", note)
+        trained = loaded.read_as if request.benchmark is None else {}
+        if request.benchmark is not None and part == "test":
+            _refuse_unlabelled(request)
+        examples = request.read(part, talk, needed=True, called="file" if file else "", trained=trained)
+        if examples is None:
+            raise DataError(f"{request.data} holds no {part} examples", todo="Name the file, `--file FILE`.")
+        refuse_other_texts(
+            examples.examples, loaded.read_as, examples.name, FOR_FILES if request.benchmark is None else FOR_BENCHMARKS
+        )
+        measured = loaded.task
+        if (row := request.benchmark) is not None:
+            names = matching_labels(row.labels, loaded.task.labels) if row.labels else {}
+            if changed := [f"{ours} is {theirs}" for ours, theirs in names.items() if ours != theirs]:
+                talk.say("labels", f"{', '.join(changed)} (the benchmark's and the model's)")
+            examples = _renamed(examples, names)
+            measured = _measured_as(loaded.task, row, names)
+        check_measurable(examples.examples, measured, examples.name)
+        features = features_of(loaded.to(machine.device), examples.examples, training=False)
+        with computing_on(machine):
+            scores = score_units(loaded, features, talk.stage, autocast=machine.autocast)
+        predictions = measured.predictions(scores, features, examples.examples, loaded.tokenizer)
+        if out is not None:
+            write_predictions(Path(out).expanduser(), predictions)
+    return Evaluation(
+        model=name,
+        task=found.name if isinstance(found, Benchmark) else kind,
+        file=examples.name,
+        examples=len(examples.examples),
+        skipped=len(examples.skipped),
+        cut=features.num_cut,
+        precision=machine.precision,
+        metrics=measured.measure(predictions, examples.examples),
+    )
+
+
+def _refuse_unlabelled(request: LabelledRequest) -> None:
+    """Say of a benchmark's test part that its labels were kept back, rather than that a column is missing."""
+    examples = request.read("test", Silent(), needed=False)
+    if examples is not None and not any(map(has_label, examples.examples)):
+        raise DataError(
+            f"{examples.name} has no labels: those of this part were not published",
+            todo="Measure on `--split dev`, or have these examples predicted by `maskwright predict`.",
+        )
+
+
+def _measured_as(task: Task[Any], row: Benchmark, names: Mapping[str, str]) -> Task[Any]:
+    """Return a model's task with a benchmark's metrics.
+
+    Args:
+        task: The model's.
+        row: The benchmark.
+        names: The model's label of each of the benchmark's.
+    """
+    if isinstance(task, QuestionAnswering):
+        metric = row.task_fields.get("metric", task.metric)
+        # A threshold tells when a question has no answer, which is right in SQuAD 2.0 alone.
+        threshold = task.null_threshold if metric == "squad_v2" else 0.0
+        return replace(task, metric=metric, null_threshold=threshold)
+    changes: dict[str, Any] = {"metrics": row.metrics}
+    if "positive" in {field.name for field in fields(cast(Any, task))}:
+        changes["positive"] = names[row.labels[1]] if len(row.labels) == 2 else None
+    changed: Task[Any] = replace(cast(Any, task), **changes)
+    return changed
+
+
+def _renamed(file: ExampleFile[Any], names: Mapping[str, str]) -> ExampleFile[Any]:
+    if all(ours == theirs for ours, theirs in names.items()):
+        return file
+    examples = tuple(replace(example, label=names.get(example.label, example.label)) for example in file.examples)
+    return replace(file, examples=examples)

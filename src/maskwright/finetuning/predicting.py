@@ -1,0 +1,292 @@
+"""`maskwright.predict`: what a fine-tuned model says of texts, questions or files that nobody has labelled."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeGuard, cast
+
+from maskwright.core.errors import DataError
+from maskwright.data.progress import no_progress
+from maskwright.finetuning.computing import machine_to_score
+from maskwright.finetuning.examples import (
+    ChoiceExample,
+    Example,
+    ExampleFile,
+    QuestionExample,
+    TaggedExample,
+    TextExample,
+)
+from maskwright.finetuning.fine_tuned import FineTunedModel, load
+from maskwright.finetuning.one_or_two_texts import FOR_FILES, FOR_INPUTS, refuse_other_texts
+from maskwright.finetuning.read_overrides import with_overrides
+from maskwright.finetuning.readers import Kind, Paths, ReadAs, ReadOptions, cut_into_words, is_called_a_file
+from maskwright.finetuning.readers.texts import as_text
+from maskwright.finetuning.reading_for_model import read_for_model
+from maskwright.finetuning.scoring import predict_examples
+from maskwright.finetuning.standard_input import STANDARD_INPUT, is_standard_input, read_standard_input
+from maskwright.finetuning.tasks.base import Prediction
+from maskwright.finetuning.tasks.tagging import Tagging
+from maskwright.finetuning.telling import tell
+from maskwright.training.device import Precision, computing_on
+from maskwright.training.reporting import OnConsole, Reporter
+
+Input = str | tuple[str, str] | Mapping[str, Any]
+"""A text, a pair of texts, or {"question", "context"}, or {"context", "question", "options"}."""
+
+_LONGEST_PATH = 1000
+_FILES = ""
+_LONG = 200
+"""Examples from which on progress is shown."""
+
+
+def predict(
+    model: str | Path | FineTunedModel,
+    inputs: Input | Sequence[Input] = (),
+    *,
+    file: Paths | None = None,
+    text: str | None = None,
+    text2: str | None = None,
+    read: Sequence[str] = (),
+    device: str = "auto",
+    precision: Precision = "auto",
+    reporter: Reporter | None = None,
+) -> list[Prediction]:
+    """Let a fine-tuned model predict.
+
+    Args:
+        model: What `finetune` wrote, a folder of transformers' class for such a task, or a loaded model.
+        inputs: One, or a list of several: texts; (text, text) pairs; {"question": ..., "context": ...} for question
+            answering; {"context": ..., "question": ..., "options": [...]} for multiple choice. A tuple of two texts is
+            one pair, where the task takes pairs.
+        file: A file instead, or besides: as `finetune` reads it, labels not needed. "-" is standard input, a text a
+            line; keys are the numbers of its lines. Where inputs, standard input and files would share keys, those of
+            inputs are "input:1", those of lines "standard input:1".
+        text, text2: Its columns; those left out are as in the training file, else guessed, and said.
+        read: Further settings of reading, "quoting=none".
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        precision: "fp32", "bf16" for matrix products (weights and scores stay fp32), or "auto": bf16 on a GPU that has
+            it.
+        reporter: Where to talk; None for standard error.
+
+    Returns:
+        One prediction an input, then one an example of the file. Their `details` hold the probabilities of all classes,
+        entities with their places in the text (of a file that holds words only: in these, joined), or further answers.
+
+    Raises:
+        MaskwrightError: If the model cannot be read, or does not take such inputs (single texts where it learnt from
+            pairs, or pairs where it did not, as its folder tells).
+
+    Example:
+        >>> maskwright.predict("runs/reviews", ["Ganz wunderbar! 🙂"])[0].value
+        'good'
+    """
+    machine = machine_to_score(device, precision)
+    loaded = model if isinstance(model, FineTunedModel) else load(model)
+    kind = cast(Kind, loaded.task.kind)
+    given: Sequence[Input] = [inputs] if _is_one(inputs, kind) else list(cast(Sequence[Input], inputs))
+    with reporter or OnConsole() as talk:
+        for note in () if loaded is model else loaded.notes:
+            talk.say("model", note)
+        trained = loaded.read_as
+        groups: dict[str, Sequence[Any]] = {
+            "input": [
+                _example(one, str(number), f"input {number}", kind, trained)
+                for number, one in enumerate(given, start=1)
+            ]
+        }
+        options = with_overrides(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
+        paths = [file] if isinstance(file, str | Path) else list(file or ())
+        if any(map(is_standard_input, paths)):
+            lines = _lines(kind, trained, options.encoding)
+            tell("file", lines, talk)
+            groups[STANDARD_INPUT] = lines.examples
+        if files := [path for path in paths if not is_standard_input(path)]:
+            held = read_for_model(files, kind, options, trained)
+            tell("file", held, talk)
+            refuse_other_texts(held.examples, trained, held.name, FOR_FILES)
+            groups[_FILES] = held.examples
+        examples = _keyed_apart(groups)
+        if not examples:
+            raise DataError("nothing was given to predict", todo="Give texts, or a file.")
+        progress = talk.stage if len(examples) > _LONG else no_progress
+        with computing_on(machine):
+            predictions = predict_examples(loaded.to(machine.device), examples, progress, autocast=machine.autocast)
+    between = "" if isinstance(loaded.task, Tagging) and loaded.task.joined == "nothing" else " "
+    placed = [
+        _placed(prediction, example.text) if isinstance(example, TaggedExample) and example.text else prediction
+        for prediction, example in zip(predictions, examples, strict=True)
+    ]
+    return [
+        replace(prediction, of=_in_words(example, between))
+        for prediction, example in zip(placed, examples, strict=True)
+    ]
+
+
+def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str], list[Path]]:
+    """Tell texts from files on a command line: they are files if each is one, or is called like one.
+
+    Args:
+        words: What stands after the model.
+        files: What `--file` names.
+
+    Raises:
+        DataError: If some are files that are there, and some are not.
+    """
+    paths = [path.expanduser() for path in files]
+    texts = list(words)
+    named = [word for word in words if _is_file(word)]
+    if named and len(named) == len(words):
+        return [], [*(Path(word).expanduser() for word in named), *paths]
+    if there := [word for word in named if Path(word).expanduser().exists()]:
+        text = next(word for word in words if word not in named)
+        raise DataError(
+            f"{there[0]!r} is a file and {text!r} is not", todo="Give files with `--file FILE`, and texts beside them."
+        )
+    return texts, paths
+
+
+def _is_file(word: str) -> bool:
+    if len(word) > _LONGEST_PATH or "\n" in word:
+        return False
+    try:
+        path = Path(word).expanduser()
+        # A folder (RACE's) is written as a path: a bare word that some folder is called is a text.
+        if path.is_file() or (path.is_dir() and len(path.parts) > 1):
+            return True
+    except (OSError, RuntimeError):  # Too long for a name, or "~5 stars": there is no user "5 stars".
+        return False
+    return " " not in word and is_called_a_file(path)
+
+
+def _keyed_apart(groups: Mapping[str, Sequence[Any]]) -> list[Any]:
+    """Return all examples; where groups have the same keys, those of texts and lines are told apart by their group.
+
+    Args:
+        groups: Examples by where they come from. Those of `_FILES` are called as the files call them. Inputs and lines
+            are called by their numbers; the name of their group stands before these where groups have the same.
+    """
+    keys = [{example.key for example in group} for group in groups.values()]
+    clash = len(set().union(*keys)) < sum(map(len, keys))
+    return [
+        replace(example, key=f"{name}:{example.key}") if clash and name != _FILES else example
+        for name, group in groups.items()
+        for example in group
+    ]
+
+
+def _is_one(inputs: Input | Sequence[Input], kind: Kind) -> TypeGuard[Input]:
+    """Whether this is one input, and not several."""
+    if isinstance(inputs, tuple) and len(inputs) == 2 and kind in ("classification", "regression", "multi_label"):
+        return all(isinstance(text, str) for text in inputs)
+    return isinstance(inputs, str | Mapping)
+
+
+def _lines(kind: Kind, trained: ReadAs, encoding: str | None) -> ExampleFile[Any]:
+    """Read standard input as examples, one a line."""
+    lines, notes = read_standard_input(encoding)
+    examples = tuple(
+        _example(line, str(number), f"{STANDARD_INPUT}, line {number}", kind, trained) for number, line in lines
+    )
+    return ExampleFile(name=STANDARD_INPUT, examples=examples, notes=notes)
+
+
+def _example(one: Input, key: str, place: str, kind: Kind, trained: ReadAs) -> Any:
+    """Make an example of an input that fits the model.
+
+    Args:
+        one: The input.
+        key: The example's key.
+        place: Where it is, for messages.
+        kind: The kind of task.
+        trained: How the model's training file was read.
+
+    Raises:
+        DataError: If the task or the model takes another kind of input, or a text holds half a character.
+    """
+    example = _of_kind(one, key, place, kind)
+    _refuse_half_characters(example, place)
+    refuse_other_texts([example], trained, place, FOR_INPUTS)
+    return example
+
+
+def _refuse_half_characters(example: Example, place: str) -> None:
+    match example:
+        case TextExample(texts=texts):
+            parts = texts
+        case TaggedExample(words=words, text=text):
+            parts = words if text is None else (text,)
+        case QuestionExample(question=question, context=context):
+            parts = (question, context)
+        case ChoiceExample(context=context, question=question, options=options):
+            parts = (context, question, *options)
+    for part in parts:
+        try:
+            as_text(part)
+        except ValueError as error:
+            raise DataError(f"{place}: {error}", todo="Give whole characters, as UTF-8.") from None
+
+
+def _of_kind(one: Input, key: str, place: str, kind: Kind) -> Any:
+    match kind, one:
+        case "tagging", str():
+            if words := cut_into_words(one):
+                return TaggedExample(key=key, words=words, tags=None, text=one)
+            raise DataError(f"{place} holds no word")
+        case "classification" | "regression" | "multi_label", str():
+            return TextExample(key=key, texts=(one,), label=None)
+        case "classification" | "regression" | "multi_label", (str() as first, str() as second):
+            return TextExample(key=key, texts=(first, second), label=None)
+        case "question_answering", {"question": str() as question, "context": str() as context}:
+            return QuestionExample(key=key, question=question, context=context, answers=())
+        case "multiple_choice", {"options": [str(), str(), *_] as options}:
+            assert isinstance(one, Mapping)
+            return ChoiceExample(
+                key=key,
+                context=str(one.get("context", "")),
+                question=str(one.get("question", "")),
+                options=tuple(options),
+                label=None,
+            )
+    raise DataError(
+        f"{place} is not what a model for {kind} takes",
+        allowed={
+            "tagging": "a text",
+            "question_answering": '{"question": ..., "context": ...}, or a file of such questions',
+            "multiple_choice": '{"context": ..., "question": ..., "options": [..., ...]}, or a file of such questions',
+        }.get(kind, "a text, or a pair of texts"),
+    )
+
+
+def _in_words(example: Example, between: str) -> str:
+    """Return what people recognise an example by; `between` stands between words that were given as words."""
+    match example:
+        case TextExample(texts=texts):
+            return " | ".join(texts)
+        case TaggedExample(words=words, text=text):
+            return between.join(words) if text is None else text
+        case QuestionExample(question=question):
+            return question
+        case ChoiceExample(question=question, context=context):
+            return question or context
+
+
+def _placed(prediction: Prediction, text: str) -> Prediction:
+    """Give the entities of a text that was cut into words here their places in that text."""
+    ends, end = [], 0
+    starts = []
+    for word in cut_into_words(text):
+        start = text.index(word, end)
+        end = start + len(word)
+        starts.append(start)
+        ends.append(end)
+    entities = [
+        {
+            **entity,
+            "start": (start := starts[entity["first_word"]]),
+            "end": (end := ends[entity["end_word"] - 1]),
+            "text": text[start:end],
+        }
+        for entity in prediction.details.get("entities", ())
+    ]
+    details = {**prediction.details, "words": [text[s:e] for s, e in zip(starts, ends, strict=True)]}
+    return replace(prediction, details={**details, "entities": entities} if entities else details)

@@ -1,0 +1,200 @@
+"""A model folder's config.json and our `EncoderConfig`: one table a family, both ways."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from maskwright.core.errors import ConversionError, RecipeError
+from maskwright.core.spec import validate
+from maskwright.core.types import SpecialTokens
+from maskwright.huggingface.families import Family
+from maskwright.huggingface.groups import Groups, groups_of
+from maskwright.huggingface.refusals import position_offset, refuse_inexpressible
+from maskwright.huggingface.task_entries import TaskEntries, entries_to_json
+from maskwright.model.config import EncoderConfig
+
+# The first name of each of ours is the one written. "gelu_pytorch_tanh" is the same kernel as ours, bit for
+# bit; the others are the same function with other roundings.
+_ACTIVATIONS = {
+    "gelu_tanh": ("gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh"),
+    "gelu": ("gelu", "gelu_python"),
+    "relu": ("relu",),
+}
+
+# What Hugging Face's format has no field for; its classes keep such entries and write them again.
+_PLANS = ("attention_plan", "ffn_plan")
+_TRAINED_LENGTH = "trained_length"
+_PAIR_HEAD = "pair_head"
+
+
+@dataclass(frozen=True, slots=True)
+class FolderConfig:
+    """What a config.json says.
+
+    Attributes:
+        config: The shape; whether there is a pooler, and a dense layer where E is H, only the weights tell.
+        vocab_size: V.
+        pad_token_id: The padding id.
+        trained_length: Longest sequence the model was trained on, as far as the file tells, in tokens.
+        places: For each layer, where its weights stand in the file.
+        pair_head: The head that is there, where several have the same names; None if the file does not say.
+        architectures: The classes that it names.
+    """
+
+    config: EncoderConfig
+    vocab_size: int
+    pad_token_id: int
+    trained_length: int
+    places: tuple[str, ...]
+    pair_head: str | None
+    architectures: tuple[str, ...]
+
+
+def to_json(
+    family: Family,
+    config: EncoderConfig,
+    special_tokens: SpecialTokens,
+    heads: frozenset[str],
+    trained_length: int,
+    task: TaskEntries | None = None,
+) -> dict[str, Any]:
+    """Write an encoder's shape as the config.json of its family.
+
+    Args:
+        family: The tables.
+        config: The shape.
+        special_tokens: Padding id and vocabulary size; for some families also the ends of a sequence.
+        heads: Which heads the folder holds.
+        trained_length: Longest sequence trained on, in tokens.
+        task: The head for labelled examples; None where there is none.
+
+    Raises:
+        ConversionError: If the family's classes cannot express the shape.
+    """
+    refuse_inexpressible(family, config, special_tokens.pad, heads)
+    table = family.config
+    data: dict[str, Any] = {
+        "architectures": [family.architecture(heads)],
+        "model_type": family.name,
+        "vocab_size": special_tokens.vocab_size,
+        **{theirs: getattr(config, ours) for ours, theirs, _ in table.fields},
+        table.activation[0]: _ACTIVATIONS[config.hidden_activation][0],
+        **table.constants,
+        "max_position_embeddings": config.max_positions + config.position_offset,
+        "pad_token_id": special_tokens.pad,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+        _TRAINED_LENGTH: trained_length,
+    }
+    if "embedding_size" in data:
+        data["embedding_size"] = config.embedding_width
+    if table.names_ends:
+        data |= {"bos_token_id": special_tokens.cls, "eos_token_id": special_tokens.sep}
+    for kind in heads & family.heads.keys():
+        if family.same_names(kind)[0] != kind:
+            data[_PAIR_HEAD] = kind
+    if task is not None:
+        data |= entries_to_json(family, task)
+    return data | _sharing(family, config)
+
+
+def _sharing(family: Family, config: EncoderConfig) -> dict[str, Any]:
+    own = tuple(range(config.num_layers))
+    resolved = zip(_PLANS, (config.layer_plan("attention"), config.layer_plan("ffn")), strict=True)
+    plans = {name: list(plan) for name, plan in resolved if plan != own}
+    if not family.config.grouped:
+        return plans
+    found = groups_of(config)
+    groups = found or Groups(config.num_layers, config.num_layers, 1)
+    said = {
+        "num_hidden_layers": groups.layers,
+        "num_hidden_groups": groups.groups,
+        "inner_group_num": groups.inner,
+    }
+    return said | ({} if found else plans)
+
+
+def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderConfig:
+    """Read an encoder's shape from the config.json of its family.
+
+    Args:
+        family: The tables.
+        data: The file's content.
+        source: The file's path, for messages.
+
+    Raises:
+        ConversionError: If the file asks for something that no encoder here does, or its numbers do not fit.
+    """
+    table = family.config
+    for name, allowed in {
+        "is_decoder": False,
+        "add_cross_attention": False,
+        "position_embedding_type": "absolute",
+        **table.constants,
+    }.items():
+        if data.get(name, allowed) != allowed:
+            raise ConversionError(
+                f"{source}: {name} is {data[name]!r}, which no encoder here computes",
+                allowed=f"{name} {allowed!r}",
+                todo="Use transformers for this model, or choose another",
+            )
+    pad = _whole(data, "pad_token_id", table.pad_token_id, source)
+    offset = position_offset(family, pad)
+    positions = _whole(data, "max_position_embeddings", 512, source) - offset
+    theirs, assumed = table.activation
+    fields = {
+        **{ours: data.get(theirs, default) for ours, theirs, default in table.fields},
+        **table.fixed,
+        "hidden_activation": _activation(data.get(theirs, assumed), theirs, source),
+        "position_offset": offset,
+        "max_positions": positions,
+        "initializer": table.initializer,
+    }
+    groups = _groups({**data, "num_hidden_layers": fields["num_layers"]}, source) if table.grouped else None
+    if groups is not None:
+        shared = None if groups.plan == tuple(range(len(groups.plan))) else groups.plan
+        fields |= {"num_layers": len(groups.plan), **dict.fromkeys(_PLANS, shared)}
+    fields |= {name: data[name] for name in _PLANS if name in data}
+    try:
+        config = validate(EncoderConfig, fields, source)
+    except RecipeError as error:
+        raise ConversionError(error.problem, todo="Check config.json against the weights beside it") from error
+    return FolderConfig(
+        config,
+        vocab_size=_whole(data, "vocab_size", table.vocab_size, source),
+        pad_token_id=pad,
+        trained_length=_whole(data, _TRAINED_LENGTH, positions, source),
+        places=family.places(config) if groups is None else groups.places,
+        pair_head=data.get(_PAIR_HEAD),
+        architectures=tuple(map(str, data.get("architectures") or ())),
+    )
+
+
+def _groups(data: Mapping[str, Any], source: str) -> Groups:
+    layers = _whole(data, "num_hidden_layers", 1, source)
+    groups, inner = (_whole(data, name, 1, source) for name in ("num_hidden_groups", "inner_group_num"))
+    if not 1 <= groups <= layers or inner < 1:
+        raise ConversionError(
+            f"{source}: {groups} num_hidden_groups of {inner} inner_group_num in {layers} num_hidden_layers",
+            allowed="1 to num_hidden_layers groups, inner_group_num of 1 or more",
+        )
+    return Groups(layers, groups, inner)
+
+
+def _whole(data: Mapping[str, Any], name: str, default: int, source: str) -> int:
+    found = data.get(name)
+    if found is None:
+        return default
+    if not isinstance(found, int) or found < 0:
+        raise ConversionError(f"{source}: {name} is {found!r}", allowed="a whole number")
+    return found
+
+
+def _activation(name: str, field: str, source: str) -> str:
+    for ours, theirs in _ACTIVATIONS.items():
+        if name in theirs:
+            return ours
+    raise ConversionError(
+        f"{source}: unknown {field} {name!r}",
+        allowed=", ".join(name for names in _ACTIVATIONS.values() for name in names),
+    )

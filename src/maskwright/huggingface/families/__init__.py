@@ -1,0 +1,35 @@
+"""The families of Hugging Face classes, one file each. A family more is one file and its entry in `FAMILIES`."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from maskwright.core.errors import ConversionError, unknown_name
+from maskwright.huggingface.families.albert import ALBERT
+from maskwright.huggingface.families.base import Family
+from maskwright.huggingface.families.bert import BERT
+from maskwright.huggingface.families.distilbert import DISTILBERT
+from maskwright.huggingface.families.electra import ELECTRA
+from maskwright.huggingface.families.ernie import ERNIE
+from maskwright.huggingface.families.roberta import ROBERTA
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {family.name: family for family in (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT, ERNIE)}
+)
+
+__all__ = ["FAMILIES", "Family", "family_named"]
+
+
+def family_named(name: str, source: str = "") -> Family:
+    """Return the table of a family.
+
+    Args:
+        name: Hugging Face's `model_type`.
+        source: Where the name was found, for the message.
+
+    Raises:
+        ConversionError: If there is no such table.
+    """
+    if name in FAMILIES:
+        return FAMILIES[name]
+    problem, allowed, todo = unknown_name("model_type", name, FAMILIES)
+    raise ConversionError(f"{source}: {problem}" if source else problem, allowed=allowed, todo=todo)

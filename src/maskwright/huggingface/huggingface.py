@@ -1,0 +1,230 @@
+"""Model folders of Hugging Face's layout, written and read: what we write, transformers loads."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from maskwright.core.errors import ConversionError
+from maskwright.core.files import atomic_path, write_json
+from maskwright.core.tensor_files import write_tensors
+from maskwright.core.types import FamilyName, SpecialTokens
+from maskwright.huggingface.config_json import from_json, to_json
+from maskwright.huggingface.families import Family, family_named
+from maskwright.huggingface.identity import identity_projection, without_identity
+from maskwright.huggingface.refusals import refuse_inexpressible
+from maskwright.huggingface.shapes import check_shapes
+from maskwright.huggingface.task_entries import TaskEntries, entries_from_json
+from maskwright.huggingface.weight_files import WEIGHTS, as_saved, locate, read_config, read_weights
+from maskwright.model.config import EncoderConfig
+
+_OWN_HEADS = "maskwright.heads."
+"""Under which heads stand that no family has names for: Hugging Face's classes pass over them."""
+_OLD_ENDS = ((".gamma", ".weight"), (".beta", ".bias"))
+# Counters that old files carry and nothing needs.
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+_NAMES_SHOWN = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel:
+    """What a model folder holds, under our names.
+
+    Attributes:
+        family: Hugging Face's model type.
+        config: The encoder's shape; with a pooler if the folder has one.
+        vocab_size: V.
+        max_length: Longest sequence the model was trained on, as far as the folder tells, in tokens.
+        state: Weights in fp32 as "encoder.*" and "heads.KIND.*".
+        heads: Kinds of the heads in `state`, e.g. ("mlm",) or ("sequence",).
+        missing_heads: Heads that the family's classes have and the folder does not, e.g. ("nsp",).
+        unexpected: Names in the file that nothing here uses.
+        folder: Where it was read.
+        task: The head among `heads` that was trained on labelled examples; None where there is none.
+    """
+
+    family: FamilyName
+    config: EncoderConfig
+    vocab_size: int
+    max_length: int
+    state: dict[str, Tensor]
+    heads: tuple[str, ...]
+    missing_heads: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    folder: Path
+    task: TaskEntries | None
+
+
+def save_model(
+    folder: Path,
+    *,
+    family: FamilyName,
+    config: EncoderConfig,
+    special_tokens: SpecialTokens,
+    state: dict[str, Tensor],
+    max_length: int,
+    task: TaskEntries | None = None,
+) -> None:
+    """Write config.json and model.safetensors under the family's Hugging Face names.
+
+    Each file is written whole or not at all. The tied output matrix is left out, as Hugging Face does. Blocks
+    that layers share are written once a layer, with the sharing said in config.json, so that Hugging Face's
+    classes compute the same; ALBERT's groups are written once a group, as its classes do. Heads that the family
+    has no names for are kept under names that its classes pass over.
+
+    Args:
+        folder: Where to write; other files in it are left alone.
+        family: Whose names and classes.
+        config: The encoder's shape.
+        special_tokens: Padding id and vocabulary size.
+        state: All weights, as "encoder.*" and "heads.KIND.*", on any device.
+        max_length: Longest sequence trained on, in tokens.
+        task: The head for labelled examples, if `state` has one: it makes the model one of the class for it.
+
+    Raises:
+        ConversionError: If the family's classes cannot hold this model.
+        DeviceError: If the folder cannot be written.
+    """
+    table = family_named(family)
+    heads = _kinds(state)
+    if heads & table.tasks.keys() != ({task.kind} if task else set()):
+        raise ValueError(f"the weights have the heads {sorted(heads)}, but the head told of is {task}")
+    data = to_json(table, config, special_tokens, heads, max_length, task)
+    prefix = table.prefix if heads else ""
+    own = tuple(f"heads.{kind}." for kind in heads - table.heads.keys() - table.tasks.keys())
+    pairs = (
+        *table.pairs(config, heads, prefix),
+        *((name, _OWN_HEADS + name.removeprefix("heads.")) for name in state if name.startswith(own)),
+    )
+    ours = {name for name, _ in pairs}
+    if ours != state.keys():
+        raise ConversionError(
+            f"cannot save to {folder}: the weights do not fit the encoder's configuration; "
+            f"missing {_listed(ours - state.keys())}; unknown {_listed(state.keys() - ours)}"
+        )
+    weights = {theirs: as_saved(state[name]) for name, theirs in pairs} | identity_projection(table, config, prefix)
+    with atomic_path(folder / WEIGHTS) as temporary:
+        write_tensors(temporary, weights, shown=folder / WEIGHTS, metadata={"format": "pt"})
+    write_json(folder / "config.json", data)
+
+
+def load_model(folder_or_name: str | Path) -> LoadedModel:
+    """Read a model folder, or fetch one by its name on the model hub. No code of the folder is executed.
+
+    Old names (gamma, beta), unprefixed bare models, shards and half precision are understood.
+
+    Args:
+        folder_or_name: A folder with config.json and safetensors weights, or a hub name such as
+            "google-bert/bert-base-uncased".
+
+    Raises:
+        ConversionError: If something is missing, damaged, of another shape than config.json says, untied, or
+            asks for what no encoder here does. The message names file, weight, shapes and what to do.
+    """
+    folder = locate(folder_or_name)
+    data = read_config(folder)
+    source = str(folder / "config.json")
+    family = family_named(data["model_type"], source)
+    described = from_json(family, data, source)
+    tensors = _modern_names(read_weights(folder))
+    prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
+    _drop_tied(tensors, family, prefix, folder)
+    tensors, config = without_identity(tensors, family, described.config, prefix)
+    names = frozenset(tensors)
+    config = config.replace(pooler=any(prefix + theirs in names for _, theirs in family.pooler))
+    heads = family.heads_among(names, described.pair_head)
+    kind = family.task_among(names, described.architectures)
+    task = None if kind is None else entries_from_json(family, data, kind, config.hidden_dropout, source)
+    if task is not None:
+        heads |= {task.kind}
+    refuse_inexpressible(family, config, described.pad_token_id, heads, source)
+    pairs = (
+        *family.pairs(config, heads, prefix, described.places),
+        *(("heads." + name.removeprefix(_OWN_HEADS), name) for name in sorted(names) if name.startswith(_OWN_HEADS)),
+    )
+    if missing := {theirs for _, theirs in pairs} - tensors.keys():
+        raise ConversionError(
+            f"the weights in {folder} lack {_listed(missing)}, which {source} calls for",
+            todo="Check num_hidden_layers and model_type there, or fetch the weights again",
+        )
+    state = _renamed(tensors, pairs, folder)
+    check_shapes(state, dict(pairs), config, described.vocab_size, _task_shapes(family, config, task), folder)
+    unexpected = tensors.keys() - {theirs for _, theirs in pairs}
+    if layers := {name for name in unexpected if name.startswith(family.layer_starts(prefix))}:
+        raise ConversionError(
+            f"the weights in {folder} have more layers than {source} says: {_listed(layers)}",
+            todo="Correct num_hidden_layers there, or fetch both files again",
+        )
+    return LoadedModel(
+        family=family.name,
+        config=config,
+        vocab_size=described.vocab_size,
+        max_length=described.trained_length,
+        state=state,
+        heads=tuple(sorted(_kinds(state))),
+        missing_heads=tuple(sorted(family.lacking(heads))),
+        unexpected=tuple(sorted(unexpected)),
+        folder=folder,
+        task=task,
+    )
+
+
+def _task_shapes(family: Family, config: EncoderConfig, task: TaskEntries | None) -> dict[str, tuple[int, ...]]:
+    if task is None:
+        return {}
+    shapes = family.tasks[task.kind].shapes(config.hidden_size, task.num_outputs)
+    return {f"heads.{task.kind}.{name}": shape for name, shape in shapes.items()}
+
+
+def _kinds(state: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.split(".")[1] for name in state if name.startswith("heads."))
+
+
+def _modern_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    renamed = {}
+    for name, tensor in tensors.items():
+        if name.endswith(_BUFFERS):
+            continue
+        for old, new in _OLD_ENDS:
+            if name.endswith(old):
+                name = name.removesuffix(old) + new
+        renamed[name] = tensor
+    return renamed
+
+
+def _drop_tied(tensors: dict[str, Tensor], family: Family, prefix: str, folder: Path) -> None:
+    """Take second names out; a file that has only the second name of a bias gives it the first."""
+    for second, first in family.tied:
+        first = prefix + first.removeprefix(family.prefix) if first.startswith(family.prefix) else first
+        if second not in tensors:
+            continue
+        tensor = tensors.pop(second)
+        if first not in tensors:
+            tensors[first] = tensor
+        elif not torch.equal(tensors[first], tensor):
+            raise ConversionError(
+                f"in {folder} the output weights are not tied: {second} is not {first}",
+                allowed="a masked-token head whose output matrix is the word embeddings",
+                todo=f"Remove {second} from the file to use the embeddings, then check its predictions",
+            )
+
+
+def _renamed(tensors: dict[str, Tensor], pairs: tuple[tuple[str, str], ...], folder: Path) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = {}
+    for ours, theirs in pairs:
+        if ours in state and not torch.equal(state[ours], tensors[theirs]):
+            raise ConversionError(
+                f"{folder / 'config.json'} says that layers share weights, but {theirs} differs between them",
+                todo="Remove attention_plan and ffn_plan from config.json to load every layer on its own",
+            )
+        state[ours] = tensors[theirs]
+    return state
+
+
+def _listed(names: set[str]) -> str:
+    if not names:
+        return "nothing"
+    shown = ", ".join(sorted(names)[:_NAMES_SHOWN])
+    return shown + (f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")

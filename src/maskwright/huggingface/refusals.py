@@ -1,0 +1,112 @@
+"""What a family's Hugging Face classes cannot hold, and which family can: asked before training and at every save.
+
+The encoder must compute the same there, to the last layer. A head that no class has is no obstacle: it is kept under
+names that the classes pass over, unless another family has classes for it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from maskwright.core.errors import ConversionError
+from maskwright.huggingface.families import FAMILIES, Family
+from maskwright.model.config import EncoderConfig
+
+_ACTIVATIONS = ("gelu_tanh", "gelu", "relu")
+
+
+@dataclass(frozen=True, slots=True)
+class _Obstacle:
+    problem: str
+    allowed: str
+    remedy: str
+
+
+def refuse_inexpressible(
+    family: Family, config: EncoderConfig, pad: int, heads: frozenset[str], source: str = ""
+) -> None:
+    """Refuse a model that the family's Hugging Face classes cannot hold. Ask before training, too.
+
+    Args:
+        family: The tables.
+        config: The encoder's shape.
+        pad: The padding id.
+        heads: Kinds of the heads on this encoder.
+        source: The file that asks for it, if it was read from one.
+
+    Raises:
+        ConversionError: If the folder would not load, or compute something else there. The message names the field,
+            what it could be, and the families that hold the model as it is.
+    """
+    obstacle = next(_obstacles(family, config, pad, heads), None)
+    if obstacle is None:
+        return
+    if source:
+        raise ConversionError(
+            f"{source}: {obstacle.problem}",
+            allowed=obstacle.allowed,
+            todo="Check the file against the weights beside it",
+        )
+    others = [name for name, other in FAMILIES.items() if next(_obstacles(other, config, pad, heads), None) is None]
+    todo = obstacle.remedy + (f", or set family to {' or '.join(others)}" if others else "")
+    raise ConversionError(obstacle.problem, allowed=obstacle.allowed, todo=todo)
+
+
+def position_offset(family: Family, pad: int) -> int:
+    """Return how many rows at the front of a family's position table are skipped."""
+    return pad + 1 if family.config.positions_after_pad else 0
+
+
+def _obstacles(family: Family, config: EncoderConfig, pad: int, heads: frozenset[str]) -> Iterator[_Obstacle]:
+    classes = f"Hugging Face's {family.name!r} classes"
+    for field, allowed, reason in _limits(family, config, pad, heads):
+        found = getattr(config, field)
+        if found not in allowed:
+            needed = ", ".join(_said(value) for value in allowed if value is not None)
+            yield _Obstacle(
+                f"{classes} cannot hold an encoder with {field} {_said(found)}: {reason}",
+                f"{field} {needed}",
+                f"Set encoder.{field} to {needed}",
+            )
+    elsewhere = frozenset().union(*(other.own_heads for other in FAMILIES.values()))
+    if strangers := sorted((heads & elsewhere) - family.heads.keys()):
+        yield _Obstacle(
+            f"{classes} have no names for the head {', '.join(strangers)}",
+            ", ".join(family.heads),
+            "Drop that objective",
+        )
+    for kind in sorted(heads & family.heads.keys()):
+        if len(twins := sorted(heads.intersection(family.same_names(kind)))) > 1:
+            yield _Obstacle(
+                f"{classes} have one name for the heads {' and '.join(twins)}",
+                "one of them",
+                "Drop one of the two objectives",
+            )
+
+
+def _limits(
+    family: Family, config: EncoderConfig, pad: int, heads: frozenset[str]
+) -> Iterator[tuple[str, tuple[Any, ...], str]]:
+    """List (field, allowed values, why no other)."""
+    table = family.config
+    if not family.projection:
+        yield "embedding_size", (None, config.hidden_size), "they have no dense layer after the embeddings"
+    if not family.always_projects:
+        yield "embedding_projection", ("if_needed",), "they have no dense layer between widths that are the same"
+    yield "position_offset", (position_offset(family, pad),), "their position table begins there"
+    for field, value in table.fixed.items():
+        yield field, (value,), "their classes have no other"
+    if "type_vocab_size" not in table.fixed:
+        yield "type_vocab_size", (max(config.type_vocab_size, 1),), "they have a segment table"
+    if not family.pooler:
+        yield "pooler", (False,), "they have none"
+    head_activation = table.head_activation if "mlm" in heads else None
+    yield (
+        "hidden_activation",
+        (head_activation,) if head_activation else _ACTIVATIONS,
+        "their masked-token head has no other",
+    )
+
+
+def _said(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

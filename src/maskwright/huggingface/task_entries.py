@@ -1,0 +1,122 @@
+"""What config.json says of a model that was trained on labelled examples: its class, its labels, its dropout."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from maskwright.core.errors import ConversionError
+from maskwright.core.types import HeadKind
+from maskwright.huggingface.families import Family
+
+ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
+"""What the scores of a whole sequence mean, in Hugging Face's words; its text pipeline reads it."""
+
+# Hugging Face's classes assume so many where config.json names none.
+_ASSUMED_LABELS = 2
+# Heads whose width no label says: beginning and end of an answer; one score an option.
+_WIDTHS: Mapping[HeadKind, int] = {"span": 2, "choice": 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskEntries:
+    """A head for labelled examples, as config.json describes it.
+
+    Attributes:
+        kind: What it scores.
+        labels: Names of the scores, in their order; empty for "span" and "choice".
+        problem_type: What the scores mean; None where that follows from the kind, or the file does not say.
+        dropout: Share dropped before the last layer.
+    """
+
+    kind: HeadKind
+    labels: tuple[str, ...] = ()
+    problem_type: ProblemType | None = None
+    dropout: float = 0.0
+
+    @property
+    def num_outputs(self) -> int:
+        """Width of the last layer."""
+        return _WIDTHS.get(self.kind, len(self.labels))
+
+
+def unnamed_labels(number: int) -> tuple[str, ...]:
+    """Return the names that Hugging Face gives to scores that nobody named."""
+    return tuple(f"LABEL_{place}" for place in range(number))
+
+
+def entries_to_json(family: Family, task: TaskEntries) -> dict[str, Any]:
+    """Write what a class with such a head reads from config.json.
+
+    Args:
+        family: The tables.
+        task: The head.
+    """
+    data: dict[str, Any] = {}
+    if task.kind not in _WIDTHS:
+        data["id2label"] = {str(place): label for place, label in enumerate(task.labels)}
+        data["label2id"] = {label: place for place, label in enumerate(task.labels)}
+    if task.problem_type is not None:
+        data["problem_type"] = task.problem_type
+    row = family.tasks[task.kind]
+    if row.dropout is not None and row.dropout.name is not None:
+        data[row.dropout.name] = task.dropout
+    return data | dict(row.constants)
+
+
+def entries_from_json(
+    family: Family, data: Mapping[str, Any], kind: HeadKind, hidden_dropout: float, source: str
+) -> TaskEntries:
+    """Read what config.json says of a head that is there.
+
+    Args:
+        family: The tables.
+        data: The file's content.
+        kind: Which head there is.
+        hidden_dropout: The rate of the encoder's hidden states.
+        source: The file's path, for messages.
+
+    Raises:
+        ConversionError: If the labels are not numbered from 0, or the class is asked to compute something else.
+    """
+    row = family.tasks[kind]
+    for name, value in row.constants.items():
+        if data.get(name, value) != value:
+            raise ConversionError(
+                f"{source}: {name} is {data[name]!r}, which no head here computes",
+                allowed=f"{name} {value!r}",
+                todo="Use transformers for this model, or choose another",
+            )
+    problem_type = data.get("problem_type") if kind == "sequence" else None
+    if problem_type not in (None, *get_args(ProblemType)):
+        raise ConversionError(f"{source}: problem_type is {problem_type!r}", allowed=", ".join(get_args(ProblemType)))
+    dropout = 0.0
+    if row.dropout is not None:
+        dropout = row.dropout.rate(data.get(row.dropout.name) if row.dropout.name else None, hidden_dropout)
+    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+        assert row.dropout is not None
+        raise ConversionError(f"{source}: {row.dropout.name} is {dropout!r}", allowed="a share, from 0 to below 1")
+    return TaskEntries(
+        kind=kind,
+        labels=() if kind in _WIDTHS else _labels(data, source),
+        problem_type=problem_type,
+        dropout=float(dropout),
+    )
+
+
+def _labels(data: Mapping[str, Any], source: str) -> tuple[str, ...]:
+    named = data.get("id2label")
+    if named is None:
+        number = data.get("num_labels", _ASSUMED_LABELS)
+        if not isinstance(number, int) or number < 1:
+            raise ConversionError(f"{source}: num_labels is {number!r}", allowed="a whole number, 1 or more")
+        return unnamed_labels(number)
+    if not isinstance(named, dict) or not _counts(list(named)):
+        raise ConversionError(
+            f"{source}: id2label is {named!r}",
+            allowed='an object that names the scores by their places from 0, e.g. {"0": "negative", "1": "positive"}',
+        )
+    return tuple(str(named[str(place)]) for place in range(len(named)))
+
+
+def _counts(places: Sequence[str]) -> bool:
+    return bool(places) and sorted(places) == sorted(map(str, range(len(places))))

@@ -1,0 +1,94 @@
+"""What an encoder costs: parameters, training FLOPs per token, bytes. Closed forms; nothing is instantiated.
+
+**The FLOP formula.** A multiply and an add are two operations. Forward, per real token:
+
+    2 (E H if projected) + L (8 H^2 + 4 n H + 4 H F)  dense layers, attention over n tokens
+  + s 2 H^2                                           pooler, once a sequence
+
+and three times that for training: the backward pass makes two products for each of the forward pass. Heads are
+their objectives' to count (`Objective.flops`). Not counted are embedding look-ups, softmax, LayerNorm,
+activations and the optimizer (each below a few per cent), and padding: a run that computes on filler spends time
+on it, not counted FLOPs. n is the mean length attended, sum(l^2) / sum(l) over sequences of lengths l, which is the
+length itself where all are equal.
+"""
+
+from maskwright.model.config import EncoderConfig
+
+
+def count_parameters(config: EncoderConfig, vocab_size: int) -> dict[str, int]:
+    """Count the encoder's parameters by part; shared blocks count once.
+
+    Args:
+        config: The shape.
+        vocab_size: V.
+
+    Returns:
+        Parts in the order of the forward pass; a part that the shape lacks counts 0.
+    """
+    width, hidden, inner = config.embedding_width, config.hidden_size, config.intermediate_size
+    norm = 2 * hidden
+    attention = 4 * _dense(hidden, hidden) + norm
+    ffn = _dense(hidden, inner) + _dense(inner, hidden) + norm
+    return {
+        "word embeddings": vocab_size * width,
+        "position embeddings": (config.position_offset + config.max_positions) * width,
+        "segment embeddings": config.type_vocab_size * width,
+        "embedding norm": 2 * width,
+        "embedding projection": _dense(width, hidden) if config.projects_embeddings else 0,
+        "attention": len(set(config.layer_plan("attention"))) * attention,
+        "ffn": len(set(config.layer_plan("ffn"))) * ffn,
+        "pooler": _dense(hidden, hidden) if config.pooler else 0,
+    }
+
+
+def total_parameters(config: EncoderConfig, vocab_size: int) -> int:
+    """Count all parameters of the encoder.
+
+    Example:
+        >>> total_parameters(EncoderConfig(), 30522)
+        109482240
+    """
+    return sum(count_parameters(config, vocab_size).values())
+
+
+def mlm_head_parameters(config: EncoderConfig, vocab_size: int) -> int:
+    """Count the parameters of a masked-token head whose output matrix is the word embeddings."""
+    width = config.embedding_width
+    return _dense(config.hidden_size, width) + 2 * width + vocab_size
+
+
+def flops_per_token(config: EncoderConfig, *, length: float, sequences_per_token: float | None = None) -> float:
+    """Return the training FLOPs (forward and backward) per real token by the formula above.
+
+    Args:
+        config: The shape.
+        length: n, mean number of tokens attended, in tokens.
+        sequences_per_token: s, sequences per real token; None means 1 / `length`.
+    """
+    width, hidden = config.embedding_width, config.hidden_size
+    layer = 8 * hidden * hidden + 4 * length * hidden + 4 * hidden * config.intermediate_size
+    body = config.num_layers * layer + (2 * width * hidden if config.projects_embeddings else 0)
+    per_sequence = 2 * hidden * hidden if config.pooler else 0
+    sequences = 1 / length if sequences_per_token is None else sequences_per_token
+    return 3 * (body + sequences * per_sequence)
+
+
+def skipped_flops_per_token(config: EncoderConfig) -> float:
+    """Return the training FLOPs that the last layer spares for a token that nobody reads: all behind its attention."""
+    return 3.0 * (2 * config.hidden_size**2 + 4 * config.hidden_size * config.intermediate_size)
+
+
+def memory(config: EncoderConfig, vocab_size: int, head_parameters: int = 0) -> dict[str, int]:
+    """Return the bytes that training holds, by kind, in fp32 with AdamW or LAMB; activations come on top.
+
+    Args:
+        config: The shape.
+        vocab_size: V.
+        head_parameters: Parameters of the heads, e.g. `mlm_head_parameters`.
+    """
+    parameters = total_parameters(config, vocab_size) + head_parameters
+    return {"weights": 4 * parameters, "gradients": 4 * parameters, "optimizer": 8 * parameters}
+
+
+def _dense(inputs: int, outputs: int) -> int:
+    return inputs * outputs + outputs

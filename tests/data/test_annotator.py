@@ -1,0 +1,196 @@
+from itertools import accumulate
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from token_samples import awkward_text
+from word_samples import SCRIPTS, cuts_of, encoded, surfaces, trained_tokenizers, written_words
+
+from maskwright.core.randomness import Draws
+from maskwright.core.types import Instances
+from maskwright.data.stream_encoder import StreamEncoder, TokenStream
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.words.annotator import Annotation, Annotator
+from maskwright.data.words.lexicon import Lexicon, spans_of
+from maskwright.data.words.segmenters import open_segmenter
+from maskwright.data.words_spec import Words
+from maskwright.pretext.masking.whole_word import WholeWordMasking
+
+KINDS = ["wordpiece", "byte_bpe", "unigram"]
+WWM = Words(segmenter="rjieba")
+ERNIE = Words(segmenter="rjieba", units="characters", phrases=("segmenter",), entities=("tags",))
+EVERY_SENTENCE = [sentence for sentences in SCRIPTS.values() for sentence in sentences]
+
+
+@pytest.fixture(scope="module")
+def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]:
+    return trained_tokenizers(tmp_path_factory.mktemp("trained"))
+
+
+def annotated(tokenizer: Tokenizer, words: Words, sentences: list[str], **lexicons: list[str]) -> Annotation:
+    segmenter = None if words.segmenter == "none" else open_segmenter(words.segmenter)
+    found = {level: [Lexicon(entries)] for level, entries in lexicons.items()}
+    return Annotator(words, segmenter, found).annotate(sentences, encoded(tokenizer, sentences))
+
+
+def units(tokenizer: Tokenizer, words: Words, sentence: str, level: str = "word", **lexicons: list[str]) -> list[str]:
+    found = annotated(tokenizer, words, [sentence], **lexicons)
+    starts = found.word_starts if level == "word" else found.level_starts[level]
+    return surfaces(encoded(tokenizer, [sentence]), starts, sentence)
+
+
+def both_of(tokenizer: Tokenizer, sentences: list[str]) -> tuple[TokenStream, Annotation]:
+    return encoded(tokenizer, sentences), annotated(tokenizer, WWM, sentences)
+
+
+def positions_of_words(sentences: list[str]) -> list[tuple[int, int]]:
+    """The written words of all sentences joined."""
+    offsets = accumulate(map(len, sentences), initial=0)
+    return [
+        (start + offset, end + offset)
+        for sentence, offset in zip(sentences, offsets, strict=False)
+        for start, end in written_words(sentence)
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_no_unit_begins_within_a_written_word(script: str, kind: str, tokenizers: dict[str, Tokenizer]) -> None:
+    sentences = list(SCRIPTS[script])
+    stream, found = both_of(tokenizers[kind], sentences)
+    cuts = cuts_of(stream, found.word_starts)
+    words = positions_of_words(sentences)
+    assert len(words) > 6
+    assert [(start, end) for start, end in words if cuts & set(range(start + 1, end))] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_segmented_words_are_units_wherever_no_token_straddles(kind: str, tokenizers: dict[str, Tokenizer]) -> None:
+    # Not trivially whole: words do begin where words begin.
+    sentence = "使用语言模型来预测下一个词的概率。"
+    stream = encoded(tokenizers[kind], [sentence])
+    assert stream.places is not None
+    cuts = cuts_of(stream, annotated(tokenizers[kind], WWM, [sentence]).word_starts)
+    begins = {start for start, _ in written_words(sentence)}
+    covered = set(stream.places.first[stream.places.begins_character].tolist())
+    assert cuts & begins == begins & covered
+    assert len(cuts & begins) >= 5
+    if kind == "wordpiece":
+        assert units(tokenizers[kind], WWM, sentence) == [
+            *("使用", "语言", "模型", "来", "预测", "下", "一个", "词", "的", "概率", "。")
+        ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "japanese"])
+def test_units_begin_where_written_words_begin(script: str, kind: str, tokenizers: dict[str, Tokenizer]) -> None:
+    # Else one unit for all would be whole, too. Japanese keeps the tokenizer's words, see below.
+    text = "".join(SCRIPTS[script])
+    stream, found = both_of(tokenizers[kind], list(SCRIPTS[script]))
+    assert stream.places is not None
+    cuts = cuts_of(stream, found.word_starts)
+    words = positions_of_words(list(SCRIPTS[script]))
+    begun = 0
+    for start, _ in words:
+        straddled = ((stream.places.first < start) & (stream.places.end > start)).any()
+        # A token of white space alone belongs to the word behind it.
+        assert straddled or cuts & {start, start - text[start - 1].isspace()}, text[start:]
+        begun += not straddled
+    assert begun >= (5 if script == "chinese" else len(words))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_whole_word_masks_hide_every_word_whole_and_keep_the_rate(
+    script: str, kind: str, tokenizers: dict[str, Tokenizer]
+) -> None:
+    sentences = list(SCRIPTS[script])
+    stream, found = both_of(tokenizers[kind], sentences)
+    assert stream.places is not None
+    # Sequences so long that the last unit, which may not fit, hardly counts.
+    length, repeats, count = len(stream.ids), 200, 10
+    nothing = np.zeros(length * repeats * count, dtype=np.bool_)
+    instances = Instances(
+        ids=np.tile(stream.ids, repeats * count),
+        segment_ids=nothing.astype(np.int8),
+        word_starts=np.tile(found.word_starts, repeats * count),
+        special=nothing,
+        cu_seqlens=np.arange(count + 1) * length * repeats,
+        pair_labels=np.full(count, -1, dtype=np.int8),
+    )
+    draws = Draws(0, np.zeros(count, dtype=np.int64), np.arange(count))
+    masked = np.zeros(len(nothing), dtype=np.bool_)
+    masked[WholeWordMasking(rate=0.15, max_targets=None).select(instances, draws).positions] = True
+    assert masked.mean() == pytest.approx(0.15, abs=0.005)
+    masked = masked.reshape(repeats * count, length)
+    for start, end in positions_of_words(sentences):
+        inside = masked[:, (stream.places.first < end) & (stream.places.end > start)]
+        assert (inside.all(axis=1) == inside.any(axis=1)).all(), "".join(sentences)[start:end]
+        assert 100 < inside.any(axis=1).sum() < 500  # of 2000: each word has its turn
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_joiners_within_words_part_nothing(kind: str, tokenizers: dict[str, Tokenizer]) -> None:
+    persian, hindi = SCRIPTS["persian"][0], SCRIPTS["devanagari"][2]
+    words = ["من", "می\u200cخواهم", "کتاب\u200cهای", "تازه", "بخوانم"]
+    assert units(tokenizers[kind], Words(), persian)[:5] == words
+    assert units(tokenizers[kind], Words(), hindi)[1:4] == ["क्\u200dष", "और", "क्\u200cष"]
+
+
+def test_japanese_keeps_the_tokenizers_words(tokenizers: dict[str, Tokenizer]) -> None:
+    for tokenizer in tokenizers.values():
+        own = StreamEncoder(tokenizer).encode(list(SCRIPTS["japanese"]))
+        found = annotated(tokenizer, WWM, list(SCRIPTS["japanese"]))
+        assert found.word_starts.tolist() == own.word_starts.tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_characters_are_units_and_words_are_phrases(kind: str, tokenizers: dict[str, Tokenizer]) -> None:
+    sentence = "北京大学的研究人员训练了模型。"
+    phrases = units(tokenizers[kind], ERNIE, sentence, "phrase")
+    entities = units(tokenizers[kind], ERNIE, sentence, "entity")
+    if kind == "wordpiece":
+        assert units(tokenizers[kind], ERNIE, sentence) == list(sentence)
+        assert phrases == ["北京大学", "的", "研究", "人员", "训练", "了", "模型", "。"]
+        assert entities == ["北京大学", *"的研究人员训练了模型。"]
+    assert phrases[0].startswith("北京大学")
+    assert entities[0].startswith("北京大学")
+
+
+@settings(max_examples=60)
+@given(sentences=st.lists(st.one_of(awkward_text, st.sampled_from(EVERY_SENTENCE)), max_size=5))
+@pytest.mark.parametrize("kind", KINDS)
+def test_levels_are_made_of_whole_words_and_ids_do_not_change(
+    kind: str, sentences: list[str], tokenizers: dict[str, Tokenizer]
+) -> None:
+    stream, plain = encoded(tokenizers[kind], sentences), StreamEncoder(tokenizers[kind]).encode(sentences)
+    assert stream.ids.tolist() == plain.ids.tolist()
+    assert stream.word_starts.tolist() == plain.word_starts.tolist()
+    firsts = (np.cumsum(stream.lengths) - stream.lengths)[stream.lengths > 0]
+    for words in (WWM, ERNIE, Words(units="characters"), Words(phrases=("some.txt",))):
+        found = annotated(tokenizers[kind], words, sentences, phrase=["the", "模型", "word, the"])
+        assert found.word_starts[firsts].all()
+        for starts in found.level_starts.values():
+            assert not (starts & ~found.word_starts).any()
+            assert starts[firsts].all()
+
+
+def test_given_spans_grow_to_whole_words_and_lexicon_entries_never_cut_one(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer, sentence = tokenizers["wordpiece"], "北京大学的模型在New York运行。"
+    words = Words(segmenter="rjieba", phrases=("corpus", "list.txt"))
+    stream = encoded(tokenizer, [sentence])
+    annotator = Annotator(words, open_segmenter("rjieba"), {"phrase": [Lexicon(["京大", "在New York"])]})
+    # 型在 grows to 模型|在, and the longer entry that overlaps it stands back: it begins later.
+    found = annotator.annotate([sentence], stream, {"phrase": spans_of([(6, 8)])})
+    assert found.found["phrase"] == ["模型在"]
+    assert annotator.annotate([sentence], stream).found["phrase"] == ["在New York"]
+
+
+def test_given_span_over_a_sentences_end_is_lost_and_counted(tokenizers: dict[str, Tokenizer]) -> None:
+    sentences = ["New York", " Los Angeles"]
+    annotator = Annotator(Words(entities=("corpus",)), None, {})
+    stream = encoded(tokenizers["wordpiece"], sentences)
+    found = annotator.annotate(sentences, stream, {"entity": spans_of([(0, 8), (4, 12)])})
+    assert (found.found["entity"], found.lost["entity"]) == (["New York"], 1)
+    assert found.tokens_inside["entity"] == int(stream.lengths[0])

@@ -1,0 +1,308 @@
+"""The store: whole, the same for any number of workers, kept by fingerprint, and exact in its counts."""
+
+import gzip
+import json
+import os
+import random
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from maskwright.core.errors import DataError
+from maskwright.data import block_writer, readers
+from maskwright.data.clean_store import CleanCorpus, clean_corpus
+from maskwright.data.cleaning import Cleaning, clean_document
+
+WORDS = [
+    "the",
+    "of",
+    "and",
+    "to",
+    "in",
+    "that",
+    "it",
+    "is",
+    "was",
+    "he",
+    "for",
+    "as",
+    "with",
+    "his",
+    "be",
+    "on",
+    "at",
+    "by",
+]
+ALL = Cleaning(deduplicate="none", min_document_bytes=1)
+
+
+def prose(seed: int, sentences: int = 8) -> str:
+    words = random.Random(seed)
+    lines = [" ".join(words.choices(WORDS, k=12)).capitalize() + f" {seed} {n}." for n in range(sentences)]
+    return "\n\n".join(" ".join(lines[start : start + 3]) for start in range(0, sentences, 3))
+
+
+def jsonl(path: Path, texts: list[str]) -> Path:
+    data = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    return path
+
+
+def documents(corpus: CleanCorpus) -> list[str]:
+    return ["".join(document) for block in range(len(corpus.blocks)) for document in corpus.sentences(block)]
+
+
+def blocks(corpus: CleanCorpus) -> list[bytes]:
+    return [path.read_bytes() for path in corpus.blocks]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(block_writer, "STORED_BLOCK_BYTES", 3000)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.text(st.characters(exclude_characters="\x00"), max_size=60), min_size=1, max_size=6))
+def test_stored_sentences_join_to_the_clean_text(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    folder = tmp_path_factory.mktemp("law")
+    clean = [clean_document(text.encode("utf-8", "replace").decode(), ALL) for text in ["Kept.", *texts]]
+    path = jsonl(folder / "a.jsonl", [text.encode("utf-8", "replace").decode() for text in ["Kept.", *texts]])
+    corpus = clean_corpus([path], cleaning=ALL, cache=folder, workers=1)
+    assert documents(corpus) == [" ".join(paragraphs) for paragraphs in clean if paragraphs]
+
+
+def test_number_of_workers_does_not_change_a_byte(tmp_path: Path, small_blocks: None) -> None:
+    texts = [prose(number % 40, 4 + number % 7) + ("\n\n中文句子。第二句！" * (number % 5)) for number in range(120)]
+    path = jsonl(tmp_path / "a.jsonl.gz", texts)
+    one = clean_corpus([path], cache=tmp_path / "1", workers=1)
+    three = clean_corpus([path], cache=tmp_path / "3", workers=3)
+    assert len(one.blocks) > 3
+    assert blocks(one) == blocks(three)
+    assert one.card == three.card
+    names = ("store.json", "data_card.json", "data_card.md")
+    assert all((one.folder / name).read_bytes() == (three.folder / name).read_bytes() for name in names)
+
+
+def test_lines_lead_with_a_space_where_white_space_stood(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(
+        "Mr. Smith left. Why?\nNobody knew.\n\n他走了。我们也走了。\n真的吗？", encoding="utf-8"
+    )
+    corpus = clean_corpus([tmp_path / "a.txt"], cleaning=ALL, cache=tmp_path)
+    assert corpus.blocks[0].read_text(encoding="utf-8") == (
+        "Mr. Smith left.\n Why?\n Nobody knew.\n\n他走了。\n我们也走了。\n 真的吗？\n\n"
+    )
+    assert (corpus.num_documents, corpus.num_sentences) == (2, 6)
+    assert (corpus.num_characters, corpus.num_bytes) == (33 + 15, 33 + 1 + 14 * 3)
+
+
+def test_lines_that_are_sentences_are_not_split_or_cut(tmp_path: Path) -> None:
+    endless = "词" * 3000
+    text = f"Mr. Smith left. Why?\nNobody knew.\n\n他走了。我们也走了。\n{endless}\n\n"
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    corpus = clean_corpus([tmp_path / "a.txt"], cleaning=ALL.replace(line_breaks="sentence"), cache=tmp_path)
+    # White space stands between lines, and so before the second of each document.
+    stored = text.replace("\nN", "\n N").replace("\n词", "\n 词")
+    assert corpus.blocks[0].read_text(encoding="utf-8") == stored
+    assert not any("cut" in note for source in corpus.card["sources"] for note in source["notes"])
+
+
+def test_counts_agree_with_the_text(tmp_path: Path, small_blocks: None) -> None:
+    path = jsonl(
+        tmp_path / "a.jsonl", [prose(number % 25, 3 + number % 9) for number in range(60)] + ["short", "x" * 70]
+    )
+    corpus = clean_corpus([path], cache=tmp_path, workers=1)
+    texts = documents(corpus)
+    assert corpus.num_documents == len(texts)
+    assert corpus.num_characters == sum(map(len, texts))
+    assert corpus.num_bytes == sum(len(text.encode()) for text in texts)
+    total = corpus.card["total"]
+    dropped = sum(reason["characters"] for reason in total["dropped"].values())
+    assert total["read"]["characters"] - dropped == corpus.num_characters
+    gone = sum(reason.get("documents", 0) for reason in total["dropped"].values())
+    assert total["read"]["documents"] - gone == corpus.num_documents
+
+
+def test_blocks_hold_whole_documents_of_one_source(tmp_path: Path, small_blocks: None) -> None:
+    one = jsonl(tmp_path / "one.jsonl", [prose(number) for number in range(20)])
+    two = jsonl(tmp_path / "two.jsonl", [prose(500 + number) for number in range(20)])
+    corpus = clean_corpus([f"{one}:0.7", two], cache=tmp_path, workers=1)
+    assert corpus.source_weights == (0.7, None)
+    assert corpus.source_names == ("one.jsonl", "two.jsonl")
+    assert corpus.block_sources == tuple(sorted(corpus.block_sources))
+    assert set(corpus.block_sources) == {0, 1}
+    for block, source in enumerate(corpus.block_sources):
+        assert all((" 50" in "".join(d) or " 51" in "".join(d)) == (source == 1) for d in corpus.sentences(block))
+
+
+def test_repeats_are_kept_once_and_short_paragraphs_are_no_repeats(tmp_path: Path) -> None:
+    shared = "This paragraph stands in two documents of the corpus."
+    first = "Parameters\n\n" + shared + "\n\nOnly here, in the first document of all."
+    second = "Parameters\n\n" + shared + "\n\nAnd this, on the other hand, stands only in the second document."
+    corpus = clean_corpus([jsonl(tmp_path / "a.jsonl", [first, first, second, shared])], cache=tmp_path)
+    assert documents(corpus) == [
+        first.replace("\n\n", " "),
+        "Parameters And this, on the other hand, stands only in the second document.",
+    ]
+    dropped = corpus.card["total"]["dropped"]
+    assert dropped["repeated documents"]["documents"] == 1
+    assert dropped["repeated paragraphs"]["paragraphs"] == 1
+    only_documents = clean_corpus(
+        [tmp_path / "a.jsonl"], cleaning=Cleaning(deduplicate="documents", min_document_bytes=1), cache=tmp_path
+    )
+    assert only_documents.num_documents == 3
+
+
+def test_second_call_returns_what_is_there(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", [prose(1)])
+    first = clean_corpus([path], cache=tmp_path / "cache")
+    marker = first.blocks[0].stat().st_mtime_ns
+    again = clean_corpus([f"{path}:2"], cache=tmp_path / "cache")
+    assert (again.fingerprint, again.source_weights) == (first.fingerprint, (2.0,))
+    assert again.blocks[0].stat().st_mtime_ns == marker
+    other = clean_corpus([path], cache=tmp_path / "cache", cleaning=Cleaning(unicode="NFKC"))
+    assert other.fingerprint != first.fingerprint
+    jsonl(path, [prose(1), prose(2)])
+    assert clean_corpus([path], cache=tmp_path / "cache").fingerprint != first.fingerprint
+
+
+def test_failure_leaves_nothing_behind(tmp_path: Path, small_blocks: None) -> None:
+    path = jsonl(tmp_path / "a.jsonl", [prose(number) for number in range(30)])
+    path.write_bytes(path.read_bytes() + b"broken\n")
+    with pytest.raises(DataError, match="line 31"):
+        clean_corpus([path], cache=tmp_path / "cache", workers=1)
+    assert [entry.name for entry in (tmp_path / "cache").iterdir()] == ["checksums.json"]
+    corpus = clean_corpus([path], cleaning=Cleaning(bad_lines="skip"), cache=tmp_path / "cache", workers=1)
+    assert corpus.card["total"]["bad_lines"]["count"] == 1
+    assert "line 31" in corpus.card["total"]["bad_lines"]["first"][0]
+
+
+def test_first_error_is_the_same_for_any_number_of_workers(tmp_path: Path, small_blocks: None) -> None:
+    path = jsonl(tmp_path / "a.jsonl", [prose(number) for number in range(40)])
+    lines = path.read_bytes().split(b"\n")
+    lines[25] = lines[35] = b"broken"
+    path.write_bytes(b"\n".join(lines))
+    for workers in (1, 2):
+        with pytest.raises(DataError, match="line 26"):
+            clean_corpus([path], cache=tmp_path / "cache", workers=workers)
+
+
+def test_fingerprint_is_of_the_content_not_of_places_and_times(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    path = jsonl(tmp_path / "one" / "a.jsonl", [prose(1)])
+    first = clean_corpus([path], cache=tmp_path / "cache")
+    os.utime(path, (0, 0))
+    assert clean_corpus([path], cache=tmp_path / "cache").fingerprint == first.fingerprint
+    (tmp_path / "one").rename(tmp_path / "two")
+    moved = tmp_path / "two" / "a.jsonl"
+    assert clean_corpus([moved], cache=tmp_path / "cache").folder == first.folder
+    moved.write_bytes(moved.read_bytes().replace(b"the", b"thy"))
+    assert clean_corpus([moved], cache=tmp_path / "cache").fingerprint != first.fingerprint
+
+
+def test_files_are_looked_at_once(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", [prose(1)])
+    told: list[tuple[str, int, int | None]] = []
+    for _ in range(2):
+        clean_corpus([path], cache=tmp_path / "cache", progress=lambda *report: told.append(report))
+    size = path.stat().st_size
+    assert [report for report in told if report[0] == "looking at the files"] == [("looking at the files", size, size)]
+
+
+@pytest.mark.parametrize("harm", ["gone", "description", "block"])
+def test_damaged_store_is_made_anew_with_a_warning(tmp_path: Path, harm: str) -> None:
+    path = jsonl(tmp_path / "a.jsonl", [prose(1)])
+    first = clean_corpus([path], cache=tmp_path / "cache")
+    kept = blocks(first)
+    if harm == "gone":
+        (first.folder / "store.json").unlink()
+    elif harm == "description":
+        (first.folder / "data_card.json").write_text("{}")
+    else:
+        first.blocks[0].unlink()
+    with pytest.warns(UserWarning, match="prepared corpus .* is damaged: .*"):
+        again = clean_corpus([path], cache=tmp_path / "cache")
+    assert blocks(again) == kept
+
+
+def test_what_a_killed_process_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", [prose(1)])
+    folder = clean_corpus([path], cache=tmp_path / "cache").folder
+    shutil.rmtree(folder)
+    for name, age in ((".old.tmp", 90_000), (".new.tmp", 60)):
+        left = folder.with_name(f".{folder.name}{name}")
+        (left / "work").mkdir(parents=True)
+        for path_left in (left / "work", left):
+            os.utime(path_left, (time.time() - age,) * 2)
+    clean_corpus([path], cache=tmp_path / "cache")
+    left = sorted(entry.name for entry in (tmp_path / "cache").iterdir())
+    assert left == [f".{folder.name}.new.tmp", "checksums.json", folder.name]
+
+
+def test_missing_block_says_what_to_do(tmp_path: Path) -> None:
+    corpus = clean_corpus([jsonl(tmp_path / "a.jsonl", [prose(1)])], cache=tmp_path / "cache")
+    corpus.blocks[0].unlink()
+    with pytest.raises(DataError, match="Delete the folder"):
+        list(corpus.sentences(0))
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        (["short", "shorter still"], "longest has 13 bytes.*60 bytes.*`--clean min_document_bytes=20`"),
+        (["", " \n"], "holds no text"),
+    ],
+)
+def test_source_without_documents_is_refused(tmp_path: Path, texts: list[str], says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        clean_corpus([jsonl(tmp_path / "a.jsonl", texts)], cache=tmp_path)
+
+
+def test_source_that_repeats_another_is_refused(tmp_path: Path) -> None:
+    one, two = jsonl(tmp_path / "a.jsonl", [prose(1)]), jsonl(tmp_path / "b.jsonl", [prose(1)])
+    with pytest.raises(DataError, match=r"nothing is left of b\.jsonl.*`--clean deduplicate=none`"):
+        clean_corpus([one, two], cache=tmp_path)
+
+
+def test_file_of_broken_lines_only_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("broken\nbroken\n")
+    with pytest.raises(DataError, match=r"no line of a\.jsonl could be read: 2 were skipped.*line 1"):
+        clean_corpus([tmp_path / "a.jsonl"], cleaning=Cleaning(bad_lines="skip"), cache=tmp_path)
+
+
+def test_sample_is_bounded_even_and_keyed(tmp_path: Path, small_blocks: None) -> None:
+    path = jsonl(tmp_path / "a.jsonl", [prose(number, 30) for number in range(100)])
+    corpus = clean_corpus([path], cache=tmp_path, workers=1)
+    everything = [sentence for block in range(len(corpus.blocks)) for d in corpus.sentences(block) for sentence in d]
+    assert list(corpus.sample(corpus.num_bytes, seed=1)) == everything
+    limit = corpus.num_bytes // 5
+    sample = list(corpus.sample(limit, seed=1))
+    size = sum(len(sentence.encode()) for sentence in sample)
+    assert 0.9 * limit < size <= limit
+    assert sample == list(corpus.sample(limit, seed=1))
+    assert sample != list(corpus.sample(limit, seed=2))
+    places = {sentence: place for place, sentence in enumerate(everything)}
+    quarters = [4 * places[sentence] // len(everything) for sentence in sample]
+    assert all(0.2 < quarters.count(quarter) / len(sample) < 0.3 for quarter in range(4))
+    assert list(corpus.sample(0, seed=1)) == []
+
+
+def test_progress_is_told_and_reaches_the_end(tmp_path: Path, small_blocks: None) -> None:
+    path = jsonl(tmp_path / "a.jsonl", [prose(number) for number in range(30)])
+    told: list[tuple[str, int, int | None]] = []
+    clean_corpus([path], cache=tmp_path, workers=1, progress=lambda *report: told.append(report))
+    stages = dict.fromkeys(stage for stage, _, _ in told)
+    assert list(stages) == ["looking at the files", "reading and cleaning", "taking out repeats"]
+    for stage in stages:
+        done = [count for name, count, _ in told if name == stage]
+        assert done == sorted(done)
+        assert done[-1] == [total for name, _, total in told if name == stage][-1]
+
+
+def test_lone_path_is_a_corpus(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", [prose(1)])
+    assert clean_corpus(str(path), cache=tmp_path).num_documents == 1

@@ -1,0 +1,84 @@
+"""Statistics from bytes agree with counting characters; the page shows them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.data.clean_store import clean_corpus
+from maskwright.data.cleaning import Cleaning
+from maskwright.data.text_statistics import LengthCounts, TextStatistics
+
+LINES = st.text(st.characters(exclude_characters="\n", exclude_categories=("Cs",)), min_size=1, max_size=20)
+
+
+@given(st.lists(st.lists(LINES, min_size=1, max_size=4), min_size=1, max_size=5))
+def test_statistics_count_characters_sentences_and_documents(documents: list[list[str]]) -> None:
+    statistics = TextStatistics()
+    statistics.add("".join("\n".join(document) + "\n\n" for document in documents).encode())
+    sentences = [line for document in documents for line in document]
+    assert (statistics.documents, statistics.sentences) == (len(documents), len(sentences))
+    assert statistics.characters == sum(map(len, sentences))
+    assert statistics.num_bytes == sum(len(line.encode()) for line in sentences)
+    assert statistics.document_lengths.largest == max(sum(map(len, document)) for document in documents)
+    assert statistics.sentence_lengths.largest == max(map(len, sentences))
+
+
+@pytest.mark.parametrize(
+    ("text", "script"),
+    [
+        ("Letters, and digits 123.", "Latin"),
+        ("éàüñ", "Latin"),
+        ("ệ", "Latin"),
+        ("汉字，没有。", "Han"),
+        ("かなカナ", "Kana"),
+        ("한글", "Hangul"),
+        ("Кириллица", "Cyrillic"),
+        ("عربي", "Arabic"),
+        ("हिन्दी", "Devanagari"),
+        ("ελληνικά", "other"),
+        ("ไทย", "other"),
+    ],
+)
+def test_scripts_are_told_apart(text: str, script: str) -> None:
+    statistics = TextStatistics()
+    statistics.add(f"{text}\n\n".encode())
+    assert statistics.scripts() == {script: 1.0}
+
+
+def test_quantiles_are_within_a_percent() -> None:
+    lengths = np.random.default_rng(0).lognormal(5, 1.5, 20_000).astype(np.int64) + 1
+    counts = LengthCounts()
+    for part in np.array_split(lengths, 7):
+        counts.add(part)
+    found = counts.quantiles()
+    assert found["max"] == lengths.max()
+    for name, share in (("5 %", 0.05), ("median", 0.5), ("95 %", 0.95)):
+        exact = np.quantile(lengths, share)
+        assert abs(found[name] - exact) <= max(1, 0.012 * exact)
+    assert LengthCounts().quantiles() == {}
+
+
+def test_page_shows_what_was_kept_and_dropped(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "picture.png").write_bytes(b"")
+    documents = [
+        f"This is document number {number}, which is long enough to be kept by itself." for number in range(30)
+    ]
+    (folder / "a.txt").write_text("\n\n".join([*documents, documents[0], "short"]), encoding="utf-8")
+    corpus = clean_corpus([folder], cleaning=Cleaning(), cache=tmp_path)
+    page = (corpus.folder / "data_card.md").read_text(encoding="utf-8")
+    assert "**30 documents, 30 sentences" in page
+    assert "| Repeated documents | −1 |" in page
+    assert "| Short documents | −1 |" in page
+    assert "| Latin | 100.0 % |" in page
+    assert "> This is document number" in page
+    assert "say so with `--clean text_documents=files`" in page
+    assert "| `min_document_bytes` | `60` |" in page
+    assert "Files that are not read: 1 .png." in page
+    assert str(tmp_path) not in page
+    assert corpus.card["fingerprint"] == corpus.fingerprint
+    assert corpus.card["cleaning"]["min_document_bytes"] == 60

@@ -1,0 +1,90 @@
+"""Keep-first, exactly as a set of everything would, in pieces of any size."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from maskwright.data.block_writer import without_repeats
+from maskwright.data.clean_block import BlockIndex
+from maskwright.data.deduplication import DuplicateFinder
+
+
+def by_set(hashes: list[int]) -> list[bool]:
+    seen: set[int] = set()
+    flags = []
+    for value in hashes:
+        flags.append(value != 0 and value in seen)
+        seen.add(value)
+    return flags
+
+
+HASHES = st.lists(
+    st.one_of(st.integers(0, 3), st.sampled_from([2**64 - 1, 2**63, 2**63 + 1, 2**40]), st.integers(0, 2**64 - 1)),
+    max_size=60,
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(HASHES, st.integers(1, 20), st.integers(1, 13))
+def test_repeats_are_those_of_a_set(
+    tmp_path_factory: pytest.TempPathFactory, hashes: list[int], memory: int, step: int
+) -> None:
+    finder = DuplicateFinder(tmp_path_factory.mktemp("hashes"), records_in_memory=memory)
+    for start in range(0, len(hashes), step):
+        finder.add(np.array(hashes[start : start + step], dtype=np.uint64))
+    assert finder.duplicates().tolist() == by_set(hashes)
+
+
+def test_large_input_in_many_ranges_agrees(tmp_path: Path) -> None:
+    hashes = np.random.default_rng(0).integers(0, 30_000, 100_000, dtype=np.uint64) << np.uint64(49)
+    finder = DuplicateFinder(tmp_path, records_in_memory=1 << 12)
+    finder.add(hashes)
+    _, first = np.unique(hashes, return_index=True)
+    expected = np.ones(len(hashes), dtype=bool)
+    expected[first] = False
+    expected[hashes == 0] = False
+    assert np.array_equal(finder.duplicates(), expected)
+
+
+def index_of(documents: list[list[list[str]]]) -> tuple[bytes, BlockIndex]:
+    stored = "".join("".join("".join(line + "\n" for line in paragraph) for paragraph in d) + "\n" for d in documents)
+    paragraphs = [paragraph for document in documents for paragraph in document]
+    lengths = np.array([len("".join(paragraph).removeprefix(" ")) for paragraph in paragraphs], dtype=np.int64)
+    return stored.encode(), BlockIndex(
+        paragraphs=np.array([len(document) for document in documents], dtype=np.int64),
+        stored_bytes=np.array([sum(len(line) + 1 for line in paragraph) for paragraph in paragraphs], dtype=np.int64),
+        characters=lengths,
+        text_bytes=lengths,
+        paragraph_hashes=np.zeros(len(paragraphs), dtype=np.uint64),
+        document_hashes=np.zeros(len(documents), dtype=np.uint64),
+    )
+
+
+DOCUMENTS = [[["One one.", " Two."], [" Three three."]], [["Four four."]], [["Five."], [" Six six."], [" Seven."]]]
+
+
+@pytest.mark.parametrize(
+    ("documents", "paragraphs", "minimum", "kept"),
+    [
+        ([], [], 1, "One one.\n Two.\n Three three.\n\nFour four.\n\nFive.\n Six six.\n Seven.\n\n"),
+        ([1], [], 1, "One one.\n Two.\n Three three.\n\nFive.\n Six six.\n Seven.\n\n"),
+        ([], [0], 1, "Three three.\n\nFour four.\n\nFive.\n Six six.\n Seven.\n\n"),
+        ([], [1, 4], 1, "One one.\n Two.\n\nFour four.\n\nFive.\n Seven.\n\n"),
+        ([], [3, 4], 8, "One one.\n Two.\n Three three.\n\nFour four.\n\n"),
+        ([0, 1, 2], [], 1, ""),
+    ],
+)
+def test_what_is_cut_out_leaves_whole_documents(
+    documents: list[int], paragraphs: list[int], minimum: int, kept: str
+) -> None:
+    data, index = index_of(DOCUMENTS)
+    left, counts, _ = without_repeats(
+        data, index, np.isin(np.arange(3), documents), np.isin(np.arange(6), paragraphs), minimum
+    )
+    assert left.decode() == kept
+    text = sum(len(line) for document in DOCUMENTS for paragraph in document for line in paragraph)
+    dropped = counts.document_characters + counts.paragraph_characters + counts.remnant_characters
+    assert len(kept.replace("\n", "")) == text - dropped

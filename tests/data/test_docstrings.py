@@ -1,0 +1,167 @@
+"""Prose comes out of docstrings of all styles; code, tables and fields do not; nothing is imported."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from maskwright.data import docstrings
+from maskwright.data.docstring_prose import is_english_prose, prose_paragraphs
+from maskwright.data.docstrings import docstring_documents, docstrings_fingerprint
+
+REST = """Open a connection to the server, and wait until it answers or the time is over.
+
+The :class:`~http.client.Connection` that is returned must be closed by the caller, who may use
+it in a ``with`` statement (see `the manual <http://x.org>`_) for that::
+
+    with open_connection(host) as connection:
+        this is code and it is not to be kept
+
+.. note:: A connection that was closed on the other side is *not* noticed before
+   it is used again.
+
+.. code-block:: python
+
+    more_code = "that is not prose"
+
+:param host: The name of the host to which the connection is to be opened.
+:returns: nothing of interest to anybody at all
+
+>>> open_connection("localhost")
+<Connection object at 0x7f00>
+"""
+NUMPY = """
+Compute the mean of the values along the axis that was given.
+
+Parameters
+----------
+axis : int, optional
+    The axis along which the mean is computed; by default it is that of the flattened array.
+dtype : data-type
+
+Notes
+-----
+The sum is accumulated in double precision, because single precision loses too much.
+
+Examples
+--------
+This line of an example looks like prose but it is left out with its section.
+
+=====  =====
+Table  of it
+=====  =====
+"""
+GOOGLE = """Return the nearest of the options to the name that was given by the user.
+
+Args:
+    name (str): What the user wrote, which may be misspelt in any way.
+    options: names
+
+Returns:
+    The option that looks most like the name, or None if none of them is close.
+
+Example:
+    And this is an example, which is not wanted here.
+"""
+
+
+def test_rest_gives_its_prose() -> None:
+    assert prose_paragraphs(REST) == [
+        "Open a connection to the server, and wait until it answers or the time is over.",
+        "The Connection that is returned must be closed by the caller, who may use it in a with statement "
+        "(see the manual) for that.",
+        "A connection that was closed on the other side is not noticed before it is used again.",
+    ]
+
+
+def test_numpy_sections_give_descriptions_and_notes() -> None:
+    assert prose_paragraphs(NUMPY) == [
+        "Compute the mean of the values along the axis that was given.",
+        "The axis along which the mean is computed; by default it is that of the flattened array.",
+        "The sum is accumulated in double precision, because single precision loses too much.",
+    ]
+
+
+def test_google_sections_give_descriptions() -> None:
+    assert prose_paragraphs(GOOGLE) == [
+        "Return the nearest of the options to the name that was given by the user.",
+        "What the user wrote, which may be misspelt in any way.",
+        "The option that looks most like the name, or None if none of them is close.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Return repr(self).",
+        "x = y + [z for z in (1, 2, 3) if z in the_list_of_all] or a or b.",
+        "and this begins in the middle of a sentence that was cut off.",
+        "This one does not end as a sentence would and so it is out",
+        "Copyright 2001 by the people who wrote this, all rights reserved to them.",
+        "One two three four five six seven eight nine ten eleven twelve.",
+        "+---+---+ | a | b | of the and in is to it for |",
+    ],
+)
+def test_what_is_no_prose_is_left_out(text: str) -> None:
+    assert not is_english_prose(text)
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def docstring(number: int) -> str:
+        return (
+            f'"""{REST}\n\nThis is paragraph number {number} of the package, and it has enough words to be kept."""\n'
+        )
+
+    for number, name in enumerate(
+        ["beta/mod.py", "alpha/__init__.py", "alpha/sub/mod.py", "alpha/tests/test_a.py", "gamma.py"]
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(docstring(number) + f"raise RuntimeError('imported')\n\ndef f():\n    '''{GOOGLE}'''\n")
+    (tmp_path / "beta" / "broken.py").write_text(docstring(9) + "def (:\n")
+    (tmp_path / "std").mkdir()
+    monkeypatch.setattr(
+        docstrings.sysconfig, "get_path", lambda name: str(tmp_path / "std" if name == "stdlib" else tmp_path)
+    )
+    monkeypatch.setattr(docstrings.site, "getsitepackages", list)
+    return tmp_path
+
+
+def test_one_document_a_module_in_order_of_packages(packages: Path) -> None:
+    documents = list(docstring_documents(workers=1))
+    numbers = [next(str(n) for n in range(10) if f"paragraph number {n} " in document) for document in documents]
+    assert numbers == ["1", "2", "0", "4"]
+    assert all(document.count("\n\n") == 6 for document in documents)
+    assert "What the user wrote" in documents[0]
+
+
+def test_bounds_are_kept(packages: Path) -> None:
+    documents = list(docstring_documents(workers=1))
+    size = len(documents[0].encode())
+    assert list(docstring_documents(workers=1, max_bytes=size)) == documents[:1]
+    assert list(docstring_documents(workers=1, min_words=10_000)) == []
+
+
+def test_fingerprint_follows_the_packages(packages: Path) -> None:
+    before = docstrings_fingerprint()
+    assert docstrings_fingerprint() == before
+    (packages / "gamma.py").write_text('"""Other."""\n')
+    assert docstrings_fingerprint() != before
+
+
+def test_docstrings_given_by_calls_are_read() -> None:
+    tree = ast.parse(
+        'add_newdoc("numpy", "f", ("g", """One.\nTwo."""))\n'
+        'torch.add_docstr(abs, r"""Three\n{x}""".format(x=1))\nprint("""No\nno""")'
+    )
+    assert list(docstrings._docstrings(tree)) == ["One.\nTwo.", "Three\n{x}"]
+
+
+def test_standard_library_has_prose() -> None:
+    path = Path(ast.__file__).with_name("threading.py")
+    assert "threading" in sys.modules
+    (document,) = docstrings._read_batch([path], min_words=40)
+    assert len(document.split()) > 800
+    assert ">>>" not in document

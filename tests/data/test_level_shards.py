@@ -1,0 +1,200 @@
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from token_samples import chinese_documents, clean_corpus_of, english_documents
+from word_samples import SCRIPTS
+
+from maskwright.core.errors import DataError
+from maskwright.data.clean_store import CleanCorpus, clean_corpus
+from maskwright.data.corpus import Corpus
+from maskwright.data.shards import tokenize_corpus
+from maskwright.data.stream_encoder import StreamEncoder
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizer_spec import WordPiece
+from maskwright.data.vocabulary import train_tokenizer
+from maskwright.data.words.annotator import Annotator
+from maskwright.data.words.level_facts import LevelFacts, told
+from maskwright.data.words.lexicon import Lexicon
+from maskwright.data.words.resources import words_fingerprint
+from maskwright.data.words.segmenters import open_segmenter
+from maskwright.data.words_spec import Words
+
+ERNIE = Words(segmenter="rjieba", units="characters", phrases=("segmenter",), entities=("tags",))
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> CleanCorpus:
+    scripts = [[sentence for sentences in SCRIPTS.values() for sentence in sentences]]
+    blocks = [english_documents()[:20], chinese_documents(200)[:60], [["\x00"], *scripts], chinese_documents(50)[:30]]
+    return clean_corpus_of(tmp_path_factory.mktemp("clean"), blocks, sources=[0, 0, 1, 1])
+
+
+@pytest.fixture(scope="module")
+def tokenizer(clean: CleanCorpus, tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return train_tokenizer(WordPiece(vocab_size=900), clean, seed=0, cache=tmp_path_factory.mktemp("cache"))
+
+
+def corpus_of(clean: CleanCorpus, tokenizer: Tokenizer, cache: Path, words: Words, workers: int = 1) -> Corpus:
+    return tokenize_corpus(clean, tokenizer, words=words, cache=cache, workers=workers, shard_tokens=1024)
+
+
+@pytest.fixture(scope="module")
+def ernie(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return corpus_of(clean, tokenizer, tmp_path_factory.mktemp("cache"), ERNIE)
+
+
+def test_levels_are_stored_beside_the_ids(clean: CleanCorpus, tokenizer: Tokenizer, ernie: Corpus) -> None:
+    encoder, annotator = StreamEncoder(tokenizer, with_places=True), Annotator(ERNIE, open_segmenter("rjieba"), {})
+    sentences = [
+        sentence for block in range(len(clean.blocks)) for document in clean.sentences(block) for sentence in document
+    ]
+    stream = encoder.encode(sentences)
+    expected = annotator.annotate(sentences, stream)
+    taken = ernie.take(np.array([0]), np.array([ernie.num_tokens]))
+    assert ernie.manifest.num_shards > 3
+    assert taken.ids.tolist() == stream.ids.tolist()
+    assert taken.word_starts.tolist() == expected.word_starts.tolist()
+    assert sorted(taken.level_starts) == ["entity", "phrase"]
+    for level, starts in expected.level_starts.items():
+        assert taken.level_starts[level].tolist() == starts.tolist()
+        assert ernie.levels[level]["units"] == len(expected.found[level])
+        inside = expected.tokens_inside[level] / len(stream.ids)
+        assert ernie.levels[level]["share_of_tokens"] == pytest.approx(inside, abs=1e-6)
+        assert ernie.levels[level]["distinct"] == len(set(expected.found[level]))
+
+
+def test_a_word_list_that_changes_meanwhile_spoils_nothing(
+    clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    path = tmp_path / "phrases.txt"
+    path.write_text("the function\n", encoding="utf-8")
+    words = Words(phrases=(str(path),))
+
+    def edit(stage: str, done: int, total: int | None) -> None:
+        path.write_text("the module\n", encoding="utf-8")
+
+    with pytest.raises(DataError, match="a word list changed while the text was tokenized"):
+        tokenize_corpus(clean, tokenizer, words=words, cache=tmp_path / "cache", workers=1, progress=edit)
+    assert not list((tmp_path / "cache").glob("tokens-*"))
+    kept = corpus_of(clean, tokenizer, tmp_path / "cache", words)
+    assert kept.manifest.words_fingerprint == words_fingerprint(words)
+
+
+def test_ranges_are_taken_with_their_levels(ernie: Corpus) -> None:
+    whole = ernie.take(np.array([0]), np.array([ernie.num_tokens]))
+    rng = random.Random(0)
+    starts = np.array([rng.randrange(ernie.num_tokens) for _ in range(40)])
+    ends = np.array([rng.randrange(start, min(start + 1500, ernie.num_tokens)) for start in starts.tolist()])
+    for some in (slice(0, 1), slice(0, 40), slice(0, 0)):
+        taken = ernie.take(starts[some], ends[some])
+        ranges = [np.arange(start, end) for start, end in zip(starts[some], ends[some], strict=True)]
+        places = np.concatenate([np.zeros(0, dtype=np.int64), *ranges])
+        assert taken.ids.tolist() == whole.ids[places].tolist()
+        assert taken.word_starts.tolist() == whole.word_starts[places].tolist()
+        for level in ("phrase", "entity"):
+            assert taken.level_starts[level].tolist() == whole.level_starts[level][places].tolist()
+
+
+def test_files_are_the_same_bytes_for_any_number_of_workers(
+    clean: CleanCorpus, tokenizer: Tokenizer, ernie: Corpus, tmp_path: Path
+) -> None:
+    pooled = corpus_of(clean, tokenizer, tmp_path, ERNIE, workers=2)
+    names = sorted(path.name for path in ernie.folder.iterdir() if path.is_file())
+    assert [path.name for path in sorted(pooled.folder.iterdir()) if path.is_file()] == names
+    assert "phrase_starts-00000.npy" in names
+    for name in names:
+        assert (pooled.folder / name).read_bytes() == (ernie.folder / name).read_bytes()
+
+
+def test_only_levels_that_are_wanted_have_files(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    plain = corpus_of(clean, tokenizer, tmp_path, Words())
+    assert not list(plain.folder.glob("*_starts-*")) or {
+        path.name.split("_starts")[0] for path in plain.folder.glob("*_starts-*")
+    } == {"word"}
+    assert plain.take(np.array([0]), np.array([5])).level_starts == {}
+    assert plain.levels == {}
+    segmented = corpus_of(clean, tokenizer, tmp_path, Words(segmenter="rjieba"))
+    assert segmented.fingerprint != plain.fingerprint
+    manifest = json.loads((segmented.folder / "manifest.json").read_text(encoding="utf-8"))
+    assert (manifest["version"], manifest["words"]["segmenter"], manifest["levels"]) == (2, "rjieba", {})
+    everything = np.array([0]), np.array([plain.num_tokens])
+    ours, theirs = segmented.take(*everything), plain.take(*everything)
+    assert ours.ids.tolist() == theirs.ids.tolist()
+    assert ours.word_starts.sum() < theirs.word_starts.sum()
+
+
+def test_changed_lexicon_makes_other_shards(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    lexicon = tmp_path / "list.txt"
+    words = Words(phrases=(str(lexicon),))
+    found = []
+    for entry in ("机器学习", "公园散步"):
+        lexicon.write_text(f"{entry}\n", encoding="utf-8")
+        corpus = corpus_of(clean, tokenizer, tmp_path, words)
+        found.append((corpus.fingerprint, corpus.levels["phrase"]["examples"]))
+    assert [examples for _, examples in found] == [["机器学习"], ["公园散步"]]
+    assert found[0][0] != found[1][0]
+
+
+def test_collocations_are_kept_with_the_tokens(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    corpus = corpus_of(clean, tokenizer, tmp_path, Words(segmenter="rjieba", phrases=("collocations",)))
+    assert corpus.collocations is not None
+    phrases = corpus.collocations.read_text(encoding="utf-8").splitlines()
+    assert "机器学习" in phrases
+    assert {example.lower() for example in corpus.levels["phrase"]["examples"]} <= set(phrases)
+    assert "Linux 内核" in corpus.levels["phrase"]["examples"]
+    assert corpus_of(clean, tokenizer, tmp_path, Words()).collocations is None
+
+
+def test_what_is_missing_is_told_before_any_file_is_made(
+    clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="cannot read the word list"):
+        corpus_of(clean, tokenizer, tmp_path / "cache", Words(entities=("gone.txt",)))
+    assert not (tmp_path / "cache").exists()
+
+
+def test_given_spans_become_levels(tmp_path: Path) -> None:
+    text = "Anna Schmidt lives in New York. She likes it by and large, and so do we all in Los Angeles."
+    spans = [
+        [text.index(part), text.index(part) + len(part), label]
+        for part, label in (
+            ("Anna Schmidt", "entity"),
+            ("ew York", "entity"),
+            ("by and large", "phrase"),
+            ("York. She", "entity"),
+        )
+    ]
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": text, "spans": spans}) + "\n", encoding="utf-8")
+    clean = clean_corpus([tmp_path / "a.jsonl"], cache=tmp_path, with_spans=True)
+    tokenizer = train_tokenizer(WordPiece(vocab_size=150), clean, seed=0, cache=tmp_path)
+    words = Words(phrases=("corpus",), entities=("corpus",))
+    corpus = tokenize_corpus(clean, tokenizer, words=words, cache=tmp_path, workers=1)
+    assert corpus.levels["phrase"]["examples"] == ["by and large"]
+    # "ew York" grows to its whole words; the one that reaches into the next sentence is lost.
+    assert corpus.levels["entity"]["examples"] == ["Anna Schmidt", "New York"]
+    assert corpus.levels["entity"]["lost"] == 1
+
+
+def test_facts_count_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("maskwright.data.words.level_facts._MOST_DISTINCT", 3)
+    facts = LevelFacts()
+    for part in (["b", "a", "a"], ["c", "d", "a"], ["e", "b"]):
+        more = LevelFacts(units=len(part), tokens=2 * len(part))
+        more.counts.update(part)
+        facts.add(more)
+    said = facts.to_json(64)
+    assert (said["units"], said["share_of_tokens"], said["distinct"]) == (8, 0.25, 3)
+    assert said["examples"] == ["a", "b", "c"]
+    assert (
+        told("phrase", said) == "8 phrases of two words and more, over 3 different, hold 25.0 % of the tokens: a, b, c"
+    )
+    assert told("entity", LevelFacts(lost=2).to_json(0)) == (
+        "no entity of two words and more was found; 2 given ones have no place in a sentence"
+    )
+
+
+def test_an_empty_lexicon_finds_nothing() -> None:
+    assert len(Lexicon([]).find("text", np.zeros(5, dtype=np.bool_), np.zeros(4, dtype=np.int64)).starts) == 0

@@ -1,0 +1,241 @@
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from token_samples import chinese_documents, clean_corpus_of, english_documents
+
+from maskwright.core import checksums
+from maskwright.core.errors import DataError
+from maskwright.core.files import checksum
+from maskwright.data.clean_store import CleanCorpus
+from maskwright.data.corpus import Corpus
+from maskwright.data.shards import tokenize_corpus
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizer_backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
+from maskwright.data.tokenizer_spec import ByteBPE, WordPiece
+from maskwright.data.vocabulary import train_tokenizer
+
+SHARD_TOKENS = 4096
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> CleanCorpus:
+    english, chinese = english_documents(), chinese_documents(300)
+    empty = [["\x00", " \u200b"], ["Kept.", "\x00", " Kept too."]]
+    blocks = [english[:25], english[25:], empty, chinese]
+    return clean_corpus_of(tmp_path_factory.mktemp("clean"), blocks, sources=[0, 0, 1, 1])
+
+
+@pytest.fixture(scope="module", params=["wordpiece", "byte_bpe"])
+def tokenizer(
+    request: pytest.FixtureRequest, clean: CleanCorpus, tmp_path_factory: pytest.TempPathFactory
+) -> Tokenizer:
+    spec = WordPiece(vocab_size=1200) if request.param == "wordpiece" else ByteBPE(vocab_size=800)
+    return train_tokenizer(spec, clean, seed=0, cache=tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def corpus(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    cache = tmp_path_factory.mktemp("cache")
+    return tokenize_corpus(clean, tokenizer, cache=cache, workers=1, shard_tokens=SHARD_TOKENS)
+
+
+Documents = list[tuple[int, list[tuple[list[int], list[bool]]]]]
+
+
+def expected_documents(clean: CleanCorpus, tokenizer: Tokenizer) -> Documents:
+    """Return (source, sentences with tokens) of each document that has any, encoded one by one."""
+    found = []
+    for block, source in enumerate(clean.block_sources):
+        for document in clean.sentences(block):
+            encoded = [(ids.tolist(), starts.tolist()) for ids, starts in tokenizer.encode_batch(document)]
+            if sentences := [(ids, starts) for ids, starts in encoded if ids]:
+                found.append((source, sentences))
+    return found
+
+
+def held_documents(corpus: Corpus) -> Documents:
+    found = []
+    documents = corpus.documents
+    for source, first, last in zip(corpus.document_sources, documents.first, documents.last, strict=True):
+        bounds = [int(documents.bounds(np.array(sentence))) for sentence in range(first, last + 1)]
+        sentences = []
+        for start, end in itertools.pairwise(bounds):
+            ids, word_starts, _ = corpus.take(np.array([start]), np.array([end]))
+            sentences.append((ids.tolist(), word_starts.tolist()))
+        found.append((int(source), sentences))
+    return found
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_shards_hold_every_token_and_boundary(clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus) -> None:
+    expected = expected_documents(clean, tokenizer)
+    assert held_documents(corpus) == expected
+    assert corpus.manifest.num_shards > 3
+    ends = np.cumsum([sum(len(ids) for ids, _ in sentences) for _, sentences in expected])
+    assert corpus.document_ends.tolist() == ends.tolist()
+    assert corpus.num_tokens == ends[-1] == corpus.documents.num_tokens
+
+
+def test_counts_are_those_of_the_tokens(clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus) -> None:
+    ids, _, _ = corpus.take(np.array([0]), np.array([corpus.num_tokens]))
+    assert corpus.token_counts.tolist() == np.bincount(ids, minlength=corpus.vocab_size).tolist()
+    assert corpus.vocab_size == tokenizer.special_tokens.vocab_size
+    assert (corpus.num_bytes, corpus.num_characters) == (clean.num_bytes, clean.num_characters)
+    assert corpus.clean_card == clean.card
+    assert corpus.source_names == ("source 0", "source 1")
+
+
+def test_sentences_and_documents_without_tokens_are_left_out_and_counted(
+    clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus
+) -> None:
+    # Byte-level BPE has a token for everything.
+    dropped = (3, 1) if tokenizer.kind == "wordpiece" else (0, 0)
+    assert (corpus.manifest.dropped_sentences, corpus.manifest.dropped_documents) == dropped
+    assert len(corpus.documents) == clean.num_documents - dropped[1]
+    assert (np.diff(corpus.documents.sentence_ends, prepend=0) > 0).all()
+
+
+def test_sentences_within_a_document_keep_their_leading_space(
+    clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus
+) -> None:
+    bounds = corpus.documents.bounds(np.array([0, 1, 2]))
+    ids, _, _ = corpus.take(bounds[:2], bounds[:2] + 1)
+    first, second = tokenizer.tokens(ids)
+    if tokenizer.kind == "byte_bpe":
+        assert not first.startswith("Ġ")
+        assert second.startswith("Ġ")
+    whole, _, _ = corpus.take(bounds[:1], bounds[2:])
+    text = "".join(next(iter(clean.sentences(0)))[:2])
+    if tokenizer.kind == "byte_bpe":
+        assert tokenizer.decode(whole) == text
+
+
+def test_shards_are_the_same_bytes_for_any_number_of_workers(
+    clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus, tmp_path: Path
+) -> None:
+    pooled = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=2, shard_tokens=SHARD_TOKENS)
+    assert files_of(pooled.folder) == files_of(corpus.folder)
+
+
+def test_shards_are_kept_and_progress_is_told_in_bytes(
+    clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    told: list[tuple[str, int, int | None]] = []
+    first = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1, progress=lambda *call: told.append(call))
+    size = sum(path.stat().st_size for path in clean.blocks)
+    assert [call[0] for call in told] == ["tokenizing"] * 4
+    assert told[-1][1:] == (size, size)
+    assert first.manifest.num_shards == 1
+    told.clear()
+    again = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1, progress=lambda *call: told.append(call))
+    assert not told
+    assert again.fingerprint == first.fingerprint
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checksums.json", f"tokens-{first.fingerprint}"]
+
+
+def test_shards_keep_their_tokenizer(tokenizer: Tokenizer, corpus: Corpus) -> None:
+    assert corpus.tokenizer().fingerprint == tokenizer.fingerprint == corpus.manifest.tokenizer_fingerprint
+
+
+@pytest.mark.parametrize("harm", ["cut", "gone", "manifest", "other version"])
+def test_damaged_shards_are_refused_and_made_anew_with_a_warning(
+    harm: str, clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    first = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
+    before = files_of(first.folder)
+    manifest = first.folder / "manifest.json"
+    if harm == "cut":
+        tokens = first.folder / "tokens-00000.npy"
+        tokens.write_bytes(tokens.read_bytes()[:-2])
+    elif harm == "gone":
+        (first.folder / "sentence_ends.npy").unlink()
+    elif harm == "manifest":
+        manifest.write_text(manifest.read_text()[:100])
+    else:
+        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"version": 99}))
+    with pytest.raises(DataError, match="damaged"):
+        Corpus.open(first.folder)
+    with pytest.warns(UserWarning, match="damaged and is made anew"):
+        again = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
+    assert files_of(again.folder) == before
+
+
+def test_single_changed_byte_is_found_and_the_shards_are_made_anew(
+    clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    corpus = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
+    before = files_of(corpus.folder)
+    path = corpus.folder / "word_starts-00000.npy"
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=r"word_starts-00000\.npy has the checksum"):
+        Corpus.open(corpus.folder, checksum_of=checksum)
+    with pytest.warns(UserWarning, match=r"made anew.*word_starts-00000\.npy has the checksum"):
+        again = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
+    assert files_of(again.folder) == before
+
+
+def test_checksums_are_compared_once_for_each_state_of_a_file(
+    clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1).folder
+    looked_at: list[str] = []
+
+    def counted(path: Path) -> str:
+        looked_at.append(path.name)
+        return checksum(path)
+
+    monkeypatch.setattr(checksums, "checksum", counted)
+    tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
+    assert not looked_at
+    os.utime(folder / "sentence_ends.npy", (0, 0))
+    tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
+    assert looked_at == ["sentence_ends.npy"]
+
+
+def test_large_vocabularies_take_four_bytes_a_token(tmp_path: Path) -> None:
+    words = [f"w{number}" for number in range(1 << 16)]
+    names = list(WORDPIECE_NAMES)
+
+    def corpus_of(vocabulary: Sequence[str]) -> Corpus:
+        entries = {token: number for number, token in enumerate(vocabulary)}
+        backend = wordpiece_backend(entries, normalizer=bert_normalizer(lowercase=True))
+        clean = clean_corpus_of(tmp_path / "text", [[["w1 w65530", " w65535 w2"]]])
+        return tokenize_corpus(clean, Tokenizer(backend, WORDPIECE_NAMES), cache=tmp_path, workers=1)
+
+    large, small = corpus_of([*names, *words]), corpus_of([*names, *words[: (1 << 16) - 5]])
+    assert np.load(large.folder / "tokens-00000.npy").dtype == np.dtype("<u4")
+    assert np.load(small.folder / "tokens-00000.npy").dtype == np.dtype("<u2")
+    whole = np.array([0]), np.array([4])
+    assert large.take(*whole)[0].tolist() == [6, 65535, 65540, 7]
+    assert small.take(*whole)[0].tolist() == [6, 65535, 1, 7]
+
+
+def test_corpus_without_a_token_is_refused_and_leaves_nothing(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no token"):
+        tokenize_corpus(clean_corpus_of(tmp_path / "text", []), tokenizer, cache=tmp_path / "cache", workers=1)
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_shard_size_that_cuts_a_byte_is_refused(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="multiple of 8"):
+        tokenize_corpus(clean, tokenizer, cache=tmp_path, shard_tokens=100)
+
+
+def test_preparing_text_does_not_import_torch() -> None:
+    code = (
+        "import sys, maskwright.data.shards, maskwright.data.vocabulary;"
+        "sys.exit(','.join({'torch', 'transformers', 'pyarrow'} & set(sys.modules)) or 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,364 @@
+"""The table of similar words: what files are read, what is nearest, what is covered, and that it is kept."""
+
+import gzip
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from token_samples import CHINESE, clean_corpus_of, english_documents
+
+from maskwright.core.errors import DataError
+from maskwright.core.similar_words import SimilarWordsSpec, word_hashes
+from maskwright.core.types import SpecialTokens
+from maskwright.data.corpus import Corpus
+from maskwright.data.shards import tokenize_corpus
+from maskwright.data.similar_words import KeptTable, TokenSample, check_source, sample_tokens, similar_words, table_of
+from maskwright.data.similar_words.counting import count_words
+from maskwright.data.similar_words.layout import layout_of
+from maskwright.data.similar_words.neighbours import nearest
+from maskwright.data.similar_words.thesaurus import read_thesaurus
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizer_spec import ByteBPE, WordPiece
+from maskwright.data.vocabulary import train_tokenizer
+
+CILIN = "Aa01A01= 人 士 人物 人士 人氏\r\nAa01A02= 人类 生人 全人类\r\nAb03C01# 苹果 梨\r\nLa06D02@ 岂敢\r\n"
+CILIN_TABBED = "Aa01A01=\t人 士 人物 人士 人氏\nAa01A02=\t人类 生人 全人类\n"
+WORDNET = "big\ta\tlarge|great\nbank\tn\tdepository financial institution|slope\ngreat\ta\tbig\n"
+PLAIN = "big, large, huge\nsmall\tlittle tiny\n北京 上海、天津\nalone\n"
+
+
+def written(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.fixture(scope="module")
+def english(tmp_path_factory: pytest.TempPathFactory) -> tuple[Corpus, Tokenizer]:
+    return corpus_of(tmp_path_factory.mktemp("english"), english_documents(), WordPiece(vocab_size=2000))
+
+
+def corpus_of(
+    folder: Path, documents: list[list[str]], spec: WordPiece | ByteBPE, name: str = "clean"
+) -> tuple[Corpus, Tokenizer]:
+    clean = clean_corpus_of(folder / name, [documents])
+    tokenizer = train_tokenizer(spec, clean, seed=0, cache=folder)
+    return tokenize_corpus(clean, tokenizer, cache=folder, workers=1), tokenizer
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gbk"])
+@pytest.mark.parametrize("text", [CILIN, CILIN_TABBED])
+def test_cilin_is_read_in_its_own_encoding_and_in_utf_8(tmp_path: Path, text: str, encoding: str) -> None:
+    path = written(tmp_path / "cilin.txt", text.encode(encoding))
+    assert layout_of(path) == "cilin"
+    read = read_thesaurus(path, "cilin")
+    assert read.synonyms["人物"] == ["人", "士", "人士", "人氏"]
+    assert "苹果" not in read.synonyms
+    assert "岂敢" not in read.synonyms
+    assert "HIT Cilin: 2 classes" in read.told
+
+
+def test_a_word_of_several_classes_has_the_synonyms_of_all(tmp_path: Path) -> None:
+    path = written(tmp_path / "c.txt", "Aa01A01= 家 人\nBa01A01= 家 屋\n")
+    assert read_thesaurus(path, "cilin").synonyms["家"] == ["人", "屋"]
+
+
+def test_wordnet_synonyms_go_from_the_lemma_to_the_others_only(tmp_path: Path) -> None:
+    path = written(tmp_path / "w.tsv", WORDNET)
+    assert layout_of(path) == "wordnet"
+    read = read_thesaurus(path, "wordnet")
+    assert read.synonyms == {"big": ["large", "great"], "bank": ["depository financial institution", "slope"],
+                             "great": ["big"]}  # fmt: skip
+
+
+def test_plain_groups_are_parted_by_spaces_commas_and_tabs(tmp_path: Path) -> None:
+    path = written(tmp_path / "p.txt.gz", gzip.compress(PLAIN.encode()))
+    assert layout_of(path) == "plain"
+    read = read_thesaurus(path, "plain")
+    assert read.synonyms["large"] == ["big", "huge"]
+    assert read.synonyms["little"] == ["small", "tiny"]
+    assert read.synonyms["天津"] == ["北京", "上海"]
+    assert "3 groups of synonyms (1 of a single word left out)" in read.told
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no line of text"),
+        ("\n\n", "no line of text"),
+        ('{"id": 1}\n', "JSON"),
+        ("<?xml?>\n", "XML"),
+        (CILIN + "Aa01A0 人 士\n", "line 5: 'Aa01A0 人 士' is not a class of HIT Cilin"),
+        (WORDNET + "broken\tn\n", "line 4: 'broken"),
+        ("big\ta\tlarge\nbig\tx\tlarge\n", "line 2"),
+        ("alone\nlonely\n", "names no two words"),
+        (b"\xff\xfe\x00\x01 \x81\x00", "neither UTF-8 nor GB 18030"),
+        ("2 3\na 0.1 0.2\n", "line 2: the first line promises 2 vectors of 3 numbers"),
+        (b"2 3\n\x00\x81\x82\x83 \x84\n", "binary format"),
+        (b"2 3\n\xff\xff 1 0 0\n\xff\xfe 0 1 0\n", "neither UTF-8 nor GB 18030"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_at_once(tmp_path: Path, text: str | bytes, message: str) -> None:
+    path = written(tmp_path / "file.txt", text)
+    with pytest.raises(DataError, match=message):
+        check_source(SimilarWordsSpec(source=str(path)))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"corpsu.*replacement\.table\.source"):
+        check_source(SimilarWordsSpec(source="corpsu"))
+
+
+def test_without_gensim_the_corpus_cannot_be_learnt_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gensim", None)
+    with pytest.raises(DataError, match=r"gensim, which is not installed.*maskwright\[words\].*thesaurus"):
+        check_source(SimilarWordsSpec())
+
+
+def test_a_broken_gensim_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What happens where gensim and scipy do not go together: the package is found, and fails on import.
+    written(tmp_path / "gensim.py", "from sys import triu\n")
+    monkeypatch.delitem(sys.modules, "gensim", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(DataError, match=r"gensim.*installed but cannot be loaded \(ImportError: .*triu.*reinstall"):
+        check_source(SimilarWordsSpec())
+
+
+# Words and neighbours -------------------------------------------------------------------------------------------------
+
+TOY = SpecialTokens(pad=0, unk=1, cls=2, sep=3, mask=4, vocab_size=100, names=("p", "u", "c", "s", "m"))
+sentences = st.lists(
+    st.lists(st.lists(st.integers(1, 8), min_size=1, max_size=3), min_size=1, max_size=5), min_size=1, max_size=6
+)
+
+
+@given(sentences)
+def test_words_are_counted_as_a_plain_loop_counts_them(text: list[list[list[int]]]) -> None:
+    words = [tuple(word) for sentence in text for word in sentence]
+    ids = np.array([id for word in words for id in word])
+    starts = np.array([place == 0 for word in words for place in range(len(word))])
+    ends = np.cumsum([sum(map(len, sentence)) for sentence in text])
+    counted = count_words(TokenSample(ids, starts, ends), TOY)
+    spelt = [tuple(counted.tokens_of(np.array([number])).tolist()) for number in range(len(counted))]
+    assert {word: int(count) for word, count in zip(spelt, counted.counts, strict=True)} == {
+        word: words.count(word) for word in words
+    }
+    assert [spelt[number] for number in counted.running] == words
+    assert counted.sentence_ends.tolist() == np.cumsum([len(sentence) for sentence in text]).tolist()
+    assert [word for word, ordinary in zip(spelt, counted.ordinary, strict=True) if not ordinary] == [
+        word for word in spelt if not set(word).isdisjoint(range(5))
+    ]
+
+
+@given(st.integers(0, 1000), st.integers(1, 5), st.floats(-0.5, 0.9))
+@settings(max_examples=30, deadline=None)
+def test_the_nearest_are_those_of_a_plain_search(seed: int, most: int, least: float) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(30, 6)).astype(np.float32)
+    lengths = rng.integers(1, 4, 30)
+    words, others, cosines = nearest(vectors, lengths, most=most, least=least)
+    unit = vectors - vectors.mean(axis=0)
+    unit = unit / np.linalg.norm(unit, axis=1, keepdims=True)
+    expected = []
+    for word in range(30):
+        near = [(-float(unit[word] @ unit[other]), other) for other in range(30)
+                if other != word and lengths[other] == lengths[word]]  # fmt: skip
+        expected += [(word, other) for cosine, other in sorted(near)[:most] if -cosine >= least]
+    assert list(zip(words.tolist(), others.tolist(), strict=True)) == expected
+    assert cosines == pytest.approx([float(unit[word] @ unit[other]) for word, other in expected], abs=1e-5)
+
+
+def test_a_sample_is_made_of_whole_sentences_from_all_over(english: tuple[Corpus, Tokenizer]) -> None:
+    corpus, _ = english
+    whole = sample_tokens(corpus)
+    assert len(whole.ids) == corpus.num_tokens
+    assert whole.share == 1
+    assert whole.sentence_ends.tolist() == corpus.documents.sentence_ends.tolist()
+    part = sample_tokens(corpus, corpus.num_tokens // 4)
+    assert part.share == len(part.ids) / corpus.num_tokens < 1
+    assert part.sentence_ends[-1] == len(part.ids)
+    originals = {whole.ids[low:high].tobytes() for low, high in pairwise([0, *whole.sentence_ends.tolist()])}
+    assert all(part.ids[low:high].tobytes() in originals for low, high in pairwise([0, *part.sentence_ends.tolist()]))
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def candidates(made: KeptTable, tokenizer: Tokenizer, word: str) -> list[str]:
+    ids = tokenizer.encode(word).ids
+    table = made.table
+    found = table.similar_to(word_hashes(ids, np.zeros(1, dtype=np.int64)), np.array([len(ids)]))
+    first, count = int(found.firsts[0]), int(found.counts[0])
+    return [
+        tokenizer.decode(table.ids[first + number * len(ids) : first + (number + 1) * len(ids)])
+        for number in range(count)
+    ]
+
+
+def test_a_thesaurus_gives_words_of_the_same_number_of_tokens(tmp_path: Path) -> None:
+    sentences = [*CHINESE, "人物 和 人士 都 是 人。", "人士 人士 人氏"]
+    corpus, tokenizer = corpus_of(tmp_path, [sentences], WordPiece(vocab_size=300))
+    sample = joined_characters(sample_tokens(corpus), tokenizer, "人物")
+    spec = SimilarWordsSpec(source=str(written(tmp_path / "cilin.txt", CILIN)))
+    made = table_of(spec, sample, tokenizer)
+    # 士 and 人 have one token, the other synonyms two; the commonest in the corpus comes first.
+    assert candidates(made, tokenizer, "人物") == ["人 士", "人 氏"]
+    assert candidates(made, tokenizer, "人") == ["士"]
+    assert candidates(made, tokenizer, "岂敢") == []
+    assert made.coverage.words == len(count_words(sample, tokenizer.special_tokens).running)
+    assert 0 < made.coverage.covered < made.coverage.words
+    assert not np.isin(made.table.ids, [tokenizer.special_tokens.unk, tokenizer.special_tokens.mask]).any()
+
+
+def joined_characters(sample: TokenSample, tokenizer: Tokenizer, word: str) -> TokenSample:
+    """The same text cut by somebody who takes a word for one."""
+    starts, ids = sample.word_starts.copy(), tokenizer.encode(word).ids
+    for at in range(len(sample.ids) - len(ids) + 1):
+        if sample.ids[at : at + len(ids)].tolist() == ids.tolist():
+            starts[at + 1 : at + len(ids)] = False
+    return TokenSample(sample.ids, starts, sample.sentence_ends)
+
+
+def test_a_thesaurus_finds_words_after_spaces_and_with_capitals(tmp_path: Path) -> None:
+    text = ["Big cat, big dog.", "Large cat, large dog.", "Such big, large, Big and Large ones."] * 20
+    corpus, tokenizer = corpus_of(tmp_path, [text], ByteBPE(vocab_size=320))
+    spec = SimilarWordsSpec(source=str(written(tmp_path / "s.txt", "big large\n")))
+    made = table_of(spec, sample_tokens(corpus), tokenizer)
+    for word, other in ((" big", " large"), ("Big", "Large"), (" Large", " Big")):
+        same_size = len(tokenizer.encode(word).ids) == len(tokenizer.encode(other).ids)
+        assert candidates(made, tokenizer, word) == ([other] if same_size else [])
+    assert len(made.table)
+
+
+def test_vectors_give_neighbours_among_the_corpus_s_words(tmp_path: Path) -> None:
+    text = ["good fine cat dog. bad cat good dog fine bad"] * 6
+    corpus, tokenizer = corpus_of(tmp_path, [text], WordPiece(vocab_size=200))
+    lines = ["good 1 0 0", "fine 0.9 0.1 0", "bad -1 0 0.2", "cat 0 1 0", "dog 0 0.9 0.1", "unheard 1 0 0"]
+    for header in (f"{len(lines)} 3\n", ""):
+        numbers = [line if header else line + " 0" * 6 for line in lines]
+        path = written(tmp_path / f"v{len(header)}.txt", header + "\n".join(numbers) + "\n")
+        assert layout_of(path) == "vectors"
+        made = table_of(SimilarWordsSpec(source=str(path)), sample_tokens(corpus), tokenizer)
+        assert candidates(made, tokenizer, "good")[:1] == ["fine"]
+        assert candidates(made, tokenizer, "cat") == ["dog"]
+        assert "6 word vectors" in made.coverage.source
+        rarer = SimilarWordsSpec(source=str(path), min_count=100)
+        assert not len(table_of(rarer, sample_tokens(corpus), tokenizer).table)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gbk"])
+def test_vectors_are_read_in_the_encodings_of_thesauri(tmp_path: Path, encoding: str) -> None:
+    corpus, tokenizer = corpus_of(tmp_path, [["北 南 山 水。"] * 9], WordPiece(vocab_size=200))
+    text = "南 1 0 0\n北 0.9 0.1 0\n山 0 1 0\n水 0 0.9 0.1\n".replace("\n", " 0 0 0 0 0 0\n")
+    for header in ("", "4 9\n"):
+        path = written(tmp_path / "v.txt", (header + text).encode(encoding))
+        made = table_of(SimilarWordsSpec(source=str(path)), sample_tokens(corpus), tokenizer)
+        assert candidates(made, tokenizer, "北")[:1] == ["南"]
+        assert candidates(made, tokenizer, "南")[:1] == ["北"]
+
+
+def test_a_broken_word_among_vectors_is_passed_over(tmp_path: Path) -> None:
+    corpus, tokenizer = corpus_of(tmp_path, [["北 南 山 水。"] * 9], WordPiece(vocab_size=200))
+    lines = "南 1 0 0\n北 0.9 0.1 0\n".encode() + b"\xe5\x8c 0 1 0\n"
+    path = written(tmp_path / "v.txt", b"3 3\n" + lines)
+    made = table_of(SimilarWordsSpec(source=str(path), min_similarity=-1), sample_tokens(corpus), tokenizer)
+    assert candidates(made, tokenizer, "北") == ["南"]
+    assert "3 word vectors" in made.coverage.source
+
+
+def test_among_plain_words_a_word_of_no_known_encoding_is_passed_over(tmp_path: Path) -> None:
+    corpus, tokenizer = corpus_of(tmp_path, [["good fine"] * 6], WordPiece(vocab_size=200))
+    path = written(tmp_path / "v.txt", b"3 3\ngood 1 0 0\n\xff 0 1 0\nfine 1 0 0.1\n")
+    check_source(SimilarWordsSpec(source=str(path)))
+    made = table_of(SimilarWordsSpec(source=str(path), min_similarity=-1), sample_tokens(corpus), tokenizer)
+    assert candidates(made, tokenizer, "good") == ["fine"]
+
+
+@pytest.mark.parametrize(
+    ("source", "remedy"),
+    [
+        ("corpus", r"0 distinct words.*min_count=N \(now 9999\)"),
+        ("北京 上海\n苹果 梨\n", "plain groups.*corpus's language"),
+        ("2 3\n北京 1 0 0\n上海 0.9 0.1 0\n", "2 word vectors.*corpus's language"),
+    ],
+)
+def test_a_source_that_covers_nothing_is_refused(
+    english: tuple[Corpus, Tokenizer], tmp_path: Path, source: str, remedy: str
+) -> None:
+    corpus, tokenizer = english
+    named = source if source == "corpus" else str(written(tmp_path / "s.txt", source))
+    spec = SimilarWordsSpec(source=named, min_count=9999)
+    for _ in range(2):  # kept or not
+        with pytest.raises(DataError, match=rf"(?s)no word of the corpus has a similar word.*{remedy}"):
+            similar_words(spec, corpus, tokenizer, cache=tmp_path)
+
+
+def test_a_broken_vector_is_named_by_its_line(tmp_path: Path) -> None:
+    corpus, tokenizer = corpus_of(tmp_path, [["good fine"] * 6], WordPiece(vocab_size=200))
+    for broken in ("fine 0.9 0.1", "fine 0.9 x 0"):
+        path = written(tmp_path / "v.txt", f"2 3\ngood 1 0 0\n{broken}\n")
+        with pytest.raises(DataError, match=r"line 3.*3 numbers"):
+            table_of(SimilarWordsSpec(source=str(path)), sample_tokens(corpus), tokenizer)
+
+
+def test_what_is_learnt_from_a_corpus_is_the_same_again(english: tuple[Corpus, Tokenizer], tmp_path: Path) -> None:
+    corpus, tokenizer = english
+    spec = SimilarWordsSpec(min_count=10, candidates=3, min_similarity=0.1)
+    told: list[tuple[int, int | None]] = []
+    first = similar_words(
+        spec, corpus, tokenizer, cache=tmp_path / "a", progress=lambda _, done, total: told.append((done, total))
+    )
+    again = similar_words(spec, corpus, tokenizer, cache=tmp_path / "b")
+    kept = similar_words(spec, corpus, tokenizer, cache=tmp_path / "a", progress=lambda *_: pytest.fail("made anew"))
+    for other in (again, kept):
+        assert first.coverage == other.coverage
+        assert all(
+            np.array_equal(getattr(first.table, name), getattr(other.table, name))
+            for name in ("ids", "hashes", "lengths", "firsts", "counts", "random_firsts", "random_counts")
+        )
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1][0] == told[-1][1]
+    table = first.table
+    assert len(table) > 50
+    assert table.counts.max() <= 3
+    assert table.similarities.min() >= 0.1
+    # Candidates and random words are words of the corpus, ordinary, and frequent enough.
+    words = count_words(sample_tokens(corpus), tokenizer.special_tokens)
+    frequent = {
+        tuple(words.tokens_of(np.array([number])).tolist())
+        for number in np.flatnonzero(words.ordinary & (words.counts >= 10)).tolist()
+    }
+    for place in range(len(table)):
+        size, low = int(table.lengths[place]), int(table.firsts[place])
+        for number in range(int(table.counts[place])):
+            assert tuple(table.ids[low + number * size : low + (number + 1) * size].tolist()) in frequent
+    for size in range(1, len(table.random_counts)):
+        low = int(table.random_firsts[size])
+        drawn = [
+            tuple(table.ids[low + number * size : low + (number + 1) * size].tolist())
+            for number in range(int(table.random_counts[size]))
+        ]
+        of_size = {word for word in frequent if len(word) == size}
+        assert set(drawn) == of_size or not of_size
+        assert len(set(drawn)) == len(drawn)
+
+
+def test_another_source_or_setting_is_another_table(english: tuple[Corpus, Tokenizer], tmp_path: Path) -> None:
+    corpus, tokenizer = english
+    path = written(tmp_path / "s.txt", "class function\n")
+    spec = SimilarWordsSpec(source=str(path))
+    assert 0 < len(similar_words(spec, corpus, tokenizer, cache=tmp_path).table) <= 2
+    written(path, "class function\nmodule file\n")
+    assert len(similar_words(spec, corpus, tokenizer, cache=tmp_path).table) > 2
+    folders = list(tmp_path.glob("similar-words-*"))
+    assert len(folders) == 2
+    (folders[0] / "table.npz").write_bytes(b"")
+    (folders[1] / "coverage.json").write_text("{")
+    with pytest.warns(UserWarning, match="made anew"):
+        assert len(similar_words(spec, corpus, tokenizer, cache=tmp_path).table) > 2

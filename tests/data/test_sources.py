@@ -1,0 +1,154 @@
+"""What CORPUS arguments resolve to, and what is said of those that resolve to nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from maskwright.core.errors import DataError
+from maskwright.data.sources import resolve_sources
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(path: Path, text: str = "Some text.") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_file_resolves_to_itself(here: Path) -> None:
+    write(here / "novels.txt")
+    (source,) = resolve_sources(["novels.txt"])
+    assert (source.name, source.weight, source.kind, source.files) == (
+        "novels.txt",
+        None,
+        "files",
+        (Path("novels.txt"),),
+    )
+
+
+def test_lone_string_or_path_is_one_argument(here: Path) -> None:
+    path = write(here / "novels.txt")
+    assert resolve_sources("novels.txt")[0].files == (Path("novels.txt"),)
+    assert resolve_sources(path)[0].files == (path,)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("written", "weight"), [("novels.txt:0.7", 0.7), ("novels.txt:2", 2.0), ("novels.txt:1e-1", 0.1)]
+)
+def test_number_after_the_last_colon_is_the_weight(here: Path, written: str, weight: float) -> None:
+    write(here / "novels.txt")
+    assert resolve_sources([written])[0].weight == weight
+
+
+def test_path_that_exists_is_taken_as_written(here: Path) -> None:
+    write(here / "part:2" / "a.txt")
+    write(here / "part" / "b.txt")
+    write(here / "docstrings" / "c.txt")
+    assert resolve_sources(["part:2"])[0].files == (Path("part:2/a.txt"),)
+    assert resolve_sources(["part:2:3"])[0].weight == 3.0
+    assert resolve_sources(["docstrings"])[0].kind == "files"
+
+
+@pytest.mark.parametrize("weight", ["0", "-1", "0.0"])
+def test_weight_that_is_not_positive_is_refused(here: Path, weight: str) -> None:
+    write(here / "novels.txt")
+    with pytest.raises(DataError, match="positive numbers"):
+        resolve_sources([f"novels.txt:{weight}"])
+
+
+def test_folder_is_read_recursively_in_order_and_counts_what_it_passes_over(here: Path) -> None:
+    for name in ("b.txt", "a/z.jsonl.gz", "a/y.MD", ".hidden/x.txt", ".x.txt", "p.pdf", "q.pdf", "t.parquet.gz"):
+        write(here / "corpora" / name)
+    (source,) = resolve_sources(["corpora"])
+    assert [path.relative_to("corpora").as_posix() for path in source.files] == ["b.txt", "a/y.MD", "a/z.jsonl.gz"]
+    assert dict(source.passed_over) == {".pdf": 2, ".parquet.gz": 1}
+
+
+def test_glob_takes_what_can_be_read(here: Path) -> None:
+    for name in ("n1.txt", "n2.txt", "n3.pdf", "deep/n4.txt"):
+        write(here / name)
+    assert [path.name for path in resolve_sources(["n*"])[0].files] == ["n1.txt", "n2.txt"]
+    (source,) = resolve_sources(["**/*.txt:0.5"])
+    assert ([path.name for path in source.files], source.weight) == (["n4.txt", "n1.txt", "n2.txt"], 0.5)
+
+
+def test_column_is_named_after_a_hash(here: Path) -> None:
+    write(here / "t.csv")
+    (source,) = resolve_sources(["t.csv#body:0.5"])
+    assert (source.files, source.column, source.weight) == ((Path("t.csv"),), "body", 0.5)
+
+
+def test_hub_names_are_recognised(here: Path) -> None:
+    plain, full = resolve_sources(["owner/name", "owner/name[config, test]#body:0.3"])
+    assert plain.dataset is not None
+    assert (plain.kind, plain.dataset.name, plain.dataset.config, plain.dataset.split) == (
+        "hub",
+        "owner/name",
+        None,
+        "train",
+    )
+    assert full.dataset is not None
+    assert (full.dataset.config, full.dataset.split, full.column, full.weight) == ("config", "test", "body", 0.3)
+    assert resolve_sources(["imdb[test]"])[0].dataset is not None
+
+
+def test_docstrings_name_the_corpus_at_hand(here: Path) -> None:
+    (source,) = resolve_sources(["docstrings:0.2"])
+    assert (source.kind, source.weight) == ("docstrings", 0.2)
+
+
+def test_names_are_unique(here: Path) -> None:
+    write(here / "a" / "x.txt")
+    write(here / "b" / "x.txt")
+    assert [source.name for source in resolve_sources(["a/x.txt", "b/x.txt", "b/x.txt"])] == [
+        "x.txt",
+        "b/x.txt",
+        "x.txt (2)",
+    ]
+
+
+@pytest.mark.parametrize("argument", ["novel.txt", "./novel.txt", "data/novel.txt", "novels:0.5"])
+def test_missing_path_suggests_the_nearest_name(here: Path, argument: str) -> None:
+    write(here / "novels.txt")
+    write(here / "data" / "novels.txt")
+    with pytest.raises(DataError, match=r"no such file or folder.*novels\.txt"):
+        resolve_sources([argument])
+
+
+def test_pattern_without_a_match_suggests(here: Path) -> None:
+    write(here / "novels.txt")
+    with pytest.raises(DataError, match="nothing matches"):
+        resolve_sources(["novls*.jsonl"])
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("a.json", "one JSON object a line"), ("a.pdf", "extract"), ("a", "without a suffix"), ("a.parquet.gz", "unpack")],
+)
+def test_unread_suffix_is_refused_with_what_to_do(here: Path, name: str, says: str) -> None:
+    write(here / name)
+    with pytest.raises(DataError, match=rf"(?i){says}") as refused:
+        resolve_sources([name])
+    assert ".jsonl" in str(refused.value)
+
+
+def test_empty_file_is_refused(here: Path) -> None:
+    write(here / "a.txt", "")
+    with pytest.raises(DataError, match="empty"):
+        resolve_sources(["a.txt"])
+
+
+def test_folder_without_text_says_what_it_holds_and_what_is_read(here: Path) -> None:
+    write(here / "pictures" / "a.png")
+    with pytest.raises(DataError, match=r"1 \.png.*\.txt, \.md, \.jsonl"):
+        resolve_sources(["pictures"])
+
+
+def test_no_argument_is_refused() -> None:
+    with pytest.raises(DataError, match="no corpus"):
+        resolve_sources([])

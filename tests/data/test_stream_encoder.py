@@ -1,0 +1,137 @@
+import numpy as np
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from token_samples import AWKWARD, awkward_text, chinese_documents, clean_corpus_of, english_documents
+from tokenizers import AddedToken, normalizers, pre_tokenizers
+
+from maskwright.data import stream_encoder
+from maskwright.data.stream_encoder import StreamEncoder
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizer_spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.vocabulary import train_tokenizer
+
+
+def assembled_otherwise(tokenizer: Tokenizer, change: str) -> Tokenizer:
+    """Return the tokenizer with one part that the cutting of texts must take into account."""
+    backend = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
+    if change == "prefix space":
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    elif change == "no pattern":
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    elif change == "normalizer":
+        backend.normalizer = normalizers.NFKC()
+    elif change == "token with a space":
+        backend.add_tokens([AddedToken("the word", normalized=False)])
+    elif change == "words that run on":
+        backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    elif change == "ideographs in words":
+        backend.normalizer = normalizers.BertNormalizer(handle_chinese_chars=False)
+    return Tokenizer(backend, tokenizer.special_tokens.names)
+
+
+@pytest.fixture(scope="module")
+def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]:
+    folder = tmp_path_factory.mktemp("trained")
+    clean = clean_corpus_of(folder / "text", [english_documents(), chinese_documents(300)])
+    plain = {
+        "uncased": train_tokenizer(WordPiece(vocab_size=1200), clean, seed=0, cache=folder),
+        "cased": train_tokenizer(WordPiece(vocab_size=1200, lowercase=False), clean, seed=0, cache=folder),
+        "byte_bpe": train_tokenizer(ByteBPE(vocab_size=800), clean, seed=0, cache=folder),
+        "unigram": train_tokenizer(Unigram(vocab_size=1000), clean, seed=0, cache=folder),
+        "unigram, cased": train_tokenizer(Unigram(vocab_size=1000, lowercase=False), clean, seed=0, cache=folder),
+    }
+    changed = {
+        f"{name}, {change}": assembled_otherwise(plain[name], change)
+        for name, change in (
+            ("uncased", "ideographs in words"),
+            ("uncased", "token with a space"),
+            ("byte_bpe", "prefix space"),
+            ("byte_bpe", "no pattern"),
+            ("byte_bpe", "normalizer"),
+            ("byte_bpe", "token with a space"),
+            ("unigram", "token with a space"),
+            ("unigram", "normalizer"),
+            ("unigram", "words that run on"),
+        )
+    }
+    return plain | changed
+
+
+NAMES = [
+    "uncased",
+    "cased",
+    "byte_bpe",
+    "uncased, ideographs in words",
+    "uncased, token with a space",
+    "byte_bpe, prefix space",
+    "byte_bpe, no pattern",
+    "byte_bpe, normalizer",
+    "byte_bpe, token with a space",
+    "unigram",
+    "unigram, cased",
+    "unigram, token with a space",
+    "unigram, normalizer",
+    "unigram, words that run on",
+]
+
+
+def assert_same_as_one_by_one(encoder: StreamEncoder, tokenizer: Tokenizer, texts: list[str]) -> None:
+    stream, expected = encoder.encode(texts), tokenizer.encode_batch(texts)
+    assert stream.lengths.tolist() == [len(ids) for ids, _ in expected]
+    assert stream.ids.tolist() == [id for ids, _ in expected for id in ids.tolist()]
+    assert stream.word_starts.tolist() == [start for _, starts in expected for start in starts.tolist()]
+    assert stream.ids.dtype == np.int32
+    assert stream.word_starts.dtype == np.bool_
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=40)
+@given(batches=st.lists(st.lists(awkward_text, max_size=4), max_size=3))
+def test_stream_is_the_tokenizers_own_result(
+    name: str, batches: list[list[str]], encoders: dict[str, Tokenizer]
+) -> None:
+    encoder = StreamEncoder(encoders[name])
+    for texts in batches:
+        # Twice: once through the tokenizer, once from memory.
+        assert_same_as_one_by_one(encoder, encoders[name], texts)
+        assert_same_as_one_by_one(encoder, encoders[name], [f"{text} the word" for text in texts])
+
+
+@pytest.mark.parametrize("name", ["uncased", "byte_bpe", "unigram"])
+def test_characters_of_every_sort_between_words_cut_as_the_tokenizer_does(
+    name: str, encoders: dict[str, Tokenizer]
+) -> None:
+    # Every control and white-space character, and a spread of all others.
+    codes = [code for code in [*range(0x3100), *range(0x3100, 0x30000, 97)] if not 0xD800 <= code <= 0xDFFF]
+    texts = [f"ab{chr(code)}c {chr(code)} d{chr(code)} {chr(code)}e 1" for code in codes]
+    assert_same_as_one_by_one(StreamEncoder(encoders[name]), encoders[name], texts)
+
+
+def test_a_mark_alone_begins_a_word_whatever_stands_in_the_next_text(encoders: dict[str, Tokenizer]) -> None:
+    tokenizer = encoders["byte_bpe, prefix space"]
+    assert_same_as_one_by_one(StreamEncoder(tokenizer), tokenizer, ["\u0300", "a "])
+
+
+def test_full_memory_is_emptied_without_a_trace(
+    encoders: dict[str, Tokenizer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_encoder, "_CACHED_CHUNKS", 5)
+    for name in ("uncased", "byte_bpe", "unigram"):
+        encoder = StreamEncoder(encoders[name])
+        for text in AWKWARD:
+            assert_same_as_one_by_one(encoder, encoders[name], [text, f"{text} {text}"])
+
+
+def test_no_texts_give_an_empty_stream(encoders: dict[str, Tokenizer]) -> None:
+    stream = StreamEncoder(encoders["uncased"]).encode([])
+    assert stream.ids.shape == stream.word_starts.shape == stream.lengths.shape == (0,)
+
+
+def test_sentence_with_a_space_before_it_begins_with_a_spaced_token(encoders: dict[str, Tokenizer]) -> None:
+    tokenizer = encoders["byte_bpe"]
+    stream = StreamEncoder(tokenizer).encode(["The function", " The function"])
+    first, second = np.split(stream.ids, [stream.lengths[0]])
+    assert tokenizer.tokens(first)[0].startswith("T")
+    assert tokenizer.tokens(second)[0].startswith("Ġ")

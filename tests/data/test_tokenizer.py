@@ -1,0 +1,454 @@
+import itertools
+import json
+import pickle
+import shutil
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import regex
+import tokenizers
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from token_samples import AWKWARD, CHINESE, awkward_text, chinese_documents, clean_corpus_of, english_documents
+
+from maskwright.core.errors import DataError
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizer_backends import bert_normalizer, wordpiece_backend
+from maskwright.data.tokenizer_spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.vocabulary import train_tokenizer
+
+SPECS = {
+    "uncased": WordPiece(vocab_size=1500),
+    "cased": WordPiece(vocab_size=1500, lowercase=False),
+    "byte_bpe": ByteBPE(vocab_size=1000),
+    "unigram": Unigram(vocab_size=1200),
+    "unigram_cased": Unigram(vocab_size=1200, lowercase=False),
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]:
+    folder = tmp_path_factory.mktemp("trained")
+    clean = clean_corpus_of(folder / "text", [english_documents(), chinese_documents(300)])
+    return {name: train_tokenizer(spec, clean, seed=0, cache=folder) for name, spec in SPECS.items()}
+
+
+@pytest.fixture(scope="module", params=list(SPECS))
+def tokenizer(request: pytest.FixtureRequest, trained: dict[str, Tokenizer]) -> Tokenizer:
+    return trained[request.param]
+
+
+@pytest.fixture(scope="module")
+def google(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """A vocab.txt laid out as Google's: [PAD] 0, [UNK] 100, [CLS] 101, [SEP] 102, [MASK] 103."""
+    unused = [f"[unused{number}]" for number in range(99)]
+    words = ["[UNK]", "[CLS]", "[SEP]", "[MASK]", "una", "##ffa", "##ble", "un", "$", "5", "cafe", "中", "a", "##a"]
+    folder = tmp_path_factory.mktemp("google")
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", *unused, *words]) + "\n", encoding="utf-8")
+    return Tokenizer.from_folder(folder)
+
+
+# WordPiece as published.
+
+
+def test_wordpiece_folder_keeps_googles_ids(google: Tokenizer) -> None:
+    special = google.special_tokens
+    assert (special.pad, special.unk, special.cls, special.sep, special.mask) == (0, 100, 101, 102, 103)
+    assert special.vocab_size == 114
+    assert google.kind == "wordpiece"
+    assert google.lowercase
+
+
+def test_wordpiece_takes_the_longest_piece_first_and_splits_as_bert(google: Tokenizer) -> None:
+    assert google.tokens(google.encode("Unaffable $5 Café中café").ids) == [
+        *("una", "##ffa", "##ble", "$", "5", "cafe", "中", "cafe")
+    ]
+    assert google.tokens(google.encode("a" * 100).ids) == ["a", *["##a"] * 99]
+    assert google.tokens(google.encode("a" * 101 + " unb").ids) == ["[UNK]", "[UNK]"]
+
+
+def reference_wordpiece(text: str, vocabulary: set[str], *, lowercase: bool) -> list[tuple[str, bool]]:
+    """BERT's tokenizer step by step: (piece, whether it begins a word)."""
+    cleaned = []
+    for character in text:
+        category, code = unicodedata.category(character), ord(character)
+        if character in " \t\n\r" or category == "Zs":
+            cleaned.append(" ")
+        elif 0x4E00 <= code <= 0x9FFF:
+            cleaned.append(f" {character} ")
+        elif code not in (0, 0xFFFD) and category[0] != "C":
+            cleaned.append(character)
+    pieces = []
+    for stretch in "".join(cleaned).split(" "):
+        if lowercase:
+            plain = unicodedata.normalize("NFD", stretch.lower())
+            stretch = "".join(character for character in plain if unicodedata.category(character) != "Mn")
+        for word in reference_words(stretch):
+            pieces += [(piece, place == 0) for place, piece in enumerate(reference_pieces(word, vocabulary))]
+    return pieces
+
+
+def reference_words(stretch: str) -> list[str]:
+    words, current = [], ""
+    for character in stretch:
+        if unicodedata.category(character)[0] == "P" or (character.isascii() and not character.isalnum()):
+            words += [current, character]
+            current = ""
+        else:
+            current += character
+    return [word for word in [*words, current] if word]
+
+
+def reference_pieces(word: str, vocabulary: set[str]) -> list[str]:
+    pieces, start = [], 0
+    while start < len(word) <= 100:
+        prefix = "##" if start else ""
+        end = next((end for end in range(len(word), start, -1) if prefix + word[start:end] in vocabulary), None)
+        if end is None:
+            return ["[UNK]"]
+        pieces.append(prefix + word[start:end])
+        start = end
+    return pieces or ["[UNK]"]
+
+
+@given(
+    text=st.text(
+        alphabet=st.one_of(
+            st.sampled_from("abc def the THE ing. ,!$_éÉñçüß中文字  \t\n\x00\u0301\ufffd“”—"),
+            st.characters(max_codepoint=0x17F, exclude_categories=["Cs"]),
+        ),
+        max_size=60,
+    )
+)
+@pytest.mark.parametrize("name", ["uncased", "cased"])
+def test_wordpiece_agrees_with_berts_rules_step_by_step(name: str, text: str, trained: dict[str, Tokenizer]) -> None:
+    tokenizer = trained[name]
+    vocabulary = set(tokenizer.backend.get_vocab())
+    # U+0130 lower-cases to two characters in one order of steps and to one in the other.
+    text = text.replace("\u0130", "")
+    [(ids, word_starts)] = tokenizer.encode_batch([text])
+    found = list(zip(tokenizer.tokens(ids), word_starts.tolist(), strict=True))
+    assert found == reference_wordpiece(text, vocabulary, lowercase=tokenizer.lowercase)
+
+
+# Byte-level BPE as published.
+
+GPT2 = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+
+
+def byte_alphabet() -> dict[int, str]:
+    """GPT-2's printable stand-ins for bytes."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + place) for place, byte in enumerate(others)}
+
+
+def reference_bpe(text: str, ranks: dict[tuple[str, str], int]) -> list[tuple[str, bool]]:
+    alphabet, pieces = byte_alphabet(), []
+    for match in GPT2.finditer(text):
+        word, goes_on = match.group(), within_a_written_word(text, match.start())
+        parts = [alphabet[byte] for byte in word.encode()]
+        while len(parts) > 1:
+            rank, place = min((ranks.get(pair, 1 << 30), at) for at, pair in enumerate(itertools.pairwise(parts)))
+            if rank == 1 << 30:
+                break
+            pair = (parts[place], parts[place + 1])
+            merged, at = [], 0
+            while at < len(parts):
+                whole = tuple(parts[at : at + 2]) == pair
+                merged.append("".join(pair) if whole else parts[at])
+                at += 1 + whole
+            parts = merged
+        pieces += [(part, place == 0 and not goes_on) for place, part in enumerate(parts)]
+    return pieces
+
+
+def within_a_written_word(text: str, place: int) -> bool:
+    """Say whether a mark, or a letter behind one, goes on with the word before it: our only change to GPT-2."""
+    if place == 0:
+        return False
+    before, here = (unicodedata.category(character)[0] for character in text[place - 1 : place + 1])
+    return (here == "M" and before in "LM") or (here == "L" and before == "M")
+
+
+@given(text=awkward_text)
+def test_byte_bpe_agrees_with_gpt2s_rules_step_by_step(text: str, trained: dict[str, Tokenizer]) -> None:
+    # Which unassigned code points are letters depends on the year of a library's Unicode tables.
+    assume(all(unicodedata.category(character) != "Cn" for character in text))
+    tokenizer = trained["byte_bpe"]
+    merges = json.loads(tokenizer.backend.model.__getstate__())["merges"]
+    ranks = {(first, second): rank for rank, (first, second) in enumerate(merges)}
+    [(ids, word_starts)] = tokenizer.encode_batch([text])
+    found = list(zip(tokenizer.tokens(ids), word_starts.tolist(), strict=True))
+    assert found == reference_bpe(text, ranks)
+
+
+@given(text=awkward_text)
+def test_byte_bpe_decodes_to_the_very_text(text: str, trained: dict[str, Tokenizer]) -> None:
+    tokenizer = trained["byte_bpe"]
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text
+
+
+# Special tokens in text.
+
+
+def test_special_tokens_written_in_a_corpus_are_ordinary_text(tokenizer: Tokenizer) -> None:
+    special = tokenizer.special_tokens
+    text = f"so {special.names[4]} and {special.names[3]}"
+    reserved = {special.pad, special.cls, special.sep, special.mask}
+    [(ids, _)] = tokenizer.encode_batch([text])
+    assert not reserved & set(ids.tolist())
+    assert not reserved & set(tokenizer.encode(text).ids.tolist())
+
+
+def test_special_tokens_in_text_are_themselves_when_asked_for(tokenizer: Tokenizer) -> None:
+    special = tokenizer.special_tokens
+    text = f"so {special.names[4]} said"
+    encoded = tokenizer.encode(text, special_tokens_in_text=True)
+    [place] = np.flatnonzero(encoded.ids == special.mask)
+    assert encoded.word_starts[place]
+    assert encoded.word_starts[place + 1]
+    start, end = encoded.offsets[place]
+    assert text[start:end].strip() == special.names[4]
+    # Asking once leaves no trace.
+    assert special.mask not in tokenizer.encode(text).ids
+
+
+def test_byte_bpe_mask_takes_the_space_before_it(trained: dict[str, Tokenizer]) -> None:
+    tokenizer = trained["byte_bpe"]
+    ids = tokenizer.encode("the <mask>.", special_tokens_in_text=True).ids
+    assert "Ġ" not in tokenizer.tokens(ids)
+    assert tokenizer.tokens(ids)[-2:] == ["<mask>", "."]
+
+
+# Offsets and text.
+
+
+def test_offsets_cover_the_words_of_the_text(tokenizer: Tokenizer) -> None:
+    text = "Naïve 函数 returns 3 values, not 45."
+    encoded = tokenizer.encode(text)
+    assert encoded.offsets.shape == (len(encoded.ids), 2)
+    first_of_word = np.flatnonzero(encoded.word_starts)
+    ends = [*first_of_word[1:], len(encoded.ids)]
+    words = [
+        text[encoded.offsets[a, 0] : encoded.offsets[b - 1, 1]].strip()
+        for a, b in zip(first_of_word, ends, strict=True)
+    ]
+    # Unknown characters that stand together are one unknown token of a unigram tokenizer.
+    expected = (
+        "Naïve 函 数 returns 3 values , not 45 ."
+        if tokenizer.kind == "wordpiece"
+        else "Naïve 函数 returns 3 values , not 45 ."
+    )
+    assert words == expected.split()
+
+
+def test_empty_text_has_no_tokens(tokenizer: Tokenizer) -> None:
+    encoded = tokenizer.encode("")
+    assert encoded.ids.shape == encoded.word_starts.shape == (0,)
+    assert encoded.offsets.shape == (0, 2)
+    assert tokenizer.encode_batch([]) == []
+
+
+def test_token_text_is_readable(trained: dict[str, Tokenizer]) -> None:
+    wordpiece, byte_bpe = trained["uncased"], trained["byte_bpe"]
+    assert wordpiece.token_text(wordpiece.backend.token_to_id("##s")) == "##s"
+    assert byte_bpe.token_text(byte_bpe.backend.token_to_id("Ġthe")) == " the"
+    assert byte_bpe.token_text(byte_bpe.special_tokens.mask) == "<mask>"
+    ids = byte_bpe.encode("龘").ids
+    assert byte_bpe.token_text(int(ids[0])) == "�"
+
+
+def test_decode_leaves_special_tokens_out_when_asked(tokenizer: Tokenizer) -> None:
+    special = tokenizer.special_tokens
+    ids = [special.cls, *tokenizer.encode("the function").ids, special.sep]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "the function"
+    assert special.names[2] in tokenizer.decode(ids)
+
+
+# Folders.
+
+
+def test_saved_folder_reads_back_the_same(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path)
+    again = Tokenizer.from_folder(tmp_path)
+    assert again.fingerprint == tokenizer.fingerprint
+    assert again.special_tokens == tokenizer.special_tokens
+    assert (again.kind, again.lowercase) == (tokenizer.kind, tokenizer.lowercase)
+    assert again.folder == tmp_path
+
+
+@pytest.mark.parametrize("name", ["uncased", "cased", "byte_bpe"])
+def test_older_vocabulary_files_alone_give_the_same_tokenizer(
+    name: str, trained: dict[str, Tokenizer], tmp_path: Path
+) -> None:
+    tokenizer = trained[name]
+    tokenizer.save(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    again = Tokenizer.from_folder(tmp_path)
+    assert again.fingerprint == tokenizer.fingerprint
+
+
+def test_added_tokens_file_extends_older_vocabularies(google: Tokenizer, tmp_path: Path) -> None:
+    assert google.folder is not None
+    lines = (google.folder / "vocab.txt").read_text().replace("[MASK]\n", "word\n")
+    (tmp_path / "vocab.txt").write_text(lines.replace("\n", "\r\n"), encoding="utf-8", newline="")
+    (tmp_path / "added_tokens.json").write_text('{"[MASK]": 114}')
+    again = Tokenizer.from_folder(tmp_path)
+    assert again.special_tokens.mask == 114
+    assert again.special_tokens.vocab_size == 115
+    assert again.tokens(again.encode("word").ids) == ["word"]
+
+
+def test_fingerprint_tells_tokenizers_apart(trained: dict[str, Tokenizer]) -> None:
+    assert len({tokenizer.fingerprint for tokenizer in trained.values()}) == len(SPECS)
+    vocabulary = trained["uncased"].backend.get_vocab()
+    names = trained["uncased"].special_tokens.names
+    recased = Tokenizer(wordpiece_backend(vocabulary, normalizer=bert_normalizer(lowercase=False)), names)
+    assert recased.fingerprint != trained["uncased"].fingerprint
+
+
+def test_tokenizer_survives_pickling(tokenizer: Tokenizer) -> None:
+    again = pickle.loads(pickle.dumps(tokenizer))
+    assert again.fingerprint == tokenizer.fingerprint
+    text = f"the function {tokenizer.special_tokens.names[4]}"
+    assert np.array_equal(again.encode(text).ids, tokenizer.encode(text).ids)
+
+
+def test_truncation_and_padding_of_a_folder_are_switched_off(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path)
+    backend = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    backend.enable_truncation(8)
+    backend.enable_padding(length=8)
+    backend.save(str(tmp_path / "tokenizer.json"))
+    assert len(Tokenizer.from_folder(tmp_path).encode("one two three four " * 5).ids) >= 20
+
+
+def test_missing_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no tokenizer folder.*absent.*Allowed: a folder with tokenizer\.json"):
+        Tokenizer.from_folder(tmp_path / "absent")
+
+
+def test_folder_without_tokenizer_is_refused_with_what_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(DataError, match=r"holds no tokenizer \(found: model\.safetensors\)"):
+        Tokenizer.from_folder(tmp_path)
+
+
+def test_tokenizer_without_mask_token_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n")
+    with pytest.raises(DataError, match="it has no mask token"):
+        Tokenizer.from_folder(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"mask_token": "<blank>"}')
+    with pytest.raises(DataError, match="mask token '<blank>' is not in the vocabulary"):
+        Tokenizer.from_folder(tmp_path)
+
+
+def test_tokenizer_of_another_kind_is_refused(trained: dict[str, Tokenizer], tmp_path: Path) -> None:
+    pieces = [(name, 0.0) for name in ("<pad>", "<unk>", "<s>", "</s>", "<mask>", "a")]
+    backend = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, unk_id=1))
+    backend.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(DataError, match="of the kind Unigram"):
+        Tokenizer.from_folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
+def test_unreadable_file_is_named(name: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path)
+    (tmp_path / name).write_text('{"model":')
+    with pytest.raises(DataError, match=name.replace(".", r"\.")):
+        Tokenizer.from_folder(tmp_path)
+    (tmp_path / name).write_text("[1]")
+    with pytest.raises(DataError, match=name.replace(".", r"\.")):
+        Tokenizer.from_folder(tmp_path)
+
+
+def test_merges_that_are_not_pairs_are_refused(trained: dict[str, Tokenizer], tmp_path: Path) -> None:
+    trained["byte_bpe"].save(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "merges.txt").write_text("#version: 0.2\na b c\n")
+    with pytest.raises(DataError, match=r"merges\.txt"):
+        Tokenizer.from_folder(tmp_path)
+
+
+def test_vocabulary_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_bytes(b"[PAD]\n\xff\n")
+    with pytest.raises(DataError, match=r"vocab\.txt"):
+        Tokenizer.from_folder(tmp_path)
+
+
+# Parity with transformers.
+
+TEXTS = [*AWKWARD, *CHINESE, "Final Σίγμα and a quite longer line, with (brackets) and numbers 12345."]
+
+
+def auto_tokenizer(folder: Path) -> Any:
+    return pytest.importorskip("transformers").AutoTokenizer.from_pretrained(folder)
+
+
+def assert_same_as_transformers(tokenizer: Tokenizer, theirs: Any) -> None:
+    marked = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
+    for text, other in zip(TEXTS, reversed(TEXTS), strict=True):
+        other = other or "transformers takes an empty second text for none"
+        assert theirs(text, add_special_tokens=False)["input_ids"] == tokenizer.encode(text).ids.tolist()
+        ours, expected = marked.encode(text, other), theirs(text, other)
+        assert expected["input_ids"] == ours.ids
+        assert expected.get("token_type_ids", ours.type_ids) == ours.type_ids
+    mask = tokenizer.special_tokens.names[4]
+    assert theirs.mask_token_id == tokenizer.special_tokens.mask
+    assert theirs.pad_token_id == tokenizer.special_tokens.pad
+    for text in (f"a {mask} b", f"a{mask}. {mask}", f"{mask} {mask}"):
+        found = theirs(text, add_special_tokens=False)["input_ids"]
+        assert found == tokenizer.encode(text, special_tokens_in_text=True).ids.tolist()
+        assert tokenizer.special_tokens.mask in found
+
+
+def test_saved_folder_loads_in_transformers_with_the_same_ids(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path, max_length=128)
+    theirs = auto_tokenizer(tmp_path)
+    classes = {"wordpiece": "BertTokenizer", "byte_bpe": "RobertaTokenizer", "unigram": "AlbertTokenizer"}
+    assert type(theirs).__name__ == classes[tokenizer.kind]
+    assert ("token_type_ids" in theirs("a")) == (tokenizer.kind != "byte_bpe")
+    assert theirs.model_max_length == 128
+    assert_same_as_transformers(tokenizer, theirs)
+
+
+@pytest.mark.parametrize("model_type", ["bert", "electra", "distilbert", "roberta", "albert"])
+def test_saved_folder_loads_in_transformers_beside_any_models_config(
+    model_type: str, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    tokenizer.save(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    theirs = auto_tokenizer(tmp_path)
+    for text in TEXTS:
+        assert theirs(text, add_special_tokens=False)["input_ids"] == tokenizer.encode(text).ids.tolist()
+
+
+def test_folder_saved_by_transformers_reads_back_the_same(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path / "ours")
+    auto_tokenizer(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
+    again = Tokenizer.from_folder(tmp_path / "theirs")
+    assert again.special_tokens == tokenizer.special_tokens
+    assert (again.kind, again.lowercase) == (tokenizer.kind, tokenizer.lowercase)
+    for text in TEXTS:
+        assert np.array_equal(again.encode(text).ids, tokenizer.encode(text).ids)
+
+
+def test_tokenizer_of_other_assembly_loads_in_transformers_with_the_same_ids(
+    trained: dict[str, Tokenizer], tmp_path: Path
+) -> None:
+    backend = tokenizers.Tokenizer.from_str(trained["uncased"].backend.to_str())
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    mixed = Tokenizer(backend, trained["uncased"].special_tokens.names)
+    mixed.save(tmp_path / "wordpiece")
+    assert_same_as_transformers(mixed, auto_tokenizer(tmp_path / "wordpiece"))
+    backend = tokenizers.Tokenizer.from_str(trained["byte_bpe"].backend.to_str())
+    backend.normalizer = tokenizers.normalizers.Sequence([tokenizers.normalizers.Lowercase()])
+    lowered = Tokenizer(backend, trained["byte_bpe"].special_tokens.names)
+    assert lowered.lowercase
+    lowered.save(tmp_path / "byte_bpe")
+    assert_same_as_transformers(lowered, auto_tokenizer(tmp_path / "byte_bpe"))
+    shutil.rmtree(tmp_path)

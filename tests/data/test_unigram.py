@@ -1,0 +1,358 @@
+"""Unigram tokenizers: cleaning, words, special tokens and folders as ALBERT's, and as transformers reads them."""
+
+import json
+import re
+import unicodedata
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sentencepiece
+import tokenizers
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from token_samples import AWKWARD, CHINESE, awkward_text, chinese_documents, english_documents
+from tokenizers import models, normalizers, pre_tokenizers
+
+from maskwright.core.errors import DataError
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizer_backends import NEVER, UNIGRAM_NAMES, unigram_backend
+from maskwright.data.tokenizer_spec import Unigram
+from maskwright.data.unigram_training import train_unigram
+
+FOREIGN = (
+    "Die Größe der Straßen und ihre Überführung, sagte er.",
+    "Числа и слова: приглашение отклонено.",
+    "مرحبا بالعالم العربي الكبير، وشكرا.",
+    "हिन्दी भाषा में लिखा हुआ है।",
+    "한국어 텍스트를 말하기, 안녕하세요.",
+)
+TEXTS = [
+    *AWKWARD,
+    *CHINESE,
+    *FOREIGN,
+    "1,234,567 and 5, or 2019, then 3.5, ``quoted'' (so) x=3°",
+    "a <pad> b <unk> c [CLS] d [SEP] e [MASK] f",
+    "emoji 😀😀👩‍👩‍👧done 🇩🇪",
+]
+
+
+@pytest.fixture(scope="module")
+def learnt() -> dict[bool, Tokenizer]:
+    """A tokenizer that lower-cases (True) and one that does not."""
+    english = [sentence for document in english_documents() for sentence in document]
+    chinese = [sentence for document in chinese_documents(300) for sentence in document][:600]
+    texts = [*english, *chinese, *FOREIGN * 20]
+    return {cased: train_unigram(Unigram(vocab_size=1500, lowercase=cased), texts, texts) for cased in (True, False)}
+
+
+def words_of(tokenizer: Tokenizer, text: str) -> list[str]:
+    """Return the words of a text as pieces joined, spaces left out."""
+    encoded = tokenizer.encode(text)
+    marked = [
+        ("|" if start else "") + piece.replace("▁", "")
+        for piece, start in zip(tokenizer.tokens(encoded.ids), encoded.word_starts, strict=True)
+    ]
+    return "".join(marked).split("|")[1:]
+
+
+# Cleaning.
+
+
+@given(text=awkward_text)
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_cleaning_agrees_with_alberts_rules_step_by_step(
+    lowercase: bool, text: str, learnt: dict[bool, Tokenizer]
+) -> None:
+    # What a character of later years is depends on the year of a library's Unicode tables.
+    assume(all(unicodedata.ucd_3_2_0.category(character) != "Cn" for character in text))
+    quoted = text.replace("``", '"').replace("''", '"')
+    taken_apart = unicodedata.normalize("NFKD", quoted)
+    plain = "".join(character for character in taken_apart if unicodedata.category(character)[0] != "M")
+    # Final sigma is σ: letter by letter.
+    expected = "".join(map(str.lower, plain)) if lowercase else plain
+    assert learnt[lowercase].backend.normalizer.normalize_str(text) == expected
+
+
+def test_white_space_of_any_kind_and_amount_is_one_space(learnt: dict[bool, Tokenizer]) -> None:
+    tokenizer = learnt[True]
+    expected = tokenizer.encode("the function returns").ids
+    for text in ("  the \t function\u00a0returns ", "the\u3000function\n\n returns\r\n", "The▁Function▁returns"):
+        assert np.array_equal(tokenizer.encode(text).ids, expected)
+
+
+# Words.
+
+
+def reference_starts(pieces: list[str], unk: str) -> list[bool]:
+    """Return where words begin, piece by piece as the rule is told."""
+    starts: list[bool] = []
+    stands_alone_before = lone_before = False
+    for piece in pieces:
+        body = piece.removeprefix("▁")
+        if piece in ("<pad>", "[CLS]", "[SEP]", "[MASK]"):
+            starts.append(True)
+            stands_alone_before, lone_before = True, False
+            continue
+        sign = body != "" and piece != unk and alone(body[0])
+        ideograph = any("CJK" in unicodedata.name(character, "") for character in body)
+        begins = piece.startswith("▁") or ((sign or ideograph or stands_alone_before) and not lone_before)
+        starts.append(begins or not starts)
+        stands_alone_before = body != "" and piece != unk and alone(body[-1])
+        lone_before = piece == "▁"
+    return starts
+
+
+def alone(character: str) -> bool:
+    return unicodedata.category(character)[0] in "PS" or "CJK UNIFIED" in unicodedata.name(character, "")
+
+
+@given(text=awkward_text)
+def test_word_starts_follow_the_rule_piece_by_piece(text: str, learnt: dict[bool, Tokenizer]) -> None:
+    tokenizer = learnt[True]
+    encoded = tokenizer.encode(text)
+    assert encoded.word_starts.tolist() == reference_starts(tokenizer.tokens(encoded.ids), "<unk>")
+    [(ids, starts)] = tokenizer.encode_batch([text])
+    assert np.array_equal(ids, encoded.ids)
+    assert np.array_equal(starts, encoded.word_starts)
+
+
+@pytest.mark.parametrize("text", FOREIGN)
+def test_words_of_no_language_are_torn(text: str, learnt: dict[bool, Tokenizer]) -> None:
+    tokenizer = learnt[True]
+    cleaned = tokenizer.backend.normalizer.normalize_str(text)
+    words = words_of(tokenizer, text)
+    assert words == re.findall(r"\w+|[^\w\s]", cleaned)
+    assert tokenizer.special_tokens.unk not in tokenizer.encode(text).ids
+    # The words are longer than their pieces, so there was something to tear.
+    assert len(tokenizer.encode(text).ids) > len(words)
+
+
+def test_words_end_at_signs_ideographs_and_spaces_and_not_at_digits(learnt: dict[bool, Tokenizer]) -> None:
+    tokenizer = learnt[True]
+    assert words_of(tokenizer, "don't (say) a-b, x=90210 e2e") == [
+        *("don", "'", "t", "(", "say", ")", "a", "-", "b", ",", "x", "=", "90210", "e2e")
+    ]
+    assert words_of(tokenizer, "他说Linux") == [*("他", "说"), "linux"]
+    for text in CHINESE:
+        encoded = tokenizer.encode(text)
+        ideographs = [any("\u4e00" <= letter <= "\u9fff" for letter in p) for p in tokenizer.tokens(encoded.ids)]
+        joined = np.append(False, np.array(tokenizer.tokens(encoded.ids)) == "▁")[:-1]
+        assert encoded.word_starts[np.array(ideographs) & ~joined].all()
+
+
+def test_unknown_characters_go_on_with_their_word(learnt: dict[bool, Tokenizer]) -> None:
+    encoded = learnt[True].encode("ab\U00010330c \U00010330")
+    assert learnt[True].special_tokens.unk in encoded.ids
+    assert encoded.word_starts.sum() == 2
+
+
+# Special tokens.
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+@given(parts=st.lists(st.sampled_from([*UNIGRAM_NAMES, "<", "pad>", " ", "a", "[MASK", "\U00010330"]), max_size=8))
+def test_special_tokens_written_in_text_are_spelt(
+    lowercase: bool, parts: list[str], learnt: dict[bool, Tokenizer]
+) -> None:
+    tokenizer, text = learnt[lowercase], "".join(parts)
+    ids = tokenizer.encode(text).ids
+    assert not {0, 2, 3, 4} & set(ids.tolist())
+    if "\U00010330" not in text:
+        assert 1 not in ids
+        spelt = text.lower() if lowercase else text
+        assert "".join(tokenizer.tokens(ids)).replace("▁", "") == spelt.replace(" ", "")
+
+
+def test_text_goes_on_after_a_mask_as_after_a_word(learnt: dict[bool, Tokenizer]) -> None:
+    tokenizer = learnt[True]
+    assert tokenizer.tokens(tokenizer.encode("so [MASK].", special_tokens_in_text=True).ids)[1:] == ["[MASK]", "▁", "."]
+    for text, expected in {
+        "the [MASK].": ["▁the", "[MASK]", "."],
+        "the[MASK]s the": ["▁the", "[MASK]", "s", "▁the"],
+        " [MASK]  the\n": ["[MASK]", "▁the"],
+        "[MASK][MASK] [MASK]": ["[MASK]"] * 3,
+    }.items():
+        encoded = tokenizer.encode_around_masks(text)
+        assert tokenizer.tokens(encoded.ids) == expected
+        masks = encoded.ids == tokenizer.special_tokens.mask
+        assert {text[start:end] for start, end in encoded.offsets[masks]} == {"[MASK]"}
+
+
+@given(text=awkward_text)
+def test_text_without_masks_is_read_as_ever(text: str, learnt: dict[bool, Tokenizer]) -> None:
+    around, plain = (learnt[True].encode_around_masks(text), learnt[True].encode(text, special_tokens_in_text=True))
+    if "▁" not in text:
+        assert np.array_equal(around.ids, plain.ids)
+        assert np.array_equal(around.word_starts, plain.word_starts)
+
+
+def test_token_text_says_whether_a_space_precedes(learnt: dict[bool, Tokenizer]) -> None:
+    tokenizer = learnt[True]
+    vocabulary = tokenizer.backend.get_vocab()
+    assert tokenizer.token_text(vocabulary["▁the"]) == " the"
+    assert tokenizer.token_text(vocabulary["s"]) == "s"
+    assert tokenizer.token_text(vocabulary["▁"]) == " "
+    assert tokenizer.token_text(4) == "[MASK]"
+    assert tokenizer.decode(tokenizer.encode("The  Function returns,").ids) == "the function returns,"
+
+
+# Folders.
+
+
+def auto_tokenizer(folder: Path, **options: Any) -> Any:
+    return pytest.importorskip("transformers").AutoTokenizer.from_pretrained(folder, **options)
+
+
+def assert_same_as_transformers(tokenizer: Tokenizer, folder: Path) -> None:
+    theirs, as_text = auto_tokenizer(folder), auto_tokenizer(folder, split_special_tokens=True)
+    for text in TEXTS:
+        marked = tokenizer.encode(text, special_tokens_in_text=True).ids.tolist()
+        assert theirs(text, add_special_tokens=False)["input_ids"] == marked
+        assert as_text(text, add_special_tokens=False)["input_ids"] == tokenizer.encode(text).ids.tolist()
+    special = tokenizer.special_tokens
+    assert (theirs.pad_token_id, theirs.unk_token_id) == (special.pad, special.unk)
+    assert (theirs.cls_token_id, theirs.sep_token_id, theirs.mask_token_id) == (special.cls, special.sep, special.mask)
+    assert len(theirs) == special.vocab_size
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_saved_folder_is_an_albert_tokenizer_with_the_same_ids(
+    lowercase: bool, learnt: dict[bool, Tokenizer], tmp_path: Path
+) -> None:
+    learnt[lowercase].save(tmp_path, max_length=128)
+    theirs = auto_tokenizer(tmp_path)
+    assert type(theirs).__name__ == "AlbertTokenizer"
+    assert theirs.model_max_length == 128
+    assert (theirs.do_lower_case, theirs.keep_accents) == (lowercase, False)
+    assert_same_as_transformers(learnt[lowercase], tmp_path)
+
+
+def spiece_folder(folder: Path, *, model_type: str = "unigram", **options: Any) -> Path:
+    """Write a folder with a sentencepiece model alone."""
+    model = BytesIO()
+    texts = [" ".join(sentence.split()).lower() for document in english_documents() for sentence in document]
+    options = {
+        "vocab_size": 600,
+        "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
+        "normalization_rule_name": "identity",
+        **options,
+    }
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([*texts, *(f"in 19{number % 90}, and 5,{number}," for number in range(800))]),
+        model_writer=model,
+        model_type=model_type,
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        minloglevel=2,
+        **options,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "spiece.model").write_bytes(model.getvalue())
+    return folder
+
+
+def assert_same_as_sentencepiece(tokenizer: Tokenizer, folder: Path) -> None:
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spiece.model"))
+    texts = [text for text in (*TEXTS, *(text for d in english_documents(10) for text in d)) if "<unk>" not in text]
+    for text in texts:
+        cleaned = " ".join(tokenizer.backend.normalizer.normalize_str(text).split())
+        # Control characters that only Python takes for white space are left out.
+        if not re.search(r"\d,|▁|[\x1c-\x1f]", text):
+            assert tokenizer.encode(text).ids.tolist() == model.encode(cleaned)
+
+
+def test_folder_with_a_sentencepiece_model_alone_reads_as_sentencepiece_reads_it(tmp_path: Path) -> None:
+    folder = spiece_folder(tmp_path / "model")
+    tokenizer = Tokenizer.from_folder(folder)
+    assert (tokenizer.kind, tokenizer.lowercase) == ("unigram", True)
+    assert tokenizer.special_tokens.names == UNIGRAM_NAMES
+    assert_same_as_sentencepiece(tokenizer, folder)
+    tokenizer.save(tmp_path / "saved")
+    assert Tokenizer.from_folder(tmp_path / "saved").fingerprint == tokenizer.fingerprint
+    assert_same_as_transformers(tokenizer, tmp_path / "saved")
+
+
+def test_digit_and_comma_of_a_sentencepiece_model_are_apart(tmp_path: Path) -> None:
+    folder = spiece_folder(tmp_path)
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spiece.model"))
+    tokenizer = Tokenizer.from_folder(folder)
+    text = "in 1945, and 5,12, or 3,"
+    ends = re.compile(r"\d,$")
+    assert any(ends.search(piece) for piece in model.encode(text, out_type=str))
+    pieces = tokenizer.tokens(tokenizer.encode(text).ids)
+    assert not any(ends.search(piece) for piece in pieces)
+    assert "".join(pieces).replace("▁", " ").strip() == text
+
+
+def test_users_symbols_of_a_sentencepiece_model_stand_alone(tmp_path: Path) -> None:
+    # As ALBERT's own models were trained (albert: README.md:305-320), and one symbol of several characters.
+    folder = spiece_folder(tmp_path, user_defined_symbols=["(", ")", '"', "-", ".", "–", "£", "€", "func"])
+    tokenizer = Tokenizer.from_folder(folder)
+    assert_same_as_sentencepiece(tokenizer, folder)
+    assert tokenizer.tokens(tokenizer.encode("a-b (func) functional").ids)[-1:] != ["▁functional"]
+    assert "func" in tokenizer.tokens(tokenizer.encode("functional").ids)
+
+
+def test_replacements_and_settings_of_a_sentencepiece_folder_are_honoured(tmp_path: Path) -> None:
+    folder = spiece_folder(tmp_path / "model", normalization_rule_name="nmt_nfkc")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False, "keep_accents": True}))
+    tokenizer = Tokenizer.from_folder(folder)
+    assert not tokenizer.lowercase
+    assert tokenizer.backend.normalizer.normalize_str("Ａé\u200b②") == "Aé 2"
+    tokenizer.save(tmp_path / "saved")
+    theirs = auto_tokenizer(tmp_path / "saved")
+    assert (type(theirs).__name__, theirs.do_lower_case, theirs.keep_accents) == ("AlbertTokenizer", False, True)
+    assert_same_as_transformers(tokenizer, tmp_path / "saved")
+
+
+def test_sentencepiece_models_of_other_kinds_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is not a unigram model"):
+        Tokenizer.from_folder(spiece_folder(tmp_path / "bpe", model_type="bpe"))
+    with pytest.raises(DataError, match="falls back to bytes"):
+        Tokenizer.from_folder(spiece_folder(tmp_path / "bytes", byte_fallback=True))
+    (tmp_path / "spiece.model").write_bytes(b"\x0a\x05noise")
+    with pytest.raises(DataError, match=r"cannot read the tokenizer file .*spiece\.model"):
+        Tokenizer.from_folder(tmp_path)
+
+
+def test_unigram_tokenizers_without_a_mask_token_are_refused(tmp_path: Path) -> None:
+    folder = spiece_folder(tmp_path / "model", control_symbols=["[CLS]", "[SEP]"])
+    with pytest.raises(DataError, match="cannot be used for masked language modelling: it has no mask token"):
+        Tokenizer.from_folder(folder)
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -1.0), ("a", -2.0)]
+    backend = tokenizers.Tokenizer(models.Unigram(pieces, unk_id=2))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    (tmp_path / "t5").mkdir()
+    backend.save(str(tmp_path / "t5" / "tokenizer.json"))
+    with pytest.raises(DataError, match="it has no cls token"):
+        Tokenizer.from_folder(tmp_path / "t5")
+
+
+def test_unigram_tokenizer_of_other_assembly_reads_and_saves_with_the_same_ids(
+    learnt: dict[bool, Tokenizer], tmp_path: Path
+) -> None:
+    """Names, order of ids and cleaning as XLM-R's."""
+    vocabulary = json.loads(learnt[False].backend.to_str())["model"]["vocab"]
+    names = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+    head = [(name, 0.0) for name in ("<s>", "<pad>", "</s>", "<unk>")]
+    pieces = [*head, *((piece, score) for piece, score in vocabulary[5:]), ("<mask>", 0.0)]
+    backend = unigram_backend(pieces, names=names, normalizer=normalizers.NFKC())
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    (tmp_path / "model").mkdir()
+    backend.save(str(tmp_path / "model" / "tokenizer.json"))
+    tokenizer = Tokenizer.from_folder(tmp_path / "model")
+    assert tokenizer.special_tokens.names == names
+    assert (tokenizer.special_tokens.pad, tokenizer.special_tokens.mask) == (1, len(pieces) - 1)
+    # Read as it is but for special tokens that are spelt in text.
+    scores = dict(map(tuple, json.loads(tokenizer.backend.to_str())["model"]["vocab"]))
+    assert scores["<mask>"] == NEVER
+    assert tokenizer.tokens(tokenizer.encode("the <mask>").ids)[-1] != "<mask>"
+    assert words_of(tokenizer, "Don't do it") == ["Don", "'", "t", "do", "it"]
+    tokenizer.save(tmp_path / "saved")
+    assert Tokenizer.from_folder(tmp_path / "saved").fingerprint == tokenizer.fingerprint
+    assert_same_as_transformers(tokenizer, tmp_path / "saved")

@@ -1,0 +1,117 @@
+"""Unigram vocabularies: laid out as ALBERT's, learnt from the text that encoding sees, whatever the text holds."""
+
+import itertools
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from token_samples import chinese_documents, english_documents
+
+from maskwright.core.errors import DataError
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizer_spec import Unigram
+from maskwright.data.unigram_training import train_unigram
+
+ENGLISH = [sentence for document in english_documents() for sentence in document]
+CHINESE = [sentence for document in chinese_documents() for sentence in document]
+
+
+def trained(texts: list[str], **fields: object) -> Tokenizer:
+    return train_unigram(Unigram.model_validate(fields), texts, texts)
+
+
+@pytest.fixture(scope="module")
+def english() -> Tokenizer:
+    return trained(ENGLISH, vocab_size=1200)
+
+
+def test_vocabulary_is_laid_out_as_alberts(english: Tokenizer) -> None:
+    special = english.special_tokens
+    assert (special.pad, special.unk, special.cls, special.sep, special.mask) == (0, 1, 2, 3, 4)
+    assert english.tokens(range(5)) == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+    assert special.vocab_size == 1200
+    assert english.kind == "unigram"
+    assert english.lowercase
+    assert english.tokens(english.encode("Of the function").ids) == ["▁of", "▁the", "▁function"]
+
+
+def test_pieces_are_learnt_from_text_as_it_is_cleaned() -> None:
+    texts = ["Der CAFÉ-Händler kam ﬁnal.", "``Ein café'' kostet Ⅳ Euro."] * 20
+    cased, uncased = trained(texts, vocab_size=150, lowercase=False), trained(texts, vocab_size=150)
+    for tokenizer, words in ((cased, ("Handler", '"Ein', "IV")), (uncased, ("handler", '"ein', "iv"))):
+        ids = tokenizer.encode(" ".join(texts)).ids
+        assert tokenizer.special_tokens.unk not in ids
+        assert tokenizer.decode(ids).count(words[0]) == 20
+        assert all(word in tokenizer.decode(ids) for word in words)
+    assert not cased.lowercase
+
+
+def test_no_piece_joins_a_digit_to_a_comma_behind_it() -> None:
+    texts = [f"in {number * 37},{number * 91 % 1000:03d} of {number}, and" for number in range(2000)]
+    tokenizer = trained(texts, vocab_size=300)
+    pieces = tokenizer.tokens(range(tokenizer.special_tokens.vocab_size))
+    assert any(len(piece) > 2 and piece[-2:].isdigit() for piece in pieces)
+    for text in [*texts, "1,234,567, 2,", "5,,6,"]:
+        found = tokenizer.tokens(tokenizer.encode(text).ids)
+        assert "".join(found).replace("▁", " ").strip() == text
+        assert not [piece for piece in found for a, b in itertools.pairwise(piece) if a.isdigit() and b == ","]
+
+
+def test_all_printable_ascii_has_entries(english: Tokenizer) -> None:
+    every = "".join(chr(code) for code in range(33, 127))
+    for text in (every, " ".join(every), "zq7@xk-jv.QQ"):
+        assert english.special_tokens.unk not in english.encode(text).ids
+
+
+def test_characters_are_covered_as_far_as_asked_for() -> None:
+    texts = ["the same words " * 10] * 100 + ["Ж", "Щ" * 30]
+    for coverage, known in ((0.95, ""), (0.999, "щ"), (1.0, "жщ")):
+        tokenizer = trained(texts, vocab_size=120, character_coverage=coverage)
+        vocabulary = tokenizer.backend.get_vocab()
+        assert {letter for letter in "жщ" if letter in vocabulary} == set(known)
+
+
+def test_vocabulary_leaves_room_for_words_when_characters_abound() -> None:
+    tokenizer = trained([*CHINESE, *ENGLISH], vocab_size=1000)
+    assert tokenizer.special_tokens.vocab_size == 1000
+    lengths = [len(piece.removeprefix("▁")) for piece in tokenizer.tokens(range(5, 1000))]
+    assert sum(length > 1 for length in lengths) >= 0.15 * 995
+    assert tokenizer.tokens(tokenizer.encode("the").ids) == ["▁the"]
+
+
+def test_chinese_has_entries_for_words_and_few_unknown_characters() -> None:
+    tokenizer = trained(CHINESE, vocab_size=3000)
+    ids = np.concatenate([tokenizer.encode(text).ids for text in CHINESE])
+    assert np.mean(ids == tokenizer.special_tokens.unk) < 1e-3
+    assert len(np.unique(ids)) > 1500
+    assert "北京大学" in "".join(tokenizer.tokens(tokenizer.encode("北京大学").ids))
+
+
+@pytest.mark.parametrize("sign", ["▁", "▅", "\x00", "\t", "\x1f", "\u0301", "⁇", "\U0010ffff"])
+def test_signs_that_mean_something_to_the_trainer_are_learnt_around(sign: str) -> None:
+    texts = [*ENGLISH[:100], *[f"one{sign}two {sign} three{sign}", sign, ""] * 30]
+    tokenizer = trained(texts, vocab_size=400)
+    first, second, *_ = tokenizer.tokens(tokenizer.encode("the three").ids)
+    assert first == "▁the"
+    assert second.startswith("▁thr")
+    assert not {"", "\t"} & set(tokenizer.tokens(range(5, 400)))
+
+
+def test_vocabulary_of_a_tiny_text_is_smaller_than_asked_for_and_fits_a_recipe() -> None:
+    for lowercase, smallest in ((True, 74), (False, 100)):
+        tokenizer = trained(["a"], vocab_size=5000, lowercase=lowercase)
+        vocab_size = tokenizer.special_tokens.vocab_size
+        assert smallest <= vocab_size < 200
+        assert Unigram(vocab_size=vocab_size, lowercase=lowercase).vocab_size == vocab_size
+        smallest_asked = trained(["some words"], vocab_size=smallest, lowercase=lowercase)
+        assert smallest_asked.special_tokens.vocab_size == smallest
+
+
+def test_cased_vocabulary_without_room_for_ascii_is_refused() -> None:
+    with pytest.raises(ValidationError, match="too small for cased text: 100 at least"):
+        Unigram(vocab_size=99, lowercase=False)
+
+
+def test_text_without_characters_is_refused() -> None:
+    with pytest.raises(DataError, match="holds no characters"):
+        trained(["", "  ", "\u0301"])

@@ -1,0 +1,193 @@
+import shutil
+from pathlib import Path
+
+import pytest
+from token_samples import chinese_documents, clean_corpus_of, english_documents
+
+from maskwright.core.errors import DataError
+from maskwright.data import vocabulary_sample
+from maskwright.data.clean_store import CleanCorpus
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizer_spec import ByteBPE, TokenizerSpec, Unigram, WordPiece
+from maskwright.data.vocabulary import sample_memory, train_tokenizer
+
+
+@pytest.fixture(scope="module")
+def english(tmp_path_factory: pytest.TempPathFactory) -> CleanCorpus:
+    return clean_corpus_of(tmp_path_factory.mktemp("english"), [english_documents()])
+
+
+@pytest.fixture(scope="module")
+def chinese(tmp_path_factory: pytest.TempPathFactory) -> CleanCorpus:
+    return clean_corpus_of(tmp_path_factory.mktemp("chinese"), [chinese_documents()])
+
+
+@pytest.fixture(scope="module")
+def uncased(english: CleanCorpus, tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return train_tokenizer(WordPiece(vocab_size=2000), english, seed=0, cache=tmp_path_factory.mktemp("cache"))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.mark.parametrize("spec", [WordPiece(vocab_size=1500), ByteBPE(vocab_size=1500), Unigram(vocab_size=1500)])
+def test_training_gives_the_same_bytes_every_time(
+    spec: TokenizerSpec, english: CleanCorpus, chinese: CleanCorpus, tmp_path: Path
+) -> None:
+    for corpus in (english, chinese):
+        made = [
+            train_tokenizer(spec, corpus, seed=0, cache=tmp_path / f"{corpus.fingerprint}{run}") for run in range(3)
+        ]
+        first, *others = [files_of(tokenizer.folder) for tokenizer in made if tokenizer.folder]
+        assert len(others) == 2
+        assert all(other == first for other in others)
+
+
+def test_wordpiece_vocabulary_begins_with_special_tokens_and_has_the_size_asked_for(uncased: Tokenizer) -> None:
+    special = uncased.special_tokens
+    assert uncased.tokens(range(5)) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert (special.pad, special.unk, special.cls, special.sep, special.mask) == (0, 1, 2, 3, 4)
+    assert special.vocab_size == 2000
+    assert uncased.lowercase
+
+
+def test_wordpiece_vocabulary_holds_frequent_words_whole(uncased: Tokenizer) -> None:
+    for word in ("the", "function", "arguments", "return", "whether"):
+        assert uncased.tokens(uncased.encode(word).ids) == [word]
+
+
+def test_wordpiece_vocabulary_knows_all_printable_ascii(uncased: Tokenizer) -> None:
+    every = "".join(chr(code) for code in range(33, 127))
+    for text in (every, " ".join(every), "zq7@xk-jv.QQ"):
+        assert uncased.special_tokens.unk not in uncased.encode(text).ids
+
+
+def test_wordpiece_vocabulary_covers_chinese_beyond_a_thousand_characters(chinese: CleanCorpus, tmp_path: Path) -> None:
+    tokenizer = train_tokenizer(WordPiece(vocab_size=3000), chinese, seed=0, cache=tmp_path)
+    ids = [
+        id for document in chinese.sentences(0) for ids, _ in tokenizer.encode_batch(document) for id in ids.tolist()
+    ]
+    assert len(set(ids)) > 1500
+    assert ids.count(tokenizer.special_tokens.unk) / len(ids) < 1e-3
+    assert not [
+        token for token in tokenizer.tokens(range(3000)) if len(token) > 1 and "\u4e00" <= token[-1] <= "\u9fff"
+    ]
+
+
+def test_wordpiece_vocabulary_leaves_room_for_words_when_characters_abound(
+    chinese: CleanCorpus, english: CleanCorpus, tmp_path: Path
+) -> None:
+    both = clean_corpus_of(tmp_path / "both", [list(chinese.sentences(0)), list(english.sentences(0))])
+    tokenizer = train_tokenizer(WordPiece(vocab_size=1000), both, seed=0, cache=tmp_path)
+    lengths = [len(token.removeprefix("##")) for token in tokenizer.tokens(range(5, 1000))]
+    assert sum(length > 1 for length in lengths) >= 0.2 * 995
+    assert tokenizer.tokens(tokenizer.encode("the").ids) == ["the"]
+
+
+def test_wordpiece_vocabulary_has_inner_forms_of_symbols_that_do_not_split_words(tmp_path: Path) -> None:
+    corpus = clean_corpus_of(tmp_path / "text", [[["It was 30° outside, then 31° and x² more, 3° less."] * 5]])
+    tokenizer = train_tokenizer(WordPiece(vocab_size=300), corpus, seed=0, cache=tmp_path)
+    assert tokenizer.special_tokens.unk not in tokenizer.encode("97° y²").ids
+
+
+def test_cased_wordpiece_keeps_case_and_accents(tmp_path: Path) -> None:
+    corpus = clean_corpus_of(tmp_path / "text", [[["The café of Zoë and the Café of Zoë."] * 5]])
+    spec = WordPiece(vocab_size=300, lowercase=False)
+    tokenizer = train_tokenizer(spec, corpus, seed=0, cache=tmp_path)
+    assert tokenizer.tokens(tokenizer.encode("Zoë The café").ids) == ["Zoë", "The", "café"]
+    assert not tokenizer.lowercase
+
+
+def test_byte_bpe_vocabulary_is_laid_out_as_robertas(english: CleanCorpus, tmp_path: Path) -> None:
+    tokenizer = train_tokenizer(ByteBPE(vocab_size=1000), english, seed=0, cache=tmp_path)
+    special = tokenizer.special_tokens
+    assert tokenizer.tokens([0, 1, 2, 3, 999]) == ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    assert (special.cls, special.pad, special.sep, special.unk, special.mask) == (0, 1, 2, 3, 999)
+    assert special.vocab_size == 1000
+    assert tokenizer.tokens(tokenizer.encode(" of the function").ids) == ["Ġof", "Ġthe", "Ġfunction"]
+
+
+def test_byte_bpe_tokens_are_not_longer_than_48_bytes(tmp_path: Path) -> None:
+    corpus = clean_corpus_of(tmp_path / "text", [[["=" * 500, "=" * 400, "b" * 3000] * 5]])
+    tokenizer = train_tokenizer(ByteBPE(vocab_size=400), corpus, seed=0, cache=tmp_path)
+    assert 20 < max(map(len, tokenizer.tokens(range(tokenizer.special_tokens.vocab_size)))) <= 48
+
+
+def test_vocabulary_of_a_tiny_corpus_is_smaller_than_asked_for(tmp_path: Path) -> None:
+    corpus = clean_corpus_of(tmp_path / "text", [[["One sentence only."]]])
+    for spec in (WordPiece(vocab_size=5000), ByteBPE(vocab_size=5000), Unigram(vocab_size=5000)):
+        tokenizer = train_tokenizer(spec, corpus, seed=0, cache=tmp_path)
+        vocab_size = tokenizer.special_tokens.vocab_size
+        assert vocab_size < 500
+        assert tokenizer.decode(tokenizer.encode("one sentence").ids) == "one sentence"
+
+
+def test_tokenizer_is_kept_and_told_memory_before_it_starts(english: CleanCorpus, tmp_path: Path) -> None:
+    told: list[tuple[str, int, int | None]] = []
+    spec = WordPiece(vocab_size=1500)
+    first = train_tokenizer(spec, english, seed=0, cache=tmp_path, progress=lambda *call: told.append(call))
+    assert "MB of memory" in told[0][0]
+    assert told[0][1] == 0
+    assert told[-1][1] == told[-1][2]
+    told.clear()
+    again = train_tokenizer(spec, english, seed=0, cache=tmp_path, progress=lambda *call: told.append(call))
+    assert again.fingerprint == first.fingerprint
+    assert not told
+    train_tokenizer(spec, english, seed=1, cache=tmp_path, progress=lambda *call: told.append(call))
+    assert told
+
+
+@pytest.mark.parametrize("harm", ["cut", "other", "gone"])
+def test_damaged_kept_tokenizer_is_learnt_again_with_a_warning(harm: str, english: CleanCorpus, tmp_path: Path) -> None:
+    spec = ByteBPE(vocab_size=600)
+    first = train_tokenizer(spec, english, seed=0, cache=tmp_path)
+    assert first.folder is not None
+    before = files_of(first.folder)
+    file = first.folder / "tokenizer.json"
+    if harm == "cut":
+        file.write_bytes(file.read_bytes()[:1000])
+    elif harm == "other":
+        file.write_text(file.read_text().replace('"lstrip": true', '"lstrip": false'))
+    else:
+        shutil.rmtree(first.folder)
+        first.folder.mkdir()
+    with pytest.warns(UserWarning, match="damaged"):
+        again = train_tokenizer(spec, english, seed=0, cache=tmp_path)
+    assert again.folder is not None
+    assert files_of(again.folder) == before
+
+
+def test_corpus_without_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no text"):
+        train_tokenizer(WordPiece(), clean_corpus_of(tmp_path / "text", []), seed=0, cache=tmp_path)
+
+
+def test_sample_that_repeats_little_is_drawn_smaller(chinese: CleanCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary_sample, "MAX_DISTINCT_SYMBOLS", 10_000)
+    for kind, share in (("wordpiece", 1.0), ("byte_bpe", 0.9), ("unigram", 0.9)):
+        sample = vocabulary_sample.draw_sample(chinese, kind, 1000, 1 << 20, 0)
+        assert sample.num_bytes <= share * chinese.num_bytes
+        assert sample.num_bytes > 5_000
+    assert vocabulary_sample.draw_sample(chinese, "wordpiece", 1000, 1 << 20, 0).num_bytes == chinese.num_bytes
+
+
+def test_sample_is_bounded_seeded_and_cuts_unbroken_runs(english: CleanCorpus, tmp_path: Path) -> None:
+    draw = [vocabulary_sample.draw_sample(english, "wordpiece", 1000, 20_000, seed) for seed in (0, 0, 1)]
+    assert draw[0] == draw[1] != draw[2]
+    assert draw[0].num_bytes <= 20_000
+    run = clean_corpus_of(tmp_path, [[["a" * 2500]]])
+    assert [len(text) for text in vocabulary_sample.draw_sample(run, "byte_bpe", 300, 10_000, 0).texts] == [
+        1000,
+        1000,
+        500,
+    ]
+
+
+def test_memory_bound_grows_with_the_sample_and_stays_bounded() -> None:
+    for spec in (WordPiece(), Unigram()):
+        small, large, huge = (sample_memory(spec, size << 20) for size in (1, 16, 64))
+        assert small < large < huge < 3 << 30
+    # Measured: 32 MB of novels.
+    assert sample_memory(Unigram(), 32 << 20) > 784e6
+    assert sample_memory(WordPiece(vocab_size=1000), 1 << 20) < small

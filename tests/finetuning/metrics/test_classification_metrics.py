@@ -1,0 +1,101 @@
+"""Measures of classes and numbers, on cases worked by hand."""
+
+import math
+import sys
+
+import pytest
+
+from maskwright.core.errors import DataError
+from maskwright.finetuning.metrics import (
+    accuracy,
+    binary_f1,
+    macro_f1,
+    matthews,
+    mean_absolute_error,
+    multi_label_scores,
+    pearson,
+    r_squared,
+    spearman,
+)
+
+# 3 paraphrases found, 1 missed, 2 called so that are none, 4 rightly not.
+GOLD = ["1"] * 4 + ["0"] * 6
+PREDICTED = ["1", "1", "1", "0", "1", "1", "0", "0", "0", "0"]
+
+
+def test_measures_of_two_classes_are_those_of_the_four_counts() -> None:
+    assert accuracy(GOLD, PREDICTED) == pytest.approx(7 / 10)
+    # Precision 3/5, recall 3/4.
+    assert binary_f1(GOLD, PREDICTED, positive="1") == pytest.approx(2 * 3 / (2 * 3 + 2 + 1))
+    # Precision 4/5, recall 4/6.
+    assert binary_f1(GOLD, PREDICTED, positive="0") == pytest.approx(2 * 4 / (2 * 4 + 1 + 2))
+    assert macro_f1(GOLD, PREDICTED, labels=["0", "1"]) == pytest.approx((6 / 9 + 8 / 11) / 2)
+    assert matthews(GOLD, PREDICTED) == pytest.approx((3 * 4 - 2 * 1) / math.sqrt(5 * 4 * 6 * 5))
+
+
+def test_classes_that_are_nowhere_give_zero_and_no_warning() -> None:
+    assert binary_f1(["0", "0"], ["0", "0"], positive="1") == 0
+    assert macro_f1(["a", "b"], ["a", "b"], labels=["a", "b", "c"]) == pytest.approx(2 / 3)
+    assert matthews(["0", "1"], ["0", "0"]) == 0
+
+
+def test_correlations_are_those_worked_by_hand() -> None:
+    gold, predicted = [1.0, 2.0, 3.0, 4.0], [1.0, 3.0, 2.0, 4.0]
+    # Both are permutations of 1..4: 1 - 6 * (1 + 1) / (4 * 15).
+    assert spearman(gold, predicted) == pytest.approx(0.8)
+    assert pearson(gold, predicted) == pytest.approx(0.8)
+    assert pearson([0.0, 1.0, 2.0], [0.0, 1.0, 5.0]) == pytest.approx(5 / math.sqrt(2 * 14))
+    assert r_squared([0.0, 1.0, 2.0], [0.0, 1.0, 1.5]) == pytest.approx(1 - 0.25 / 2)
+    assert r_squared([0.0, 1.0, 2.0], [1.0] * 3) == 0
+    assert r_squared([1.0] * 3, [0.0, 1.0, 2.0]) == 0
+    assert mean_absolute_error([0.0, 1.0, 2.0], [1.0, 1.0, -5.0]) == pytest.approx(8 / 3)
+    assert spearman([0.0, 1.0, 2.0], [0.0, 1.0, 5.0]) == pytest.approx(1)
+    # Equal numbers share their mean rank: 1.5, 1.5, 3 against 1, 2, 3.
+    assert spearman([1, 2, 3], [7, 7, 9]) == pytest.approx(1.5 / math.sqrt(1.5 * 2))
+
+
+def test_correlation_with_a_constant_is_zero() -> None:
+    for correlation in (pearson, spearman):
+        assert correlation([1.0, 2.0, 3.0], [2.5, 2.5, 2.5]) == 0
+        assert correlation([1.0, 1.0], [1.0, 2.0]) == 0
+
+
+def test_multi_label_scores_are_those_worked_by_hand() -> None:
+    scores = multi_label_scores([["a", "b"], ["a"], [], ["c"]], [["a"], ["a", "c"], [], ["b"]], labels="abcd")
+    assert scores == {
+        # 2 right of 4 that hold and 4 predicted.
+        "micro_f1": pytest.approx(2 * 2 / (4 + 4)),
+        "macro_f1": pytest.approx(1 / 4),
+        "subset_accuracy": pytest.approx(1 / 4),
+        "f1_a": 1,
+        "f1_b": 0,
+        "f1_c": 0,
+        "f1_d": 0,
+    }
+    one_class = multi_label_scores([["x"], []], [["x"], ["x"]], labels=["x"])
+    assert one_class == {
+        "micro_f1": pytest.approx(2 / 3),
+        "macro_f1": pytest.approx(2 / 3),
+        "subset_accuracy": 0.5,
+        "f1_x": pytest.approx(2 / 3),
+    }
+
+
+def test_what_cannot_be_measured_is_refused() -> None:
+    for measure in (accuracy, matthews):
+        with pytest.raises(DataError, match="3 predictions cannot be measured against 2"):
+            measure(["a", "b"], ["a", "b", "a"])
+        with pytest.raises(DataError, match="0 labelled examples"):
+            measure([], [])
+    with pytest.raises(DataError, match=r"1 labelled examples.*2 or more"):
+        pearson([1.0], [1.0])
+    with pytest.raises(DataError, match="predictions hold numbers that are not finite"):
+        spearman([1.0, 2.0], [1.0, math.nan])
+    with pytest.raises(DataError, match=r"unknown class 'sprot'.*Did you mean 'sport'"):
+        multi_label_scores([["sprot"]], [[]], labels=["sport", "art"])
+
+
+def test_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.metrics", None)
+    with pytest.raises(DataError, match=r"measuring needs the package scikit-learn.*pip install scikit-learn"):
+        accuracy(["a"], ["a"])

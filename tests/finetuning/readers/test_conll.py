@@ -1,0 +1,183 @@
+"""Words with tags: CoNLL columns as benchmarks write them, and lists in records."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from maskwright.core.errors import DataError
+from maskwright.finetuning.examples import ExampleFile, TaggedExample
+from maskwright.finetuning.readers import ReadOptions, cut_into_words, read_tagged
+
+
+def read(
+    folder: Path, text: str, options: ReadOptions = ReadOptions(), name: str = "a.conll"
+) -> ExampleFile[TaggedExample]:
+    path = folder / name
+    path.write_text(text, encoding="utf-8", newline="")
+    return read_tagged(path, options)
+
+
+def sentences(file: ExampleFile[TaggedExample]) -> list[str]:
+    return [
+        " ".join(f"{word}/{tag}" for word, tag in zip(example.words, example.tags or (), strict=True))
+        for example in file.examples
+    ]
+
+
+@pytest.mark.parametrize("separator", ["\t", " ", "  "])
+@pytest.mark.parametrize(
+    ("blank", "end"), [("\n\n", "\n\n"), ("\r\n\r\n", "\r\n"), ("\n \t \n", ""), ("\n\n\n\n", "\n")]
+)
+def test_sentences_end_at_blank_lines(tmp_path: Path, separator: str, blank: str, end: str) -> None:
+    newline = "\r\n" if "\r" in blank else "\n"
+    text = newline.join(["Ada B-PER", "codes O"]) + blank + "Paris B-LOC" + end
+    file = read(tmp_path, text.replace(" B", f"{separator}B").replace(" O", f"{separator}O"))
+    assert sentences(file) == ["Ada/B-PER codes/O", "Paris/B-LOC"]
+    assert file.examples[0].key == "1"
+    assert file.notes == ("tags of scheme BIO (B-PER, O, B-LOC)",)
+
+
+def test_columns_are_chosen_by_number(tmp_path: Path) -> None:
+    text = "-DOCSTART- -X- -X- O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\nPeter NNP I-NP I-PER\n"
+    file = read(tmp_path, text)
+    assert sentences(file) == ["EU/I-ORG rejects/O", "Peter/I-PER"]
+    assert [example.key for example in file.examples] == ["3", "6"]
+    assert file.notes == (
+        "the words are taken from column 1 and the tags from the last of 4 columns",
+        "1 line -DOCSTART- is no words",
+        "tags of scheme IO (I-ORG, O, I-PER)",
+    )
+    assert sentences(read(tmp_path, text, ReadOptions(text="1", label="2"))) == ["EU/NNP rejects/VBZ", "Peter/NNP"]
+    assert sentences(read(tmp_path, text, ReadOptions(text="4", label="-4"))) == ["I-ORG/EU O/rejects", "I-PER/Peter"]
+    with pytest.raises(DataError, match="has no column '5' for the tags"):
+        read(tmp_path, text, ReadOptions(label="5"))
+
+
+def test_comments_are_not_words_and_hash_tags_are(tmp_path: Path) -> None:
+    text = "# id 4 domain=en\n#moon _ _ O\nshines _ _ O\n\n# a remark\n# _ _ O\nAda _ _ B-PER\n"
+    file = read(tmp_path, text)
+    assert sentences(file) == ["#moon/O shines/O", "#/O Ada/B-PER"]
+    assert "2 lines beginning with # are taken as comments" in file.notes
+
+
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    [
+        ("B-PER I-PER O", "scheme BIO"),
+        ("I-PER I-PER B-PER", "scheme IO"),
+        ("B-PER E-PER S-LOC", "scheme IOBES"),
+        ("B-PER L-PER U-LOC", "scheme BILOU"),
+        ("B-PER M-PER E-PER O", "scheme BMES"),
+        ("B-PER O I-PER", "1 tags I follow no tag of their type"),
+        ("NN VBZ DT", "mark no entities"),
+    ],
+)
+def test_scheme_of_tags_is_said_and_tags_are_kept(tmp_path: Path, tags: str, said: str) -> None:
+    file = read(tmp_path, "".join(f"w{place}\t{tag}\n" for place, tag in enumerate(tags.split())))
+    assert file.examples[0].tags == tuple(tags.split())
+    assert said in file.notes[-1]
+
+
+def test_sentence_with_a_bad_line_is_skipped_whole(tmp_path: Path) -> None:
+    good = "a\tO\nb\tO\n\n" * 4
+    file = read(tmp_path, f"{good}Ada\tB-PER\nalone\n\n\tO\nx\tO\n\ny\tO\tO\n\n")
+    assert len(file.examples) == 4
+    assert [(skip.place.rpartition(", ")[2], skip.reason) for skip in file.skipped] == [
+        ("line 14", "1 column where most lines have 2"),
+        ("line 16", "no word"),
+        ("line 19", "3 columns where most lines have 2"),
+    ]
+
+
+def test_words_of_unusual_white_space_stay_words(tmp_path: Path) -> None:
+    file = read(tmp_path, "\u3000\tO\n\u00a0\tO\n\u2028x\tO\n")
+    assert file.examples[0].words == ("\u3000", "\u00a0", "\u2028x")
+
+
+def test_segmentation_digits_are_taken_off_only_if_asked(tmp_path: Path) -> None:
+    text = "科0\tO\n技1\tO\n10\tB-PER.NOM\n\n😀0\tO\n"
+    kept = read(tmp_path, text)
+    assert kept.examples[0].words == ("科0", "技1", "10")
+    assert "nearly every word ends in a digit, which is kept" in kept.notes[0]
+    weibo = ReadOptions(word_ending="segmentation_digit")
+    assert [example.words for example in read(tmp_path, text, weibo).examples] == [("科", "技", "1"), ("😀",)]
+    wrong = read(tmp_path, f"{text}\n全\tO\n", weibo)
+    assert len(wrong.examples) == 2
+    assert "the word '全' does not end in a digit" in wrong.skipped[0].reason
+
+
+def test_files_without_tags(tmp_path: Path) -> None:
+    text = "Ada\ncodes\n\nParis\n"
+    with pytest.raises(DataError, match="most lines have one column, so there are no tags"):
+        read(tmp_path, text)
+    for labels in ("if_there", "ignored"):
+        file = read(tmp_path, text, ReadOptions(labels=labels))  # type: ignore[arg-type]
+        assert [(example.words, example.tags) for example in file.examples] == [
+            (("Ada", "codes"), None),
+            (("Paris",), None),
+        ]
+
+
+def test_running_text_is_cut_into_words_for_prediction(tmp_path: Path) -> None:
+    text = "Ada Lovelace visited 北京, didn't she? 😀\n\nÉcole №5 ﷺ\n"
+    file = read(tmp_path, text, ReadOptions(labels="ignored"), "a.txt")
+    assert file.examples[0].words == ("Ada", "Lovelace", "visited", *"北京,", "didn", "'", "t", "she", "?", "😀")
+    assert [example.key for example in file.examples] == ["1", "3"]
+    assert "2 texts are cut into words" in file.notes[-1]
+    assert cut_into_words("𠀀a㐀") == ("𠀀", "a", "㐀")
+
+
+def test_records_hold_words_and_tags(tmp_path: Path) -> None:
+    records = [
+        {"id": "x", "tokens": ["Ada", "codes"], "ner_tags": ["B-PER", "O"]},
+        {"id": "y", "tokens": ["Paris"], "ner_tags": ["B-LOC"]},
+        {"id": "z", "tokens": ["one", "two"], "ner_tags": ["O"]},
+    ]
+    file = read(tmp_path, "\n".join(map(json.dumps, records)), name="a.jsonl")
+    assert sentences(file) == ["Ada/B-PER codes/O", "Paris/B-LOC"]
+    assert [example.key for example in file.examples] == ["x", "y"]
+    assert file.skipped[0].reason == "2 words with 1 tag"
+    with pytest.raises(DataError, match=r"no column 'tag' for the tags.*Did you mean 'ner_tags'"):
+        read(tmp_path, json.dumps(records[0]), ReadOptions(label="tag"), "b.jsonl")
+
+
+def entities(wrong: dict[int, str]) -> str:
+    """Twenty sentences of eight words, two entities each; some lines with other tags."""
+    tags = ["O", "B-PER", "I-PER", "O", "B-LOC", "O", "O", "O"]
+    lines = [line for _ in range(20) for line in (*(f"w\t{tag}" for tag in tags), "")]
+    for number, tag in wrong.items():
+        lines[number - 1] = f"w\t{tag}"
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("tag", "meant"),
+    [("b-PER", "B-PER"), ("B_PER", "B-PER"), ("i:LOC", "I-LOC"), ("PER", "B-PER"), ("0", "O"), ("o", "O")],
+)
+def test_tag_that_is_none_is_refused_with_its_line(tmp_path: Path, tag: str, meant: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read(tmp_path, entities({31: tag}))
+    assert caught.value.problem == (
+        f"{tmp_path}/a.conll, line 31: {tag!r} is not a tag of entities, as others of the file are; 1 of 160 tags"
+    )
+    assert caught.value.todo == f"Did you mean {meant!r}? Correct the tag in the file."
+
+
+def test_all_tags_that_are_none_are_counted_and_listed(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"line 4: 'b-PER' is not .*; 3 of 160 tags are none: b-PER, PERSON\."):
+        read(tmp_path, entities({4: "b-PER", 21: "PERSON", 31: "b-PER"}))
+    records = [{"tokens": ["a", "b"], "tags": ["O", "B-X"]}, {"tokens": ["a", "b"], "tags": ["O", "XX"]}]
+    with pytest.raises(DataError, match=r"a\.jsonl, line 2, word 2: 'XX' is not a tag of entities"):
+        read(tmp_path, "\n".join(map(json.dumps, records)), name="a.jsonl")
+
+
+def test_tags_that_may_be_meant_for_entities_are_said(tmp_path: Path) -> None:
+    miswritten = read(tmp_path, entities({}).replace("-", "_"))
+    assert miswritten.notes[-1] == (
+        "4 tags that mark no entities as BIO and its like do: O, B_PER, I_PER, B_LOC; "
+        "if they should, write 'B-PER' for 'B_PER'"
+    )
+    mixed = read(tmp_path, entities({2: "E-PER", 5: "U-LOC"}))
+    assert mixed.notes[-1].startswith("tags of no known scheme (O, I-PER, B-PER, B-LOC, E-PER, U-LOC): ")
+    assert "(E is the rarest: 1 of 160 tags)" in mixed.notes[-1]

@@ -1,0 +1,205 @@
+"""Questions with options: sequences as the originals lay them out, a softmax over however many options there are."""
+
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright.core.errors import DataError
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.finetuning.batching import Batcher, scoring_batches
+from maskwright.finetuning.examples import ChoiceExample
+from maskwright.finetuning.features import Features
+from maskwright.finetuning.tasks import MultipleChoice, Prediction, task_from_json
+
+KINDS = ("wordpiece", "byte_bpe", "unigram")
+CONTEXT = "W: What did the woman say about the price of the tour? M: It sounds reasonable."
+
+
+def question(
+    context: str = CONTEXT,
+    asked: str = "What is it?",
+    options: Sequence[str] = ("A dog.", "A quick brown fox."),
+    label: int | None = None,
+    key: str = "1",
+) -> ChoiceExample:
+    return ChoiceExample(key=key, context=context, question=asked, options=tuple(options), label=label)
+
+
+def made(
+    examples: Sequence[ChoiceExample], tokenizer: Tokenizer, max_length: int = 512, **fields: Any
+) -> tuple[Features, list[list[int]]]:
+    features = MultipleChoice(**fields).features(
+        examples, tokenizer, max_length=max_length, segments=True, training=False
+    )
+    bounds = features.cu_seqlens.tolist()
+    return features, [features.ids[begin:end].tolist() for begin, end in itertools.pairwise(bounds)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_options_are_pairs_as_transformers_makes_them(
+    kind: str, tokenizers: dict[str, Tokenizer], theirs: dict[str, Any]
+) -> None:
+    examples = [
+        question(),
+        question(asked="The woman is _ .", options=("the dog", "lazy", "quick")),
+        question(asked="", options=("ends so.", "or so.")),
+        question(context="", asked="Where does it sleep?", options=("In the tree", "In 2019")),
+        question(asked="Does my_var hold?", options=("yes", "no")),
+    ]
+    firsts = [CONTEXT] * 7 + ["Where does it sleep?"] * 2 + [CONTEXT] * 2
+    seconds = ["What is it? A dog.", "What is it? A quick brown fox."]
+    seconds += ["The woman is the dog .", "The woman is lazy .", "The woman is quick .", "ends so.", "or so."]
+    seconds += ["In the tree", "In 2019", "Does my_var hold? yes", "Does my_var hold? no"]
+    features, sequences = made(examples, tokenizers[kind])
+    expected = theirs[kind](firsts, seconds, return_token_type_ids=True)
+    assert sequences == expected["input_ids"]
+    if kind != "byte_bpe":
+        assert features.segment_ids.tolist() == list(itertools.chain(*expected["token_type_ids"]))
+    assert features.units.tolist() == [0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert features.num_cut == 0
+
+
+def test_options_without_question_and_context_stand_alone(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["wordpiece"]
+    features, sequences = made([question(context="", asked="", options=("the dog", "the"))], tokenizer)
+    special = tokenizer.special_tokens
+    inside = [tokenizer.encode(text).ids.tolist() for text in ("the dog", "the")]
+    assert sequences == [[special.cls, *ids, special.sep] for ids in inside]
+    assert not features.segment_ids.any()
+
+
+def plain_sequence(context: list[int], option: list[int], special: Any, length: int, longest_option: int) -> list[int]:
+    """Lay one option out as ALBERT's race_utils.py does, where it leaves the context a token."""
+    option = option[-min(longest_option, length - 4) :]
+    return [special.cls, *context[: length - 3 - len(option)], special.sep, *option, special.sep]
+
+
+@pytest.mark.parametrize(("length", "longest_option"), [(30, 128), (20, 4), (9, 128), (5, 3), (24, 9)])
+def test_long_options_lose_their_beginning_and_then_contexts_their_end(
+    length: int, longest_option: int, tokenizers: dict[str, Tokenizer]
+) -> None:
+    tokenizer = tokenizers["wordpiece"]
+    examples = [question(options=("A dog.", "It sounds reasonable. " * 3)), question(context="It."), question()]
+    features, sequences = made(examples, tokenizer, length, max_option_length=longest_option)
+    expected, cut = [], 0
+    for each in examples:
+        context = tokenizer.encode(each.context).ids.tolist()
+        whole = []
+        for option in each.options:
+            ids = tokenizer.encode(f"{each.question} {option}").ids.tolist()
+            expected.append(plain_sequence(context, ids, tokenizer.special_tokens, length, longest_option))
+            whole.append(len(expected[-1]) == 3 + len(context) + len(ids))
+        cut += not all(whole)
+    assert sequences == expected
+    assert max(map(len, sequences)) <= length
+    assert features.num_cut == cut > 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("He is _ .", "He is so ."),
+        ("_ is ____", "so is so"),
+        ("the_name _", "the_name so"),
+        ("a _", "a so"),
+        ("这是_吗", "这是_吗 so"),
+        ("“_”", "“so”"),
+    ],
+)
+def test_option_fills_the_blanks_of_a_question(asked: str, expected: str, tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["byte_bpe"]
+    _, sequences = made([question(asked=asked, options=("so", r"\1"))], tokenizer)
+    special = tokenizer.special_tokens
+    for ids, text in zip(sequences, (expected, expected.replace("so", r"\1")), strict=True):
+        *_, second = [list(part) for sep, part in itertools.groupby(ids, lambda id: id == special.sep) if not sep]
+        assert tokenizer.decode(second) == text
+
+
+# Labels and scores.
+
+QUESTIONS = [
+    question(label=1, key="a"),
+    question(options=("the", "dog", "fox", "tree"), label=3, key="b"),
+    question(options=("the", "dog", "fox"), label=0, key="c"),
+]
+SCORES = np.array([0.5, -1, 2, 0, 1, 3, -2, 4, 4.5], dtype=np.float32)
+
+
+def test_training_leaves_out_questions_without_a_label(tokenizers: dict[str, Tokenizer]) -> None:
+    examples = [QUESTIONS[0], question(), QUESTIONS[1]]
+    features = MultipleChoice().features(examples, tokenizers["wordpiece"], max_length=40, segments=True, training=True)
+    assert features.labels is not None
+    assert (features.labels.tolist(), features.examples.tolist()) == ([1, 3], [0, 2])
+    assert features.units.tolist() == [0, 0, 1, 1, 1, 1]
+
+
+def test_scores_of_ragged_options_equal_a_plain_oracle(tokenizers: dict[str, Tokenizer]) -> None:
+    task, tokenizer = MultipleChoice(), tokenizers["wordpiece"]
+    features = task.features(QUESTIONS, tokenizer, max_length=60, segments=True, training=True)
+    by_unit: dict[int, Any] = {}
+    losses = []
+    batcher = Batcher(features, pad=0, tokens=999, device=torch.device("cpu"))
+    for tokens in (60, 999):
+        for batch in scoring_batches(features, tokens=tokens, pad=0, device=torch.device("cpu")):
+            chosen = np.concatenate([np.flatnonzero(features.units == unit) for unit in batch.unit_numbers])
+            cut = task.by_unit(torch.tensor(SCORES[chosen, None]), batch)
+            by_unit.update(zip(batch.unit_numbers.tolist(), cut, strict=True))
+    scores = torch.tensor(SCORES[:, None], requires_grad=True)
+    loss, count = task.loss(scores, batcher.batch(np.arange(3)))
+    loss.backward()  # type: ignore[no-untyped-call]
+    predictions = task.predictions([by_unit[unit] for unit in range(3)], features, QUESTIONS, tokenizer)
+    begin = 0
+    gradient = []
+    for example, prediction in zip(QUESTIONS, predictions, strict=True):
+        powers = [math.exp(score) for score in SCORES[begin : begin + len(example.options)].tolist()]
+        begin += len(powers)
+        probabilities = [power / sum(powers) for power in powers]
+        best = probabilities.index(max(probabilities))
+        assert (prediction.key, prediction.value) == (example.key, best)
+        assert prediction.score == pytest.approx(probabilities[best])
+        assert prediction.details["option"] == example.options[best]
+        assert prediction.details["probabilities"] == pytest.approx(probabilities)
+        assert example.label is not None
+        losses.append(-math.log(probabilities[example.label]))
+        gradient += [p - (number == example.label) for number, p in enumerate(probabilities)]
+    assert (count, float(loss.detach())) == (3, pytest.approx(sum(losses), abs=1e-5))
+    assert scores.grad is not None
+    assert scores.grad[:, 0].tolist() == pytest.approx(gradient, abs=1e-6)
+    assert [prediction.value for prediction in predictions] == [0, 3, 2]
+    assert task.measure(predictions, QUESTIONS) == pytest.approx({"accuracy": 1 / 3})
+
+
+@pytest.mark.parametrize(
+    ("example", "message"),
+    [
+        (question(options=("one",)), "question 1: it has 1 options"),
+        (question(label=2), "question 1: its label is 2. Allowed: 0 to 1"),
+    ],
+)
+def test_questions_that_cannot_be_are_refused(
+    example: ChoiceExample, message: str, tokenizers: dict[str, Tokenizer]
+) -> None:
+    with pytest.raises(DataError, match=message):
+        made([example], tokenizers["wordpiece"])
+
+
+def test_bad_settings_are_refused(tokenizers: dict[str, Tokenizer]) -> None:
+    with pytest.raises(DataError, match="max_option_length is 0"):
+        MultipleChoice(max_option_length=0)
+    with pytest.raises(DataError, match="Allowed: accuracy"):
+        MultipleChoice(metrics=("f1",))
+    with pytest.raises(DataError, match="leave no room"):
+        made([question()], tokenizers["byte_bpe"], 5)
+    with pytest.raises(DataError, match="have no label"):
+        MultipleChoice().measure([Prediction(key="1", value=0, score=1.0, details={})], [question()])
+
+
+def test_task_comes_back_from_json() -> None:
+    task = MultipleChoice(max_option_length=64)
+    assert task_from_json(json.loads(json.dumps(task.to_json()))) == task

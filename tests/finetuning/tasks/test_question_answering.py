@@ -1,0 +1,541 @@
+"""Answers cut from texts: windows, targets, loss, decoding, thresholds."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from maskwright.core.errors import DataError
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.finetuning.batching import Batcher, scoring_batches
+from maskwright.finetuning.examples import Answer, QuestionExample
+from maskwright.finetuning.features import Features
+from maskwright.finetuning.layout import separators_between
+from maskwright.finetuning.tasks import task_from_json
+from maskwright.finetuning.tasks.answer_scores import tune_null_threshold
+from maskwright.finetuning.tasks.answer_windows import text_places, widest_context
+from maskwright.finetuning.tasks.base import Prediction, Scores
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+
+KINDS = ("wordpiece", "byte_bpe", "unigram")
+SURE = 50.0
+
+
+def question(context: str, answer: str | None = None, key: str = "q", start: int | None = None) -> QuestionExample:
+    """A question whose answer is the first such text, or that cannot be answered."""
+    answers = ()
+    if answer is not None:
+        answers = (Answer(text=answer, start=context.index(answer) if start is None else start),)
+    return QuestionExample(
+        key=key, question="What did they say?", context=context, answers=answers, is_impossible=answer is None
+    )
+
+
+def features_of(
+    task: QuestionAnswering, examples: Sequence[QuestionExample], tokenizer: Tokenizer, max_length: int, training: bool
+) -> Features:
+    return task.features(examples, tokenizer, max_length=max_length, segments=True, training=training)
+
+
+def perfect_scores(learnt: Features) -> list[Scores]:
+    """Scores of a model that has learnt all targets by heart; of windows without an answer it says so."""
+    assert learnt.labels is not None
+    scores = []
+    for length, (first, last) in zip(np.diff(learnt.cu_seqlens).tolist(), learnt.labels.tolist(), strict=True):
+        table = np.zeros((length, 2), dtype=np.float32)
+        table[first, 0] = table[last, 1] = SURE
+        scores.append(table)
+    return scores
+
+
+# ---------------------------------------------------------------- sequences
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sequences_are_those_of_transformers(
+    kind: str, tokenizers: dict[str, Tokenizer], theirs: dict[str, Any]
+) -> None:
+    examples = [
+        question("Angela Merkel visited New York in 2019 and met the press there twice."),
+        question("北京大学在一八九八年建立，至今已有一百多年。"),
+        question(" It sounds [SEP] reasonable.\n"),
+    ]
+    found = features_of(QuestionAnswering(), examples, tokenizers[kind], 384, training=False)
+    for number, example in enumerate(examples):
+        tokens = slice(*found.cu_seqlens[number : number + 2])
+        expected = theirs[kind](example.question, example.context)
+        assert found.ids[tokens].tolist() == expected["input_ids"]
+    between = separators_between(tokenizers[kind])
+    assert between == (2 if kind == "byte_bpe" else 1)
+    # The text and the separator after it are the second segment.
+    places = text_places(found, tokenizers[kind])
+    for start, end, last in zip(places.starts, places.ends, found.cu_seqlens[1:], strict=True):
+        assert found.segment_ids[start : end + 1].all()
+        assert end + 1 == last
+    assert found.segment_ids.sum() == (places.lengths + 1).sum()
+
+
+def test_without_segments_all_tokens_are_of_the_first(tokenizers: dict[str, Tokenizer]) -> None:
+    found = QuestionAnswering().features(
+        [question("the cat sat")], tokenizers["wordpiece"], max_length=64, segments=False, training=False
+    )
+    assert not found.segment_ids.any()
+
+
+def test_windows_begin_a_stride_apart_and_cover_the_text(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["wordpiece"]
+    text = "the woman met the press about the price of the tour " * 10
+    tokens = len(tokenizer.encode(text).ids)
+    num_question = len(tokenizer.encode("What did they say?").ids)
+    for max_length, stride in ((64, 16), (64, 1000), (40, 7)):
+        room = max_length - 3 - num_question
+        found = features_of(
+            QuestionAnswering(doc_stride=stride), [question(text)], tokenizer, max_length, training=False
+        )
+        # The published loop, written out (run_squad.py:281-292).
+        expected, start = [], 0
+        while True:
+            length = min(tokens - start, room)
+            expected.append((start, length))
+            if start + length == tokens:
+                break
+            start += min(length, stride)
+        places = text_places(found, tokenizer)
+        ids = tokenizer.encode(text).ids
+        assert [
+            (found.ids[low:high] == ids[begin : begin + length]).all()
+            for (begin, length), low, high in zip(expected, places.starts, places.ends, strict=True)
+        ] == [True] * len(expected)
+        assert np.diff(found.cu_seqlens).max() == max_length
+        assert set(found.examples) == {0}
+        assert found.num_cut == 0
+
+
+def test_long_questions_are_cut_and_counted(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["wordpiece"]
+    long = replace(question("the cat sat"), question="the " * 100)
+    found = features_of(QuestionAnswering(), [long, question("a cat")], tokenizer, 384, training=False)
+    assert np.diff(found.cu_seqlens)[0] == 64 + len(tokenizer.encode("the cat sat").ids) + 3
+    assert found.num_cut == 1
+    # Half of what there is room for, where that is less.
+    short = features_of(QuestionAnswering(), [long], tokenizer, 23, training=False)
+    assert text_places(short, tokenizer).starts[0] == 1 + 10 + 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_awkward_texts_have_a_window_and_an_answer(kind: str, tokenizers: dict[str, Tokenizer]) -> None:
+    contexts = ["", "   ", "\u200b\x00", "a", "\ufeff中", "😀👩‍👩‍👧", "[SEP] [CLS]"]
+    task = QuestionAnswering()
+    examples = [replace(question(context), question=asked) for context in contexts for asked in ("Who?", "")]
+    found = features_of(task, examples, tokenizers[kind], 32, training=False)
+    assert set(found.examples) == set(range(len(examples)))
+    told = task.predictions(
+        [np.zeros((length, 2), dtype=np.float32) for length in np.diff(found.cu_seqlens)],
+        found,
+        examples,
+        tokenizers[kind],
+    )
+    for prediction, example in zip(told, examples, strict=True):
+        assert prediction.value in example.context
+        assert (prediction.score is None) == (prediction.details["answers"] == [])
+        if not example.context.strip():
+            assert prediction.value == ""
+
+
+# ---------------------------------------------------------------- targets
+
+
+def test_targets_are_the_tokens_of_the_answer_in_windows_that_hold_it_whole(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["wordpiece"]
+    text = "the press " * 20 + "New York in 2019 " + "the price " * 20
+    learnt = features_of(
+        QuestionAnswering(doc_stride=10), [question(text, "New York in 2019")], tokenizer, 40, training=True
+    )
+    assert learnt.labels is not None
+    answer = tokenizer.encode("New York in 2019").ids.tolist()
+    whole = 0
+    for low, high, (first, last) in zip(learnt.cu_seqlens[:-1], learnt.cu_seqlens[1:], learnt.labels, strict=True):
+        ids = learnt.ids[low:high].tolist()
+        places = [place for place in range(len(ids)) if ids[place : place + len(answer)] == answer]
+        if places:
+            whole += 1
+            assert [first, last] == [places[0], places[0] + len(answer) - 1]
+        else:
+            assert [first, last] == [0, 0]
+    assert 1 < whole < learnt.num_units
+
+
+def test_answers_within_tokens_take_the_whole_token(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["wordpiece"]
+    text = "they visited New York"
+    learnt = features_of(QuestionAnswering(), [question(text, "isit")], tokenizer, 40, training=True)
+    found = QuestionAnswering().predictions(perfect_scores(learnt), learnt, [question(text)], tokenizer)
+    assert "isit" in found[0].value
+    assert found[0].value in "visited"
+
+
+def test_the_first_right_answer_whose_place_is_known_is_learnt(tokenizers: dict[str, Tokenizer]) -> None:
+    text = "the cat sat"
+    known, unknown = Answer(text="sat", start=8), Answer(text="dog", start=None)
+    task, tokenizer = QuestionAnswering(), tokenizers["wordpiece"]
+    examples = [
+        QuestionExample(key="0", question="?", context=text, answers=(unknown, known)),
+        QuestionExample(key="1", question="?", context=text, answers=(unknown,)),
+        QuestionExample(key="2", question="?", context=text, answers=()),
+        QuestionExample(key="3", question="?", context=text, answers=(known,)),
+    ]
+    learnt = features_of(task, examples, tokenizer, 40, training=True)
+    assert learnt.examples.tolist() == [0, 3]
+    assert learnt.labels is not None
+    assert learnt.labels[0].tolist() == learnt.labels[1].tolist()
+    everything = features_of(task, examples, tokenizer, 40, training=False)
+    assert everything.examples.tolist() == [0, 1, 2, 3]
+    assert everything.labels is None
+
+
+def test_unanswerable_questions_are_learnt_at_the_classification_token(tokenizers: dict[str, Tokenizer]) -> None:
+    learnt = features_of(
+        QuestionAnswering(metric="squad_v2"), [question("the cat sat")], tokenizers["wordpiece"], 40, training=True
+    )
+    assert learnt.labels is not None
+    assert learnt.labels.tolist() == [[0, 0]]
+
+
+# ---------------------------------------------------------------- loss
+
+
+def test_loss_is_the_mean_of_both_cross_entropies_of_each_sequence(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["wordpiece"]
+    examples = [question(f"the cat sat {'on the mat ' * many}", "cat", str(many)) for many in range(6)]
+    learnt = features_of(QuestionAnswering(), examples, tokenizer, 384, training=True)
+    assert learnt.labels is not None
+    batch = Batcher(learnt, pad=tokenizer.special_tokens.pad, tokens=10_000, device=torch.device("cpu")).batch(
+        np.array([0, 2, 3, 5])
+    )
+    scores = torch.randn(len(batch.batch.ids), 2, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    loss, count = QuestionAnswering().loss(scores, batch)
+    expected = torch.zeros(())
+    for place, number in enumerate((0, 2, 3, 5)):
+        first, length = int(batch.batch.first_tokens[place]), int(batch.lengths[place])
+        of_sequence = scores[first : first + length]
+        start, end = learnt.labels[number].tolist()
+        expected = (
+            expected
+            + (
+                F.cross_entropy(of_sequence[:, 0], torch.tensor(start))
+                + F.cross_entropy(of_sequence[:, 1], torch.tensor(end))
+            )
+            / 2
+        )
+    assert count == 4
+    torch.testing.assert_close(loss, expected)
+    (slope,) = torch.autograd.grad(loss, scores)
+    (expected_slope,) = torch.autograd.grad(expected, scores)
+    torch.testing.assert_close(slope, expected_slope)
+    assert not slope[batch.batch.sequence_ids < 0].any()
+
+
+def test_scores_of_batches_are_cut_into_windows(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["wordpiece"]
+    examples = [question(f"the cat sat {'on the mat ' * many}") for many in (9, 1, 30, 4)]
+    task = QuestionAnswering(doc_stride=8)
+    found = features_of(task, examples, tokenizer, 40, training=False)
+    seen: dict[int, Scores] = {}
+    for batch in scoring_batches(found, tokens=100, pad=0, device=torch.device("cpu")):
+        scores = torch.stack([batch.batch.ids, batch.batch.position_ids], dim=1).float()
+        seen |= dict(zip(batch.unit_numbers.tolist(), task.by_unit(scores, batch), strict=True))
+    assert sorted(seen) == list(range(found.num_units))
+    for number, (low, high) in enumerate(zip(found.cu_seqlens[:-1], found.cu_seqlens[1:], strict=True)):
+        assert seen[number][:, 0].tolist() == found.ids[low:high].tolist()
+        assert seen[number][:, 1].tolist() == list(range(high - low))
+
+
+# ---------------------------------------------------------------- decoding
+
+words = st.sampled_from(
+    [
+        *("the", "The", "café", "cafe\u0301", "q\u0307\u0323", "naïve,", "don't", "(press)", "2019", "3.5%", "U.S."),
+        *(
+            "北京大学",
+            "天气很好",
+            "一百",
+            "😀",
+            "❤\ufe0f",
+            "👩‍👩‍👧",
+            "𠀀𠀁",
+            "हिन्दी",
+            "Straßen",
+            "İstanbul",
+            "ﬁx",
+            "x²",
+        ),
+    ]
+)
+gaps = st.sampled_from([" "] * 6 + ["  ", "\n", "\u3000", " \t ", "\r\n"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_right_answer_is_decoded_from_perfect_scores(
+    kind: str, data: st.DataObject, tokenizers: dict[str, Tokenizer]
+) -> None:
+    parts = data.draw(st.lists(st.tuples(words, gaps), min_size=1, max_size=150))
+    first = data.draw(st.integers(0, len(parts) - 1))
+    last = min(len(parts) - 1, first + data.draw(st.integers(0, 1)))
+    text = data.draw(gaps) if data.draw(st.booleans()) else ""
+    start = end = 0
+    for number, (word, gap) in enumerate(parts):
+        start = len(text) if number == first else start
+        text += word
+        end = len(text) if number == last else end
+        text += gap
+    example = question(text, text[start:end], start=start)
+    # Half a window is more than such an answer has: the window with the widest context holds it whole.
+    task = QuestionAnswering(doc_stride=32, max_answer_length=60)
+    learnt = features_of(task, [example], tokenizers[kind], 160, training=True)
+    assert learnt.labels is not None
+    scores = perfect_scores(learnt)
+    for table, (target, _) in zip(scores, learnt.labels, strict=True):
+        table[0] -= SURE if target == 0 else 0
+    (told,) = task.predictions(scores, learnt, [example], tokenizers[kind])
+    best = told.details["answers"][0]
+    assert (told.value, best["start"], best["end"]) == (text[start:end], start, end)
+    assert task.measure([told], [example])["exact_match"] == 100
+
+
+def plain_widest_context(found: Features, tokenizer: Tokenizer, stride: int) -> list[bool]:
+    """The published rule, token by token (run_squad.py:425-459)."""
+    places = text_places(found, tokenizer)
+    spans: dict[int, list[tuple[int, int, int]]] = {}
+    for window, example in enumerate(found.examples.tolist()):
+        of_example = spans.setdefault(example, [])
+        start = 0 if not of_example else of_example[-1][1] + min(of_example[-1][2], stride)
+        of_example.append((window, start, int(places.lengths[window])))
+    flags = [False] * len(found.ids)
+    for of_example in spans.values():
+        for window, start, length in of_example:
+            for place in range(length):
+                best, best_window = None, None
+                for other, other_start, other_length in of_example:
+                    left = start + place - other_start
+                    right = other_start + other_length - 1 - (start + place)
+                    if left < 0 or right < 0:
+                        continue
+                    score = min(left, right) + 0.01 * other_length
+                    if best is None or score > best:
+                        best, best_window = score, other
+                flags[int(places.starts[window]) + place] = best_window == window
+    return flags
+
+
+@given(
+    lengths=st.lists(st.integers(0, 60), min_size=1, max_size=4),
+    stride=st.integers(1, 40),
+    max_length=st.integers(24, 60),
+)
+@settings(max_examples=40, deadline=None)
+def test_widest_context_is_that_of_the_published_rule(
+    lengths: list[int], stride: int, max_length: int, tokenizers: dict[str, Tokenizer]
+) -> None:
+    tokenizer = tokenizers["wordpiece"]
+    examples = [question("the " * length) for length in lengths]
+    found = features_of(QuestionAnswering(doc_stride=stride), examples, tokenizer, max_length, training=False)
+    assert widest_context(found, tokenizer, stride).tolist() == plain_widest_context(found, tokenizer, stride)
+
+
+def plain_answers(
+    task: QuestionAnswering, scores: Sequence[Scores], found: Features, text: str, flags: Sequence[bool]
+) -> list[tuple[str, float]]:
+    """The published search for one example's answers, pair by pair (run_squad.py:747-845)."""
+    assert found.offsets is not None
+    candidates = []
+    for window, table in enumerate(scores):
+        low = int(found.cu_seqlens[window])
+        usable = [place for place in range(len(table)) if found.offsets[low + place, 0] >= 0]
+        begins = sorted((place for place in usable if flags[low + place]), key=lambda place: -table[place, 0])
+        ends = sorted(usable, key=lambda place: -table[place, 1])
+        for begin in begins[: task.n_best]:
+            for end in ends[: task.n_best]:
+                if begin <= end < begin + task.max_answer_length:
+                    candidates.append((float(table[begin, 0]) + float(table[end, 1]), low + begin, low + end))
+    answers: list[tuple[str, float]] = []
+    for score, begin, end in sorted(candidates, key=lambda candidate: -candidate[0]):
+        answer = text[found.offsets[begin, 0] : found.offsets[end, 1]]
+        if len(answers) < task.n_best and answer not in [seen for seen, _ in answers]:
+            answers.append((answer, score))
+    return answers
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n_best=st.integers(1, 6),
+    max_answer_length=st.integers(1, 12),
+    stride=st.integers(3, 30),
+)
+@settings(max_examples=40, deadline=None)
+def test_answers_are_those_of_the_published_search(
+    seed: int, n_best: int, max_answer_length: int, stride: int, tokenizers: dict[str, Tokenizer]
+) -> None:
+    random = np.random.default_rng(seed)
+    tokenizer = tokenizers["wordpiece"]
+    pool = ["the", "price", "of", "tour", "北京", "café", "\n"]
+    examples = [
+        question(" ".join(random.choice(pool, size=random.integers(1, 80))), key=str(number)) for number in range(3)
+    ]
+    task = QuestionAnswering(n_best=n_best, max_answer_length=max_answer_length, doc_stride=stride, metric="squad_v2")
+    found = features_of(task, examples, tokenizer, 40, training=False)
+    scores = [random.normal(size=(length, 2)).astype(np.float32) for length in np.diff(found.cu_seqlens)]
+    told = task.predictions(scores, found, examples, tokenizer)
+    flags = plain_widest_context(found, tokenizer, stride)
+    for number, (example, prediction) in enumerate(zip(examples, told, strict=True)):
+        low, high = np.searchsorted(found.examples, [number, number + 1])
+        part = replace(found, cu_seqlens=found.cu_seqlens[low : high + 1])
+        expected = plain_answers(task, scores[low:high], part, example.context, flags)
+        of_none = min(float(table[0].astype(np.float64).sum()) for table in scores[low:high])
+        answers = prediction.details["answers"]
+        assert prediction.key == example.key
+        if not expected:  # No best beginning goes with a best end: the published search finds nothing.
+            assert bool(answers) == bool(example.context.strip())
+            continue
+        assert [answer["text"] for answer in answers] == [text for text, _ in expected]
+        powers = np.exp([*(score for _, score in expected), of_none])
+        shares = powers / powers.sum()
+        assert [answer["score"] for answer in answers] == pytest.approx(shares[:-1])
+        assert prediction.details["no_answer_probability"] == pytest.approx(shares[-1])
+        assert prediction.details["no_answer_score"] == pytest.approx(of_none - expected[0][1])
+        refused = of_none - expected[0][1] > 0
+        assert prediction.value == ("" if refused else expected[0][0])
+        assert prediction.score == pytest.approx(shares[-1] if refused else shares[0])
+
+
+def test_an_answer_is_found_where_no_best_beginning_goes_with_a_best_end(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["wordpiece"]
+    example = question("the cat sat on the mat")
+    task = QuestionAnswering(n_best=1)
+    found = features_of(task, [example], tokenizer, 40, training=False)
+    table = np.zeros((len(found.ids), 2), dtype=np.float32)
+    table[len(table) - 2, 0] = 3  # begins at the end
+    table[text_places(found, tokenizer).starts[0], 1] = 4  # ends at the beginning
+    (told,) = task.predictions([table], found, [example], tokenizer)
+    assert told.value == "the"
+
+
+def test_answers_never_come_from_the_question_or_special_tokens(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["byte_bpe"]
+    example = replace(question("the cat sat"), question="Who met the press?")
+    found = features_of(QuestionAnswering(), [example], tokenizer, 64, training=False)
+    assert found.offsets is not None
+    held = found.offsets[:, 0] >= 0
+    places = text_places(found, tokenizer)
+    assert held[places.tokens].all()
+    assert held.sum() == places.lengths.sum()
+
+
+# ---------------------------------------------------------------- no answer
+
+
+def prediction(best: str, sure_of_none: float, value: str = "?") -> Prediction:
+    answers = [{"text": best, "start": 0, "end": len(best), "score": 0.5}] if best else []
+    details = {"answers": answers, "no_answer_score": sure_of_none, "no_answer_probability": 0.5}
+    return Prediction(key="q", value=value, score=0.5, details=details)
+
+
+def test_threshold_decides_between_the_best_answer_and_none(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["wordpiece"]
+    example = question("the cat sat", "cat")
+    task = QuestionAnswering(metric="squad_v2")
+    learnt = features_of(task, [example], tokenizer, 40, training=True)
+    (scores,) = perfect_scores(learnt)
+    scores[0] = SURE + 1.5  # No answer scores better by 3.
+    for threshold, value in ((2.9, ""), (3.1, "cat")):
+        (told,) = task.with_null_threshold(threshold).predictions([scores], learnt, [example], tokenizer)
+        assert told.value == value
+        assert told.details["no_answer_score"] == pytest.approx(3)
+    (told,) = QuestionAnswering().predictions([scores], learnt, [example], tokenizer)
+    assert told.value == "cat"
+    assert "no_answer_score" not in told.details
+
+
+def test_tuned_threshold_gives_the_best_f1() -> None:
+    examples = [question("a cat", "cat"), question("a mat"), question("black cat", "black cat"), question("a rat")]
+    told = [prediction("cat", -4.0), prediction("mat", 2.0), prediction("cat", 1.5), prediction("rat", 2.5)]
+    assert tune_null_threshold(told, examples) == 1.5
+    best = QuestionAnswering(metric="squad_v2").measure(told, examples)
+    assert best["best_f1"] == 100.0 * (2 + 1 + 2 / 3) / 4
+    assert best["best_f1_thresh"] == 1.5
+    assert best["best_exact_thresh"] == -4.0
+    assert next(iter(best)) == "f1"
+
+
+def test_tuned_threshold_refuses_everything_where_that_is_best() -> None:
+    examples = [question("a cat"), question("a mat")]
+    told = [prediction("cat", -4.0), prediction("mat", -2.0)]
+    threshold = tune_null_threshold(told, examples)
+    assert -4.1 < threshold < -4.0
+
+
+def test_measuring_takes_what_was_told_not_what_was_best() -> None:
+    examples = [question("a cat", "cat", key="twice"), question("a mat", key="twice")]
+    told = [prediction("cat", 1.0, value=""), prediction("mat", 1.0, value="")]
+    scores = QuestionAnswering(metric="squad_v2").measure(told, examples)
+    assert scores["f1"] == scores["exact_match"] == scores["HasAns_f1"] + 50 == 50
+    assert scores["NoAns_exact"] == 100
+    assert QuestionAnswering().measure([prediction("", 0.0, value="cat")], examples[:1])["f1"] == 100
+
+
+def test_chinese_answers_are_scored_by_characters() -> None:
+    examples = [question("北京大学在北京", "北京大学")]
+    told = [prediction("", 0.0, value="北京大学。")]
+    for metric in ("cmrc", "drcd"):
+        assert QuestionAnswering(metric=metric).measure(told, examples) == {  # type: ignore[arg-type]
+            "f1": 100,
+            "exact_match": 100,
+            "average": 100,
+        }
+
+
+# ---------------------------------------------------------------- the value
+
+
+def test_task_is_the_same_after_json() -> None:
+    for task in (QuestionAnswering(), QuestionAnswering(metric="squad_v2", null_threshold=-2.75, doc_stride=64)):
+        assert task_from_json(task.to_json()) == task
+
+
+def test_metric_is_told_by_the_examples() -> None:
+    assert QuestionAnswering.for_examples([question("a cat", "cat")]).metric == "squad"
+    assert QuestionAnswering.for_examples([question("a cat", "cat"), question("a cat")]).metric == "squad_v2"
+    assert QuestionAnswering.for_examples([question("北京大学", "北京")]).metric == "cmrc"
+    assert QuestionAnswering.for_examples([question("北京大学", "北京")], metric="drcd").metric == "drcd"
+    assert QuestionAnswering.for_examples([]).metric == "squad"
+
+
+def test_what_cannot_be_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
+    with pytest.raises(DataError, match=r"unknown metric.*'squad2'.*Did you mean 'squad'"):
+        QuestionAnswering(metric="squad2")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"doc_stride is 0.*1 or more"):
+        QuestionAnswering(doc_stride=0)
+    with pytest.raises(DataError, match="every question scored by 'cmrc' has an answer"):
+        QuestionAnswering(metric="cmrc", null_threshold=1.0)
+    with pytest.raises(DataError, match="finite"):
+        QuestionAnswering(metric="squad_v2", null_threshold=float("nan"))
+    tokenizer = tokenizers["wordpiece"]
+    unanswerable = question("the cat", key="17")
+    with pytest.raises(DataError, match=r"question 17 has no answer.*squad_v2"):
+        features_of(QuestionAnswering(), [unanswerable], tokenizer, 40, training=True)
+    lost = QuestionExample(key="0", question="?", context="cat", answers=(Answer(text="dog", start=None),))
+    with pytest.raises(DataError, match="none of the 1 examples"):
+        features_of(QuestionAnswering(), [lost], tokenizer, 40, training=True)
+    with pytest.raises(DataError, match="leave no room"):
+        features_of(QuestionAnswering(), [lost], tokenizer, 4, training=False)
+    with pytest.raises(DataError, match="question 17 has no answer"):
+        QuestionAnswering().measure([prediction("", 0.0)], [unanswerable])
+    with pytest.raises(DataError, match="how sure they are"):
+        tune_null_threshold([Prediction(key="q", value="", score=None, details={"answers": []})], [unanswerable])

@@ -1,0 +1,320 @@
+"""Tags of words: pieces as transformers makes them, every word predicted once, entities with their places."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maskwright.core.errors import DataError
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.finetuning.batching import Batcher, scoring_batches
+from maskwright.finetuning.examples import TaggedExample
+from maskwright.finetuning.features import Features
+from maskwright.finetuning.tasks import Prediction, Tagging, task_from_json
+from maskwright.finetuning.tasks.tagging import how_joined
+from maskwright.finetuning.tasks.words import to_pieces
+
+KINDS = ("wordpiece", "byte_bpe", "unigram")
+BIO = Tagging(
+    labels=("O", "B-LOC", "I-LOC", "B-PER", "I-PER"), scheme="BIO", metrics=("f1", "precision", "recall", "accuracy")
+)
+# With two words that WordPiece's cleaning drops.
+WORDS = ("Angela", "Merkel", "visited", "New", "York", "\u200b", "\ufffd", "😀", "Größe", ",", "don't", "2019")
+AWKWARD = ("\x08", "\u200b", "\ufffd", "😀", "", "\u00a0", "a", "Donaudampfschifffahrt", "北京")
+
+
+def sentence(words: Sequence[str], tags: Sequence[str] | None = None, key: str = "1") -> TaggedExample:
+    return TaggedExample(key=key, words=tuple(words), tags=None if tags is None else tuple(tags))
+
+
+def made(task: Tagging, examples: Sequence[TaggedExample], tokenizer: Tokenizer, max_length: int = 512) -> Features:
+    return task.features(examples, tokenizer, max_length=max_length, segments=True, training=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_are_the_pieces_of_running_text(kind: str, tokenizers: dict[str, Tokenizer]) -> None:
+    plain = [word for word in WORDS if word.isprintable()]
+    features = made(BIO, [sentence(plain)], tokenizers[kind])
+    assert features.ids[1:-1].tolist() == tokenizers[kind].encode(" ".join(plain)).ids.tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_are_cut_and_tagged_where_transformers_puts_them(
+    kind: str, tokenizers: dict[str, Tokenizer], theirs: dict[str, Any]
+) -> None:
+    features = made(BIO, [sentence(WORDS)], tokenizers[kind])
+    assert features.positions is not None
+    # A byte-level tokenizer of transformers takes words only if it may put a space before the first one, too.
+    words = [f" {word}" if place else word for place, word in enumerate(WORDS)] if kind == "byte_bpe" else WORDS
+    backend = theirs[kind].backend_tokenizer
+    encoding = backend.encode(list(words), is_pretokenized=True)
+    assert features.ids.tolist() == encoding.ids
+    first_pieces = [encoding.word_ids.index(word) for word in sorted({w for w in encoding.word_ids if w is not None})]
+    assert features.positions.tolist() == first_pieces
+    assert (len(first_pieces) < len(WORDS)) == (kind == "wordpiece")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_characters_are_joined_by_nothing(kind: str, tokenizers: dict[str, Tokenizer]) -> None:
+    text = "今天的天气很好，我们去公园散步吧！"
+    task = Tagging(labels=BIO.labels, scheme="BIO", joined="nothing")
+    tokenizer = tokenizers[kind]
+    features = made(task, [sentence(text)], tokenizer)
+    assert features.positions is not None
+    assert len(features.positions) == len(text)
+    pieces = tokenizer.tokens(features.ids[1:-1].tolist())
+    if kind == "wordpiece":
+        assert pieces == list(text)
+    elif kind == "unigram":
+        assert "".join(pieces) == tokenizer.backend.normalizer.normalize_str(f"▁{text}")
+        assert sum("▁" in piece for piece in pieces) == 1
+    else:
+        assert tokenizer.decode(features.ids[1:-1].tolist()) == text
+        assert not any("Ġ" in piece for piece in pieces)
+
+
+def test_how_words_are_joined_is_seen_from_the_words() -> None:
+    assert how_joined([sentence(["我们去", "2019", "iPhone"])]) == "space"
+    assert how_joined([sentence([*"我们去北京看", "A", "B", "。", "1"])]) == "nothing"
+    assert how_joined([sentence(["今天", "的", "天气", "很", "好"])]) == "nothing"
+    assert how_joined([sentence(["こんにちは", "世界"])]) == "nothing"
+    assert how_joined([sentence(["안녕", "세계"])]) == "space"
+    assert how_joined([sentence(["!", "1"]), sentence([])]) == "space"
+
+
+# Windows.
+
+some_words = st.lists(st.sampled_from([*WORDS, *AWKWARD]), max_size=30)
+
+
+@settings(deadline=None)
+@given(st.lists(some_words, max_size=5), st.integers(3, 14), st.sampled_from(KINDS))
+def test_every_word_with_a_piece_is_predicted_once_and_in_order(
+    tokenizers: dict[str, Tokenizer], sentences: list[list[str]], max_length: int, kind: str
+) -> None:
+    tokenizer, room = tokenizers[kind], max_length - 2
+    examples = [sentence(words, ["O"] * len(words)) for words in sentences]
+    features = made(BIO, examples, tokenizer, max_length)
+    assert features.positions is not None
+    wanted = []  # (sentence, the word's pieces), word by word
+    cut = set()
+    for number, words in enumerate(sentences):
+        for place, word in enumerate(words):
+            text = f" {word}" if kind == "byte_bpe" and place else word
+            pieces = tokenizer.encode(text).ids.tolist()
+            if pieces:
+                wanted.append((number, pieces[:room]))
+            if len(pieces) > room:
+                cut.add(number)
+    found = []
+    special = tokenizer.special_tokens
+    bounds = features.cu_seqlens.tolist()
+    for unit in range(features.num_units):
+        begin, end = bounds[unit : unit + 2]
+        ids = features.ids[begin:end].tolist()
+        assert (ids[0], ids[-1]) == (special.cls, special.sep)
+        assert len(ids) <= max_length
+        places = [place - begin for place in features.positions.tolist() if begin <= place < end]
+        assert places, "no unit without a prediction"
+        for place in places:
+            expected = wanted[len(found)][1]
+            assert ids[place : place + len(expected)] == expected
+            found.append((int(features.examples[unit]), expected))
+        if unit and features.examples[unit] == features.examples[unit - 1]:
+            last_of_sentence = unit + 1 == features.num_units or features.examples[unit + 1] != features.examples[unit]
+            longest_word = max(len(pieces) for _, pieces in wanted)
+            assert not last_of_sentence or len(ids) > max_length - longest_word, "the last window is full"
+    assert found == wanted
+    assert features.num_cut == len(cut)
+
+
+def test_sentence_that_is_too_long_is_cut_between_words(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["wordpiece"]
+    words = ["the", "dog", "the", "dog", "the", "dog", "the", "dog"]
+    features = made(BIO, [sentence(["the"]), sentence(words)], tokenizer, max_length=7)
+    the, dog = (tokenizer.encode(word).ids.tolist() for word in ("the", "dog"))
+    assert (len(the), len(dog)) == (1, 1)
+    special = tokenizer.special_tokens
+    bounds = features.cu_seqlens.tolist()
+    first, second = [*the, *dog, *the, *dog, *the], [*dog, *the, *dog, *the, *dog]
+    assert features.ids[bounds[1] :].tolist() == [special.cls, *first, special.sep, special.cls, *second, special.sep]
+    assert features.examples.tolist() == [0, 1, 1]
+    assert features.positions is not None
+    # In the last window only the last three words are predicted, the two before them are context.
+    assert features.positions.tolist() == [1, *range(4, 9), 13, 14, 15]
+    assert features.num_cut == 0
+
+
+# Labels.
+
+
+def test_training_labels_are_those_of_the_words_with_pieces(tokenizers: dict[str, Tokenizer]) -> None:
+    examples = [
+        sentence(["Angela", "\u200b", "York"], ["B-PER", "I-PER", "O"]),
+        sentence(["York"], None),
+        sentence(["\u200b"], ["O"]),
+        sentence(["New", "York"], ["B-LOC", "I-LOC"]),
+    ]
+    features = BIO.features(examples, tokenizers["wordpiece"], max_length=64, segments=True, training=True)
+    assert features.labels is not None
+    assert features.labels.tolist() == [3, 0, 1, 2]
+    assert features.examples.tolist() == [0, 3]
+
+
+def test_tags_that_do_not_fit_are_refused_with_their_sentence(tokenizers: dict[str, Tokenizer]) -> None:
+    with pytest.raises(DataError, match=r"example 7: unknown tag 'B-PRE'.*Did you mean 'B-PER'"):
+        BIO.features(
+            [sentence(["a"], ["B-PRE"], "7")], tokenizers["wordpiece"], max_length=9, segments=True, training=True
+        )
+    with pytest.raises(DataError, match="none of the 1 examples has a label"):
+        BIO.features([sentence(["a"])], tokenizers["wordpiece"], max_length=9, segments=True, training=True)
+
+
+@pytest.mark.parametrize(
+    ("tags", "scheme", "labels", "outside"),
+    [
+        ("O B-PER I-PER B-LOC", "BIO", ("O", "B-LOC", "B-PER", "I-PER"), "O"),
+        ("O I-PER I-PER O", "IO", ("O", "I-PER"), "O"),
+        ("O I-PER B-PER O", "IO", ("O", "B-PER", "I-PER"), "O"),
+        ("S-PER B-LOC I-LOC E-LOC O", "IOBES", ("O", "B-LOC", "E-LOC", "I-LOC", "S-PER"), "O"),
+        ("U-PER B-LOC I-LOC L-LOC O", "BILOU", ("O", "B-LOC", "I-LOC", "L-LOC", "U-PER"), "O"),
+        ("NOUN VERB NOUN ADP", None, ("ADP", "NOUN", "VERB"), "NOUN"),
+    ],
+)
+def test_scheme_and_tags_are_found(tags: str, scheme: str | None, labels: tuple[str, ...], outside: str) -> None:
+    task = Tagging.for_examples([sentence(tags.split(), tags.split()), sentence(["x"])])
+    assert (task.scheme, task.labels, task.outside, task.joined) == (scheme, labels, outside, "space")
+    assert task.metrics[0] == ("accuracy" if scheme is None else "f1")
+    assert task_from_json(json.loads(json.dumps(task.to_json()))) == task
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"labels": ("O",)}, "two or more tags"),
+        ({"labels": ("O", "B-X"), "scheme": "BIOS"}, "unknown scheme.*Did you mean 'BIO'"),
+        ({"labels": ("O", "B-X"), "joined": "tab"}, "unknown joined"),
+        ({"labels": ("O", "B-X"), "metrics": ("f1",)}, "unknown metric.*Allowed: accuracy"),
+        ({"labels": ("N", "V")}, "outside of entities: unknown tag 'O'"),
+    ],
+)
+def test_tasks_that_cannot_be_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Tagging(**fields)
+
+
+# Scores.
+
+
+def scored(
+    task: Tagging, examples: list[TaggedExample], tags: list[list[str]], tokenizer: Tokenizer, max_length: int = 9
+) -> list[Prediction]:
+    """Score so that each word with pieces gets the wanted tag with probability 0.9 (of all together), in batches."""
+    features = made(task, examples, tokenizer, max_length)
+    assert features.positions is not None
+    pieces = to_pieces([example.words for example in examples], tokenizer, task.joined)
+    flat = [tag for its in tags for tag in its]
+    wanted = [task.labels.index(tag) for tag, length in zip(flat, pieces.words.lengths, strict=True) if length]
+    table = np.zeros((len(wanted), len(task.labels)), dtype=np.float32)
+    table[np.arange(len(wanted)), wanted] = math.log(9 * (len(task.labels) - 1))
+    by_position = dict(zip(features.positions.tolist(), table, strict=True))
+    by_unit: dict[int, Any] = {}
+    for batch in scoring_batches(features, tokens=20, pad=0, device=torch.device("cpu")):
+        assert batch.positions is not None
+        rows = []
+        for slot in batch.positions.tolist():
+            sequence = int(batch.batch.sequence_ids[slot])
+            unit = int(batch.unit_numbers[int(batch.units[sequence])])
+            place = slot - int(batch.batch.first_tokens[sequence])
+            rows.append(by_position[int(features.cu_seqlens[unit]) + place])
+        cut = task.by_unit(torch.tensor(np.array(rows)), batch)
+        by_unit.update(zip(batch.unit_numbers.tolist(), cut, strict=True))
+    return task.predictions([by_unit[unit] for unit in range(features.num_units)], features, examples, tokenizer)
+
+
+def test_predictions_name_tags_entities_and_their_places(tokenizers: dict[str, Tokenizer]) -> None:
+    examples = [
+        sentence(["In", "New", "York", "met", "Angela", "Merkel", "Größe", "Größe", "Größe"], key="a"),
+        sentence(["\u200b"], key="b"),
+        sentence(["Angela", "\u200b", "York", "Paris"], key="c"),
+    ]
+    tags = [
+        ["O", "B-LOC", "I-LOC", "O", "B-PER", "I-PER", "I-PER", "O", "I-LOC"],
+        ["B-PER"],
+        ["B-PER", "I-PER", "I-PER", "B-LOC"],
+    ]
+    first, unseen, third = scored(BIO, examples, tags, tokenizers["wordpiece"])
+    assert (first.key, first.value) == ("a", tags[0])
+    assert first.score == pytest.approx(0.9**9)
+    assert first.details["probabilities"] == pytest.approx([0.9] * 9)
+    # The last tag, I after O, begins nothing: the metric reads it so.
+    text = "In New York met Angela Merkel Größe Größe Größe"
+    assert [(e["label"], e["text"], e["first_word"], e["end_word"]) for e in first.details["entities"]] == [
+        ("LOC", "New York", 1, 3),
+        ("PER", "Angela Merkel Größe", 4, 7),
+    ]
+    for entity in first.details["entities"]:
+        assert text[entity["start"] : entity["end"]] == entity["text"]
+        assert entity["score"] == pytest.approx(0.9)
+    assert (unseen.value, unseen.score) == (["O"], None)
+    assert unseen.details == {"probabilities": [None], "unseen": 1, "entities": []}
+    assert third.value == ["B-PER", "O", "I-PER", "B-LOC"]
+    assert third.details["unseen"] == 1
+    assert third.details["probabilities"][1] is None
+    assert [entity["text"] for entity in third.details["entities"]] == ["Angela", "Paris"]
+    json.dumps([prediction.details for prediction in (first, unseen, third)])
+
+
+def test_entities_of_characters_have_places_in_the_text_without_spaces(tokenizers: dict[str, Tokenizer]) -> None:
+    task = Tagging(labels=BIO.labels, scheme="BIO", joined="nothing")
+    tags = [["O", "B-LOC", "I-LOC", "O"]]
+    [prediction] = scored(task, [sentence("在北京建")], tags, tokenizers["unigram"])
+    [entity] = prediction.details["entities"]
+    assert (entity["text"], entity["start"], entity["end"]) == ("北京", 1, 3)
+
+
+def test_measures_are_of_entities_and_words(tokenizers: dict[str, Tokenizer]) -> None:
+    words = ["In", "New", "York", "met", "Angela", "Merkel"]
+    gold = ["O", "B-LOC", "I-LOC", "O", "B-PER", "I-PER"]
+    told = ["O", "B-LOC", "O", "O", "B-PER", "I-PER"]
+    examples = [sentence(words, gold), sentence(words, gold)]
+    predictions = scored(BIO, examples, [gold, told], tokenizers["byte_bpe"])
+    measured = BIO.measure(predictions, examples)
+    # Four entities are there, four are told, three of them right; one of twelve words is wrong.
+    assert measured == pytest.approx({"f1": 3 / 4, "precision": 3 / 4, "recall": 3 / 4, "accuracy": 11 / 12})
+    assert list(measured) == list(BIO.metrics)
+    speech = Tagging(labels=("N", "V"), outside="N")
+    tagged = [sentence(["a", "b"], ["N", "V"])]
+    assert speech.measure(scored(speech, tagged, [["N", "N"]], tokenizers["unigram"]), tagged) == {"accuracy": 0.5}
+    assert "entities" not in scored(speech, tagged, [["N", "N"]], tokenizers["unigram"])[0].details
+    with pytest.raises(DataError, match="1 of 1 examples have no label"):
+        BIO.measure(predictions[:1], [sentence(words)])
+
+
+def test_loss_is_the_summed_surprise_at_the_tags(tokenizers: dict[str, Tokenizer]) -> None:
+    examples = [
+        sentence(["In", "New", "York", "met", "Angela", "Merkel", "the", "dog"], ["O", "B-LOC", "I-LOC", *["O"] * 5]),
+        sentence(["York"], ["B-LOC"]),
+    ]
+    features = BIO.features(examples, tokenizers["wordpiece"], max_length=7, segments=True, training=True)
+    batch = Batcher(features, pad=0, tokens=999, device=torch.device("cpu")).batch(np.arange(features.num_units))
+    scores = np.random.default_rng(1).normal(size=(9, 5)).astype(np.float32)
+    loss, count = BIO.loss(torch.tensor(scores), batch)
+    surprise = 0.0
+    for row, label in zip(scores.tolist(), [0, 1, 2, 0, 0, 0, 0, 0, 1], strict=True):
+        surprise -= math.log(math.exp(row[label]) / sum(map(math.exp, row)))
+    assert (count, float(loss)) == (9, pytest.approx(surprise, abs=1e-5))
+
+
+def test_sentences_without_any_piece_are_predicted_all_the_same(tokenizers: dict[str, Tokenizer]) -> None:
+    examples = [sentence(["\u200b", "\u200b"]), sentence([])]
+    features = made(BIO, examples, tokenizers["wordpiece"])
+    assert features.num_units == 0
+    values = [each.value for each in BIO.predictions([], features, examples, tokenizers["wordpiece"])]
+    assert values == [["O", "O"], []]

@@ -1,0 +1,236 @@
+"""Measuring and using a model: a benchmark's metrics and labels, pairs, places in texts of files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import toy_tasks
+
+from maskwright.core.errors import DataError, RecipeError
+from maskwright.finetuning.evaluating import evaluate
+from maskwright.finetuning.examples import TaggedExample, TextExample
+from maskwright.finetuning.fine_tuned import build
+from maskwright.finetuning.matching_labels import matching_labels
+from maskwright.finetuning.metrics.classification import accuracy, binary_f1
+from maskwright.finetuning.predicting import predict
+from maskwright.finetuning.scoring import plain
+from maskwright.finetuning.tasks import Classification, MultiLabel, MultipleChoice, QuestionAnswering, Tagging
+from maskwright.finetuning.tasks.base import Prediction
+from maskwright.training.reporting import Silent
+
+
+def saved(model: Path, task: Any, folder: Path, *, told: bool = True) -> Path:
+    """Put an untrained head on a model, and write it; as transformers does where it is not told what for."""
+    build(model, task, seed=3, max_length=32).save(folder)
+    if not told:
+        (folder / "task.json").unlink()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        (["0", "1"], ["0", "1"], ["0", "1"]),
+        (["0", "1"], ["NEGATIVE", "POSITIVE"], ["NEGATIVE", "POSITIVE"]),
+        (["0", "1"], ["LABEL_0", "LABEL_1"], ["LABEL_0", "LABEL_1"]),
+        (["0", "1"], ["1", "0"], ["0", "1"]),
+        (
+            ["contradiction", "entailment", "neutral"],
+            ["ENTAILMENT", "NEUTRAL", "CONTRADICTION"],
+            ["CONTRADICTION", "ENTAILMENT", "NEUTRAL"],
+        ),
+    ],
+)
+def test_labels_are_matched_by_name_or_where_the_benchmark_counts(
+    ours: list[str], theirs: list[str], expected: list[str]
+) -> None:
+    assert list(matching_labels(ours, theirs).values()) == expected
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (["entailment", "not_entailment"], ["LABEL_0", "LABEL_1"]),
+        (["0", "1"], ["a", "b", "c"]),
+        (["a", "b"], ["A", "a"]),
+        (["100", "101"], ["LABEL_0", "LABEL_1"]),
+    ],
+)
+def test_labels_that_may_be_any_are_refused(ours: list[str], theirs: list[str]) -> None:
+    with pytest.raises(RecipeError, match=r"are not the model's.*label_names"):
+        matching_labels(ours, theirs)
+
+
+def mrpc(folder: Path) -> Path:
+    header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+    rows = [f"{n % 2}\t{n}\t{n}\tthe cat sat\tthe {'cat' if n % 3 else 'dog'} ran" for n in range(12)]
+    (folder / "dev.tsv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    return folder
+
+
+def test_a_benchmark_is_measured_by_its_metrics_and_in_the_model_s_labels(bert_folder: Path, tmp_path: Path) -> None:
+    out = saved(bert_folder, Classification(labels=("NO", "YES")), tmp_path / "out", told=False)
+    done = evaluate(out, task="mrpc", data=mrpc(tmp_path), out=tmp_path / "said.jsonl", reporter=Silent())
+    assert done.task == "mrpc"
+    said = [json.loads(line)["value"] for line in (tmp_path / "said.jsonl").read_text().splitlines()]
+    gold = ["NO" if n % 2 == 0 else "YES" for n in range(12)]
+    assert done.metrics == {"f1": binary_f1(gold, said, positive="YES"), "accuracy": accuracy(gold, said)}
+
+
+def test_a_benchmark_s_unpublished_labels_are_not_asked_for(bert_folder: Path, tmp_path: Path) -> None:
+    lines = ["index\tsentence1\tsentence2", "0\tthe cat\tthe dog", "1\ta\tb"]
+    (tmp_path / "test.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    out = saved(bert_folder, Classification(labels=("entailment", "not_entailment")), tmp_path / "out")
+    with pytest.raises(DataError, match=r"test\.tsv has no labels: those of this part were not published.*predict"):
+        evaluate(out, task="rte", data=tmp_path, split="test", reporter=Silent())
+
+
+def test_labels_are_named_by_hand_where_they_differ(bert_folder: Path, tmp_path: Path) -> None:
+    lines = ["index\tsentence1\tsentence2\tlabel", "0\tthe cat\tthe dog\tentailment", "1\ta\tb\tnot_entailment"]
+    (tmp_path / "dev.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    out = saved(bert_folder, Classification(labels=("LABEL_0", "LABEL_1")), tmp_path / "out")
+    with pytest.raises(RecipeError, match="label_names"):
+        evaluate(out, task="rte", data=tmp_path, reporter=Silent())
+    for names in (("LABEL_0", "LABEL_1"), ("LABEL_1", "LABEL_0")):
+        read = f"label_names=[[entailment, {names[0]}], [not_entailment, {names[1]}]]"
+        done = evaluate(out, task="rte", data=tmp_path, read=[read], out=tmp_path / "x.jsonl", reporter=Silent())
+        said = [json.loads(line)["value"] for line in (tmp_path / "x.jsonl").read_text().splitlines()]
+        assert done.metrics == {"accuracy": accuracy(list(names), said)}
+
+
+def test_questions_are_scored_as_the_benchmark_scores_them(bert_folder: Path, tmp_path: Path) -> None:
+    out = saved(bert_folder, QuestionAnswering(), tmp_path / "out", told=False)
+    file = toy_tasks.questions(tmp_path, 6)
+    assert list(evaluate(out, file=file, reporter=Silent()).metrics) == ["f1", "exact_match"]
+    chinese = evaluate(out, task="cmrc2018", file=file, reporter=Silent())
+    assert list(chinese.metrics) == ["f1", "exact_match", "average"]
+    impossible = toy_tasks.questions(tmp_path, 6, impossible=True)
+    assert "best_f1_thresh" in evaluate(out, task="squad-2.0", file=impossible, reporter=Silent()).metrics
+
+
+def test_a_threshold_counts_only_where_questions_may_have_no_answer(bert_folder: Path, tmp_path: Path) -> None:
+    out = saved(bert_folder, QuestionAnswering(metric="squad_v2", null_threshold=-100.0), tmp_path / "out")
+    file = toy_tasks.questions(tmp_path, 4)
+    evaluate(out, task="squad-1.1", file=file, out=tmp_path / "x.jsonl", reporter=Silent())
+    said = [json.loads(line)["value"] for line in (tmp_path / "x.jsonl").read_text().splitlines()]
+    assert all(said)
+
+
+def test_without_data_it_says_which_option_names_some(bert_folder: Path, tmp_path: Path) -> None:
+    out = saved(bert_folder, Classification(labels=("a", "b")), tmp_path / "out")
+    with pytest.raises(RecipeError, match="--file FILE"):
+        evaluate(out, reporter=Silent())
+
+
+def test_a_tuple_of_two_texts_is_a_pair_and_a_list_is_two(bert_folder: Path, tmp_path: Path) -> None:
+    out = saved(bert_folder, Classification(labels=("a", "b")), tmp_path / "out")
+    [pair] = predict(out, ("the cat", "the dog"), reporter=Silent())
+    [same] = predict(out, [("the cat", "the dog")], reporter=Silent())
+    assert pair == same
+    assert len(predict(out, ["the cat", "the dog"], reporter=Silent())) == 2
+    tagger = saved(bert_folder, Tagging(labels=("O", "B-PER"), scheme="BIO", metrics=("f1",)), tmp_path / "tagger")
+    assert len(predict(tagger, ("the cat", "the dog"), reporter=Silent())) == 2
+
+
+def test_entities_of_files_are_placed_in_the_file_s_text(bert_folder: Path, tmp_path: Path) -> None:
+    model = build(bert_folder, Tagging(labels=("I-X", "O"), scheme="IO", metrics=("f1",)), seed=3, max_length=32)
+    with torch.no_grad():
+        model.get_parameter("head.output.bias")[0] = 1000.0  # every word is of one entity
+    texts = ["  我 爱北京!", "the   cat,sat  on"]
+    lines = tmp_path / "texts.txt"
+    lines.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    records = tmp_path / "texts.jsonl"
+    records.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    for found in (
+        predict(model, texts, reporter=Silent()),
+        predict(model, file=lines, reporter=Silent()),
+        predict(model, file=records, reporter=Silent()),
+    ):
+        for text, one in zip(texts, found, strict=True):
+            [entity] = one.details["entities"]
+            begin = len(text) - len(text.lstrip())
+            assert (entity["start"], entity["end"], entity["text"]) == (begin, len(text), text.strip())
+            assert "".join(one.details["words"]) == "".join(text.split())
+
+
+def test_predictions_say_what_they_are_of(bert_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "pairs.csv"
+    file.write_text("id,sentence1,sentence2\n7,the cat,the dog\n", encoding="utf-8")
+    classes = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
+    pairs = predict(classes, [("a", "b"), "the  cat"], file=file, reporter=Silent())
+    assert [one.of for one in pairs] == ["a | b", "the  cat", "the cat | the dog"]
+    assert [one.key for one in pairs] == ["1", "2", "7"]
+    assert "of" not in plain(pairs[0])
+    questions = build(bert_folder, QuestionAnswering(), seed=3, max_length=32)
+    asked = {"question": "who ran ?", "context": "the dog ran"}
+    assert [one.of for one in predict(questions, [asked], reporter=Silent())] == ["who ran ?"]
+    choices = build(bert_folder, MultipleChoice(), seed=3, max_length=32)
+    options = {"context": "the dog ran", "options": ["a", "b"]}
+    both = predict(choices, [{**options, "question": "who ?"}, options], reporter=Silent())
+    assert [one.of for one in both] == ["who ?", "the dog ran"]
+
+
+@pytest.mark.parametrize(("joined", "expected"), [("space", "我 爱"), ("nothing", "我爱")])
+def test_words_of_files_are_joined_as_the_task_joins_them(
+    bert_folder: Path, tmp_path: Path, joined: Any, expected: str
+) -> None:
+    file = tmp_path / "words.conll"
+    file.write_text("我 O\n爱 O\n", encoding="utf-8")
+    task = Tagging(labels=("O", "B-X"), scheme="BIO", metrics=("f1",), joined=joined)
+    [said] = predict(build(bert_folder, task, seed=3, max_length=32), file=file, reporter=Silent())
+    assert said.of == expected
+
+
+def test_files_are_read_as_the_training_file_was(bert_folder: Path, tmp_path: Path) -> None:
+    out = saved(bert_folder, Classification(labels=("gut", "schlecht")), tmp_path / "out")
+    file = tmp_path / "a.csv"
+    file.write_text("text,satz,urteil\nx y z,the cat,gut\nx y z,the dog,schlecht\n", encoding="utf-8")
+    (out / "reading.json").write_text('{"text": "satz", "label": "urteil"}', encoding="utf-8")
+    first = predict(out, file=file, reporter=Silent())[0].details["probabilities"]
+    assert first == pytest.approx(predict(out, "the cat", reporter=Silent())[0].details["probabilities"], abs=1e-6)
+    assert evaluate(out, file=file, reporter=Silent()).examples == 2
+
+
+def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder: Path, tmp_path: Path) -> None:
+    out = saved(bert_folder, Classification(labels=("gut", "schlecht")), tmp_path / "out")
+    assert len(predict(out, ["the cat", ("the cat", "the dog")], reporter=Silent())) == 2  # its folder tells nothing
+    (out / "reading.json").write_text('{"text": "satz", "label": "urteil"}', encoding="utf-8")
+    with pytest.raises(DataError, match=r"input 2: pairs of texts, and this model learnt from single texts"):
+        predict(out, ["the cat", ("the cat", "the dog")], reporter=Silent())
+    file = tmp_path / "pairs.csv"
+    file.write_text("sentence1,sentence2,y\nthe cat,the dog,gut\na cat,a dog,schlecht\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"pairs\.csv: pairs of texts, and this model.*`--text COLUMN`"):
+        predict(out, file=file, reporter=Silent())
+    with pytest.raises(DataError, match=r"pairs\.csv: pairs of texts"):
+        evaluate(out, file=file, reporter=Silent())
+    assert [one.of for one in predict(out, file=file, text="sentence2", reporter=Silent())] == ["the dog", "a dog"]
+
+
+@pytest.mark.parametrize(
+    ("task", "inputs", "place"),
+    [
+        (Classification(labels=("a", "b")), ["the cat", "a \ud83d"], "input 2: half a character at position 3"),
+        (Classification(labels=("a", "b")), [("the cat", "sch\udcf6n")], "input 1: half a character at position 4"),
+        (Tagging(labels=("O", "B-X"), scheme="BIO", metrics=("f1",)), ["\ud83d"], "input 1: half a character"),
+        (QuestionAnswering(), [{"question": "who ?", "context": "\ud83d"}], "input 1: half a character"),
+        (MultipleChoice(), [{"context": "who ?", "options": ["a", "\ud83d"]}], "input 1: half a character"),
+    ],
+)
+def test_half_characters_are_refused_with_their_place(bert_folder: Path, task: Any, inputs: Any, place: str) -> None:
+    with pytest.raises(DataError, match=place):
+        predict(build(bert_folder, task, seed=3, max_length=32), inputs, reporter=Silent())
+
+
+def test_scores_of_one_class_or_type_can_be_asked_for() -> None:
+    tags = Tagging(labels=("O", "B-PER", "B-LOC"), scheme="BIO", metrics=("f1", "recall_PER", "f1_LOC"))
+    sentence = TaggedExample(key="1", words=("a", "b"), tags=("B-PER", "B-PER"))
+    said = Prediction(key="1", value=["B-PER", "O"], score=None, details={})
+    assert tags.measure([said], [sentence]) == {"f1": pytest.approx(2 / 3), "recall_PER": 0.5, "f1_LOC": 0.0}
+    task = MultiLabel(labels=("a", "b"), metrics=("micro_f1", "f1_b"))
+    text = TextExample(key="1", texts=("x",), label=("a",))
+    told = Prediction(key="1", value=["a", "b"], score=None, details={})
+    assert task.measure([told], [text]) == {"micro_f1": pytest.approx(2 / 3), "f1_b": 0.0}
+    with pytest.raises(DataError, match="f1_c"):
+        MultiLabel(labels=("a", "b"), metrics=("f1_c",))

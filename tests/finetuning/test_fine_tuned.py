@@ -1,0 +1,396 @@
+"""Models with a head for a task: built from any folder, kept and read, whoever wrote them."""
+
+import json
+
+import pytest
+import torch
+import transformers
+from tiny_tuned import (
+    EVERY,
+    FAMILIES,
+    LABELS,
+    class_of,
+    config_of,
+    of_real,
+    pretrained,
+    ragged,
+    tensors_of,
+    their_scores,
+    tokenizer_of,
+)
+from tiny_tuned import (
+    build as build_theirs,
+)
+
+from maskwright.core.errors import ConversionError, DataError, RecipeError
+from maskwright.finetuning.examples import ChoiceExample, TaggedExample, TextExample
+from maskwright.finetuning.fine_tuned import build, load
+from maskwright.finetuning.scoring import predict_examples
+from maskwright.finetuning.tasks import (
+    Classification,
+    MultiLabel,
+    MultipleChoice,
+    QuestionAnswering,
+    Regression,
+    Tagging,
+)
+
+TAGS = ("O", "B-PER", "I-PER")
+TASKS = {
+    "sequence": Classification(labels=LABELS),
+    "token": Tagging(labels=TAGS, scheme="BIO", metrics=("f1",)),
+    "span": QuestionAnswering(),
+    "choice": MultipleChoice(),
+}
+EVERY_HEAD = pytest.mark.parametrize(("family", "kind"), EVERY, ids=[f"{family} {kind}" for family, kind in EVERY])
+# Families whose pretraining leaves no pooler, and heads that read one all the same.
+WITHOUT_POOLER = {"roberta", "electra", "distilbert"}
+POOLED = {(family, kind) for family in ("bert", "albert", "ernie") for kind in ("sequence", "choice")}
+POOLED |= {("roberta", "choice")}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Pretrained models of all families."""
+    return {family: pretrained(tmp_path_factory.mktemp("pretrained") / family, family) for family in FAMILIES}
+
+
+def _same(first, second):
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name
+
+
+@EVERY_HEAD
+def test_a_pretrained_model_gives_all_but_its_heads(folders, family, kind):
+    task = TASKS[kind]
+    model, other = (build(folders[family], task, seed=seed) for seed in (3, 4))
+    assert not model.training
+    pooled = (family, kind) in POOLED
+    makes_pooler = pooled and family in WITHOUT_POOLER
+    state, its = model.state_dict(), other.state_dict()
+    fresh = {name for name in state if name.startswith("head.") or (makes_pooler and ".pooler." in name)}
+    assert ("encoder.pooler.weight" in state) == pooled
+    from maskwright.huggingface.huggingface import load_model
+
+    source = load_model(folders[family]).state
+    for name in state.keys() - fresh:
+        assert torch.equal(state[name], source[name]), name
+        assert torch.equal(its[name], source[name]), name
+    for name in fresh:
+        if name.endswith("bias"):
+            assert not state[name].any()
+        else:
+            assert not torch.equal(state[name], its[name]), name
+    _same(build(folders[family], task, seed=3).state_dict(), state)
+    taken, new, left = model.notes
+    assert taken.startswith(f"taken from {folders[family]}: embeddings, layers")
+    assert ("pooler" in taken, "pooler" in new) == (pooled and not makes_pooler, makes_pooler)
+    assert new == f"new: head{', pooler' if makes_pooler else ''} (of {class_of(family, kind).__name__})"
+    assert ("pooler" in left) == (not pooled and family not in WITHOUT_POOLER)
+    assert "head 'rtd'" in left if family == "electra" else "head 'mlm'" in left
+
+
+def test_new_weights_are_spread_as_the_family_spreads_them(folders):
+    # 1024 normal numbers of standard deviation s: their own lies within 10 % of s with 99.999 % confidence. Google's
+    # are cut at two deviations, which leaves 0.88 of it.
+    for family, share in (("roberta", 1.0), ("electra", 0.88)):
+        values = build(folders[family], TASKS["sequence"], seed=1).head.dense.weight
+        assert 0.9 < float(values.detach().std()) / (0.2 * share) < 1.1
+
+
+@EVERY_HEAD
+def test_from_scratch_nothing_is_taken_but_shape_and_tokenizer(folders, tmp_path, family, kind):
+    taken = build(folders[family], TASKS[kind], seed=3)
+    model = build(folders[family], TASKS[kind], seed=3, from_scratch=True)
+    assert model.encoder.config == taken.encoder.config
+    assert model.tokenizer.fingerprint == taken.tokenizer.fingerprint
+    assert model.notes == (f"all weights are drawn anew: {folders[family]} gives its shape and its tokenizer",)
+    state, other = model.state_dict(), build(folders[family], TASKS[kind], seed=4, from_scratch=True).state_dict()
+    assert state.keys() == taken.state_dict().keys()
+    for name, value in state.items():
+        assert value.isfinite().all(), name
+        if name.endswith("bias"):
+            assert not value.any(), name
+        elif value.ndim == 1:
+            assert (value == 1).all(), name
+        else:
+            new_anyway = name.startswith(("head.", "encoder.pooler"))
+            assert new_anyway or not torch.equal(value, taken.state_dict()[name]), name
+            assert not torch.equal(value, other[name]), name
+    _same(build(folders[family], TASKS[kind], seed=3, from_scratch=True).state_dict(), state)
+    # A head that was trained for these very labels is not taken either.
+    taken.save(tmp_path)
+    _same(build(tmp_path, TASKS[kind], seed=3, from_scratch=True).state_dict(), state)
+
+
+def test_a_weight_is_a_function_of_its_name_and_the_seed(folders):
+    three = build(folders["roberta"], Classification(labels=LABELS), seed=1).head
+    five = build(folders["roberta"], Classification(labels=tuple("abcde")), seed=1).head
+    assert torch.equal(three.dense.weight, five.dense.weight)
+
+
+@EVERY_HEAD
+def test_a_model_comes_back_as_it_was_and_transformers_loads_it(folders, tmp_path, family, kind):
+    model = build(folders[family], TASKS[kind], seed=3, max_length=24, hidden_dropout=0.25)
+    model.save(tmp_path)
+    again = load(tmp_path)
+    _same(again.state_dict(), model.state_dict())
+    assert again.task == model.task
+    assert again.encoder.config == model.encoder.config
+    assert (again.family, again.max_length, again.head.rate) == (family, 24, model.head.rate)
+    assert again.tokenizer.fingerprint == model.tokenizer.fingerprint
+    assert again.notes == ()
+    made = ragged(family, kind)
+    with torch.no_grad():
+        scores = model.scores(made.batch)
+        assert torch.equal(again.scores(made.batch), scores)
+        auto = getattr(transformers, "AutoModel" + class_of(family, kind).__name__.removeprefix(FAMILIES[family][0]))
+        theirs, report = auto.from_pretrained(tmp_path, output_loading_info=True)
+        assert not any(report.values()), report
+        assert type(theirs) is class_of(family, kind)
+        torch.testing.assert_close(
+            of_real(scores, kind, made), their_scores(theirs.eval(), kind, made), atol=1e-5, rtol=0
+        )
+    if kind in ("sequence", "token"):
+        assert theirs.config.id2label == dict(enumerate(model.task.labels))
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path).model_max_length == 24
+    again.save(tmp_path / "again")
+    _same(tensors_of(tmp_path / "again"), tensors_of(tmp_path))
+    for name in ("config.json", "task.json", "tokenizer_config.json"):
+        assert (tmp_path / "again" / name).read_text() == (tmp_path / name).read_text()
+
+
+GUESSES = [
+    ("sequence", {"labels": LABELS}, Classification(labels=LABELS)),
+    ("sequence", {"labels": LABELS, "problem_type": "single_label_classification"}, Classification(labels=LABELS)),
+    ("sequence", {"labels": LABELS, "problem_type": "multi_label_classification"}, MultiLabel(labels=LABELS)),
+    ("sequence", {"labels": ("LABEL_0",)}, Regression()),
+    ("sequence", {"labels": ("score",), "problem_type": "regression"}, Regression()),
+    ("token", {"labels": TAGS}, Tagging(labels=TAGS, scheme="BIO", metrics=("f1", "precision", "recall", "accuracy"))),
+    (
+        "token",
+        {"labels": ("I-LOC", "O", "S-LOC", "B-LOC", "E-LOC")},
+        Tagging(
+            labels=("I-LOC", "O", "S-LOC", "B-LOC", "E-LOC"),
+            scheme="IOBES",
+            metrics=("f1", "precision", "recall", "accuracy"),
+        ),
+    ),
+    ("token", {"labels": ("NOUN", "VERB")}, Tagging(labels=("NOUN", "VERB"), outside="NOUN")),
+    ("span", {}, QuestionAnswering()),
+    ("choice", {}, MultipleChoice()),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "task"), GUESSES, ids=[f"{task.kind} {number}" for number, (*_, task) in enumerate(GUESSES)]
+)
+def test_what_transformers_fine_tuned_is_told_by_class_and_labels(tmp_path, kind, changes, task):
+    tokenizer = tokenizer_of("bert")
+    config = config_of("bert", vocab_size=tokenizer.special_tokens.vocab_size, **changes)
+    theirs = build_theirs(class_of("bert", kind), config)
+    theirs.save_pretrained(tmp_path)
+    tokenizer.save(tmp_path)
+    model, made = load(tmp_path), ragged("bert", kind)
+    assert model.task == task
+    (note,) = model.notes
+    assert f"{class_of('bert', kind).__name__} is taken as {task.kind}" in note
+    with torch.no_grad():
+        torch.testing.assert_close(
+            of_real(model.scores(made.batch), kind, made), their_scores(theirs, kind, made), atol=1e-5, rtol=0
+        )
+    # Ours from there on.
+    model.save(tmp_path / "ours")
+    again = load(tmp_path / "ours")
+    assert (again.task, again.notes) == (task, ())
+    _same(again.state_dict(), model.state_dict())
+
+
+def test_a_head_for_the_same_labels_is_kept_and_another_is_not(folders, tmp_path):
+    first = build(folders["roberta"], TASKS["sequence"], seed=1, head_dropout=0.35)
+    first.save(tmp_path)
+    same = build(tmp_path, TASKS["sequence"], seed=2)
+    _same(same.state_dict(), first.state_dict())
+    assert same.head.rate == 0.35
+    assert "head" in same.notes[0]
+    for task in (Classification(labels=(*LABELS[1:], LABELS[0])), MultiLabel(labels=LABELS)):
+        other = build(tmp_path, task, seed=2)
+        assert not torch.equal(other.head.dense.weight, first.head.dense.weight)
+        assert other.head.rate == other.encoder.config.hidden_dropout
+        assert other.notes[1:] == (
+            "new: head (of RobertaForSequenceClassification)",
+            "left: its head for bad, fair, good",
+        )
+        assert torch.equal(other.encoder.word_embeddings.weight, first.encoder.word_embeddings.weight)
+    numbered = Classification(labels=("0", "1"))
+    build(folders["roberta"], numbered, seed=1).save(tmp_path / "numbered")
+    assert build(tmp_path / "numbered", numbered, seed=2).notes[1].startswith("new: head")
+    build(folders["roberta"], Regression(), seed=1).save(tmp_path / "numbers")
+    assert build(tmp_path / "numbers", Regression(scale=5.0), seed=2).notes[1].startswith("new: head")
+    answers = build(folders["roberta"], QuestionAnswering(), seed=1)
+    answers.save(tmp_path / "answers")
+    _same(build(tmp_path / "answers", QuestionAnswering(metric="cmrc"), seed=2).state_dict(), answers.state_dict())
+    tags = build(tmp_path, TASKS["token"], seed=2)
+    assert tags.notes[1:] == ("new: head (of RobertaForTokenClassification)", "left: head 'sequence'")
+
+
+def test_dropout_follows_its_key_in_training_only(folders):
+    model, made = build(folders["bert"], TASKS["sequence"], seed=1), ragged("bert", "sequence")
+    with torch.no_grad():
+        plain = model.scores(made.batch)
+        assert torch.equal(model.scores(made.batch, 7), plain)
+        model.train()
+        assert torch.equal(model.scores(made.batch), plain)
+        dropped = model.scores(made.batch, 7)
+        assert not torch.equal(dropped, plain)
+        assert torch.equal(model.scores(made.batch, 7), dropped)
+        assert not torch.equal(model.scores(made.batch, 8), dropped)
+        from dataclasses import replace
+
+        keyed = replace(made.batch, batch=replace(made.batch.batch, dropout_key=7))
+        assert torch.equal(model.scores(keyed), dropped)
+        # The head drops by itself, too.
+        model.encoder.eval()
+        assert not torch.equal(model.scores(made.batch, 7), plain)
+
+
+def test_settings_are_those_given_and_what_a_class_lacks_is_said(folders):
+    model = build(
+        folders["bert"], TASKS["sequence"], seed=1, hidden_dropout=0.2, attention_dropout=0.3, head_dropout=0.4
+    )
+    config = model.encoder.config
+    assert (config.hidden_dropout, config.attention_dropout, model.head.rate) == (0.2, 0.3, 0.4)
+    assert model.max_length == 40
+    assert len(model.notes) == 3
+    for family, kind, rate in (("bert", "span", 0.0), ("distilbert", "token", 0.2), ("roberta", "choice", 0.2)):
+        model = build(folders[family], TASKS[kind], seed=1, hidden_dropout=0.2, head_dropout=0.4)
+        assert model.head.rate == rate
+        name = class_of(family, kind).__name__
+        assert model.notes[-1] == f"{name} has no dropout of its own before its last layer, and drops {rate:g} there"
+
+
+def test_longer_sequences_than_there_are_positions_are_refused(folders, tmp_path):
+    with pytest.raises(RecipeError, match=r"max_length is 41.* 40 positions.*max_length=40"):
+        build(folders["bert"], TASKS["sequence"], seed=1, max_length=41)
+    pretrained(tmp_path, "bert", trained_length=16)
+    assert build(tmp_path, TASKS["sequence"], seed=1).max_length == 16
+    *_, note = build(tmp_path, TASKS["sequence"], seed=1, max_length=30).notes
+    assert "trained on 16 tokens" in note
+
+
+def test_rows_that_no_entry_stands_for_are_left_out(tmp_path):
+    tokenizer = tokenizer_of("ernie")
+    entries = tokenizer.special_tokens.vocab_size
+    config = config_of("ernie", vocab_size=entries + 36)
+    build_theirs(transformers.ErnieForPreTraining, config).save_pretrained(tmp_path)
+    tokenizer.save(tmp_path)
+    model = build(tmp_path, TASKS["sequence"], seed=1)
+    assert len(model.encoder.word_embeddings.weight) == entries
+    model.save(tmp_path / "tuned")
+    assert transformers.AutoConfig.from_pretrained(tmp_path / "tuned").vocab_size == entries
+
+
+@pytest.mark.parametrize(
+    ("family", "expected"), [(family, family not in ("roberta", "distilbert")) for family in FAMILIES]
+)
+def test_segments_are_given_as_transformers_gives_them(folders, tmp_path, family, expected):
+    model = build(folders[family], TASKS["sequence"], seed=1)
+    assert model.segments == expected
+    model.save(tmp_path)
+    given = transformers.AutoTokenizer.from_pretrained(tmp_path)("the cat", "a dog")
+    assert ("token_type_ids" in given) == expected
+    assert not expected or 1 in given["token_type_ids"]
+
+
+def test_a_byte_level_tokenizer_knows_no_segments_whatever_its_encoder(tmp_path):
+    pretrained(tmp_path, "roberta", type_vocab_size=2)
+    assert not build(tmp_path, TASKS["sequence"], seed=1).segments
+
+
+def test_a_regression_is_written_in_the_unit_of_its_numbers(folders, tmp_path):
+    model = build(folders["electra"], Regression(offset=-1.5, scale=5.0, bounds=(0.0, 5.0)), seed=1)
+    examples = [TextExample(key=str(number), texts=(text, "a cat"), label=None) for number, text in enumerate(LABELS)]
+    expected = [(each.value, dict(each.details)) for each in predict_examples(model, examples)]
+    model.save(tmp_path)
+    again = load(tmp_path)
+    assert again.task == Regression(scale=1.0, bounds=(0.0, 5.0))
+    for each, (value, details) in zip(predict_examples(again, examples), expected, strict=True):
+        assert each.value == pytest.approx(value, abs=1e-5)
+        assert dict(each.details) == pytest.approx(details, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "example"),
+    [
+        ("sequence", TextExample(key="1", texts=("the cat",), label="good")),
+        ("token", TaggedExample(key="1", words=("Anna", "ran"), tags=("B-PER", "O"))),
+        ("choice", ChoiceExample(key="1", context="the cat", question="who?", options=("cat", "dog"), label=0)),
+    ],
+)
+def test_the_loss_reaches_every_weight(folders, kind, example):
+    from maskwright.finetuning.batching import scoring_batches
+    from maskwright.finetuning.scoring import features_of
+
+    model = build(folders["bert"], TASKS[kind], seed=1).train()
+    features = features_of(model, [example], training=True)
+    for batch in scoring_batches(features, tokens=64, pad=0, device=torch.device("cpu")):
+        loss, count = model.task.loss(model.scores(batch, 1), batch)
+        (loss / count).backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def _refused(folder, *parts, error=ConversionError):
+    with pytest.raises(error) as caught:
+        load(folder)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_what_is_no_fine_tuned_model_is_refused(folders, tmp_path):
+    _refused(folders["bert"], "holds no fine-tuned model", f"maskwright finetune {folders['bert']} --task")
+    model = build(folders["bert"], TASKS["sequence"], seed=1)
+    model.save(tmp_path)
+    path = tmp_path / "task.json"
+    good = path.read_text()
+    path.write_text(json.dumps({**json.loads(good), "labels": ["bad", "good", "fair"]}))
+    _refused(tmp_path, "task.json tells of", "bad, good, fair", "bad, fair, good", "remove task.json")
+    path.write_text(json.dumps(TASKS["token"].to_json()))
+    _refused(tmp_path, "a head 'token'", "a head 'sequence'")
+    path.write_text("{")
+    _refused(tmp_path, "task.json is not readable JSON")
+    path.write_text("[]")
+    _refused(tmp_path, "task.json holds a list")
+    path.write_text('{"kind": "classifying"}')
+    _refused(tmp_path, "classifying", error=DataError)
+    path.unlink()
+    assert load(tmp_path).task == TASKS["sequence"]
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "problem_type": "regression"}))
+    _refused(tmp_path, "predicts 3 numbers at once")
+
+
+def test_a_lost_pooler_is_told(folders, tmp_path):
+    from safetensors.torch import save_file
+
+    build(folders["bert"], TASKS["sequence"], seed=1).save(tmp_path)
+    tensors = {name: value for name, value in tensors_of(tmp_path).items() if "pooler" not in name}
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    _refused(tmp_path, "lack the pooler, which BertForSequenceClassification has")
+
+
+def test_a_fine_tuned_model_still_gives_vectors_and_says_what_else_it_holds(folders, tmp_path):
+    import numpy as np
+
+    import maskwright
+    from maskwright.training.existing import open_existing
+
+    model = build(folders["bert"], TASKS["sequence"], seed=1, max_length=24)
+    model.save(tmp_path)
+    vectors = [maskwright.load(folder, device="cpu").embed("the cat sat") for folder in (folders["bert"], tmp_path)]
+    np.testing.assert_allclose(*vectors, atol=1e-5)
+    with pytest.raises(ConversionError, match="no head for masked tokens"):
+        maskwright.load(tmp_path, device="cpu").fill_mask("the [MASK]")
+    existing = open_existing(str(tmp_path))
+    assert existing.task is not None
+    assert (existing.max_length, existing.task.labels, existing.task.dropout) == (24, LABELS, 0.1)

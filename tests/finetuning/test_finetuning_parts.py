@@ -1,0 +1,231 @@
+"""The small parts of fine-tuning: early stopping, grids, holding out, labels, what stands on a command line."""
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.core.errors import DataError, RecipeError
+from maskwright.finetuning.early_stopping import Measured, best_of, should_stop
+from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
+from maskwright.finetuning.grid import grid_points, point_name
+from maskwright.finetuning.holding_out import hold_out
+from maskwright.finetuning.hyperparameters import Hyperparameters
+from maskwright.finetuning.labels import check_measurable, counted_labels, unlabelled
+from maskwright.finetuning.making_task import task_named
+from maskwright.finetuning.predicting import given_inputs
+from maskwright.finetuning.read_overrides import with_overrides
+from maskwright.finetuning.readers import ReadOptions
+from maskwright.finetuning.scoring import plain, summary
+from maskwright.finetuning.tasks import Classification, MultipleChoice, QuestionAnswering, Regression, Tagging
+from maskwright.finetuning.tasks.base import Prediction
+from maskwright.finetuning.training_data import swapped
+
+
+def history(*values: float) -> list[Measured]:
+    return [Measured(step=number, epoch=number, metrics={"f1": value, "x": 9.0}) for number, value in enumerate(values)]
+
+
+def test_the_last_of_the_best_is_kept() -> None:
+    assert best_of(history(0.2, 0.7, 0.5, 0.7, 0.1)) == 3
+    assert best_of(history(math.nan, 0.0, math.nan)) == 1
+
+
+@given(st.lists(st.floats(0, 1), min_size=1), st.integers(1, 5))
+def test_training_stops_after_so_many_worse_ones(values: list[float], patience: int) -> None:
+    best = max(values)
+    worse = len(values) - 1 - max(number for number, value in enumerate(values) if value == best)
+    assert should_stop(history(*values), patience) == (worse >= patience)
+    assert not should_stop(history(*values), 0)
+
+
+def test_nothing_measured_stops_nothing() -> None:
+    assert not should_stop([], 1)
+
+
+def test_a_grid_has_every_combination_once() -> None:
+    points = grid_points(["learning_rate=1e-4,0.0001,3e-4", "batch_size=[8, 16]"], Hyperparameters())
+    assert points == [
+        {"learning_rate": 1e-4, "batch_size": 8},
+        {"learning_rate": 1e-4, "batch_size": 16},
+        {"learning_rate": 3e-4, "batch_size": 8},
+        {"learning_rate": 3e-4, "batch_size": 16},
+    ]
+    assert point_name(points[1]) == "learning_rate=0.0001,batch_size=16"
+    assert grid_points([], Hyperparameters()) == [{}]
+    assert point_name({}) == ""
+
+
+def texts(*labels: str | None) -> list[TextExample]:
+    return [TextExample(key=f"{number}", texts=("a",), label=label) for number, label in enumerate(labels)]
+
+
+@given(st.integers(2, 300))
+def test_a_tenth_is_held_out_whole_and_the_same_every_time(count: int) -> None:
+    examples = [TextExample(key=f"{number}", texts=(f"text {number}",), label="x") for number in range(count)]
+    train, dev = hold_out(examples, "f")
+    # Of small files five, but no more than a third: one example could not tell two models.
+    assert len(dev) == max(1, round(count / 10), min(5, count // 3))
+    assert sorted([*train, *dev], key=lambda one: int(one.key)) == examples
+    assert (train, dev) == hold_out(examples, "f")
+
+
+@given(st.lists(st.sampled_from("abcdefghijklmnop"), min_size=2, max_size=200).filter(lambda found: len({*found}) > 1))
+def test_equal_texts_stay_together(found: list[str]) -> None:
+    examples = [TextExample(key=f"{n}", texts=(text, "b"), label="x") for n, text in enumerate(found)]
+    train, dev = hold_out(examples, "f")
+    assert not {one.texts for one in train} & {one.texts for one in dev}
+    assert train
+    wanted = max(1, round(len(found) / 10), min(5, len(found) // 3))
+    assert 1 <= len(dev) <= max(wanted, min(found.count(text) for text in found))
+
+
+def test_questions_about_one_text_stay_together() -> None:
+    examples = [
+        QuestionExample(key=f"{text}-{number}", question="?", context=f"text {text}", answers=())
+        for text in range(30)
+        for number in range(4)
+    ]
+    train, dev = hold_out(examples, "f")
+    assert len(dev) == 12
+    assert not {one.context for one in train} & {one.context for one in dev}
+    with pytest.raises(DataError, match="f has 4 examples of 1 text:"):
+        hold_out(examples[:4], "f")
+
+
+def test_what_has_a_label() -> None:
+    question = QuestionExample(key="q", question="?", context="c", answers=())
+    assert unlabelled([question])
+    assert not unlabelled(texts("x", None))
+    assert unlabelled(texts(None, None))
+    assert not unlabelled([QuestionExample(key="q", question="?", context="c", answers=(Answer(text="c", start=0),))])
+    assert not unlabelled([QuestionExample(key="q", question="?", context="c", answers=(), is_impossible=True)])
+    assert unlabelled([TaggedExample(key="t", words=("a",), tags=None)])
+    assert unlabelled([ChoiceExample(key="c", context="", question="", options=("a", "b"), label=None)])
+    several = TextExample(key="1", texts=("a",), label=("x", "y"))
+    number = TextExample(key="2", texts=("a",), label=1.5)
+    assert counted_labels([*texts("x", None), several, number]) == {"x": 2, "y": 1}
+
+
+def test_unlabelled_development_examples_are_refused_before_training() -> None:
+    with pytest.raises(DataError, match=r"dev\.csv: 2 of 3 examples have no label, the first is 1"):
+        check_measurable(texts("x", None, None), Classification(labels=("x", "y")), "dev.csv")
+
+
+@pytest.mark.parametrize(
+    ("task", "examples", "message"),
+    [
+        (Classification(labels=("x", "z")), texts("x", "y"), "file, example 1: unknown label 'y'"),
+        (
+            Regression(),
+            [TextExample(key=f"{number}", texts=("a",), label=2.0) for number in range(3)],
+            "file, 3 examples with the same number can measure no correlation",
+        ),
+        (
+            Tagging(labels=("O", "B-PER"), scheme="BIO", metrics=("f1",)),
+            [
+                TaggedExample(key="1", words=("a", "b"), tags=("O", "B-NEW")),
+                TaggedExample(key="9", words=("a", "b"), tags=("O", "S-PER")),
+            ],
+            "file, example 9: the tag 'S-PER' is none of BIO",
+        ),
+        (
+            QuestionAnswering(),
+            [QuestionExample(key="q", question="?", context="c", answers=(), is_impossible=True)],
+            "file, question q has no answer",
+        ),
+        (
+            MultipleChoice(),
+            [ChoiceExample(key="c", context="", question="", options=("a", "b"), label=2)],
+            "file, question c: its label is 2",
+        ),
+    ],
+)
+def test_what_could_not_be_scored_is_refused_by_name(task, examples, message) -> None:
+    with pytest.raises(DataError, match=message):
+        check_measurable(examples, task, "file")
+
+
+def test_an_entity_of_an_unseen_type_may_be_measured() -> None:
+    task = Tagging(labels=("O", "B-OLD"), scheme="BIO", metrics=("f1",))
+    example = TaggedExample(key="1", words=("a",), tags=("B-NEW",))
+    check_measurable([example], task, "dev.conll")
+    assert task.measure([Prediction(key="1", value=["O"], score=None, details={})], [example]) == {"f1": 0.0}
+
+
+def test_pairs_are_swapped_and_single_texts_are_not() -> None:
+    pair = TextExample(key="1", texts=("a", "b"), label="x")
+    assert swapped([pair, *texts("x")]) == [TextExample(key="1", texts=("b", "a"), label="x")]
+
+
+@pytest.mark.parametrize("name", ["question-answering", "question_answering", "Question-Answering"])
+def test_kinds_are_found_however_written(name: str) -> None:
+    assert task_named(name) == "question_answering"
+    with pytest.raises(RecipeError, match="Did you mean 'multi-label'"):
+        task_named("multi-labl")
+
+
+def test_reading_is_set_by_field() -> None:
+    columns = {"text": "satz", "text2": None, "label": None}
+    options = with_overrides(ReadOptions(label="urteil"), columns, ["choices=[a, b]", "header=none"])
+    assert (options.text, options.label, options.choices, options.header) == ("satz", "urteil", ("a", "b"), "none")
+
+
+def test_whether_labels_are_needed_is_not_the_user_s() -> None:
+    with pytest.raises(RecipeError, match=r"labels=\.\.\. cannot be said"):
+        with_overrides(ReadOptions(), {}, ["labels=ignored"])
+
+
+def test_parts_of_fields_are_no_axes_of_a_grid() -> None:
+    with pytest.raises(RecipeError, match=r"names a part of a field.*betas=\[\.\.\.\]"):
+        grid_points(["betas.0=0.8,0.9"], Hyperparameters())
+    assert grid_points(["betas=[0.8,0.9],[0.9,0.99]"], Hyperparameters())
+
+
+def test_one_word_that_is_called_like_a_file_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = tmp_path / "folder"
+    there.mkdir()
+    assert given_inputs(["a text", "b.csv"], []) == (["a text", "b.csv"], [])
+    assert given_inputs(["reviews.csv.gz"], []) == ([], [Path("reviews.csv.gz")])
+    assert given_inputs([str(there)], [Path("x.csv")]) == ([], [there, Path("x.csv")])
+    assert given_inputs(["what about b.csv"], []) == (["what about b.csv"], [])
+    # Too long for a file's name, and no user's folder.
+    for text in ("x" * 5000, "x" * 300, "我" * 100, "~5 stars"):
+        assert given_inputs([text], []) == ([text], [])
+    assert given_inputs(["a.csv", "b.tsv"], []) == ([], [Path("a.csv"), Path("b.tsv")])
+    monkeypatch.chdir(tmp_path)
+    assert given_inputs(["folder"], []) == (["folder"], [])
+    (tmp_path / "b.csv").write_text("x")
+    with pytest.raises(DataError, match=r"'b\.csv' is a file and 'a text' is not"):
+        given_inputs(["a text", "b.csv"], [])
+    assert given_inputs(["a text"], [Path("-")]) == (["a text"], [Path("-")])
+
+
+@pytest.mark.parametrize(
+    ("value", "score", "details", "expected"),
+    [
+        ("good", 0.912, {}, ("91.2%", "good")),
+        (3.14159, None, {}, ("", "3.142")),
+        (["a", "b"], 0.5, {}, ("50.0%", "a b")),
+        (
+            ["B-LOC"],
+            0.5,
+            {"entities": [{"text": "Rom", "label": "LOC", "start": 3, "end": 6}]},
+            ("50.0%", "Rom (LOC 3-6)"),
+        ),
+        (1, 0.75, {"option": "in Paris", "probabilities": [0.25, 0.75]}, ("75.0%", "in Paris")),
+    ],
+)
+def test_a_prediction_is_told_in_a_line(value, score, details, expected) -> None:
+    assert summary(Prediction(key="1", value=value, score=score, details=details)) == expected
+
+
+def test_a_prediction_is_written_with_all_its_parts() -> None:
+    details = {"answers": [{"text": "a", "start": 0, "end": 1, "score": 0.5}]}
+    prediction = Prediction(key="q", value="a", score=0.5, details=details)
+    parts = asdict(prediction)
+    del parts["of"]  # For people: where a file of predictions is read, the key leads to the text.
+    assert plain(prediction) == parts

@@ -1,0 +1,278 @@
+"""Heads for labelled examples: the numbers and gradients of transformers' classes, their names, their dropout."""
+
+import json
+
+import pytest
+import torch
+from tiny_tuned import (
+    EVERY,
+    FAMILIES,
+    KINDS,
+    LABELS,
+    build,
+    class_of,
+    config_of,
+    dropouts_of,
+    of_real,
+    ragged,
+    tensors_of,
+    their_scores,
+    tuned,
+)
+from torch import nn
+
+from maskwright.core.errors import ConversionError
+from maskwright.core.tensors import EncoderOutput
+from maskwright.core.types import SpecialTokens
+from maskwright.finetuning.heads import Head
+from maskwright.huggingface.families import FAMILIES as TABLES
+from maskwright.huggingface.families import family_named
+from maskwright.huggingface.huggingface import load_model, save_model
+from maskwright.huggingface.task_entries import TaskEntries, entries_from_json, entries_to_json
+from maskwright.model.config import EncoderConfig
+from maskwright.model.dropout import DropoutKey, dropout_factors
+from maskwright.model.encoder import Encoder
+
+EVERY_HEAD = pytest.mark.parametrize(("family", "kind"), EVERY, ids=[f"{family} {kind}" for family, kind in EVERY])
+HEAD_RATE = {"albert": "classifier_dropout_prob", "distilbert": "seq_classif_dropout"}
+
+
+class Ours(nn.Module):
+    """Our encoder and head with the weights of a folder, named as in `LoadedModel.state`."""
+
+    def __init__(self, loaded):
+        super().__init__()
+        task, row = loaded.task, family_named(loaded.family).tasks[loaded.task.kind]
+        self.encoder = Encoder(loaded.config, loaded.vocab_size)
+        self.heads = nn.ModuleDict({task.kind: Head(task.kind, row, loaded.config, task.num_outputs, task.dropout)})
+        self.load_state_dict(loaded.state)
+
+    def forward(self, batch):
+        (head,) = self.heads.values()
+        return head(self.encoder(batch.batch, head.reads(batch)), batch, batch.batch.dropout_key)
+
+
+def _save(folder, loaded, **changes):
+    tokens = SpecialTokens(
+        pad=1 if loaded.family == "roberta" else 0,
+        unk=4,
+        cls=0 if loaded.family == "roberta" else 2,
+        sep=2 if loaded.family == "roberta" else 3,
+        mask=5,
+        vocab_size=loaded.vocab_size,
+        names=("p", "u", "c", "s", "m"),
+    )
+    given = {
+        "family": loaded.family,
+        "config": loaded.config,
+        "special_tokens": tokens,
+        "state": loaded.state,
+        "max_length": loaded.max_length,
+        "task": loaded.task,
+    }
+    save_model(folder, **(given | changes))
+
+
+@EVERY_HEAD
+def test_scores_and_gradients_are_those_of_transformers(tmp_path, family, kind):
+    theirs = tuned(family, kind)
+    theirs.save_pretrained(tmp_path / "theirs")
+    loaded = load_model(tmp_path / "theirs")
+    assert loaded.heads == (kind,)
+    assert loaded.unexpected == ()
+    ours, made = Ours(loaded).eval(), ragged(family, kind)
+    scores, expected = ours(made.batch), their_scores(theirs, kind, made)
+    assert scores.dtype == torch.float32
+    scores = of_real(scores, kind, made)
+    torch.testing.assert_close(scores, expected, atol=1e-5, rtol=0)
+    pull = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
+    (scores * pull).sum().backward()
+    (expected * pull).sum().backward()
+    # Their gradients go through the same table of names as their weights.
+    for parameter in theirs.parameters():
+        parameter.data = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
+    theirs.save_pretrained(tmp_path / "gradients")
+    gradients = load_model(tmp_path / "gradients").state
+    greatest = max(float(gradient.abs().max()) for gradient in gradients.values())
+    for name, parameter in ours.named_parameters():
+        found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        # A softmax does not see the bias of keys: what stands there is rounding.
+        size = greatest if name.endswith("key.bias") else float(gradients[name].abs().max())
+        assert float((found - gradients[name]).abs().max()) <= 1e-4 * size, name
+
+
+@EVERY_HEAD
+def test_folders_are_the_same_both_ways_and_transformers_misses_nothing(tmp_path, family, kind):
+    theirs = tuned(family, kind, **({"problem_type": "multi_label_classification"} if kind == "sequence" else {}))
+    theirs.save_pretrained(tmp_path / "theirs")
+    loaded = load_model(tmp_path / "theirs")
+    _save(tmp_path / "ours", loaded)
+    mine, yours = tensors_of(tmp_path / "ours"), tensors_of(tmp_path / "theirs")
+    assert mine.keys() == yours.keys()
+    assert all(torch.equal(tensor, yours[name]) for name, tensor in mine.items())
+    described, original = (json.loads((tmp_path / who / "config.json").read_text()) for who in ("ours", "theirs"))
+    assert described["architectures"] == [class_of(family, kind).__name__]
+    # What the class assumes for itself is said aloud in ours.
+    for name in ("id2label", "label2id", "problem_type"):
+        assert described.get(name) == original.get(name), name
+    again = load_model(tmp_path / "ours")
+    assert (again.task, again.config, again.state.keys()) == (loaded.task, loaded.config, loaded.state.keys())
+    model, report = class_of(family, kind).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report.values()), report
+    made = ragged(family, kind)
+    with torch.no_grad():
+        expected = their_scores(theirs, kind, made)
+        torch.testing.assert_close(their_scores(model.eval(), kind, made), expected, atol=1e-6, rtol=0)
+        torch.testing.assert_close(of_real(Ours(again)(made.batch), kind, made), expected, atol=1e-5, rtol=0)
+
+
+@EVERY_HEAD
+def test_rates_of_dropout_are_those_of_the_class(family, kind):
+    hidden = "dropout" if family == "distilbert" else "hidden_dropout_prob"
+    own = HEAD_RATE.get(family, "classifier_dropout")
+    cases = [{}, {hidden: 0.3}, {hidden: 0.3, own: 0.4}, {own: 0.0}]
+    cases += [{"summary_last_dropout": 0.25}] if family == "electra" else []
+    cases += [{"qa_dropout": 0.25}] if family == "distilbert" else []
+    for changes in cases:
+        config = config_of(family, **changes)
+        said, rate = json.loads(json.dumps(config.to_dict())), float(getattr(config, hidden))
+        with torch.device("meta"):
+            expected = list(dropouts_of(class_of(family, kind)(config)))
+        read = entries_from_json(family_named(family), said, kind, rate, "config.json")
+        # A class whose rate is 0 may have no such module.
+        assert {read.dropout} == set(expected or [0.0])
+        # And transformers drops as much of what we write.
+        again = type(config)(**{**said, **entries_to_json(family_named(family), read)})
+        with torch.device("meta"):
+            assert list(dropouts_of(class_of(family, kind)(again))) == expected
+
+
+def _dropped(kind, family, head, read, first, second):
+    """What each class computes with given dropout masks, written out."""
+    if kind in ("sequence", "choice") and family == "distilbert":
+        return head.output(torch.relu(head.dense(read)) * second)
+    if kind == "sequence" and family == "roberta":
+        return head.output(torch.tanh(head.dense(read * first)) * second)
+    if kind == "sequence" and family == "electra":
+        return head.output(nn.functional.gelu(head.dense(read * first)) * second)
+    if kind == "choice" and family == "electra":
+        return head.output(nn.functional.gelu(head.dense(read)) * second)
+    return head.output(read * second)
+
+
+@EVERY_HEAD
+def test_dropout_stands_where_the_class_has_it_and_follows_its_key(tmp_path, family, kind):
+    model = tuned(family, kind)
+    model.save_pretrained(tmp_path)
+    loaded = load_model(tmp_path)
+    made, (head,) = ragged(family, kind), Ours(loaded).heads.values()
+    draws = torch.Generator().manual_seed(3)
+    output = EncoderOutput(
+        torch.randn(made.real.numel(), 32, generator=draws), torch.randn(len(made.real), 32, generator=draws)
+    )
+    read = {"token": output.hidden[made.batch.positions] if kind == "token" else None, "span": output.hidden}.get(kind)
+    if read is None:
+        pools = family in ("bert", "albert", "ernie") or (family, kind) == ("roberta", "choice")
+        read = output.pooled if pools else output.hidden[made.batch.batch.first_tokens]
+    plain = _dropped(kind, family, head, read, 1.0, 1.0)
+    key = DropoutKey.on(torch.device("cpu"), 99)
+    layers = 2
+    first, second = (dropout_factors(read.shape, head.rate, key, 1 + 3 * layers + more) for more in (0, 1))
+    torch.testing.assert_close(head.train()(output, made.batch, 99), _dropped(kind, family, head, read, first, second))
+    torch.testing.assert_close(head(output, made.batch, None), plain)
+    torch.testing.assert_close(head.eval()(output, made.batch, 99), plain)
+    drops = kind != "span" or family == "distilbert"
+    assert bool(head.rate) == drops
+    if drops:
+        assert torch.equal(head.train()(output, made.batch, 99), head(output, made.batch, 99))
+        assert not torch.equal(head(output, made.batch, 99), head(output, made.batch, 98))
+
+
+def test_half_precision_is_scored_in_fp32(tmp_path):
+    tuned("bert", "sequence").save_pretrained(tmp_path)
+    ours, made = Ours(load_model(tmp_path)).eval(), ragged("bert", "sequence")
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert ours(made.batch).dtype == torch.float32
+
+
+def test_labels_that_the_file_does_not_name_are_numbered(tmp_path):
+    build(class_of("bert", "token"), config_of("bert")).save_pretrained(tmp_path)
+    assert load_model(tmp_path).task.labels == ("LABEL_0", "LABEL_1")
+    path = tmp_path / "config.json"
+    data = json.loads(path.read_text())
+    for name in ("id2label", "label2id"):
+        data.pop(name, None)
+    path.write_text(json.dumps(data))
+    assert load_model(tmp_path).task.labels == ("LABEL_0", "LABEL_1")
+    path.write_text(json.dumps(data | {"num_labels": 3}))
+    with pytest.raises(ConversionError, match=r"classifier.bias is \[2\], expected \[3\]"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("family", "kind", "changes", "parts"),
+    [
+        ("bert", "sequence", {"id2label": {"1": "a", "2": "b", "3": "c"}}, ("id2label", "places from 0")),
+        ("bert", "sequence", {"id2label": ["a"]}, ("id2label is ['a']",)),
+        ("bert", "sequence", {"problem_type": "guessing"}, ("problem_type is 'guessing'", "regression")),
+        ("bert", "token", {"classifier_dropout": 1.5}, ("classifier_dropout is 1.5", "below 1")),
+        ("electra", "choice", {"summary_type": "mean"}, ("summary_type is 'mean'", "Allowed: summary_type 'first'")),
+        ("electra", "choice", {"summary_activation": "tanh"}, ("summary_activation is 'tanh'",)),
+        ("roberta", "sequence", {"id2label": {"0": "a", "1": "b"}}, ("classifier.out_proj.bias is [3], expected [2]",)),
+    ],
+)
+def test_heads_that_would_be_computed_otherwise_are_refused(tmp_path, family, kind, changes, parts):
+    tuned(family, kind).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    with pytest.raises(ConversionError) as caught:
+        load_model(tmp_path)
+    for part in ("config.json", *parts):
+        assert part in str(caught.value)
+
+
+def test_half_a_head_is_refused_and_no_head_is_none(tmp_path):
+    from safetensors.torch import save_file
+
+    tuned("roberta", "sequence").save_pretrained(tmp_path)
+    tensors = tensors_of(tmp_path)
+    del tensors["classifier.dense.bias"]
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ConversionError, match=r"lack classifier\.dense\.bias"):
+        load_model(tmp_path)
+    body = {name: tensor for name, tensor in tensors.items() if not name.startswith("classifier")}
+    save_file(body, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    loaded = load_model(tmp_path)
+    assert (loaded.heads, loaded.task) == ((), None)
+
+
+def test_a_head_is_not_saved_without_its_entries(tmp_path):
+    tuned("bert", "sequence").save_pretrained(tmp_path / "theirs")
+    loaded = load_model(tmp_path / "theirs")
+    for task in (None, TaskEntries(kind="token", labels=LABELS)):
+        with pytest.raises(ValueError, match="sequence"):
+            _save(tmp_path / "ours", loaded, task=task)
+    assert not (tmp_path / "ours").exists()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tables_name_each_weight_once(family):
+    for kind in KINDS:
+        row = TABLES[family].tasks[kind]
+        assert {ours for ours, _ in row.pairs} == row.shapes(32, 3).keys()
+        assert len({theirs for _, theirs in row.pairs}) == len(row.pairs)
+        head = Head(kind, row, EncoderConfig(hidden_size=32, num_heads=4, num_layers=2), 3, 0.1)
+        assert {name: tuple(tensor.shape) for name, tensor in head.state_dict().items()} == row.shapes(32, 3)
+
+
+@EVERY_HEAD
+def test_the_last_layer_computes_only_what_the_head_reads(tmp_path, family, kind):
+    tuned(family, kind).save_pretrained(tmp_path)
+    ours, made = Ours(load_model(tmp_path)).eval(), ragged(family, kind)
+    sizes = []
+    last = ours.encoder.ffn_blocks[ours.encoder.config.layer_plan("ffn")[-1]]
+    last.register_forward_hook(lambda _module, given, _made: sizes.append(len(given[0])))
+    ours(made.batch)
+    flat = made.batch.batch
+    expected = {"token": made.batch.positions, "span": flat.ids}.get(kind, flat.first_tokens)
+    assert sizes[-1] == len(expected)

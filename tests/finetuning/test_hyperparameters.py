@@ -1,0 +1,254 @@
+"""Settings of fine-tuning: published rows, how they are laid over each other, and what is fitted to small models."""
+
+from dataclasses import replace
+
+import pytest
+
+from maskwright.core.errors import RecipeError
+from maskwright.core.spec import override, parse_overrides
+from maskwright.finetuning.benchmarks import BENCHMARKS
+from maskwright.finetuning.examples import TextExample
+from maskwright.finetuning.hyperparameters import (
+    Hyperparameters,
+    Pretrained,
+    fit_length,
+    fit_numbers,
+    fit_stride,
+    fit_training,
+    known_system,
+    published,
+    published_task_fields,
+    system_named,
+)
+from maskwright.finetuning.making_task import make_task
+from maskwright.finetuning.published_settings import PUBLISHED, SYSTEMS
+from maskwright.finetuning.tasks import KINDS, Classification, QuestionAnswering, Regression
+from maskwright.model.config import EncoderConfig
+from maskwright.recipes import catalog
+
+BASE = EncoderConfig()
+LARGE = EncoderConfig(hidden_size=1024, num_heads=16, num_layers=24)
+TINY = EncoderConfig(hidden_size=128, num_heads=2, num_layers=2)
+
+
+def pretrained(config: EncoderConfig, system: str = "bert", max_length: int = 512) -> Pretrained:
+    return Pretrained(family="bert", system=system, config=config, max_length=max_length)
+
+
+@pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: f"{row.system} {row.benchmarks} {row.heads}")
+def test_every_row_is_of_a_known_system_has_a_source_and_fits_the_fields(row) -> None:
+    assert row.system in SYSTEMS.values()
+    assert row.source
+    assert set(row.benchmarks) <= BENCHMARKS.keys()
+    assert Hyperparameters(**row.settings).model_dump(include=set(row.settings)) == row.settings
+
+
+def test_every_system_of_the_catalogue_has_settings() -> None:
+    for name in catalog.names():
+        assert system_named(name) == known_system(name, "bert")
+        settings, source = published(system_named(name), "sequence", BENCHMARKS["sst-2"], BASE)
+        assert settings.learning_rate <= 1e-4
+        assert source
+
+
+@pytest.mark.parametrize(
+    ("system", "head", "benchmark", "expected"),
+    [
+        # Devlin et al. 2019, 4.1-4.4.
+        ("bert", "sequence", "mnli", {"epochs": 3.0, "batch_size": 32, "bias_correction": False, "max_length": 128}),
+        ("bert", "span", "squad-1.1", {"epochs": 3.0, "batch_size": 32, "learning_rate": 5e-5}),
+        ("bert", "span", "squad-2.0", {"epochs": 2.0, "batch_size": 48, "learning_rate": 5e-5}),
+        ("bert", "choice", "swag", {"epochs": 3.0, "batch_size": 16, "learning_rate": 2e-5}),
+        # fairseq examples/roberta/config/finetuning.
+        ("roberta", "sequence", "rte", {"learning_rate": 2e-5, "batch_size": 16, "epochs": 10.0, "clip_norm": 0.0}),
+        ("roberta", "sequence", "qqp", {"learning_rate": 1e-5, "batch_size": 32, "warmup_share": 0.25}),
+        ("roberta", "sequence", "cola", {"warmup_share": 0.06, "betas": (0.9, 0.98), "decayed": "all"}),
+        ("roberta", "span", "squad-2.0", {"learning_rate": 1.5e-5, "batch_size": 48, "weight_decay": 0.01}),
+        ("roberta", "choice", "race", {"learning_rate": 1e-5, "batch_size": 16, "weight_decay": 0.1, "epochs": 4.0}),
+        # Lan et al. 2020, table 14; 5336 steps of 16 are ten passes over 8551.
+        ("albert", "sequence", "cola", {"learning_rate": 1e-5, "epochs": 9.98, "hidden_dropout": 0.0}),
+        ("albert", "sequence", "rte", {"learning_rate": 3e-5, "warmup_share": 0.25, "hidden_dropout": 0.1}),
+        ("albert", "span", "squad-1.1", {"max_length": 384, "batch_size": 48, "epochs": 2.0}),
+        ("albert", "choice", "race", {"learning_rate": 2e-5, "batch_size": 32, "epochs": 4.37}),
+        # google-research/electra configure_finetuning.py.
+        ("electra", "sequence", "sst-2", {"learning_rate": 1e-4, "layer_decay": 0.8, "epochs": 3.0}),
+        ("electra", "sequence", "sts-b", {"epochs": 10.0, "double_unordered": True}),
+        ("electra", "span", "squad-1.1", {"epochs": 2.0, "max_length": 512}),
+        ("electra", "token", "", {"max_length": 256}),
+        # Joshi et al. 2020.
+        ("spanbert", "sequence", "cola", {"epochs": 4.0}),
+        ("spanbert", "span", "squad-2.0", {"epochs": 4.0, "learning_rate": 2e-5, "batch_size": 32, "max_length": 512}),
+        # Cui et al. 2021, table IV.
+        ("macbert", "span", "cmrc2018", {"epochs": 2.0, "learning_rate": 3e-5, "max_length": 512}),
+        ("bert-wwm", "sequence", "chnsenticorp", {"epochs": 3.0, "learning_rate": 2e-5, "max_length": 256}),
+        # PaddlePaddle/ERNIE, scripts.
+        ("ernie", "sequence", "chnsenticorp", {"batch_size": 24, "epochs": 10.0, "warmup_share": 0.0}),
+        ("ernie", "sequence", "lcqmc", {"weight_decay": 0.0, "max_length": 128}),
+        ("distilbert", "sequence", "sst-2", {"head_dropout": 0.2, "epochs": 3.0}),
+    ],
+)  # fmt: skip
+def test_settings_are_as_published(system, head, benchmark, expected) -> None:
+    settings, source = published(system, head, BENCHMARKS.get(benchmark), BASE)
+    assert settings.model_dump(include=set(expected)) == expected
+    assert source
+
+
+@pytest.mark.parametrize("system", sorted(set(SYSTEMS.values())))
+def test_the_heads_of_the_originals_drop_what_these_drop(system: str) -> None:
+    # By source: bert run_classifier.py, albert table 14, ernie finetune/classifier.py, fairseq's pooler_dropout,
+    # electra's classification_tasks.py, DistilBERT's config.
+    settings, _ = published(system, "sequence", BENCHMARKS["sst-2"], BASE)
+    assert settings.head_dropout == {"roberta": 0.0, "distilbert": 0.2}.get(system, 0.1)
+
+
+def test_electra_s_large_and_small_models_have_settings_of_their_own() -> None:
+    large, _ = published("electra", "sequence", BENCHMARKS["mnli"], LARGE)
+    assert (large.learning_rate, large.layer_decay) == (5e-5, 0.9)
+    small, _ = published("electra", "sequence", BENCHMARKS["mnli"], EncoderConfig(hidden_size=256, num_heads=4))
+    assert (small.learning_rate, small.weight_decay, small.layer_decay) == (3e-4, 0.0, 0.8)
+
+
+def test_a_large_model_with_much_data_keeps_the_published_settings() -> None:
+    settings, _ = published("bert", "sequence", BENCHMARKS["mnli"], BASE)
+    assert fit_training(settings, pretrained(BASE), 392_702, ()) == (settings, ())
+    assert fit_length(settings, pretrained(BASE), ()) == (settings, ())
+
+
+def test_electra_s_own_small_rate_is_what_the_rule_gives() -> None:
+    small = EncoderConfig(hidden_size=256, num_heads=4)
+    settings, _ = published("electra", "sequence", BENCHMARKS["mnli"], small)
+    fitted, _ = fit_training(settings, pretrained(small, "electra"), 392_702, ())
+    assert fitted.learning_rate == settings.learning_rate == 3e-4
+
+
+@pytest.mark.parametrize(("width", "rate"), [(128, 1e-3), (256, 5e-4), (768, 1.7e-4)])
+def test_a_model_of_minutes_bears_more(width: int, rate: float) -> None:
+    config = EncoderConfig(hidden_size=width, num_heads=width // 64)
+    settings, _ = published("bert", "sequence", None, config)
+    short = Pretrained(family="bert", system="bert", config=config, max_length=128, tokens=4e6)
+    fitted, choices = fit_training(settings, short, 100_000, ())
+    assert fitted.learning_rate == rate
+    assert "4M tokens" in choices[0].reason
+    long, _ = fit_training(settings, replace(short, tokens=3e9), 100_000, ())
+    assert long.learning_rate < rate
+
+
+def test_what_is_fitted_has_its_reason() -> None:
+    settings, _ = published("bert", "sequence", None, TINY)
+    fitted, choices = fit_training(settings, pretrained(TINY), 40, ())
+    assert {choice.field for choice in choices} == {"learning_rate", "epochs", "bias_correction"}
+    assert all(choice.reason for choice in choices)
+    assert all(getattr(fitted, choice.field) == choice.chosen for choice in choices)
+    assert all(getattr(settings, choice.field) == choice.published for choice in choices)
+    assert fitted.learning_rate > settings.learning_rate
+    assert fitted.epochs == 20.0
+
+
+def test_what_the_user_sets_stays() -> None:
+    settings = override(Hyperparameters(), parse_overrides(["learning_rate=1e-4", "epochs=1", "bias_correction=false"]))
+    assert fit_training(settings, pretrained(TINY), 40, {"learning_rate", "epochs", "bias_correction"}) == (
+        settings,
+        (),
+    )
+
+
+def test_length_is_kept_to_what_the_model_was_trained_on() -> None:
+    fitted, [choice] = fit_length(Hyperparameters(max_length=384), pretrained(TINY, max_length=128), ())
+    assert fitted.max_length == choice.chosen == 128
+
+
+def test_steps_count_passes_or_are_given() -> None:
+    settings = Hyperparameters(epochs=2.5, batch_size=8)
+    assert settings.steps_of_epoch(20) == 3
+    assert settings.total_steps(20) == 8  # round half to even of 7.5
+    assert settings.replace(steps=5).total_steps(20) == 5
+    assert Hyperparameters(epochs=0.01).total_steps(20) == 1
+
+
+@pytest.mark.parametrize(("text", "guess"), [("learning_rat=1", "learning_rate"), ("epoch=1", "epochs")])
+def test_a_misspelt_field_is_answered_with_the_nearest(text: str, guess: str) -> None:
+    with pytest.raises(RecipeError, match=guess):
+        override(Hyperparameters(), parse_overrides([text]))
+
+
+def test_an_unknown_system_is_refused_when_asked_for_and_passed_over_when_found() -> None:
+    with pytest.raises(RecipeError, match="Did you mean 'macbert'"):
+        system_named("macbart")
+    assert known_system("my-own/recipe", "electra") == "electra"
+    assert known_system("spanbert/base", "bert") == "spanbert"
+
+
+@pytest.mark.parametrize("system", sorted(set(SYSTEMS.values())))
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_no_system_reads_less_of_a_benchmark_than_it_needs(system: str, name: str) -> None:
+    row = BENCHMARKS[name]
+    settings, _ = published(system, KINDS[row.kind].head, row, BASE)
+    its_own = any(
+        "max_length" in entry.settings
+        for entry in PUBLISHED
+        if entry.system == system
+        and (not entry.benchmarks or name in entry.benchmarks)
+        and (not entry.heads or KINDS[row.kind].head in entry.heads)
+    )
+    if system == "bert" or not its_own:
+        assert settings.max_length == row.max_length
+    else:
+        assert settings.max_length >= row.max_length
+
+
+def test_electra_learns_sts_b_as_shares_of_five() -> None:
+    assert published_task_fields("electra", "sequence", BENCHMARKS["sts-b"], BASE) == {"scale": 5.0}
+    assert published_task_fields("electra", "sequence", BENCHMARKS["mnli"], BASE) == {}
+    assert published_task_fields("bert", "sequence", BENCHMARKS["sts-b"], BASE) == {}
+    assert published_task_fields("electra", "sequence", None, BASE) == {}
+
+
+@pytest.mark.parametrize("row", [row for row in PUBLISHED if row.task_fields], ids=lambda row: f"{row.system}")
+def test_fields_of_tasks_are_fields_of_their_benchmarks_tasks(row) -> None:
+    for name in row.benchmarks:
+        make_task(BENCHMARKS[name].kind, BENCHMARKS[name], [], row.task_fields)
+
+
+@pytest.mark.parametrize(
+    ("stride", "published_length", "length", "expected"),
+    [
+        (128, 384, 128, 43),
+        (128, 512, 128, 32),
+        (64, 384, 96, 16),
+        (128, 384, 384, 128),
+        (128, 384, 512, 128),
+        (1, 384, 8, 1),
+    ],
+)
+def test_windows_move_on_by_the_same_share_of_a_shorter_sequence(
+    stride: int, published_length: int, length: int, expected: int
+) -> None:
+    task, choices = fit_stride(QuestionAnswering(doc_stride=stride), published_length, length, ())
+    assert isinstance(task, QuestionAnswering)
+    assert task.doc_stride == expected
+    assert [choice.field for choice in choices] == ["task.doc_stride"] * (expected != stride)
+
+
+def test_numbers_are_learnt_around_0() -> None:
+    examples = [TextExample(key="", texts=("a",), label=label) for label in (1000.0, 2000.0, 6000.0)]
+    task, choices = fit_numbers(Regression(), examples, ())
+    assert (task.offset, task.scale) == (3000.0, 2160.0)
+    assert [choice.field for choice in choices] == ["task.offset", "task.scale"]
+    years = [TextExample(key="", texts=("a",), label=label) for label in (2012.0, 2014.0, 2019.0)]
+    task, _ = fit_numbers(Regression(), years, ())
+    assert (task.offset, task.scale) == (2015.0, 2.94)
+    thousands = [TextExample(key="", texts=("a",), label=123_456.0 + label) for label in (-10, 10)]
+    task, _ = fit_numbers(Regression(), thousands, ())
+    assert (task.offset, task.scale) == (123_456.0, 10.0)
+    for fixed in ({"scale"}, {"offset"}):
+        assert fit_numbers(Regression(), examples, fixed) == (Regression(), ())
+    assert fit_numbers(Regression(), examples[:1], ()) == (Regression(), ())
+    other = Classification(labels=("a", "b"))
+    assert fit_numbers(other, examples, ()) == (other, ())
+
+
+def test_a_stride_that_was_set_stays_and_other_tasks_have_none() -> None:
+    task = QuestionAnswering(doc_stride=100)
+    assert fit_stride(task, 384, 128, {"doc_stride"}) == (task, ())
+    other = Classification(labels=("a", "b"))
+    assert fit_stride(other, 384, 128, ()) == (other, ())

@@ -1,0 +1,269 @@
+"""Files that a model meets later are read as the files of the benchmark that it learnt from, where they are such."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from test_benchmarks import DREAM, PUBLISHED, QA, RACE, SWAG
+from test_finetuning import QUICK, Heard
+
+from maskwright.core.errors import DataError
+from maskwright.finetuning.benchmarks import BENCHMARKS, SPLITS, benchmark
+from maskwright.finetuning.evaluating import evaluate
+from maskwright.finetuning.fine_tuned import load
+from maskwright.finetuning.finetuning import finetune
+from maskwright.finetuning.labelled import LabelledRequest, read_labelled
+from maskwright.finetuning.predicting import predict
+from maskwright.finetuning.readers import ReadOptions
+from maskwright.finetuning.reading_for_model import read_for_model
+from maskwright.finetuning.reading_json import load_read_as, save_read_as
+from maskwright.finetuning.scoring import plain
+from maskwright.training.reporting import Silent
+
+_PAIRS = 'index\tsentence1\tsentence2\n0\ta\tb\n1\tc " d\te\n'
+# One test file of each benchmark, and what its examples hold; published without labels where these were kept back.
+TESTS: dict[str, tuple[str, list[Sequence[str]]]] = {
+    "cola": ("index\tsentence\n0\tThey \" drank .\n", [["They \" drank ."]]),
+    "sst-2": ("index\tsentence\n0\tuneasy mishmash \" . \n", [["uneasy mishmash \" . "]]),
+    "mrpc": ("index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t2\t3\t\" a\tlonger b\n", [["\" a", "longer b"]]),
+    "sts-b": ("index\tgenre\tsource1\tsentence1\tsentence2\n0\tx\ty\ta\tb\n", [["a", "b"]]),
+    "qqp": ("id\tquestion1\tquestion2\n5\ta\tb\n", [["a", "b"]]),
+    "mnli": ("index\tgenre\tsentence1_parse\tsentence1\tsentence2\n0\tg\tlong parse\ta\tb\n", [["a", "b"]]),
+    "mnli-mm": ("index\tgenre\tsentence1_parse\tsentence1\tsentence2\n0\tg\tlong parse\ta\tb\n", [["a", "b"]]),
+    "qnli": ("index\tquestion\tsentence\n0\ta\tb\n", [["a", "b"]]),
+    "rte": (_PAIRS, [["a", "b"], ["c \" d", "e"]]),
+    "wnli": (_PAIRS, [["a", "b"], ["c \" d", "e"]]),
+    "squad-1.1": (json.dumps(QA), [["?", "在北京。"]]),
+    "squad-2.0": (json.dumps(QA), [["?", "在北京。"]]),
+    "race": (json.dumps(RACE), [["a", "q", "x", "y"]]),
+    "dream": (json.dumps(DREAM), [["turn", "q", "x", "y"]]),
+    "swag": (SWAG.replace(",label", "") + "0,v,1,p,s,t,gold,a,b,c,d\n", [["s", "t", "a", "b", "c", "d"]]),
+    "conll-2003": ("-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nsays VBZ I-VP O\n", [["EU", "says"]]),
+    "wnut17": ("Ada\tB-person\n\t\ncodes\tO\n", [["Ada"], ["codes"]]),
+    "cmrc2018": (json.dumps(QA), [["?", "在北京。"]]),
+    "drcd": (json.dumps(QA), [["?", "在北京。"]]),
+    "chnsenticorp": ("label\ttext_a\n1\t這間\"酒店\n", [["這間\"酒店"]]),
+    "afqmc": ("借呗取消\t蚂蚁借呗恢复\n网商贷\t切换为借呗\n", [["借呗取消", "蚂蚁借呗恢复"], ["网商贷", "切换为借呗"]]),
+    "lcqmc": ("谁\t哪个\t1\n", [["谁", "哪个"]]),
+    "ocnli": ('{"sentence1": "a", "sentence2": "b", "id": 0}\n', [["a", "b"]]),
+    "xnli": ("language\tgold_label\tsentence1\tsentence2\nde\tneutral\tc\td\nzh\tneutral\t\"b\td\n", [["\"b", "d"]]),
+    "tnews": ('{"id": 0, "sentence": "江疏影", "keywords": "很长很长很长的"}\n', [["江疏影"]]),
+    "c3": (json.dumps(DREAM), [["turn", "q", "x", "y"]] * 2),
+    "sts-b-zh": ("一个女孩\t她在梳头\t2\n我\t你\t3\n", [["一个女孩", "她在梳头"], ["我", "你"]]),
+    "weibo-ner": ("科0\tO\n技1\tB-ORG.NAM\n", [["科", "技"]]),
+}  # fmt: skip
+# Training files: as the development files, with two different labels for scores that need them.
+TRAINS = {
+    "cola": 'gj04\t0\t*\tThey drank .\ngj04\t1\t\tHe " ate .\n',
+    "sts-b": "index\tgenre\tsentence1\tsentence2\tscore\n0\tx\ta\tb\t4.750\n1\tx\ta\tb\t1.0\n",
+    "sts-b-zh": "一个女孩\t她在梳头\t2\n一个\t她在\t4\n",
+}
+
+
+def inputs_of(example: Any) -> list[str]:
+    """What an example holds but its key and its label."""
+    for names in (("texts",), ("words",), ("context", "question", "options"), ("question", "context")):
+        if all(hasattr(example, name) for name in names):
+            values = [getattr(example, name) for name in names]
+            return [text for value in values for text in ((value,) if isinstance(value, str) else value)]
+    raise TypeError(type(example).__name__)
+
+
+def laid_out(folder: Path, name: str) -> dict[str, list[Path]]:
+    """Write a benchmark's files under their published names; those without a test file have what it would be in dev."""
+    row, (dev_name, dev_text, _) = benchmark(name), PUBLISHED[name]
+    last = "test" if "test" in row.files else "dev"
+    written = {}
+    for split in [split for split in SPLITS if split in row.files]:
+        text = TESTS[name][0] if split == last else TRAINS.get(name, dev_text)
+        names = row.files[split][0]
+        if split == "dev" and split != last:
+            names = dev_name
+        written[split] = [folder / name for name in ((names,) if isinstance(names, str) else names)]
+        if name == "race":
+            written[split] = [folder / split]
+            (folder / split / "high").mkdir(parents=True)
+        if name == "c3":
+            written[split] = [folder / f"c3-{genre}-{split}.json" for genre in "md"]
+        for path in written[split]:
+            place = path / "high" / "1.txt" if name == "race" else path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8", newline="")
+    return written
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_s_last_file_is_read_for_prediction_as_in_its_own_measurement(
+    tmp_path: Path, name: str
+) -> None:
+    written = laid_out(tmp_path, name)
+    request = LabelledRequest.of(task=name, data=tmp_path, files={}, columns={})
+    labelled = read_labelled(request, {}, Silent())
+    save_read_as(tmp_path, labelled.read_as)
+    trained = load_read_as(tmp_path)
+    assert trained == labelled.read_as
+    last = labelled.test or labelled.dev
+    row = benchmark(name)
+    file = read_for_model(list(written.values())[-1], row.kind, ReadOptions(labels="ignored"), trained)
+    assert [(one.key, inputs_of(one)) for one in file.examples] == [(one.key, inputs_of(one)) for one in last.examples]
+    assert [inputs_of(one) for one in file.examples] == [list(texts) for texts in TESTS[name][1]]
+    assert file.notes[0].startswith(f"read as files of {row.title} are")
+
+
+def mrpc(folder: Path) -> Path:
+    """MRPC's three files in the words of the tiny models; the test file has other columns, and a longer second text."""
+    folder.mkdir()
+    for split, head in (("train", "Quality"), ("dev", "Quality"), ("test", "index")):
+        lines = [f"{head}\t#1 ID\t#2 ID\t#1 String\t#2 String"]
+        for number in range(16):
+            animal = ("cat", "dog")[number // 2 % 2]
+            lines.append(f'{number % 2}\t1\t2\tthe {animal} " sat\tthe {("cat", "dog")[number % 2]} ran to the tree')
+        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def paraphrases(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of MRPC, with the folder of its files in "glue"."""
+    out = tmp_path_factory.mktemp("tuned") / "out"
+    glue = mrpc(out.parent / "glue")
+    finetune(bert_folder, task="mrpc", data=glue, out=out, device="cpu", set=(*QUICK, "epochs=1"), reporter=Silent())
+    return out
+
+
+def test_a_benchmark_s_test_file_is_predicted_as_it_was_measured(paraphrases: Path) -> None:
+    glue = paraphrases.parent / "glue"
+    said = predict(paraphrases, file=glue / "test.tsv", device="cpu", reporter=Silent())
+    lines = (paraphrases / "runs" / "seed-0" / "test_predictions.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [plain(one) for one in said] == [json.loads(line) for line in lines]
+    assert said[0].of == 'the cat " sat | the cat ran to the tree'
+    results = json.loads((paraphrases / "results.json").read_text(encoding="utf-8"))
+    measured = evaluate(paraphrases, file=glue / "dev.tsv", device="cpu", reporter=Silent())
+    assert measured.metrics == results["seeds"][0]["dev"]
+
+
+def test_the_card_says_how_a_file_of_pairs_is_written(paraphrases: Path, tmp_path: Path) -> None:
+    card = (paraphrases / "README.md").read_text(encoding="utf-8")
+    assert "maskwright predict out pairs.tsv   # with the columns '#1 String' and '#2 String'\n" in card
+    (tmp_path / "pairs.tsv").write_text('#1 String\t#2 String\nthe "cat\tthe dog\n', encoding="utf-8")
+    (tmp_path / "pairs.csv").write_text('#1 String,#2 String\n"the ""cat",the dog\n', encoding="utf-8")
+    for name in ("pairs.tsv", "pairs.csv"):
+        [one] = predict(paraphrases, file=tmp_path / name, device="cpu", reporter=Silent())
+        assert one.of == 'the "cat | the dog'
+
+
+def test_a_file_of_the_user_s_own_is_guessed_and_that_is_said(paraphrases: Path, tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text("question1,question2\nthe cat,the dog\n", encoding="utf-8")
+    talk = Heard()
+    [one] = predict(paraphrases, file=file, device="cpu", reporter=talk)
+    assert one.of == "the cat | the dog"
+    assert "guessed anew, since it is not laid out as files of MRPC are: " in talk.text()
+    assert "has no column '#1 String'" in talk.text()
+
+
+def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="input 2: single texts, and this model learnt from pairs"):
+        predict(paraphrases, [("the cat", "the dog"), "the cat"], device="cpu", reporter=Silent())
+    file = tmp_path / "own.csv"
+    file.write_text("frage,antwort\nthe cat,the old dog\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"own\.csv: single texts, and .*--text2 COLUMN"):
+        predict(paraphrases, file=file, device="cpu", reporter=Silent())
+    [one] = predict(paraphrases, file=file, text="frage", text2="antwort", device="cpu", reporter=Silent())
+    assert one.of == "the cat | the old dog"
+    (tmp_path / "labelled.csv").write_text("frage,label\nthe cat,1\nthe dog,0\na cat,1\na dog,0\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"labelled\.csv: single texts"):
+        evaluate(paraphrases, file=tmp_path / "labelled.csv", device="cpu", reporter=Silent())
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\nthe cat\t1\nthe dog\t0\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"dev\.tsv: single texts.*Choose a benchmark of pairs"):
+        evaluate(paraphrases, task="sst-2", data=tmp_path, device="cpu", reporter=Silent())
+
+
+def test_a_loaded_model_reads_files_as_its_folder_and_so_does_its_copy(paraphrases: Path, tmp_path: Path) -> None:
+    loaded, file = load(paraphrases), paraphrases.parent / "glue" / "test.tsv"
+    loaded.save(tmp_path / "copy")
+    assert load_read_as(tmp_path / "copy") == load_read_as(paraphrases) != {}
+    said = predict(paraphrases, file=file, device="cpu", reporter=Silent())
+    for model in (loaded, load(tmp_path / "copy"), tmp_path / "copy"):
+        assert predict(model, file=file, device="cpu", reporter=Silent()) == said
+    with pytest.raises(DataError, match="input 1: single texts, and this model learnt from pairs"):
+        predict(loaded, "the cat", device="cpu", reporter=Silent())
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\nthe cat\t1\nthe dog\t0\n", encoding="utf-8")
+    with pytest.raises(DataError, match="Choose a benchmark of pairs"):
+        evaluate(loaded, task="sst-2", data=tmp_path, device="cpu", reporter=Silent())
+
+
+AFQMC = {"benchmark": "afqmc", "format": "tsv", "text": ("sentence1", "1"), "text2": ("sentence2", "2")}
+
+
+@pytest.mark.parametrize(
+    ("first", "texts", "said"),
+    [
+        ("花呗\t额度\n", [("花呗", "额度"), ("a", "b")], r"columns '1' and '2'; the first line is an example"),
+        ("sentence1\tsentence2\n", [("a", "b")], r"columns 'sentence1' and 'sentence2'\)"),
+        ("question1\tquestion2\n", [("a", "b")], r"guessed anew.*begins with names of columns: question1, question2"),
+    ],
+)
+def test_a_line_of_names_is_no_example_where_columns_have_numbers(
+    tmp_path: Path, first: str, texts: list[tuple[str, str]], said: str
+) -> None:
+    file = tmp_path / "own.tsv"
+    file.write_text(f"{first}a\tb\n", encoding="utf-8")
+    read = read_for_model(file, "classification", ReadOptions(labels="ignored"), AFQMC)
+    assert [example.texts for example in read.examples] == texts
+    assert re.search(said, read.notes[0])
+
+
+COLA = {"benchmark": "cola", "format": "tsv", "quoting": "none", "text": ("sentence", "4"), "label": ("label", "2")}
+
+
+@pytest.mark.parametrize(
+    ("first", "texts", "said"),
+    [
+        ("Nr\tUrteil\tHerkunft\tWortlaut\n", [], "guessed anew.*begins with names of columns: Nr, Urteil"),
+        ("gj04\t1\t*\tHe left .\n", ["He left ."], r"column '4'; the first line is an example"),
+    ],
+)
+@pytest.mark.parametrize("labels", ["ignored", "needed"])
+def test_names_that_nobody_knows_are_told_by_the_numbers_below_them(
+    tmp_path: Path, first: str, texts: list[str], said: str, labels: Literal["ignored", "needed"]
+) -> None:
+    file = tmp_path / "own.tsv"
+    rows = ("gj05\t0\t*\tThey drank .", "gj06\t1\t*\tWe ate .", "gj07\t0\t*\tWe slept .", "gj08\t1\t*\tI ran .")
+    file.write_text(first + "\n".join(rows) + "\n", encoding="utf-8")
+    read = read_for_model(file, "classification", ReadOptions(labels=labels), COLA)
+    assert [example.texts[0] for example in read.examples] == [*texts, *(row.rpartition("\t")[2] for row in rows)]
+    assert re.search(said, read.notes[0])
+
+
+def test_running_text_is_read_as_such_by_a_model_of_words_in_columns(tmp_path: Path) -> None:
+    trained = {"benchmark": "weibo-ner", "format": "conll", "text": "1", "word_ending": "segmentation_digit"}
+    lines = tmp_path / "texts.txt"
+    lines.write_text("我爱 北京!\n在 北京 的 人 很 多\n", encoding="utf-8")
+    read = read_for_model(lines, "tagging", ReadOptions(labels="ignored"), trained)
+    assert [example.words[:4] for example in read.examples] == [("我", "爱", "北", "京"), ("在", "北", "京", "的")]
+
+
+def test_labels_left_out_by_rule_stay_so(tmp_path: Path) -> None:
+    file = tmp_path / "dev.json"
+    file.write_text(PUBLISHED["ocnli"][1], encoding="utf-8")
+    row = benchmark("ocnli")
+    trained = {"benchmark": "ocnli", "format": "jsonl", "text": "sentence1", "text2": "sentence2", "label": "label"}
+    save_read_as(tmp_path, {**trained, "dropped_labels": row.options.dropped_labels})
+    read = read_for_model(file, "classification", ReadOptions(), load_read_as(tmp_path))
+    assert [example.label for example in read.examples] == ["neutral"]
+
+
+def test_later_files_of_another_layout_are_guessed_and_said(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("text,label\none,x\ntwo,y\n", encoding="utf-8")
+    read = read_for_model(file, "classification", ReadOptions(), {"text": "satz", "label": "urteil"})
+    assert [one.texts for one in read.examples] == [("one",), ("two",)]
+    assert "no column 'satz'" in read.notes[0]
+    lines = tmp_path / "a.txt"
+    lines.write_text("one text\nanother\n", encoding="utf-8")
+    read = read_for_model(lines, "classification", ReadOptions(labels="ignored"), {"text": "satz"})
+    assert [one.texts for one in read.examples] == [("one text",), ("another",)]

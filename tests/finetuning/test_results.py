@@ -1,0 +1,105 @@
+"""Tables of results: the numbers are those of the standard library, every seed has its row, files hold them all."""
+
+import json
+import statistics
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.finetuning.results import GridRow, Results, SeedRow, markdown_table
+
+DATA = {
+    "train": {"name": "t.csv", "examples": 1000, "skipped": 2, "cut": 1},
+    "dev": {"name": "d|v.csv", "examples": 10, "skipped": 0, "cut": 0},
+}
+
+
+def results(dev: list[float], test: list[float] | None = None, kind: str = "classification") -> Results:
+    return Results(
+        task="sst-2",
+        kind=kind,
+        model="runs/mine",
+        data=DATA,
+        settings={"epochs": 3.0},
+        rows=tuple(
+            SeedRow(
+                seed=seed,
+                steps=10,
+                best_epoch=2.0,
+                dev={"accuracy": value, "f1": value / 2},
+                test=None if test is None else {"accuracy": test[seed], "f1": 0.0},
+            )
+            for seed, value in enumerate(dev)
+        ),
+        grid=(GridRow(values={"learning_rate": 1e-4}, dev=0.5, chosen=True),),
+        notes=("Mind the gap.",),
+    )
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=9))
+def test_mean_and_standard_deviation_are_those_of_the_standard_library(values: list[float]) -> None:
+    spread = results(values).spread("dev")["accuracy"]
+    assert spread.mean == pytest.approx(statistics.fmean(values))
+    assert spread.sd == pytest.approx(statistics.stdev(values), abs=1e-9)
+    assert spread.best == max(values)
+
+
+def test_the_best_seed_is_chosen_on_dev_and_its_test_score_told() -> None:
+    found = results([0.5, 0.9, 0.9], [0.99, 0.7, 0.8])
+    assert found.best.seed == 1
+    assert found.spread("test")["accuracy"].best == 0.7
+    assert found.spread("test")["accuracy"].mean == pytest.approx(0.83)
+
+
+def test_one_seed_has_no_standard_deviation() -> None:
+    assert results([0.5]).spread("dev")["accuracy"].sd is None
+    assert "| standard deviation | - | - |" in results([0.5]).markdown()
+
+
+def test_the_table_has_every_seed_and_both_parts() -> None:
+    columns, rows = results([0.5, 0.9], [0.4, 0.8]).table()
+    assert columns == ["", "accuracy (dev)", "f1 (dev)", "accuracy (test)", "f1 (test)", "best epoch"]
+    assert rows[0] == ["seed 0", "0.5000", "0.2500", "0.4000", "0.0000", "2"]
+    assert [row[0] for row in rows] == ["seed 0", "seed 1", "mean", "standard deviation", "best (seed 1)"]
+    assert all(len(row) == len(columns) for row in rows)
+
+
+def test_a_point_that_broke_off_and_a_start_from_scratch_are_told() -> None:
+    grid = (
+        GridRow(values={"learning_rate": 1e-4}, dev=0.5, chosen=True),
+        GridRow(values={"learning_rate": 9.0}, dev=None, chosen=False),
+    )
+    found = replace(results([0.5, 0.9]), grid=grid, from_scratch=True)
+    page = found.markdown()
+    assert page.startswith("# sst-2: runs/mine from scratch\n")
+    assert "| 9.0 | broke off |  |" in page
+    data = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert (data["from_scratch"], data["grid"][1]["dev"]) == (True, None)
+
+
+def test_answers_are_scored_in_percent() -> None:
+    assert results([81.25], kind="question_answering").table()[1][0][1] == "81.25"
+
+
+def test_the_page_says_what_was_chosen_where() -> None:
+    page = results([0.5, 0.9], [0.4, 0.8]).markdown()
+    assert "test: measured once, after all was chosen." in page
+    assert "Mind the gap." in page
+    assert "| learning_rate | accuracy (dev) |  |" in page
+    assert "| train | 1,000 | 2 | 1 | t.csv |" in page
+    assert r"d\|v.csv" in page
+    assert "test:" not in results([0.5]).markdown()
+
+
+def test_json_holds_all() -> None:
+    data = json.loads(json.dumps(results([0.5, 0.9], [0.4, 0.8]).to_json()))
+    assert data["main_metric"] == "accuracy"
+    assert data["best_seed"] == 1
+    assert [row["test"]["accuracy"] for row in data["seeds"]] == [0.4, 0.8]
+    assert data["dev"]["accuracy"] == {"mean": 0.7, "sd": pytest.approx(0.2828427), "best": 0.9}
+
+
+def test_cells_do_not_break_the_table() -> None:
+    assert markdown_table(["a"], [["x|y\nz"]]) == ["| a |", "|---|", "| x\\|y z |"]

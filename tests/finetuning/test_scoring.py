@@ -1,0 +1,46 @@
+"""Scoring computes what training does, by the fastest code for the processor; how far apart is stated here."""
+
+import pytest
+import torch
+from tiny_tuned import EVERY, LABELS, pretrained, ragged
+
+from maskwright.finetuning.fine_tuned import build
+from maskwright.finetuning.tasks import Classification, MultipleChoice, QuestionAnswering, Tagging
+from maskwright.model.states import PlainEncoder, states_of
+from maskwright.training.device import multiplies_bf16
+
+TASKS = {
+    "sequence": Classification(labels=LABELS),
+    "token": Tagging(labels=("O", "B-PER", "I-PER"), scheme="BIO", metrics=("f1",)),
+    "span": QuestionAnswering(),
+    "choice": MultipleChoice(),
+}
+
+
+def made(folder, family, kind):
+    """A model, a batch, and which of its scores are of real tokens."""
+    model, batch = build(pretrained(folder, family), TASKS[kind], seed=1), ragged(family, kind).batch
+    return model, batch, batch.batch.sequence_ids >= 0 if kind == "span" else slice(None)
+
+
+@pytest.mark.parametrize(("family", "kind"), EVERY)
+def test_scores_are_those_of_the_modules(family, kind, tmp_path):
+    model, batch, real = made(tmp_path, family, kind)
+    with torch.inference_mode():
+        wanted = model.scores(batch)[real]
+        exact = model.scores_from(states_of(model.encoder, "fp32"), batch)[real]
+        plain = model.scores_from(PlainEncoder(model.encoder, "fp32"), batch)[real]
+    torch.testing.assert_close(exact, wanted, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(plain, wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.skipif(not multiplies_bf16(torch.device("cpu")), reason="this processor does not multiply bf16 numbers")
+@pytest.mark.parametrize(("family", "kind"), EVERY)
+def test_bf16_stays_near(family, kind, tmp_path):
+    model, batch, real = made(tmp_path, family, kind)
+    with torch.inference_mode():
+        wanted = model.scores(batch)[real]
+        with torch.autocast("cpu", torch.bfloat16):
+            rounded = model.scores_from(states_of(model.encoder, "bf16"), batch)[real]
+    assert rounded.dtype == torch.float32
+    assert (rounded - wanted).abs().max() <= 0.05 * wanted.abs().max()

@@ -1,0 +1,158 @@
+"""Folders we write give the same answers in transformers' pipelines, for every family and every kind of task.
+
+transformers 5 has no pipeline for question answering, and never had one for multiple choice: there its models are asked
+directly, with its own tokenizers.
+"""
+
+import itertools
+import warnings
+
+import pytest
+import torch
+import transformers
+from tiny_tuned import FAMILIES, LABELS, pretrained
+
+from maskwright.finetuning.examples import ChoiceExample, QuestionExample, TaggedExample, TextExample
+from maskwright.finetuning.fine_tuned import build
+from maskwright.finetuning.scoring import predict_examples
+from maskwright.finetuning.tasks import (
+    Classification,
+    MultiLabel,
+    MultipleChoice,
+    QuestionAnswering,
+    Regression,
+    Tagging,
+)
+
+SINGLE = (
+    "The cat sat on the old mat.",
+    "Wir lieben München und Straßen!",
+    "我们爱北京天安门",
+    "cats 😀 & dogs [SEP] <s>",
+    "the old dogs ran to the old tree and " * 5,
+)
+"""One of them is longer than the models read, and one writes special tokens and what no vocabulary holds."""
+PAIRS = (("Who sat on the mat?", "The cat did."), ("Straßen", "北京"), ("Anna lives in Paris.", "Bob?"))
+SENTENCES = (
+    ("Anna", "lives", "in", "Paris", ",", "Bob", "in", "London", "."),
+    ("the", "unbelievable", "dogs", "of", "München"),
+    ("Who", "?"),
+)
+TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def folder(request, tmp_path_factory):
+    """A pretrained model of a family."""
+    return pretrained(tmp_path_factory.mktemp("pretrained") / request.param, request.param)
+
+
+def _saved(folder, task, place):
+    model = build(folder, task, seed=5)
+    model.save(place)
+    return model
+
+
+def _pipeline(name, place):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return transformers.pipeline(name, model=str(place), device="cpu")
+
+
+def _asked(pipe, texts):
+    # Of long texts both read the beginning. A pair longer than that may lose another token (see `layout.cut_pairs`).
+    given = texts[0] if len(texts) == 1 else {"text": texts[0], "text_pair": texts[1]}
+    (found,) = [pipe(given, top_k=None, truncation=True)]
+    return {each["label"]: each["score"] for each in found}
+
+
+@pytest.mark.parametrize("task", [Classification(labels=LABELS), MultiLabel(labels=LABELS)], ids=["one", "several"])
+def test_text_classification(folder, tmp_path, task):
+    model, pipe = _saved(folder, task, tmp_path), _pipeline("text-classification", tmp_path)
+    examples = [
+        TextExample(key=str(number), texts=texts, label=None)
+        for number, texts in enumerate([*((text,) for text in SINGLE), *PAIRS])
+    ]
+    answers = predict_examples(model, examples)
+    for example, answer in zip(examples, answers, strict=True):
+        found = _asked(pipe, example.texts)
+        assert found == pytest.approx(answer.details["probabilities"], abs=1e-5)
+        if task.kind == "classification":
+            assert max(found, key=found.__getitem__) == answer.value
+        else:
+            assert [label for label in LABELS if found[label] >= task.threshold] == answer.value
+    # Answers are no constant that anything would agree with.
+    firsts = [answer.details["probabilities"][LABELS[0]] for answer in answers]
+    assert len({round(first, 4) for first in firsts}) > 4
+
+
+def test_regression(folder, tmp_path):
+    model = _saved(folder, Regression(scale=5.0), tmp_path)
+    pipe = _pipeline("text-classification", tmp_path)
+    examples = [TextExample(key="1", texts=texts, label=None) for texts in PAIRS]
+    for example, answer in zip(examples, predict_examples(model, examples), strict=True):
+        assert _asked(pipe, example.texts) == {"LABEL_0": pytest.approx(answer.value, abs=1e-4)}
+
+
+def test_token_classification(folder, tmp_path):
+    task = Tagging(labels=TAGS, scheme="BIO", metrics=("f1",))
+    model, pipe = _saved(folder, task, tmp_path), _pipeline("token-classification", tmp_path)
+    examples = [TaggedExample(key="1", words=words, tags=None) for words in SENTENCES]
+    for example, answer in zip(examples, predict_examples(model, examples), strict=True):
+        text = " ".join(example.words)
+        starts = [0, *itertools.accumulate(len(word) + 1 for word in example.words)][:-1]
+        tokens = pipe(text, ignore_labels=[])
+        # A word's tag is that of its first piece, which may be nothing but the space before it.
+        for word, start, tag, score in zip(
+            example.words, starts, answer.value, answer.details["probabilities"], strict=True
+        ):
+            first = next(token for token in tokens if token["start"] >= start - 1)
+            assert (first["entity"], first["score"]) == (tag, pytest.approx(score, abs=1e-5)), word
+
+
+def test_multiple_choice(folder, tmp_path):
+    model = _saved(folder, MultipleChoice(), tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = transformers.AutoModelForMultipleChoice.from_pretrained(tmp_path).eval()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    examples = [
+        ChoiceExample(key="1", context="The cat sat on the mat.", question="Who sat?", options=LABELS, label=None),
+        ChoiceExample(key="2", context="", question="The dogs ran to", options=("the tree", "北京"), label=None),
+    ]
+    firsts = [("The cat sat on the mat.", "Who sat? {}"), ("The dogs ran to", "{}")]
+    for example, answer, (first, second) in zip(examples, predict_examples(model, examples), firsts, strict=True):
+        seconds = [second.format(option) for option in example.options]
+        given = tokenizer([first] * len(seconds), seconds, padding=True, return_tensors="pt")
+        with torch.no_grad():
+            scores = theirs(**{name: values[None] for name, values in given.items()}).logits[0].softmax(0)
+        assert int(scores.argmax()) == answer.value
+        assert float(scores.max()) == pytest.approx(answer.score, abs=1e-5)
+
+
+def test_question_answering(folder, tmp_path):
+    task = QuestionAnswering(max_answer_length=6)
+    model = _saved(folder, task, tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path).eval()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    contexts = ("Anna lives in Paris.", "Wir lieben München.")
+    examples = [
+        QuestionExample(key=str(number), question="Who?", context=context, answers=())
+        for number, context in enumerate(contexts)
+    ]
+    for example, answer in zip(examples, predict_examples(model, examples), strict=True):
+        given = tokenizer(example.question, example.context, return_tensors="pt", return_offsets_mapping=True)
+        offsets, sequences = given.pop("offset_mapping")[0].tolist(), given.sequence_ids(0)
+        with torch.no_grad():
+            output = theirs(**given)
+        starts, ends = output.start_logits[0].tolist(), output.end_logits[0].tolist()
+        covered = [example.context[first:end].strip() for first, end in offsets]
+        # No answer is white space.
+        inside = [place for place, sequence in enumerate(sequences) if sequence == 1 and covered[place]]
+        best = max(
+            ((first, last) for first in inside for last in inside if first <= last < first + 6),
+            key=lambda span: starts[span[0]] + ends[span[1]],
+        )
+        assert answer.value == example.context[offsets[best[0]][0] : offsets[best[1]][1]].strip()

@@ -1,0 +1,201 @@
+"""Tiny random models of transformers, for every family and every kind of head; tokenizers; batches for both sides."""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from maskwright.core.tensors import FlatBatch
+from maskwright.core.types import HeadKind
+from maskwright.data.byte_bpe_training import train_byte_bpe
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizer_spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.unigram_training import train_unigram
+from maskwright.data.wordpiece_training import train_wordpiece
+from maskwright.finetuning.features import FeatureBatch
+
+VOCAB_SIZE = 73
+LABELS = ("bad", "fair", "good")
+LENGTHS = (13, 5, 20, 2, 9, 7)
+"""Tokens of the sequences: six texts, or three questions with two options each."""
+OPTIONS = 2
+
+_SHAPE: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 40,
+}
+_DISTILBERT: dict[str, Any] = {
+    "dim": 32,
+    "n_layers": 2,
+    "n_heads": 4,
+    "hidden_dim": 64,
+    "max_position_embeddings": 40,
+}
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("Bert", _SHAPE),
+    "roberta": (
+        "Roberta",
+        {**_SHAPE, "max_position_embeddings": 42, "type_vocab_size": 1, "layer_norm_eps": 1e-5, "pad_token_id": 1},
+    ),
+    "albert": ("Albert", {**_SHAPE, "embedding_size": 16, "hidden_act": "gelu_pytorch_tanh"}),
+    "electra": ("Electra", {**_SHAPE, "embedding_size": 16}),
+    "distilbert": ("DistilBert", _DISTILBERT),
+    "ernie": ("Ernie", {**_SHAPE, "hidden_act": "relu", "layer_norm_eps": 1e-5}),
+}
+"""By family: what its classes' names begin with, and its configuration."""
+CLASSES: dict[HeadKind, str] = {
+    "sequence": "ForSequenceClassification",
+    "token": "ForTokenClassification",
+    "span": "ForQuestionAnswering",
+    "choice": "ForMultipleChoice",
+}
+KINDS: tuple[HeadKind, ...] = ("sequence", "token", "span", "choice")
+TEXTS = (
+    "The cat sat on the mat, and the dogs ran to the old tree.",
+    "Who sat on the mat? The cat did, and a dog.",
+    "Wir lieben München und Straßen; 我们 爱 北京 天安门!",
+    "Anna lives in Paris, Bob works for Acme in London.",
+)
+EVERY = [(family, kind) for family in FAMILIES for kind in KINDS]
+
+
+@functools.cache
+def tokenizer_of(family: str) -> Tokenizer:
+    """Train a tiny tokenizer of the kind that a family has, from scratch."""
+    sample = list(TEXTS) * 20
+    if family == "roberta":
+        return train_byte_bpe(ByteBPE(vocab_size=320), sample)
+    if family == "albert":
+        return train_unigram(Unigram(vocab_size=110), sample, sample)
+    return train_wordpiece(WordPiece(vocab_size=200), sample, sample)
+
+
+def pretrained(folder: Path, family: str, **changes: Any) -> Path:
+    """Write a tiny model with a family's pretraining heads, and its tokenizer."""
+    name, tokenizer = FAMILIES[family][0], tokenizer_of(family)
+    suffix = "ForMaskedLM" if family in ("roberta", "distilbert") else "ForPreTraining"
+    config = config_of(family, vocab_size=tokenizer.special_tokens.vocab_size, **changes)
+    build(getattr(transformers, name + suffix), config).save_pretrained(folder)
+    tokenizer.save(folder)
+    return folder
+
+
+def class_of(family: str, kind: HeadKind) -> type[PreTrainedModel]:
+    """Return the class of transformers for a family and a kind of head."""
+    found: type[PreTrainedModel] = getattr(transformers, FAMILIES[family][0] + CLASSES[kind])
+    return found
+
+
+def config_of(family: str, *, labels: tuple[str, ...] = (), vocab_size: int = VOCAB_SIZE, **changes: Any) -> Any:
+    """Return a tiny configuration, weights far from the usual 0.02 so that everything tells models apart."""
+    name, shape = FAMILIES[family]
+    named = {"id2label": dict(enumerate(labels)), "label2id": {label: place for place, label in enumerate(labels)}}
+    given = {"vocab_size": vocab_size, "initializer_range": 0.2, **shape, **(named if labels else {}), **changes}
+    return getattr(transformers, f"{name}Config")(**given)
+
+
+def build(model_class: type[PreTrainedModel], config: Any, seed: int = 0) -> PreTrainedModel:
+    """Build a model whose biases and LayerNorms are random too, so that a mix-up of them shows."""
+    torch.manual_seed(seed)
+    model = model_class(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter += 0.1 * torch.randn_like(parameter)
+    return model
+
+
+def tuned(family: str, kind: HeadKind, **changes: Any) -> PreTrainedModel:
+    """Build a model of the class for a kind of head; of those with labels, with three."""
+    labels = LABELS if kind in ("sequence", "token") else ()
+    return build(class_of(family, kind), config_of(family, **{"labels": labels, **changes}))
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """The same sequences padded (for transformers) and in rows (for us).
+
+    Attributes:
+        padded: Keyword arguments of a transformers model: (B, L), or (B / 2, 2, L) for choice.
+        batch: For us; tags are asked at every second real token.
+        real: Shape (B, L), where there is a token.
+    """
+
+    padded: dict[str, Tensor]
+    batch: FeatureBatch
+    real: Tensor
+
+
+def ragged(family: str, kind: HeadKind, seed: int = 0) -> Ragged:
+    """Make random sequences of ragged lengths."""
+    draws = torch.Generator().manual_seed(seed)
+    pad, segments = (1 if family == "roberta" else 0), family not in ("roberta", "distilbert")
+    lengths = torch.tensor(LENGTHS)
+    shape = (len(LENGTHS), int(lengths.max()))
+    column = torch.arange(shape[1]).expand(shape)
+    real = column < lengths[:, None]
+    ids = torch.where(real, torch.randint(5, VOCAB_SIZE, shape, generator=draws), pad)
+    segment_ids = torch.where(real & (column > 3), 1 if segments else 0, 0)
+    flat = FlatBatch(
+        ids=ids.flatten(),
+        position_ids=torch.where(real, column, 0).flatten(),
+        segment_ids=segment_ids.flatten(),
+        sequence_ids=torch.where(real, torch.arange(shape[0])[:, None], -1).flatten(),
+        first_tokens=torch.arange(shape[0]) * shape[1],
+        row_length=shape[1],
+        num_tokens=sum(LENGTHS),
+    )
+    of_unit = OPTIONS if kind == "choice" else 1
+    batch = FeatureBatch(
+        batch=flat,
+        lengths=lengths,
+        unit_numbers=np.arange(len(LENGTHS) // of_unit),
+        units=torch.arange(len(LENGTHS)) // of_unit,
+        positions=real.flatten().nonzero().squeeze(1)[::2] if kind == "token" else None,
+        labels=None,
+    )
+    padded = {"input_ids": ids, "attention_mask": real.long()}
+    if segments:
+        padded["token_type_ids"] = segment_ids
+    if kind == "choice":
+        padded = {name: values.view(-1, OPTIONS, shape[1]) for name, values in padded.items()}
+    return Ragged(padded, batch, real)
+
+
+def their_scores(model: PreTrainedModel, kind: HeadKind, made: Ragged) -> Tensor:
+    """Return transformers' scores in the shape of ours, of real tokens only."""
+    output = model(**made.padded)
+    if kind == "span":
+        return torch.stack([output.start_logits[made.real], output.end_logits[made.real]], dim=1)
+    if kind == "token":
+        return output.logits[made.real][::2]
+    return output.logits.view(-1, 1) if kind == "choice" else output.logits
+
+
+def of_real(scores: Tensor, kind: HeadKind, made: Ragged) -> Tensor:
+    """Leave out what we score at slots that hold no token."""
+    return scores[made.real.flatten()] if kind == "span" else scores
+
+
+def tensors_of(folder: Path) -> dict[str, Tensor]:
+    """Read a folder's weights as they are."""
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
+def dropouts_of(model: PreTrainedModel) -> Iterator[float]:
+    """List the rates of the dropout modules outside the encoder."""
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Dropout) and not name.startswith(model.base_model_prefix):
+            yield module.p

@@ -1,0 +1,396 @@
+"""What old, odd, damaged and hostile folders lead to."""
+
+import json
+import pickle
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from tiny_models import (
+    BERT_TOKENS,
+    ROBERTA_TOKENS,
+    albert_config,
+    bert_config,
+    build,
+    distilbert_config,
+    electra_config,
+    ernie_config,
+    roberta_config,
+    tensors_of,
+)
+from transformers import (
+    AlbertForMaskedLM,
+    AlbertForPreTraining,
+    BertForPreTraining,
+    BertForSequenceClassification,
+    DistilBertForMaskedLM,
+    DistilBertModel,
+    ElectraForMaskedLM,
+    ElectraForPreTraining,
+    ErnieForMaskedLM,
+    RobertaForMaskedLM,
+)
+
+from maskwright.core.errors import ConversionError
+from maskwright.huggingface.huggingface import load_model, save_model
+
+
+@pytest.fixture(scope="module")
+def _original(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("original")
+    build(BertForPreTraining, bert_config()).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(_original, tmp_path):
+    shutil.copytree(_original, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def _rewrite(folder, change):
+    tensors = tensors_of(folder)
+    save_file(change(tensors) or tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _configure(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def _fails(folder, *parts):
+    with pytest.raises(ConversionError) as caught:
+        load_model(folder)
+    for part in parts:
+        assert part in str(caught.value)
+    return str(caught.value)
+
+
+def _same_state(folder, expected):
+    loaded = load_model(folder)
+    assert loaded.state.keys() == expected.keys()
+    assert all(torch.equal(value, expected[name]) for name, value in loaded.state.items())
+    return loaded
+
+
+def test_old_names_and_buffers_are_understood(folder):
+    expected = load_model(folder).state
+
+    def age(tensors):
+        old = {
+            name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
+            for name, value in tensors.items()
+        }
+        old["bert.embeddings.position_ids"] = torch.arange(24)[None]
+        return old
+
+    _rewrite(folder, age)
+    assert _same_state(folder, expected).unexpected == ()
+
+
+@pytest.mark.parametrize(
+    ("model_class", "config", "tied"),
+    [
+        (
+            AlbertForPreTraining,
+            albert_config(),
+            {
+                "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+                "predictions.decoder.bias": "predictions.bias",
+            },
+        ),
+        (ElectraForPreTraining, electra_config(), {}),
+        (
+            ElectraForMaskedLM,
+            electra_config(),
+            {"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
+        ),
+        (
+            DistilBertForMaskedLM,
+            distilbert_config(),
+            {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
+        ),
+        (
+            ErnieForMaskedLM,
+            ernie_config(),
+            {
+                "cls.predictions.decoder.weight": "ernie.embeddings.word_embeddings.weight",
+                "cls.predictions.decoder.bias": "cls.predictions.bias",
+            },
+        ),
+    ],
+    ids=["albert", "electra", "electra generator", "distilbert", "ernie"],
+)
+def test_old_files_of_every_family_are_understood(tmp_path, model_class, config, tied):
+    build(model_class, config).save_pretrained(tmp_path)
+    expected = {name: value.half().float() for name, value in load_model(tmp_path).state.items()}
+    prefix = model_class.base_model_prefix
+
+    def age(tensors):
+        old = {**tensors, **{second: tensors[first].clone() for second, first in tied.items()}}
+        old = {
+            name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+                "LayerNorm.bias", "LayerNorm.beta"
+            ): value.half()
+            for name, value in old.items()
+        }
+        old[f"{prefix}.embeddings.position_ids"] = torch.arange(24)[None]
+        return old
+
+    _rewrite(tmp_path, age)
+    assert _same_state(tmp_path, expected).unexpected == ()
+
+    # The body alone, unprefixed.
+    _rewrite(
+        tmp_path,
+        lambda tensors: {
+            name.removeprefix(f"{prefix}."): value for name, value in tensors.items() if name.startswith(prefix)
+        },
+    )
+    _same_state(tmp_path, {name: value for name, value in expected.items() if name.startswith("encoder.")})
+
+
+def test_sinusoidal_positions_are_read_from_the_file(tmp_path):
+    model = build(DistilBertModel, distilbert_config(sinusoidal_pos_embds=True))
+    model.save_pretrained(tmp_path)
+    loaded = load_model(tmp_path)
+    assert torch.equal(
+        loaded.state["encoder.position_embeddings.weight"], model.embeddings.position_embeddings.weight.detach()
+    )
+
+
+def test_tied_second_names_are_dropped_and_can_stand_for_the_first(folder):
+    expected = load_model(folder).state
+
+    def tie(tensors):
+        tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"].clone()
+        tensors["cls.predictions.decoder.bias"] = tensors.pop("cls.predictions.bias")
+
+    _rewrite(folder, tie)
+    _same_state(folder, expected)
+
+
+def test_an_untied_decoder_is_refused(folder):
+    def untie(tensors):
+        tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"] + 1e-3
+
+    _rewrite(folder, untie)
+    _fails(folder, "not tied", "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight")
+
+
+def test_shards_are_read_together(folder):
+    expected = load_model(folder).state
+    tensors = tensors_of(folder)
+    (folder / "model.safetensors").unlink()
+    places = {}
+    for number in range(2):
+        name = f"model-{number + 1:05}-of-00002.safetensors"
+        part = {key: tensors[key] for key in sorted(tensors)[number::2]}
+        save_file(part, folder / name)
+        places |= dict.fromkeys(part, name)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    _same_state(folder, expected)
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    _fails(folder, "model-00002-of-00002.safetensors is missing")
+    places["cls.predictions.bias"] = "../elsewhere.safetensors"
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    _fails(folder, "'../elsewhere.safetensors'", "files of the same folder")
+
+
+def test_half_precision_becomes_fp32(folder):
+    _rewrite(folder, lambda tensors: {name: value.half() for name, value in tensors.items()})
+    assert {value.dtype for value in load_model(folder).state.values()} == {torch.float32}
+
+
+def test_pickled_weights_are_refused_unread(folder):
+    class Bomb:
+        def __reduce__(self):
+            return (open, (str(folder / "exploded"), "w"))
+
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb()))
+    message = _fails(folder, "pytorch_model.bin", "model.safetensors", "save_pretrained")
+    assert str(folder) in message
+    assert not (folder / "exploded").exists()
+
+
+def test_missing_and_extra_heads_are_told(tmp_path):
+    build(BertForSequenceClassification, bert_config(num_labels=3)).save_pretrained(tmp_path)
+    loaded = load_model(tmp_path)
+    assert loaded.missing_heads == ("mlm", "nsp")
+    assert loaded.heads == ("sequence",)
+    assert loaded.unexpected == ()
+    assert loaded.config.pooler
+    build(RobertaForMaskedLM, roberta_config()).save_pretrained(tmp_path)
+    loaded = load_model(tmp_path)
+    assert loaded.heads == ("mlm",)
+    assert loaded.missing_heads == ()
+    assert not loaded.config.pooler
+    assert loaded.config.position_offset == 2
+    assert loaded.config.max_positions == 24
+
+
+def test_lacking_weights_are_named(folder):
+    _rewrite(folder, lambda tensors: {name: value for name, value in tensors.items() if "layer.1" not in name})
+    _fails(folder, "layer.1.attention.output.LayerNorm.bias", "and 10 more", "num_hidden_layers")
+
+
+def test_layers_that_the_configuration_does_not_know_are_named(folder):
+    _configure(folder, num_hidden_layers=2)
+    _fails(folder, "more layers than", "bert.encoder.layer.2.attention.output.LayerNorm.bias")
+
+
+def test_a_roberta_head_with_another_activation_than_transformers_has_is_refused(tmp_path):
+    build(RobertaForMaskedLM, roberta_config(hidden_act="relu")).save_pretrained(tmp_path)
+    _fails(tmp_path, "config.json", "hidden_activation relu", "their masked-token head has no other")
+
+
+def test_a_generator_of_an_electra_with_another_activation_than_transformers_has_is_refused(tmp_path):
+    build(ElectraForMaskedLM, electra_config(hidden_act="relu")).save_pretrained(tmp_path)
+    _fails(tmp_path, "config.json", "hidden_activation relu", "their masked-token head has no other")
+
+
+def test_ernies_with_task_embeddings_are_refused(tmp_path):
+    build(ErnieForMaskedLM, ernie_config(use_task_id=True)).save_pretrained(tmp_path)
+    _fails(tmp_path, "config.json", "use_task_id is True", "Allowed: use_task_id False")
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"num_hidden_groups": 4}, ("4 num_hidden_groups", "in 3 num_hidden_layers")),
+        ({"inner_group_num": 0}, ("0 inner_group_num",)),
+        ({"num_hidden_groups": "two"}, ("num_hidden_groups is 'two'",)),
+        ({"num_hidden_groups": 2}, ("lack", "albert_layer_groups.1.albert_layers.0")),
+        ({"embedding_size": 24}, ("word_embeddings.weight is [73, 16], expected [73, 24]",)),
+        ({"attention_plan": [0, 1]}, ("attention_plan names 2 layers", "num_layers is 3")),
+    ],
+)
+def test_alberts_that_do_not_fit_together_are_refused(tmp_path, changes, parts):
+    build(AlbertForMaskedLM, albert_config()).save_pretrained(tmp_path)
+    _configure(tmp_path, **changes)
+    _fails(tmp_path, *parts)
+
+
+def test_more_groups_than_the_configuration_says_are_named(tmp_path):
+    build(AlbertForMaskedLM, albert_config(num_hidden_groups=3)).save_pretrained(tmp_path)
+    _configure(tmp_path, num_hidden_groups=1)
+    _fails(tmp_path, "more layers than", "albert.encoder.albert_layer_groups.1.albert_layers.0")
+
+
+def test_half_a_head_is_refused(folder):
+    def halve(tensors):
+        del tensors["cls.seq_relationship.bias"]
+
+    _rewrite(folder, halve)
+    _fails(folder, "cls.seq_relationship.bias")
+
+
+def test_wrong_shapes_name_weight_and_both_shapes(folder):
+    _configure(folder, vocab_size=80)
+    _fails(folder, "bert.embeddings.word_embeddings.weight is [73, 48], expected [80, 48]", "config.json")
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"model_type": "brt"}, ("unknown model_type 'brt'", "Did you mean 'bert'?", "config.json")),
+        ({"model_type": None}, ("has no model_type",)),
+        ({"hidden_act": "swish"}, ("unknown hidden_act 'swish'", "gelu_new")),
+        ({"is_decoder": True}, ("is_decoder is True",)),
+        ({"position_embedding_type": "relative_key"}, ("position_embedding_type is 'relative_key'",)),
+        ({"num_attention_heads": 5}, ("num_heads 5 does not divide hidden_size 48",)),
+        ({"hidden_size": "wide"}, ("hidden_size", "'wide'")),
+        ({"vocab_size": "many"}, ("vocab_size is 'many'", "a whole number")),
+        ({"type_vocab_size": 0}, ("config.json", "type_vocab_size 0")),
+        ({"attention_plan": [0, 0, 0]}, ("layers share weights", "attention_plan")),
+    ],
+)
+def test_configurations_that_cannot_be_honoured_are_refused(folder, changes, parts):
+    _configure(folder, **changes)
+    _fails(folder, *parts)
+
+
+def test_damaged_files_are_named(folder):
+    weights = folder / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[: len(content) // 2])
+    _fails(folder, "model.safetensors cannot be read", f"{len(content) // 2:,} bytes", "fetch or copy it again")
+    weights.write_bytes(b"")
+    _fails(folder, "model.safetensors cannot be read")
+    (folder / "config.json").write_text("{")
+    _fails(folder, "config.json is not readable JSON")
+    (folder / "config.json").write_text("[]")
+    _fails(folder, "config.json holds a list")
+    (folder / "config.json").unlink()
+    _fails(folder, "config.json is missing")
+
+
+def test_missing_weights_folders_and_files_in_place_of_folders_are_told(folder):
+    (folder / "model.safetensors").unlink()
+    _fails(folder, "holds no weights", "model.safetensors")
+    _fails(folder / "nowhere", "nowhere", "there is no folder")
+    _fails(folder / "config.json", "is a file")
+    _fails(str(folder / "no" / "where"), "does not exist")
+
+
+def test_a_hub_name_that_cannot_be_reached_says_so():
+    _fails("maskwright-tests/no-such-model", "there is no folder 'maskwright-tests/no-such-model'", "hub")
+
+
+@pytest.mark.parametrize(
+    ("family", "tokens", "changes", "part"),
+    [
+        ("bert", BERT_TOKENS, {"embedding_size": 16}, "encoder.embedding_size to 48"),
+        ("bert", BERT_TOKENS, {"type_vocab_size": 0}, "encoder.type_vocab_size to 1"),
+        ("bert", BERT_TOKENS, {"position_offset": 2}, "encoder.position_offset to 0"),
+        ("roberta", ROBERTA_TOKENS, {}, "encoder.position_offset to 2"),
+        (
+            "roberta",
+            ROBERTA_TOKENS,
+            {"position_offset": 2, "max_positions": 22, "hidden_activation": "relu"},
+            "hidden_activation relu: their masked-token head has no other",
+        ),
+    ],
+)
+def test_shapes_that_a_family_cannot_hold_are_refused(folder, tmp_path, family, tokens, changes, part):
+    loaded = load_model(folder)
+    with pytest.raises(ConversionError, match=part):
+        save_model(
+            tmp_path / "out",
+            family=family,
+            config=loaded.config.replace(**changes),
+            special_tokens=tokens,
+            state=loaded.state,
+            max_length=24,
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_weights_that_do_not_fit_the_configuration_are_not_saved(folder, tmp_path):
+    loaded = load_model(folder)
+    for state, part in (
+        ({**loaded.state, "heads.rtd.dense.bias": torch.zeros(1)}, "have no names for the head rtd"),
+        ({**loaded.state, "encoder.more": torch.zeros(1)}, "unknown encoder.more"),
+        ({}, "missing encoder.attention_blocks.0.key.bias"),
+    ):
+        with pytest.raises(ConversionError, match=part):
+            save_model(
+                tmp_path / "out",
+                family="bert",
+                config=loaded.config,
+                special_tokens=BERT_TOKENS,
+                state=state,
+                max_length=24,
+            )
+    assert not (tmp_path / "out" / "config.json").exists()
+
+
+def test_saving_again_replaces_files_and_leaves_others(folder):
+    (folder / "vocab.txt").write_text("[PAD]\n")
+    loaded = load_model(folder)
+    changed = {name: value + 1 for name, value in loaded.state.items()}
+    save_model(folder, family="bert", config=loaded.config, special_tokens=BERT_TOKENS, state=changed, max_length=24)
+    _same_state(folder, changed)
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors", "vocab.txt"]

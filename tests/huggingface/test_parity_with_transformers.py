@@ -1,0 +1,131 @@
+"""Same weights, same numbers: hidden states, logits, gradients against transformers, ragged, in fp32."""
+
+import pytest
+import torch
+import transformers
+from tiny_models import CASES, IDS, MLM, Ours, build, ragged, segments_of
+
+from maskwright.core.tensors import LossInputs, TargetTensors, View
+from maskwright.huggingface.huggingface import load_model
+
+# What transformers' outputs call the scores of each of our heads.
+SCORES = {
+    "mlm": ("prediction_logits", "logits"),
+    "nsp": ("seq_relationship_logits", "logits"),
+    "sop": ("sop_logits",),
+    "rtd": ("logits",),
+}
+PAIR_LABELS = {
+    "BertForPreTraining": "next_sentence_label",
+    "ErnieForPreTraining": "next_sentence_label",
+    "BertForNextSentencePrediction": "labels",
+    "AlbertForPreTraining": "sentence_order_label",
+}
+HEADED = [(case, label) for case, label in zip(CASES, IDS, strict=True) if not case[0].endswith("Model")]
+
+
+def _close(found, expected):
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def _saved(tmp_path, class_name, config):
+    model = build(getattr(transformers, class_name), config)
+    model.save_pretrained(tmp_path)
+    return model, Ours(load_model(tmp_path)), ragged(config.pad_token_id, segments_of(config))
+
+
+def _our_scores(ours, kind, output, real):
+    head = ours.heads[kind]
+    if kind == "mlm":
+        return MLM.logits(head, output.hidden[real], ours.encoder.word_embeddings.weight)
+    return head(output.hidden[real]) if kind == "rtd" else head(output.pooled)
+
+
+@pytest.mark.parametrize(("class_name", "special", "config"), CASES, ids=IDS)
+def test_hidden_states_pooled_vectors_and_the_scores_of_every_head_are_the_same(tmp_path, class_name, special, config):
+    theirs, ours, batch = _saved(tmp_path, class_name, config)
+    real = batch.real.flatten()
+    with torch.no_grad():
+        output, body = ours.encoder(batch.flat), theirs.base_model(**batch.padded)
+        _close(output.hidden[real], body.last_hidden_state[batch.real])
+        assert (output.pooled is None) == (getattr(body, "pooler_output", None) is None)
+        if output.pooled is not None:
+            _close(output.pooled, body.pooler_output)
+        scores = theirs(**batch.padded)
+        assert bool(ours.heads) != class_name.endswith("Model")
+        for kind in ours.heads:
+            expected = next(scores[name] for name in SCORES[kind] if name in scores)
+            if kind in ("mlm", "rtd"):
+                expected = expected[batch.real]
+            _close(_our_scores(ours, kind, output, real), expected)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "config"),
+    [
+        pytest.param(name, config, id=label)
+        for (name, _, config), label in zip(CASES, IDS, strict=True)
+        if label
+        in ("BertForMaskedLM tanh gelu", "AlbertForPreTraining", "ElectraForPreTraining", "ErnieForPreTraining")
+    ],
+)
+def test_without_segments_given_all_is_the_first_segment(tmp_path, class_name, config):
+    theirs, ours, _ = _saved(tmp_path, class_name, config)
+    batch = ragged(0, segments=0)
+    with torch.no_grad():
+        hidden = ours.encoder(batch.flat).hidden
+        expected = theirs.base_model(**batch.padded).last_hidden_state
+    _close(hidden[batch.real.flatten()], expected[batch.real])
+
+
+def _their_loss(theirs, class_name, kinds, batch):
+    labels = {}
+    if "mlm" in kinds:
+        labels["labels"] = torch.full(batch.real.shape, -100)
+        labels["labels"].view(-1)[batch.targets] = batch.labels
+    if "rtd" in kinds:
+        labels["labels"] = batch.replaced
+    if class_name in PAIR_LABELS:
+        labels[PAIR_LABELS[class_name]] = batch.pair_labels
+    return theirs(**batch.padded, **labels).loss
+
+
+def _our_loss(ours, batch):
+    output = ours.encoder(batch.flat)
+    words = ours.encoder.word_embeddings.weight
+    pairs = (torch.arange(len(batch.pair_labels)), batch.pair_labels)
+    every = batch.real.flatten().nonzero().squeeze(1)
+    asked = {
+        "mlm": (batch.targets, batch.labels),
+        "nsp": pairs,
+        "sop": pairs,
+        "rtd": (every, batch.replaced.flatten()[every]),
+    }
+    loss = torch.zeros(())
+    for objective in ours.objectives:
+        places, labels = asked[objective.kind]
+        view = View(output=output, word_embeddings=words, heads=ours.heads)
+        inputs = LossInputs(view=view, targets=TargetTensors(positions=places, labels=labels))
+        term = objective.loss(ours.heads[objective.kind], inputs)
+        loss = loss + term.total / term.count
+    return loss
+
+
+@pytest.mark.parametrize(("class_name", "config"), [pytest.param(case[0], case[2], id=label) for case, label in HEADED])
+def test_pretraining_loss_has_the_same_value_and_gradients(tmp_path, class_name, config):
+    theirs, ours, batch = _saved(tmp_path, class_name, config)
+    expected = _their_loss(theirs, class_name, ours.heads.keys(), batch)
+    loss = _our_loss(ours, batch)
+    _close(loss, expected)
+    expected.backward()
+    loss.backward()
+    # Their gradients go through the same table of names as their weights.
+    for parameter in theirs.parameters():
+        parameter.data = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
+    theirs.save_pretrained(tmp_path / "gradients")
+    gradients = load_model(tmp_path / "gradients").state
+    for name, parameter in ours.named_parameters():
+        found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        torch.testing.assert_close(
+            found, gradients[name], atol=1e-4, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
+        )

@@ -1,0 +1,346 @@
+"""Bit-exact there and back, in both directions, and transformers finds nothing missing or left over."""
+
+import json
+
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_models import (
+    BERT_TOKENS,
+    CASES,
+    IDS,
+    MLM,
+    ROBERTA_TOKENS,
+    Ours,
+    albert_config,
+    bert_config,
+    build,
+    electra_config,
+    ragged,
+    segments_of,
+    tensors_of,
+)
+
+from maskwright.huggingface.families import FAMILIES, family_named
+from maskwright.huggingface.huggingface import load_model, save_model
+from maskwright.model.config import EncoderConfig
+
+# What transformers leaves out of a safetensors file, since it is another weight under a second name.
+TIED = {
+    "bert": {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"},
+    "ernie": {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"},
+    "roberta": {"lm_head.decoder.weight", "lm_head.decoder.bias"},
+    "albert": {"predictions.decoder.weight", "predictions.decoder.bias"},
+    "electra": {"generator_lm_head.weight"},
+    "distilbert": {"vocab_projector.weight"},
+}
+EVERY_CASE = pytest.mark.parametrize(
+    ("class_name", "config"),
+    [pytest.param(name, config, id=label) for (name, _, config), label in zip(CASES, IDS, strict=True)],
+)
+
+
+def _save(folder, loaded, **changes):
+    given = {
+        "family": loaded.family,
+        "config": loaded.config,
+        "special_tokens": ROBERTA_TOKENS if loaded.config.position_offset == 2 else BERT_TOKENS,
+        "state": loaded.state,
+        "max_length": loaded.max_length,
+    }
+    save_model(folder, **(given | changes))
+
+
+def _assert_same_tensors(first, second):
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert value.dtype == second[name].dtype
+        assert torch.equal(value, second[name]), name
+
+
+@EVERY_CASE
+def test_their_folder_read_and_written_by_us_is_the_same_folder(tmp_path, class_name, config):
+    model = build(getattr(transformers, class_name), config)
+    model.save_pretrained(tmp_path / "theirs")
+    loaded = load_model(tmp_path / "theirs")
+    assert loaded.unexpected == ()
+    _save(tmp_path / "ours", loaded)
+    _assert_same_tensors(tensors_of(tmp_path / "theirs"), tensors_of(tmp_path / "ours"))
+    again = load_model(tmp_path / "ours")
+    assert again.config == loaded.config
+    _assert_same_tensors(again.state, loaded.state)
+    theirs, ours = (json.loads((tmp_path / who / "config.json").read_text()) for who in ("theirs", "ours"))
+    assert ours["architectures"] == [class_name]
+    assert ours.pop("trained_length") == config.max_position_embeddings - loaded.config.position_offset
+    activation = "activation" if config.model_type == "distilbert" else "hidden_act"
+    if theirs[activation] == "gelu_new":
+        assert ours.pop(activation) == "gelu_pytorch_tanh"
+    if config.model_type == "roberta":
+        ends = {"bos_token_id": ROBERTA_TOKENS.cls, "eos_token_id": ROBERTA_TOKENS.sep}
+        if config.pad_token_id == 0:
+            ends = {"bos_token_id": BERT_TOKENS.cls, "eos_token_id": BERT_TOKENS.sep}
+        assert {name: ours.pop(name) for name in ends} == ends
+    assert {name: theirs[name] for name in ours} == ours
+
+
+@EVERY_CASE
+def test_our_folder_read_and_written_by_transformers_is_the_same_folder(tmp_path, class_name, config):
+    build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "first")
+    _save(tmp_path / "ours", load_model(tmp_path / "first"))
+    model, report = getattr(transformers, class_name).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report.values()), report
+    model.save_pretrained(tmp_path / "theirs")
+    _assert_same_tensors(tensors_of(tmp_path / "ours"), tensors_of(tmp_path / "theirs"))
+    assert load_model(tmp_path / "theirs").config == load_model(tmp_path / "ours").config
+    # Nothing but second names is left out of the file.
+    left_out = model.state_dict().keys() - tensors_of(tmp_path / "ours").keys()
+    has_output_layer = "ForPreTraining" in class_name or "ForMaskedLM" in class_name
+    assert left_out == (
+        TIED[config.model_type] if has_output_layer and class_name != "ElectraForPreTraining" else set()
+    )
+
+
+@EVERY_CASE
+def test_auto_model_loads_our_folder(tmp_path, class_name, config):
+    build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "first")
+    loaded = load_model(tmp_path / "first")
+    _save(tmp_path / "ours", loaded)
+    model = transformers.AutoModel.from_pretrained(tmp_path / "ours").eval()
+    batch = ragged(config.pad_token_id, segments_of(config))
+    with torch.no_grad():
+        expected = model(**batch.padded).last_hidden_state[batch.real]
+        hidden = Ours(loaded).encoder(batch.flat).hidden[batch.real.flatten()]
+    torch.testing.assert_close(hidden, expected, atol=1e-5, rtol=0)
+
+
+@EVERY_CASE
+def test_tables_name_exactly_the_weights_that_transformers_saves(tmp_path, class_name, config):
+    build(getattr(transformers, class_name), config).save_pretrained(tmp_path)
+    loaded = load_model(tmp_path)
+    family = family_named(loaded.family)
+    heads = frozenset(loaded.heads)
+    pairs = family.pairs(loaded.config, heads, family.prefix if heads else "")
+    assert {theirs for _, theirs in pairs} == tensors_of(tmp_path).keys()
+    assert {ours for ours, _ in pairs} == loaded.state.keys()
+    assert family.architecture(heads) == class_name
+    assert family.own_heads >= heads
+    assert not heads.intersection(loaded.missing_heads)
+
+
+def _our_logits(folder, batch):
+    ours = Ours(load_model(folder))
+    with torch.no_grad():
+        hidden = ours.encoder(batch.flat).hidden[batch.real.flatten()]
+        return MLM.logits(ours.heads["mlm"], hidden, ours.encoder.word_embeddings.weight)
+
+
+def _their_logits(class_name, folder, batch):
+    model, report = getattr(transformers, class_name).from_pretrained(folder, output_loading_info=True)
+    assert not report["missing_keys"], report
+    assert not report["mismatched_keys"], report
+    with torch.no_grad():
+        output = model.eval()(**batch.padded)
+        return output[0][batch.real], report["unexpected_keys"]
+
+
+@pytest.mark.parametrize(
+    ("class_name", "config"),
+    [("BertForMaskedLM", bert_config()), ("AlbertForMaskedLM", albert_config(num_hidden_groups=2))],
+    ids=["bert", "albert"],
+)
+@pytest.mark.parametrize(
+    "plans",
+    [
+        {"attention_plan": (0, 1, 0), "ffn_plan": (1, 0, 1)},
+        {"attention_plan": (0, 0, 1), "ffn_plan": (1, 0, 1)},
+        {"attention_plan": (1, 0, 1), "ffn_plan": (1, 0, 1)},
+    ],
+    ids=["both apart", "attention in groups", "in no group"],
+)
+def test_layers_that_share_weights_otherwise_are_written_for_each_layer_and_read_as_shared(
+    tmp_path, class_name, config, plans
+):
+    config.num_hidden_layers = 2
+    build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "two")
+    two = load_model(tmp_path / "two")
+    shared = two.config.replace(num_layers=3, **plans)
+    _save(tmp_path / "shared", two, config=shared)
+    again = load_model(tmp_path / "shared")
+    assert again.config == shared
+    _assert_same_tensors(again.state, two.state)
+    batch = ragged(0, 2)
+    expected, unexpected = _their_logits(class_name, tmp_path / "shared", batch)
+    assert not unexpected
+    torch.testing.assert_close(_our_logits(tmp_path / "shared", batch), expected, atol=1e-5, rtol=0)
+
+
+def test_attention_shared_alone_is_written_for_each_layer_by_albert(tmp_path):
+    # The paper's comparison (Table 4), which its own code cannot express.
+    build(transformers.AlbertForMaskedLM, albert_config(num_hidden_groups=3)).save_pretrained(tmp_path / "three")
+    three = load_model(tmp_path / "three")
+    state = {name: value for name, value in three.state.items() if "attention_blocks" not in name or ".0." in name}
+    config = three.config.replace(attention_plan=(0, 0, 0))
+    _save(tmp_path / "ours", three, config=config, state=state)
+    assert len(tensors_of(tmp_path / "ours")) == len(tensors_of(tmp_path / "three"))
+    again = load_model(tmp_path / "ours")
+    assert again.config == config
+    _assert_same_tensors(again.state, state)
+    batch = ragged(0, 2)
+    expected, _ = _their_logits("AlbertForMaskedLM", tmp_path / "ours", batch)
+    torch.testing.assert_close(_our_logits(tmp_path / "ours", batch), expected, atol=1e-5, rtol=0)
+
+
+def test_groups_are_written_once_a_group(tmp_path):
+    build(transformers.AlbertForMaskedLM, albert_config()).save_pretrained(tmp_path / "one")
+    one = load_model(tmp_path / "one")
+    assert one.config.attention_plan == one.config.ffn_plan == (0, 0, 0)
+    _save(tmp_path / "ours", one)
+    data = json.loads((tmp_path / "ours" / "config.json").read_text())
+    assert (data["num_hidden_layers"], data["num_hidden_groups"], data["inner_group_num"]) == (3, 1, 1)
+    assert "attention_plan" not in data
+    assert not any("layer_groups.1" in name for name in tensors_of(tmp_path / "ours"))
+
+
+def test_an_identity_stands_where_albert_has_no_projection_and_is_left_out_again(tmp_path):
+    build(transformers.AlbertForMaskedLM, albert_config(embedding_size=48)).save_pretrained(tmp_path / "first")
+    loaded = load_model(tmp_path / "first")
+    assert loaded.config.embedding_projection == "always"
+    plain = loaded.config.replace(embedding_projection="if_needed")
+    state = {name: value for name, value in loaded.state.items() if "embedding_projection" not in name}
+    _save(tmp_path / "ours", loaded, config=plain, state=state)
+    again = load_model(tmp_path / "ours")
+    assert again.config == plain
+    _assert_same_tensors(again.state, state)
+    batch = ragged(0, 2)
+    expected, unexpected = _their_logits("AlbertForMaskedLM", tmp_path / "ours", batch)
+    assert not unexpected
+    torch.testing.assert_close(_our_logits(tmp_path / "ours", batch), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "config", "theirs"),
+    [
+        ("BertForPreTraining", bert_config(), "nsp"),
+        ("AlbertForPreTraining", albert_config(), "sop"),
+    ],
+    ids=["bert", "albert"],
+)
+def test_either_pair_head_is_kept_under_the_name_of_the_one_that_the_classes_have(tmp_path, class_name, config, theirs):
+    build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "first")
+    loaded = load_model(tmp_path / "first")
+    assert loaded.heads == ("mlm", theirs)
+    other = {"nsp": "sop", "sop": "nsp"}[theirs]
+    state = {name.replace(f"heads.{theirs}.", f"heads.{other}."): value for name, value in loaded.state.items()}
+    _save(tmp_path / "ours", loaded, state=state)
+    _assert_same_tensors(tensors_of(tmp_path / "ours"), tensors_of(tmp_path / "first"))
+    model, report = getattr(transformers, class_name).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report.values()), report
+    # transformers keeps what the file says of it.
+    model.save_pretrained(tmp_path / "again")
+    for folder in ("ours", "again"):
+        read = load_model(tmp_path / folder)
+        assert read.heads == ("mlm", other)
+        assert read.missing_heads == ()
+        _assert_same_tensors(read.state, state)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "config"),
+    [
+        pytest.param(name, config, id=name)
+        for name, special, config in CASES
+        if name.endswith(("ForMaskedLM", "ElectraForPreTraining")) and not special
+    ],
+)
+def test_heads_that_no_class_has_are_kept_and_passed_over(tmp_path, class_name, config):
+    build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "first")
+    loaded = load_model(tmp_path / "first")
+    width = loaded.config.embedding_width
+    extra = {
+        "heads.tenth.dense.weight": torch.randn(3, 5),
+        "heads.tenth.bias": torch.randn(3),
+        "heads.sbo.place_embeddings.weight": torch.randn(15, 200),
+        "heads.sbo.dense_in.weight": torch.randn(48, 296),
+        "heads.sbo.dense_in.bias": torch.randn(48),
+        "heads.sbo.norm_in.weight": torch.randn(48),
+        "heads.sbo.norm_in.bias": torch.randn(48),
+        "heads.sbo.dense_out.weight": torch.randn(width, 48),
+        "heads.sbo.dense_out.bias": torch.randn(width),
+        "heads.sbo.norm_out.weight": torch.randn(width),
+        "heads.sbo.norm_out.bias": torch.randn(width),
+        "heads.sbo.bias": torch.randn(73),
+    }
+    _save(tmp_path / "ours", loaded, state=loaded.state | extra)
+    again = load_model(tmp_path / "ours")
+    assert set(again.heads) == {*loaded.heads, "tenth", "sbo"}
+    assert again.unexpected == ()
+    _assert_same_tensors(again.state, loaded.state | extra)
+    names = tensors_of(tmp_path / "ours").keys()
+    assert {"maskwright.heads.tenth.bias", "cls.pair_target_predictions.mlp_layer_norm.linear1.weight"} < names
+    batch = ragged(config.pad_token_id, segments_of(config))
+    found, unexpected = _their_logits(class_name, tmp_path / "ours", batch)
+    expected, _ = _their_logits(class_name, tmp_path / "first", batch)
+    assert len(unexpected) == len(extra)
+    torch.testing.assert_close(found, expected, atol=0, rtol=0)
+
+
+def test_sbo_heads_have_the_names_of_the_table(tmp_path):
+    from tiny_models import SBO
+
+    from maskwright.core.tensors import HeadShape
+
+    head = SBO.head(
+        HeadShape(hidden_size=48, embedding_size=16, vocab_size=73, hidden_activation="gelu", layer_norm_eps=1e-12)
+    )
+    for family in FAMILIES.values():
+        assert {ours for ours, _ in family.heads["sbo"]} == head.state_dict().keys()
+
+
+def test_an_electra_with_pooler_and_order_head_comes_back(tmp_path):
+    build(transformers.ElectraForPreTraining, electra_config()).save_pretrained(tmp_path / "first")
+    loaded = load_model(tmp_path / "first")
+    extra = {
+        "encoder.pooler.weight": torch.randn(48, 48),
+        "encoder.pooler.bias": torch.randn(48),
+        "heads.sop.classifier.weight": torch.randn(2, 48),
+        "heads.sop.classifier.bias": torch.randn(2),
+    }
+    config = loaded.config.replace(pooler=True)
+    _save(tmp_path / "ours", loaded, config=config, state=loaded.state | extra)
+    again = load_model(tmp_path / "ours")
+    assert (again.config, again.heads) == (config, ("rtd", "sop"))
+    _assert_same_tensors(again.state, loaded.state | extra)
+    _, unexpected = _their_logits("ElectraForPreTraining", tmp_path / "ours", ragged(0, 2))
+    assert len(unexpected) == len(extra)
+
+
+def test_trained_length_is_kept_also_by_transformers(tmp_path):
+    build(transformers.BertForMaskedLM, bert_config()).save_pretrained(tmp_path / "first")
+    loaded = load_model(tmp_path / "first")
+    assert loaded.max_length == 24
+    _save(tmp_path / "ours", loaded, max_length=16)
+    transformers.BertForMaskedLM.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
+    assert load_model(tmp_path / "theirs").max_length == 16
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    name=st.sampled_from(sorted(FAMILIES)),
+    layers=st.integers(1, 14),
+    projects=st.booleans(),
+    pooler=st.booleans(),
+    order=st.booleans(),
+    heads=st.sets(st.sampled_from(["mlm", "nsp", "rtd", "sbo"])),
+    bare=st.booleans(),
+)
+def test_tables_are_bijections(name, layers, projects, pooler, order, heads, bare):
+    family = family_named(name)
+    config = EncoderConfig(num_layers=layers, pooler=pooler, embedding_size=128 if projects else None)
+    kinds = frozenset({"sop" if order and kind == "nsp" else kind for kind in heads} & family.heads.keys())
+    pairs = family.pairs(config, kinds, "" if bare else family.prefix)
+    ours, theirs = {ours for ours, _ in pairs}, {theirs for _, theirs in pairs}
+    assert len(ours) == len(theirs) == len(pairs)
+    said = "sop" if "sop" in kinds else "nsp"
+    assert family.heads_among(frozenset(theirs), said) == kinds

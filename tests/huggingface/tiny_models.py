@@ -1,0 +1,241 @@
+"""Tiny random models of transformers, ragged batches for both sides, and ours built from a folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AlbertConfig,
+    BertConfig,
+    DistilBertConfig,
+    ElectraConfig,
+    ErnieConfig,
+    PreTrainedModel,
+    RobertaConfig,
+)
+
+from maskwright.core.tensors import FlatBatch, HeadShape
+from maskwright.core.types import SpecialTokens
+from maskwright.huggingface.huggingface import LoadedModel
+from maskwright.model.encoder import Encoder
+from maskwright.pretext.objectives import (
+    MaskedLanguageModeling,
+    NextSentencePrediction,
+    ReplacedTokenDetection,
+    SentenceOrderPrediction,
+    SpanBoundaryObjective,
+)
+
+VOCAB_SIZE = 73
+LENGTHS = (13, 5, 20, 1, 9)
+MLM, NSP, SOP = MaskedLanguageModeling(), NextSentencePrediction(), SentenceOrderPrediction()
+RTD, SBO = ReplacedTokenDetection(), SpanBoundaryObjective()
+OBJECTIVES = (MLM, NSP, SOP, RTD, SBO)
+BERT_TOKENS = SpecialTokens(
+    pad=0,
+    unk=1,
+    cls=2,
+    sep=3,
+    mask=4,
+    vocab_size=VOCAB_SIZE,
+    names=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+)
+ROBERTA_TOKENS = SpecialTokens(
+    pad=1,
+    unk=3,
+    cls=0,
+    sep=2,
+    mask=4,
+    vocab_size=VOCAB_SIZE,
+    names=("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
+)
+
+_SHAPE: dict[str, Any] = {
+    "vocab_size": VOCAB_SIZE,
+    "hidden_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 96,
+    "initializer_range": 0.15,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+
+
+def bert_config(**changes: Any) -> BertConfig:
+    """A tiny BERT without dropout, weights large enough for attention to matter."""
+    return BertConfig(**{**_SHAPE, "max_position_embeddings": 24, **changes})
+
+
+def roberta_config(**changes: Any) -> RobertaConfig:
+    """The same for RoBERTa."""
+    shape = {"max_position_embeddings": 26, "type_vocab_size": 1, "layer_norm_eps": 1e-5, "pad_token_id": 1}
+    return RobertaConfig(**{**_SHAPE, **shape, **changes})
+
+
+def albert_config(**changes: Any) -> AlbertConfig:
+    """The same for ALBERT: E is a third of H, and all layers share their weights."""
+    return AlbertConfig(**{**_SHAPE, "embedding_size": 16, "max_position_embeddings": 24, **changes})
+
+
+def electra_config(**changes: Any) -> ElectraConfig:
+    """The same for ELECTRA, E a third of H."""
+    return ElectraConfig(**{**_SHAPE, "embedding_size": 16, "max_position_embeddings": 24, **changes})
+
+
+def distilbert_config(**changes: Any) -> DistilBertConfig:
+    """The same for DistilBERT."""
+    shape = {
+        "vocab_size": VOCAB_SIZE,
+        "dim": 48,
+        "n_layers": 3,
+        "n_heads": 4,
+        "hidden_dim": 96,
+        "initializer_range": 0.15,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "max_position_embeddings": 24,
+    }
+    return DistilBertConfig(**{**shape, **changes})
+
+
+def ernie_config(**changes: Any) -> ErnieConfig:
+    """The same for ERNIE 1.0."""
+    shape = {"max_position_embeddings": 25, "hidden_act": "relu", "layer_norm_eps": 1e-5}
+    return ErnieConfig(**{**_SHAPE, **shape, **changes})
+
+
+CASES: tuple[tuple[str, str, Any], ...] = (
+    ("BertForPreTraining", "gelu", bert_config()),
+    ("BertForPreTraining", "tanh gelu", bert_config(hidden_act="gelu_new")),
+    ("BertForPreTraining", "large eps", bert_config(hidden_act="gelu_pytorch_tanh", layer_norm_eps=1e-5)),
+    ("BertForPreTraining", "relu, one segment", bert_config(hidden_act="relu", type_vocab_size=1)),
+    ("BertForMaskedLM", "tanh gelu", bert_config(hidden_act="gelu_pytorch_tanh")),
+    ("BertForNextSentencePrediction", "", bert_config()),
+    ("BertModel", "one segment", bert_config(type_vocab_size=1)),
+    ("RobertaForMaskedLM", "", roberta_config()),
+    (
+        "RobertaForMaskedLM",
+        "pad 0, two segments",
+        roberta_config(layer_norm_eps=1e-12, pad_token_id=0, type_vocab_size=2),
+    ),
+    ("RobertaModel", "", roberta_config()),
+    ("AlbertForPreTraining", "", albert_config(hidden_act="gelu_pytorch_tanh")),
+    ("AlbertForPreTraining", "two groups", albert_config(num_hidden_layers=5, num_hidden_groups=2, hidden_act="gelu")),
+    ("AlbertForPreTraining", "inner groups", albert_config(num_hidden_groups=2, inner_group_num=2, hidden_act="relu")),
+    ("AlbertForPreTraining", "E is H", albert_config(embedding_size=48, hidden_act="gelu_pytorch_tanh")),
+    ("AlbertForMaskedLM", "nothing shared", albert_config(num_hidden_groups=3, hidden_act="gelu_pytorch_tanh")),
+    ("AlbertModel", "one inner group", albert_config(inner_group_num=2, hidden_act="gelu_pytorch_tanh")),
+    ("ElectraForPreTraining", "", electra_config()),
+    ("ElectraForPreTraining", "E is H", electra_config(embedding_size=48, hidden_act="relu")),
+    ("ElectraForMaskedLM", "", electra_config()),
+    ("ElectraForMaskedLM", "E is H", electra_config(embedding_size=48)),
+    ("ElectraModel", "", electra_config()),
+    ("DistilBertForMaskedLM", "", distilbert_config()),
+    ("DistilBertForMaskedLM", "tanh gelu", distilbert_config(activation="gelu_pytorch_tanh")),
+    ("DistilBertModel", "", distilbert_config()),
+    ("ErnieForPreTraining", "", ernie_config()),
+    ("ErnieForMaskedLM", "", ernie_config(hidden_act="gelu", layer_norm_eps=1e-12)),
+    ("ErnieModel", "", ernie_config()),
+)
+"""(Class of transformers, what is special, its configuration): every class of every family."""
+IDS = [f"{name} {special}".strip() for name, special, _ in CASES]
+
+
+def segments_of(config: Any) -> int:
+    """Count a configuration's kinds of segments."""
+    return int(getattr(config, "type_vocab_size", 0))
+
+
+def build(model_class: type[PreTrainedModel], config: Any, seed: int = 0) -> PreTrainedModel:
+    """Build a model whose biases and LayerNorms are random too, so that a mix-up of them shows."""
+    torch.manual_seed(seed)
+    model = model_class(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter += 0.1 * torch.randn_like(parameter)
+    return model
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """The same sequences padded (for transformers) and flat (for us).
+
+    Attributes:
+        padded: Keyword arguments of a transformers model, each of shape (B, L).
+        flat: The batch in rows of L.
+        real: Shape (B, L), where there is a token.
+        targets: Shape (M,), offsets into the flat stream of some real tokens.
+        labels: Shape (M,).
+        pair_labels: Shape (B,).
+        replaced: Shape (B, L), 0 or 1, whether each token is to be called a replaced one.
+    """
+
+    padded: dict[str, Tensor]
+    flat: FlatBatch
+    real: Tensor
+    targets: Tensor
+    labels: Tensor
+    pair_labels: Tensor
+    replaced: Tensor
+
+
+def ragged(pad: int, segments: int, seed: int = 0) -> Ragged:
+    """Make random sequences of ragged lengths; of no segments, transformers' model is not given any."""
+    draws = torch.Generator().manual_seed(seed)
+    shape = (len(LENGTHS), max(LENGTHS))
+    column = torch.arange(shape[1]).expand(shape)
+    real = column < torch.tensor(LENGTHS)[:, None]
+    ids = torch.where(real, torch.randint(5, VOCAB_SIZE, shape, generator=draws), pad)
+    segment_ids = torch.where(real & (column > 3), 1 if segments > 1 else 0, 0)
+    sequence_ids = torch.where(real, torch.arange(shape[0])[:, None], -1)
+    places = real.flatten().nonzero().squeeze(1)
+    targets = places[torch.randperm(len(places), generator=draws)[:12]].sort().values
+    flat = FlatBatch(
+        ids=ids.flatten(),
+        position_ids=torch.where(real, column, 0).flatten(),
+        segment_ids=segment_ids.flatten(),
+        sequence_ids=sequence_ids.flatten(),
+        first_tokens=torch.arange(shape[0]) * shape[1],
+        row_length=shape[1],
+        num_tokens=sum(LENGTHS),
+    )
+    kinds = {"token_type_ids": segment_ids} if segments else {}
+    return Ragged(
+        {"input_ids": ids, "attention_mask": real.long(), **kinds},
+        flat,
+        real,
+        targets,
+        torch.randint(5, VOCAB_SIZE, targets.shape, generator=draws),
+        torch.randint(0, 2, (shape[0],), generator=draws),
+        torch.randint(0, 2, shape, generator=draws),
+    )
+
+
+class Ours(nn.Module):
+    """Our encoder and heads with the weights of a loaded folder, named as in `LoadedModel.state`."""
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        super().__init__()
+        config = loaded.config
+        shape = HeadShape(
+            hidden_size=config.hidden_size,
+            embedding_size=config.embedding_width,
+            vocab_size=loaded.vocab_size,
+            hidden_activation=config.hidden_activation,
+            layer_norm_eps=config.layer_norm_eps,
+        )
+        self.encoder = Encoder(config, loaded.vocab_size)
+        self.objectives = [objective for objective in OBJECTIVES if objective.kind in loaded.heads]
+        self.heads = nn.ModuleDict({objective.kind: objective.head(shape) for objective in self.objectives})
+        self.load_state_dict(loaded.state)
+
+
+def tensors_of(folder: Path) -> dict[str, Tensor]:
+    """Read a folder's weights as they are."""
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model.safetensors")

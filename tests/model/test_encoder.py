@@ -1,0 +1,88 @@
+from dataclasses import replace
+
+import torch
+from flat_batches import PACKED, SMALL, VOCAB_SIZE, encoder, packed
+
+from maskwright.model.encoder import Encoder
+
+
+def test_dropout_follows_the_batch_key_and_only_in_training():
+    model = encoder()
+    first, again, other = (model(packed(PACKED, 24, key=key)).hidden for key in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.allclose(first, other, atol=1e-2)
+    plain = model(packed(PACKED, 24)).hidden
+    assert not torch.allclose(first, plain, atol=1e-2)
+    model.eval()
+    assert torch.equal(model(packed(PACKED, 24, key=1)).hidden, plain)
+
+
+def test_layers_that_share_blocks_compute_what_equal_layers_compute():
+    shared = encoder(SMALL.replace(attention_plan=(0, 1, 0), ffn_plan=(0, 0, 0)))
+    assert len(shared.attention_blocks) == 2
+    assert len(shared.ffn_blocks) == 1
+    apart = encoder(SMALL)
+    state = apart.state_dict()
+    for name, value in shared.state_dict().items():
+        for layer in range(3):
+            block = {"attention_blocks": (0, 1, 0), "ffn_blocks": (0, 0, 0)}.get(name.split(".")[0], (None,) * 3)[layer]
+            stem, _, rest = name.partition(".")
+            if block is None:
+                state[name] = value
+            elif rest.startswith(f"{block}."):
+                state[f"{stem}.{layer}.{rest.partition('.')[2]}"] = value
+    apart.load_state_dict(state)
+    batch = packed(PACKED, 24)
+    assert torch.equal(shared(batch).hidden, apart(batch).hidden)
+
+
+def test_factorised_embeddings_are_projected_to_the_hidden_width():
+    model = encoder(SMALL.replace(embedding_size=16))
+    assert model.word_embeddings.weight.shape == (VOCAB_SIZE, 16)
+    assert model(packed(PACKED, 24)).hidden.shape == (96, 48)
+    assert encoder().embedding_projection is None
+
+
+def test_positions_are_read_behind_the_offset():
+    config = SMALL.replace(position_offset=2)
+    model, plain = encoder(config), encoder()
+    assert model.position_embeddings.weight.shape == (34, 48)
+    state = plain.state_dict()
+    positions = torch.cat([torch.full((2, 48), torch.nan), state["position_embeddings.weight"]])
+    model.load_state_dict({**state, "position_embeddings.weight": positions})
+    batch = packed(PACKED, 24)
+    assert torch.equal(model(batch).hidden, plain(batch).hidden)
+
+
+def test_a_single_segment_row_is_added_whatever_the_segment():
+    batch = packed(PACKED, 24)
+    one = encoder(SMALL.replace(type_vocab_size=1))
+    assert torch.equal(one(batch).hidden, one(replace(batch, segment_ids=batch.segment_ids * 0)).hidden)
+    without = encoder(SMALL.replace(type_vocab_size=0, pooler=False))
+    assert without.segment_embeddings is None
+    assert without(batch).pooled is None
+
+
+def test_activations_change_the_result():
+    batch = packed(PACKED, 24)
+    tanh, erf, relu = (
+        encoder(SMALL.replace(hidden_activation=name))(batch).hidden for name in ("gelu_tanh", "gelu", "relu")
+    )
+    assert 0 < (tanh - erf).abs().max() < 0.05
+    assert (tanh - relu).abs().max() > 0.1
+
+
+def test_encoder_computes_in_half_precision_under_autocast():
+    model, batch = encoder(), packed(PACKED, 24, key=3)
+    exact = model(batch).hidden
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = model(batch).hidden
+    rough.float().square().sum().backward()
+    assert 0 < (rough - exact).abs().mean() < 0.05
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_encoder_is_built_on_the_meta_device():
+    with torch.device("meta"):
+        model = Encoder(SMALL, VOCAB_SIZE)
+    assert {p.device.type for p in model.parameters()} == {"meta"}

@@ -1,0 +1,182 @@
+import pytest
+import torch
+from flat_batches import packed
+from torch.utils.flop_counter import FlopCounterMode
+
+from maskwright.model.config import EncoderConfig
+from maskwright.model.encoder import Encoder
+from maskwright.model.sizes import (
+    count_parameters,
+    flops_per_token,
+    memory,
+    mlm_head_parameters,
+    total_parameters,
+)
+from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction
+
+
+def _bert(layers, hidden, **more):
+    return EncoderConfig(
+        num_layers=layers, hidden_size=hidden, num_heads=hidden // 64, intermediate_size=4 * hidden, **more
+    )
+
+
+def _albert(layers, hidden, width=128, sharing="all", **more):
+    return _bert(layers, hidden, embedding_size=width, sharing=sharing, **more)
+
+
+def _roberta(layers, hidden):
+    return _bert(layers, hidden, position_offset=2, type_vocab_size=1)
+
+
+# encoder + pooler
+PUBLISHED = [
+    ("BERT tiny", _bert(2, 128), 30522, 4_385_920),
+    ("BERT mini", _bert(4, 256), 30522, 11_170_560),
+    ("BERT small", _bert(4, 512), 30522, 28_763_648),
+    ("BERT medium", _bert(8, 512), 30522, 41_373_184),
+    ("BERT base uncased", _bert(12, 768), 30522, 109_482_240),
+    ("BERT large uncased", _bert(24, 1024), 30522, 335_141_888),
+    ("BERT base cased", _bert(12, 768), 28996, 108_310_272),
+    ("BERT large cased", _bert(24, 1024), 28996, 333_579_264),
+    ("BERT base Chinese", _bert(12, 768), 21128, 102_267_648),
+    ("BERT large Chinese", _bert(24, 1024), 21128, 325_522_432),
+    ("mBERT cased", _bert(12, 768), 119547, 177_853_440),
+    ("mBERT uncased", _bert(12, 768), 105879, 167_356_416),
+    ("RoBERTa base", _roberta(12, 768), 50265, 124_645_632),
+    ("RoBERTa large", _roberta(24, 1024), 50265, 355_359_744),
+    ("DistilRoBERTa", _roberta(6, 768), 50265, 82_118_400),
+    ("ALBERT base", _albert(12, 768), 30000, 11_683_584),
+    ("ALBERT large", _albert(24, 1024), 30000, 17_683_968),
+    ("ALBERT xlarge", _albert(24, 2048), 30000, 58_724_864),
+    ("ALBERT xxlarge", _albert(12, 4096), 30000, 222_595_584),
+    ("ALBERT E 64", _albert(12, 768, 64), 30000, 9_681_408),
+    ("ALBERT E 256", _albert(12, 768, 256), 30000, 15_687_936),
+    ("ALBERT E 768", _albert(12, 768, 768), 30000, 31_114_752),
+    ("ALBERT E 768, mapped", _albert(12, 768, 768, embedding_projection="always"), 30000, 31_705_344),
+    ("ALBERT base Chinese", _albert(12, 768), 21128, 10_547_968),
+    ("ALBERT E 64 unshared", _albert(12, 768, 64, "none"), 30000, 87_648_000),
+    ("ALBERT unshared", _albert(12, 768, 128, "none"), 30000, 89_650_176),
+    ("ALBERT E 256 unshared", _albert(12, 768, 256, "none"), 30000, 93_654_528),
+    ("ALBERT attention shared", _albert(12, 768, 128, "attention"), 30000, 63_647_232),
+    ("ALBERT ffn shared", _albert(12, 768, 128, "ffn"), 30000, 37_686_528),
+    ("ALBERT E 768 unshared", _albert(12, 768, 768, "none"), 30000, 109_081_344),
+    (
+        "ALBERT E 768 unshared, mapped",
+        _albert(12, 768, 768, "none", embedding_projection="always"),
+        30000,
+        109_671_936,
+    ),
+    ("ALBERT E 768 attention shared", _albert(12, 768, 768, "attention"), 30000, 83_078_400),
+    ("ALBERT E 768 ffn shared", _albert(12, 768, 768, "ffn"), 30000, 57_117_696),
+]
+
+
+@pytest.mark.parametrize(
+    ("config", "vocab_size", "expected"), [row[1:] for row in PUBLISHED], ids=[row[0] for row in PUBLISHED]
+)
+def test_parameters_equal_the_published_count_and_the_module(config, vocab_size, expected):
+    assert total_parameters(config, vocab_size) == expected
+    with torch.device("meta"):
+        model = Encoder(config, vocab_size)
+    assert sum(parameter.numel() for parameter in model.parameters()) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "vocab_size", "expected"),
+    [
+        (_bert(12, 768), 30522, 108_891_648),
+        (_bert(24, 1024), 30522, 334_092_288),
+        (_bert(2, 128), 30522, 4_369_408),
+        (_bert(12, 768), 28996, 107_719_680),
+        (_bert(24, 1024), 28996, 332_529_664),
+        (_roberta(12, 768), 50265, 124_055_040),
+        (_roberta(24, 1024), 50265, 354_310_144),
+        (_bert(12, 256, embedding_size=128), 30522, 13_483_008),  # ELECTRA small
+        (_bert(6, 768, type_vocab_size=0), 30522, 66_362_880),  # DistilBERT
+    ],
+)
+def test_parameters_without_pooler_equal_the_published_count(config, vocab_size, expected):
+    assert total_parameters(config.replace(pooler=False), vocab_size) == expected
+
+
+def test_parameters_by_part_are_those_of_the_module():
+    config = _albert(12, 768, sharing="none").replace(
+        ffn_plan=(0,) * 12, attention_plan=(0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3)
+    )
+    with torch.device("meta"):
+        model = Encoder(config, 30000)
+    parts = count_parameters(config, 30000)
+    modules = {
+        "word embeddings": model.word_embeddings,
+        "position embeddings": model.position_embeddings,
+        "segment embeddings": model.segment_embeddings,
+        "embedding norm": model.embedding_norm,
+        "embedding projection": model.embedding_projection,
+        "attention": model.attention_blocks,
+        "ffn": model.ffn_blocks,
+        "pooler": model.pooler,
+    }
+    assert parts == {name: sum(p.numel() for p in module.parameters()) for name, module in modules.items()}
+    assert parts["attention"] == 4 * 2_363_904
+    assert parts["ffn"] == 4_723_968
+
+
+@pytest.mark.parametrize(
+    ("config", "vocab_size", "expected"),
+    [
+        (_bert(12, 768), 30522, 109_514_298),
+        (_bert(24, 1024), 30522, 335_174_458),
+        (_roberta(12, 768), 50265, 124_697_433),
+        (_roberta(24, 1024), 50265, 355_412_057),
+        (_albert(12, 768), 30000, 11_221_680),
+    ],
+)
+def test_masked_token_models_have_the_published_number_of_parameters(config, vocab_size, expected):
+    config = config.replace(pooler=False)
+    assert total_parameters(config, vocab_size) + mlm_head_parameters(config, vocab_size) == expected
+
+
+@pytest.mark.parametrize("config", [_bert(3, 128), _albert(3, 128, 32).replace(pooler=False)])
+def test_flops_formula_equals_a_count_of_a_real_training_step(config):
+    # Sixteen sequences: first tokens are filled up to that number (`core.row_counts`).
+    vocab_size, length, targets, sequences = 101, 16, 5, 16
+    batch = packed(((length,),) * sequences, length)
+    model = Encoder(config, vocab_size, backend="rows")
+    objective = MaskedLanguageModeling()
+    shape = config.head_shape(vocab_size)
+    head = objective.head(shape)
+    classifier = torch.nn.Linear(config.hidden_size, 2)
+    with FlopCounterMode(display=False) as forward:
+        output = model(batch)
+        logits = objective.logits(head, output.hidden[:targets], model.word_embeddings.weight)
+        scores = None if output.pooled is None else classifier(output.pooled)
+    loss = logits.logsumexp(1).sum() + (0 if scores is None else scores.logsumexp(1).sum())
+    with FlopCounterMode(display=False) as backward:
+        loss.backward()
+    pairs = sequences if config.pooler else 0
+    heads = targets * objective.flops(shape) + pairs * NextSentencePrediction().flops(shape)
+    expected = batch.num_tokens * flops_per_token(config, length=length) + 3 * heads
+    assert expected == pytest.approx(forward.get_total_flops() + backward.get_total_flops(), rel=1e-12)
+    assert forward.get_total_flops() * 2 == backward.get_total_flops()
+
+
+def test_flops_of_unequal_lengths_are_those_of_each_length():
+    config, lengths = _bert(2, 128), (7, 30, 128)
+    total = sum(lengths)
+    alone = sum(n * flops_per_token(config, length=n) for n in lengths)
+    together = total * flops_per_token(
+        config, length=sum(n * n for n in lengths) / total, sequences_per_token=len(lengths) / total
+    )
+    assert together == pytest.approx(alone)
+
+
+def test_memory_counts_weights_gradients_and_two_moments():
+    config = _bert(12, 768)
+    head = mlm_head_parameters(config, 30522)
+    held = memory(config, 30522, head)
+    assert held == {
+        "weights": 4 * (109_482_240 + head),
+        "gradients": 4 * (109_482_240 + head),
+        "optimizer": 8 * (109_482_240 + head),
+    }

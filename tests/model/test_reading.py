@@ -1,0 +1,78 @@
+"""`Encoder.forward(read=...)`: what is read, and every gradient, is that of reading all, however it is computed.
+
+Only hidden dropout behind the last attention differs: see the last test.
+"""
+
+import pytest
+import torch
+from flat_batches import PACKED, SMALL, encoder, packed
+from torch import Tensor
+
+from maskwright.model.attention_plan import Backend
+from maskwright.model.config import EncoderConfig
+
+READ = torch.tensor([0, 3, 10, 11, 17, 24, 30, 48, 68, 72, 77, 82, 87, 92, 95])
+BACKENDS: tuple[Backend, ...] = ("rows", "sdpa", "jagged", "reference")
+ATTENTION_ONLY = SMALL.replace(hidden_dropout=0.0, attention_dropout=0.3)
+
+
+def results(
+    config: EncoderConfig,
+    backend: Backend | None,
+    read: Tensor | None,
+    *,
+    row_length: int | None = 24,
+    half: bool = False,
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Hidden states at READ, pooled vectors and gradients, in training, with the dropout that the config has."""
+    model = encoder(config, backend)
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        output = model(packed(PACKED, row_length, key=7), read)
+    assert output.pooled is not None
+    wanted = output.hidden[READ if row_length else torch.arange(0, 90, 7)]
+    (wanted.float().square() * torch.arange(1, len(wanted) + 1)[:, None]).mean().backward()  # type: ignore[no-untyped-call]
+    gradients = {name: each.grad for name, each in model.named_parameters() if each.grad is not None}
+    return wanted.detach(), output.pooled.detach(), gradients
+
+
+def assert_same(
+    found: tuple[Tensor, Tensor, dict[str, Tensor]], expected: tuple[Tensor, Tensor, dict[str, Tensor]]
+) -> None:
+    for one, other in zip(found[:2], expected[:2], strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+    assert found[2].keys() == expected[2].keys()
+    for name, gradient in expected[2].items():
+        torch.testing.assert_close(found[2][name], gradient, atol=1e-5, rtol=1e-4, msg=name)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_attention_drops_the_same_in_training(backend: Backend) -> None:
+    assert_same(results(ATTENTION_ONLY, backend, READ), results(ATTENTION_ONLY, backend, None))
+
+
+def test_a_stream_that_is_not_cut_into_rows_is_read_whole() -> None:
+    read = torch.arange(0, 90, 7)
+    assert_same(
+        results(ATTENTION_ONLY, None, read, row_length=None), results(ATTENTION_ONLY, None, None, row_length=None)
+    )
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_half_precision_reads_the_same_up_to_the_order_of_sums(backend: Backend) -> None:
+    read, everything = (results(ATTENTION_ONLY, backend, which, half=True) for which in (READ, None))
+    # The same rounded factors; sums over other numbers of rows may be taken in another order and round otherwise.
+    torch.testing.assert_close(read[0], everything[0], atol=0.05, rtol=0)
+    for name, gradient in everything[2].items():
+        assert (read[2][name] - gradient).norm() <= 0.02 * gradient.norm() + 1e-5, name
+
+
+def test_hidden_dropout_behind_the_last_attention_is_keyed_by_the_place_among_what_is_read() -> None:
+    config = SMALL.replace(hidden_dropout=0.3, attention_dropout=0.0)
+    model, batch = encoder(config), packed(PACKED, 24, key=7)
+    first, again, whole = (model(batch, read).hidden[READ] for read in (READ, READ, None))
+    assert torch.equal(first, again)
+    assert not torch.allclose(first, whole, atol=1e-2)
+    every = model(batch, torch.arange(len(batch.ids))).hidden[READ]
+    assert torch.equal(every, whole)

@@ -1,0 +1,97 @@
+"""Which layers use which blocks: named rules that follow the number of layers, and plans that say it outright."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.core.errors import RecipeError
+from maskwright.core.spec import override, parse_overrides
+from maskwright.core.tensors import activation
+from maskwright.model.config import EncoderConfig
+from maskwright.model.encoder import Encoder
+
+EACH = tuple(range(12))
+
+
+@pytest.mark.parametrize(
+    ("sharing", "attention", "ffn"),
+    [("none", EACH, EACH), ("attention", (0,) * 12, EACH), ("ffn", EACH, (0,) * 12), ("all", (0,) * 12, (0,) * 12)],
+)
+def test_sharing_names_the_blocks_that_serve_all_layers(
+    sharing: str, attention: tuple[int, ...], ffn: tuple[int, ...]
+) -> None:
+    config = EncoderConfig.model_validate({"sharing": sharing})
+    assert (config.layer_plan("attention"), config.layer_plan("ffn")) == (attention, ffn)
+
+
+def test_four_groups_of_twelve_layers_are_albert_s() -> None:
+    config = EncoderConfig(sharing="all", num_groups=4)
+    assert config.layer_plan("attention") == config.layer_plan("ffn") == (0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3)
+
+
+def test_blocks_of_a_group_take_turns() -> None:
+    # Three of their layers in one group of two blocks, and four in two groups of two.
+    assert EncoderConfig(num_layers=6, sharing="all", blocks_per_group=2).layer_plan("ffn") == (0, 1, 0, 1, 0, 1)
+    two = EncoderConfig(num_layers=8, sharing="ffn", num_groups=2, blocks_per_group=2)
+    assert two.layer_plan("ffn") == (0, 1, 0, 1, 2, 3, 2, 3)
+    assert two.layer_plan("attention") == tuple(range(8))
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 4))
+def test_groups_are_applied_as_albert_s_code_walks_through_them(rounds: int, groups: int, inner: int) -> None:
+    groups = min(groups, rounds)
+    config = EncoderConfig(num_layers=rounds * inner, sharing="all", num_groups=groups, blocks_per_group=inner)
+    walked = []
+    for layer in range(rounds):
+        group = layer * groups // rounds
+        for block in range(inner):
+            walked.append(group * inner + block)
+    assert config.layer_plan("attention") == tuple(walked)
+    assert len(set(walked)) == groups * inner
+
+
+@pytest.mark.parametrize(
+    ("settings", "attention", "ffn"),
+    [
+        ("encoder.num_layers=3", (0, 0, 0), (0, 0, 0)),
+        ("encoder.sharing=attention encoder.num_layers=3", (0, 0, 0), (0, 1, 2)),
+        ("encoder.num_groups=2 encoder.num_layers=4", (0, 0, 1, 1), (0, 0, 1, 1)),
+        ("encoder.num_layers=3 encoder.sharing=none encoder.ffn_plan=[0,1,0]", (0, 1, 2), (0, 1, 0)),
+    ],
+)
+def test_sharing_follows_the_number_of_layers(settings: str, attention: tuple[int, ...], ffn: tuple[int, ...]) -> None:
+    pairs = [(path.removeprefix("encoder."), value) for path, value in parse_overrides(settings.split())]
+    config = override(EncoderConfig(sharing="all"), pairs)
+    assert (config.layer_plan("attention"), config.layer_plan("ffn")) == (attention, ffn)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("num_groups=4", "sharing is 'none'; set it to 'all'"),
+        ("blocks_per_group=2", "sharing is 'none'"),
+        ("sharing=all num_groups=13", "num_layers 12 cannot be 13 groups"),
+        ("sharing=all blocks_per_group=5", "must be a multiple of blocks_per_group"),
+        ("sharing=all num_groups=4 blocks_per_group=4", "at least num_groups times that"),
+        ("sharing=fnn", "sharing"),
+        ("sharing=all num_layers=2 ffn_plan=[0,1]", "ffn_plan and sharing 'all' both say"),
+        ("sharing=ffn num_layers=2 attention_plan=[0,0]", "set sharing to 'none'.* or attention_plan to null"),
+    ],
+)
+def test_sharing_that_is_impossible_is_refused(settings: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        override(EncoderConfig(), parse_overrides(settings.split()))
+
+
+def test_an_encoder_holds_only_distinct_blocks() -> None:
+    config = EncoderConfig(hidden_size=8, num_heads=2, intermediate_size=16, num_layers=6, sharing="ffn", num_groups=3)
+    with torch.device("meta"):
+        encoder = Encoder(config, 11)
+    assert (len(encoder.attention_blocks), len(encoder.ffn_blocks)) == (6, 3)
+
+
+def test_albert_s_activation_is_the_tanh_approximation() -> None:
+    one = torch.ones((), dtype=torch.float64)
+    assert float(activation("gelu_tanh", one)) == pytest.approx(0.841192, abs=5e-7)
+    assert float(activation("gelu", one)) == pytest.approx(0.841345, abs=5e-7)
