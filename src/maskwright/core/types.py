@@ -10,6 +10,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.core.flat_arrays import concatenated_ranges
+
 IntArray = NDArray[Any]
 BoolArray = NDArray[np.bool_]
 
@@ -179,9 +181,7 @@ class Selection:
     @property
     def positions(self) -> IntArray:
         """All selected token offsets, ascending. Shape (M,)."""
-        from maskwright.core.flat_arrays import listed  # Loads PyTorch, which not all who read these types need.
-
-        return listed(self.starts, self.ends - self.starts)
+        return concatenated_ranges(self.starts, self.ends - self.starts)
 
     def joined(self) -> "Selection":
         """Return the same tokens with units that touch made one."""
