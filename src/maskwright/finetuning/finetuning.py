@@ -33,7 +33,7 @@ from maskwright.training.device import Machine, Precision, computing_on, prepare
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.interrupt import StopRequest, stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter
-from maskwright.training.run_folder import RunFolder, environment
+from maskwright.training.run_directory import RunDirectory, environment
 
 _TASK_FIELDS = "task."
 _OF_THE_END = ("finished", "best_seed")
@@ -144,7 +144,7 @@ def finetune(
     )
     choose_device(device)
     check_writable(Path(out).expanduser())
-    folder = RunFolder(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/**/seed-*")
+    folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/**/seed-*")
     with reporter or OnConsole() as talk:
         existing = open_existing(str(model))
         _refuse_the_model(existing, folder.path)
@@ -185,7 +185,7 @@ def _refuse_the_model(existing: ExistingModel, out: Path) -> None:
 
 def _sit(
     plan: Plan,
-    folder: RunFolder,
+    folder: RunDirectory,
     record: dict[str, Any],
     machine: Machine,
     seeds: Sequence[int],

@@ -18,7 +18,7 @@ from maskwright.finetuning.published_settings import PUBLISHED, RATES_AT_WIDTH_7
 from maskwright.finetuning.tasks import QuestionAnswering, Regression, Task
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.optimization import AdamW
-from maskwright.training.fit import Choice
+from maskwright.training.resolve import Choice
 from maskwright.training.schedule import Shape
 
 PUBLISHED_WIDTH = 768

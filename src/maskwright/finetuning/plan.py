@@ -24,7 +24,7 @@ from maskwright.finetuning.tasks import Task
 from maskwright.finetuning.training_data import TrainingDataMaker
 from maskwright.training.device import Precision
 from maskwright.training.existing import ExistingModel
-from maskwright.training.fit import Choice
+from maskwright.training.resolve import Choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,9 +26,9 @@ from maskwright.finetuning.loop import StepReport, train
 from maskwright.finetuning.scoring import score_units, tuned, write_predictions
 from maskwright.finetuning.training_data import TrainingData
 from maskwright.training import checkpoint
+from maskwright.training.checkpoint import CheckpointTimer
 from maskwright.training.device import Machine
 from maskwright.training.interrupt import StopRequest
-from maskwright.training.keeper import Keeper
 from maskwright.training.metrics import JsonLines, worth_logging
 from maskwright.training.reporting import Reporter
 
@@ -164,7 +164,7 @@ class SeedRun:
         per_epoch, total = self.settings.steps_of_epoch(num_units), self.settings.total_steps(num_units)
         step, kept = self._resume()
         metrics = JsonLines(self.folder / "metrics.jsonl", step)
-        keeper = Keeper(lambda: self._save(step, metrics), step if kept else -1, checkpoint_seconds)
+        keeper = CheckpointTimer(lambda: self._save(step, metrics), step if kept else -1, checkpoint_seconds)
         live = _LiveLine(self.talk, self.title, step, total)
         try:
             for report in self._reports(step, total):

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from maskwright.core.errors import CheckpointError
-from maskwright.training.run_folder import RunFolder, Work
+from maskwright.training.run_directory import RunDirectory, Work
 
 REQUEST = {"seed": 0}
 
 
 def begun(path: Path, work: Work, *files: str) -> None:
-    folder = RunFolder(path, work, "runs/**/seed-*" if work == "fine-tuning" else "checkpoints/step-*")
+    folder = RunDirectory(path, work, "runs/**/seed-*" if work == "fine-tuning" else "checkpoints/step-*")
     folder.write_record({**folder.open(REQUEST), "result": "that of the first"})
     folder.close()
     for name in files:
@@ -21,7 +21,7 @@ def begun(path: Path, work: Work, *files: str) -> None:
 
 
 def opened(path: Path, work: Work, request: dict[str, int]) -> dict[str, object]:
-    folder = RunFolder(path, work, "runs/**/seed-*" if work == "fine-tuning" else "checkpoints/step-*")
+    folder = RunDirectory(path, work, "runs/**/seed-*" if work == "fine-tuning" else "checkpoints/step-*")
     try:
         return folder.open(request)
     finally:

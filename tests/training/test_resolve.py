@@ -4,7 +4,7 @@ import pytest
 
 from maskwright.recipes.catalog import get, resolve
 from maskwright.recipes.optimization import AdamW
-from maskwright.training.fit import batch_tokens, fit_length, fit_schedule, fit_vocabulary, vocabulary_size
+from maskwright.training.resolve import batch_tokens, fit_length, fit_schedule, fit_vocabulary, vocabulary_size
 
 
 @pytest.mark.parametrize("tokens", [1e5, 1e6, 1e7, 1e8, 1e9, 1e11])

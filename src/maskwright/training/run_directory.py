@@ -33,7 +33,7 @@ GENERATOR = "generator"
 _LOCK = ".lock"
 
 
-class RunFolder:
+class RunDirectory:
     """A run's folder, held by one process at a time.
 
     Args:
