@@ -7,8 +7,7 @@ from typing import Literal
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import QuestionExample
-from maskwright.finetuning.metrics.cmrc import cmrc2018
-from maskwright.finetuning.metrics.squad import BestThreshold, best_threshold, score_questions, squad, squad_v2
+from maskwright.finetuning.metrics import BestThreshold, best_threshold, cmrc2018, score_questions, squad, squad_v2
 from maskwright.finetuning.tasks.base import Prediction
 
 AnswerMetric = Literal["squad", "squad_v2", "cmrc", "drcd"]

@@ -13,7 +13,7 @@ from maskwright.core.types import HeadKind
 from maskwright.data.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import FeatureBatch, Features
-from maskwright.finetuning.metrics.classification import accuracy, binary_f1, macro_f1, matthews
+from maskwright.finetuning.metrics import accuracy, binary_f1, macro_f1, matthews
 from maskwright.finetuning.tasks.base import Prediction, Scores, Task
 from maskwright.finetuning.tasks.parts import (
     as_json,

@@ -13,7 +13,7 @@ from maskwright.core.types import HeadKind
 from maskwright.data.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import FeatureBatch, Features
-from maskwright.finetuning.metrics.multi_label import multi_label_scores
+from maskwright.finetuning.metrics import multi_label_scores
 from maskwright.finetuning.tasks.base import Prediction, Scores, Task
 from maskwright.finetuning.tasks.parts import (
     as_json,

@@ -29,7 +29,7 @@ from maskwright.data.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample
 from maskwright.finetuning.features import FeatureBatch, Features
 from maskwright.finetuning.layout import Ranges, lay_out, ranges_of, room
-from maskwright.finetuning.metrics.classification import accuracy
+from maskwright.finetuning.metrics import accuracy
 from maskwright.finetuning.tasks.base import Prediction, Scores, Task
 from maskwright.finetuning.tasks.parts import as_json, check_metrics, learnable, require_labels, rows, softmax
 

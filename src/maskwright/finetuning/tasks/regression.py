@@ -13,7 +13,7 @@ from maskwright.core.types import HeadKind
 from maskwright.data.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import FeatureBatch, Features
-from maskwright.finetuning.metrics.correlation import mean_absolute_error, pearson, r_squared, spearman
+from maskwright.finetuning.metrics import mean_absolute_error, pearson, r_squared, spearman
 from maskwright.finetuning.tasks.base import Prediction, Scores, Task
 from maskwright.finetuning.tasks.parts import as_json, check_metrics, require_labels, rows
 from maskwright.finetuning.tasks.texts import features_of_texts, one_row_each

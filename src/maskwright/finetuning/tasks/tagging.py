@@ -24,7 +24,7 @@ from maskwright.data.words.scripts import HAN_CLASS
 from maskwright.finetuning.examples import TaggedExample
 from maskwright.finetuning.features import FeatureBatch, Features
 from maskwright.finetuning.layout import lay_out, room
-from maskwright.finetuning.metrics.classification import accuracy
+from maskwright.finetuning.metrics import accuracy
 from maskwright.finetuning.metrics.entities import (
     TagScheme,
     entities_of,
