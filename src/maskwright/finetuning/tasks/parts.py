@@ -14,7 +14,7 @@ from torch import Tensor
 from maskwright.core.errors import DataError, nearest, unknown_name
 from maskwright.core.plain_yaml import read_yaml
 from maskwright.finetuning.examples import Example, has_label
-from maskwright.finetuning.readers.options import as_name
+from maskwright.finetuning.readers import as_name
 from maskwright.finetuning.tasks.base import Scores
 
 
