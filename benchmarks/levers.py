@@ -84,7 +84,7 @@ def levers() -> list[Lever]:
 
 
 _TRAINING, _ENCODER = "maskwright.training", "maskwright.model"
-_MLM = "maskwright.pretext.objectives.mlm"
+_MLM = "maskwright.pretext.objectives.cross_entropy"
 _LOSS, _OPTIMIZER = "maskwright.pretext.objectives.cross_entropy_native", f"{_TRAINING}.adamw_native"
 _SUBLAYERS = f"{_ENCODER}.native.sublayers", f"{_ENCODER}.native.embeddings"
 _NAMES = {"default": "PyTorch's own choice", "onednn": "oneDNN"}

@@ -236,3 +236,22 @@ class Targets:
         """Return the same targets with positions and anchors shifted by `offset`."""
         anchors = {name: places + offset for name, places in self.anchors.items()}
         return replace(self, positions=self.positions + offset, anchors=anchors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadShape:
+    """The dimensions of an encoder that its heads depend on.
+
+    Attributes:
+        hidden_size: H, width of the hidden states.
+        embedding_size: E, width of the word embeddings that the output layer is tied to.
+        vocab_size: V, rows of the word embeddings.
+        hidden_activation: A name for `core.tensors.activation`.
+        layer_norm_eps: Epsilon of the head's LayerNorm.
+    """
+
+    hidden_size: int
+    embedding_size: int
+    vocab_size: int
+    hidden_activation: str
+    layer_norm_eps: float

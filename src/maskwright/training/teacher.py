@@ -9,7 +9,7 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.tensors import FlatBatch, View
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.pretext.objectives.mlm import MaskedLanguageModelingHead
+from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.existing import Differences, ExistingModel, differences_of_layers, settings
 
