@@ -1,4 +1,4 @@
-"""A folder that was meant and is not there is told, with the nearest one, before a hub is asked."""
+"""Missing folders are reported with the nearest name before the hub is asked."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["runs/quickstat", Path("runs/quickstat")])
-def test_a_misspelt_folder_is_not_asked_for_on_the_hub(
+def test_a_misspelled_folder_is_not_requested_from_the_hub(
     name: str | Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_hub(monkeypatch)
@@ -37,7 +37,7 @@ def test_folders_are_found_and_hub_names_go_to_the_hub(runs: Path, monkeypatch: 
     assert locate("owner/quickstat") == Path("fetched/owner/quickstat")
 
 
-def test_a_run_without_a_model_is_told(runs: Path) -> None:
+def test_a_run_without_a_model_is_an_error(runs: Path) -> None:
     (runs / "quickstart" / "config.json").rename(runs / "quickstart" / "run.json")
     with pytest.raises(ConversionError, match="has not saved a model yet"):
         locate("runs/quickstart")
