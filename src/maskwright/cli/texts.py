@@ -66,9 +66,9 @@ def gather(texts: Sequence[str] | None, file: Path | None) -> list[str]:
 
 def check_model(model: str) -> None:
     """Raise ConversionError for a misspelled model folder, before PyTorch is imported, which takes seconds."""
-    from maskwright.huggingface.finding import refuse_misspelt
+    from maskwright.huggingface.locating import check_folder
 
-    refuse_misspelt(model)
+    check_folder(model)
 
 
 def number_of_texts(texts: Sequence[object]) -> str:

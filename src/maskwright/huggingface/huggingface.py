@@ -13,9 +13,10 @@ from maskwright.core.tensor_files import write_tensors
 from maskwright.core.types import FamilyName, SpecialTokens
 from maskwright.huggingface.config_json import from_json, to_json
 from maskwright.huggingface.families import Family, family_named
+from maskwright.huggingface.locating import locate
 from maskwright.huggingface.refusals import refuse_inexpressible
 from maskwright.huggingface.task_entries import TaskEntries, entries_from_json
-from maskwright.huggingface.weight_files import WEIGHTS, locate, read_config, read_weights
+from maskwright.huggingface.weight_files import WEIGHTS, read_config, read_weights
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives import (

@@ -6,7 +6,7 @@ import pytest
 
 from maskwright.core.errors import ConversionError
 from maskwright.huggingface import weight_files
-from maskwright.huggingface.weight_files import locate
+from maskwright.huggingface.locating import locate
 
 
 @pytest.fixture
