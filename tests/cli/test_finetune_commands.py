@@ -119,8 +119,11 @@ def test_predict_takes_texts_or_a_file(tuned: Path, tmp_path: Path, capsys: pyte
         (["evaluate", "{tuned}/out", "--file", "{tuned}/text.csv"], "Did you mean"),
         (["evaluate", "{tuned}/outt", "--file", "{tuned}/text.csv"], "Did you mean"),
         (["predict", "{tuned}/out"], "nothing was given"),
-        (["predict", "{tuned}/outt", "a text", "--out", "{tuned}/texts.csv/x.jsonl"], "cannot write"),
-        (["evaluate", "{tuned}/outt", "--file", "x", "--out", "{tuned}/texts.csv/x.jsonl"], "cannot write"),
+        (["predict", "{tuned}/out", "a text", "--out", "{tuned}/texts.csv/x.jsonl"], "cannot write"),
+        (
+            ["evaluate", "{tuned}/out", "--file", "{tuned}/text.csv", "--out", "{tuned}/texts.csv/x.jsonl"],
+            "cannot write",
+        ),
         (["predict", "{tuned}/out", "{tuned}/text.csv"], "no such file"),
     ],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.core.errors import ConversionError
-from maskwright.huggingface import weight_files
+from maskwright.huggingface import locating
 from maskwright.huggingface.locating import locate
 
 
@@ -19,7 +19,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight_files, "_from_hub", lambda name: pytest.fail(f"{name} was asked for on the hub"))
+    monkeypatch.setattr(locating, "_from_hub", lambda name: pytest.fail(f"{name} was asked for on the hub"))
 
 
 @pytest.mark.parametrize("name", ["runs/quickstat", Path("runs/quickstat")])
@@ -33,7 +33,7 @@ def test_a_misspelled_folder_is_not_requested_from_the_hub(
 
 def test_folders_are_found_and_hub_names_go_to_the_hub(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert locate("runs/quickstart") == Path("runs/quickstart")
-    monkeypatch.setattr(weight_files, "_from_hub", lambda name: Path("fetched") / name)
+    monkeypatch.setattr(locating, "_from_hub", lambda name: Path("fetched") / name)
     assert locate("owner/quickstat") == Path("fetched/owner/quickstat")
 
 

@@ -14,6 +14,7 @@ from maskwright.inference.mlm_scores import PlainHead
 from maskwright.inference.precision import PrecisionChanged, choose_precision
 from maskwright.model import states
 from maskwright.model.states import PlainEncoder
+from tests.precisions import skip_without
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 TEXTS = ["the cat sat on the mat.", "", "we love the dogs, and a tree ran", "我爱北京"]
@@ -81,8 +82,7 @@ def test_a_model_without_the_instructions_computes_as_in_fp32(
 def test_rounded_models_stay_near_the_exact_one(
     family: str, asked: precision.ProductPrecision, error: float, cosine: float, request: pytest.FixtureRequest
 ) -> None:
-    if choose_precision(asked, CPU) != asked:
-        pytest.skip(f"this processor does not multiply {asked} numbers")
+    skip_without(asked)
     folder = request.getfixturevalue(f"{family}_folder")
     exact, rounded = (maskwright.load(folder, device="cpu", precision=each) for each in ("fp32", asked))
     assert rounded.precision == asked

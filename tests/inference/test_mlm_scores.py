@@ -5,12 +5,12 @@ import torch
 
 from maskwright.core.types import ProductPrecision
 from maskwright.inference.mlm_scores import PackedHead
-from maskwright.inference.precision import choose_precision
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.initialisation import initialise
 from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
+from tests.precisions import skip_without
 
 WORDS, WIDTH = 90, 64
 # As a share of the greatest score.
@@ -19,8 +19,7 @@ ERRORS: dict[ProductPrecision, float] = {"fp32": 1e-5, "bf16": 0.05, "int8": 0.0
 
 @pytest.mark.parametrize("precision", ERRORS)
 def test_packed_head_scores_as_the_module(precision: ProductPrecision) -> None:
-    if choose_precision(precision, torch.device("cpu")) != precision:
-        pytest.skip(f"this processor does not multiply {precision} numbers")
+    skip_without(precision)
     config = EncoderConfig(
         hidden_size=WIDTH,
         num_layers=1,

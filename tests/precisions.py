@@ -1,0 +1,17 @@
+"""Precisions that this machine computes in."""
+
+import warnings
+
+import pytest
+import torch
+
+from maskwright.core.types import ProductPrecision
+from maskwright.inference.precision import PrecisionChanged, choose_precision
+
+
+def skip_without(precision: ProductPrecision) -> None:
+    """Skip a test whose precision has no instructions on this CPU."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrecisionChanged)
+        if choose_precision(precision, torch.device("cpu")) != precision:
+            pytest.skip(f"this CPU has no instructions for {precision} matmuls")
