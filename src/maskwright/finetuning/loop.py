@@ -1,6 +1,5 @@
 """Fine-tuning, step by step: a generator of reports, like pretraining's. Nothing here is random but by its key."""
 
-import contextvars
 import math
 import time
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from maskwright.finetuning.batching import Batcher, StepBatches, units_of_step
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.finetuning.layer_rates import LayerwiseAdamW
-from maskwright.training.adamw_native import total_norm
+from maskwright.training.adamw import total_norm
 from maskwright.training.optimizer import clipping_scale
 from maskwright.training.schedule import rate_factor
 
@@ -77,8 +76,7 @@ def train(
         return batcher.step(units, seed=seed, step=step)
 
     def submit(step: int) -> Future[StepBatches]:
-        # In this context: a thread of its own would not know what code it may use (`own_code.allowed`).
-        return maker.submit(contextvars.copy_context().run, make, step)
+        return maker.submit(make, step)
 
     with ThreadPoolExecutor(1, thread_name_prefix="batches") as maker:
         ahead = submit(first_step)
