@@ -80,7 +80,7 @@ def levers() -> list[Lever]:
 
 
 _TRAINING, _ENCODER = "maskwright.training", "maskwright.model"
-_MLM = "maskwright.pretext.objectives.mlm"
+_MLM = "maskwright.pretext.objectives.cross_entropy"
 _NAMES = {"default": "PyTorch's own choice", "onednn": "oneDNN"}
 
 

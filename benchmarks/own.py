@@ -12,12 +12,12 @@ from benchmarks.machine import own_machine
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import StepBatch
 from maskwright.training.budget import Budget, Spent
+from maskwright.training.checkpoint import save_models
 from maskwright.training.device import computing_on
 from maskwright.training.flops import step_flops
 from maskwright.training.loop import Position, Schedule, StepReport, train
 from maskwright.training.model import PretrainingModel, build_model
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.saving import save_models
 from maskwright.training.step import Gradients, Update, take_step
 from maskwright.training.workload import Text, Workload
 

@@ -24,8 +24,7 @@ from maskwright.finetuning.batching import Batcher
 from maskwright.finetuning.features import Features
 from maskwright.finetuning.fine_tuned import load
 from maskwright.finetuning.hyperparameters import Hyperparameters
-from maskwright.finetuning.layer_rates import LayerwiseAdamW
-from maskwright.finetuning.loop import train
+from maskwright.finetuning.loop import LayerwiseAdamW, train
 from maskwright.finetuning.scoring import batches_to_score, score_units
 from maskwright.finetuning.tasks.base import Scores
 from maskwright.training.device import computing_on

@@ -100,7 +100,7 @@ def text_of(ids: IntArray, ends: IntArray, vocab_size: int, seed: int, word_star
         total = int(lengths.sum())
         runs = Runs(starts, np.cumsum(lengths) - lengths, lengths)
         taken = np.empty(total, dtype=np.int32)
-        runs.copy_ids(stored, taken)
+        runs.copy(stored, taken)
         unpacked = {level: np.empty(total, dtype=np.bool_) for level in packed}
         for level, bits in packed.items():
             runs.unpack(bits, unpacked[level])

@@ -28,18 +28,15 @@ _SHAPE = {
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_code(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Compile our C code where tests may write; where that cannot be done they compute without it."""
-    from maskwright.core import flat_arrays
     from maskwright.core.native.library import first_problem
     from maskwright.model.native import fp32, int8
-    from maskwright.pretext.masking import choosing
-    from maskwright.training import cutting
 
     base = tmp_path_factory.getbasetemp()
     # Workers of one session share what is compiled.
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MASKWRIGHT_CACHE", str(shared / "compiled"))
-        first_problem([each.CODE for each in (fp32, int8, flat_arrays, choosing, cutting)])
+        first_problem([fp32.CODE, int8.CODE])
 
 
 @pytest.fixture(scope="session")

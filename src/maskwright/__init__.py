@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from maskwright.training.doctor import doctor as doctor
     from maskwright.training.pretrain import Run as Run
     from maskwright.training.pretrain import pretrain as pretrain
-    from maskwright.training.verify_resume import verify_resume as verify_resume
 
 _HOMES = {
     "MaskwrightError": "maskwright.core.errors",
@@ -34,7 +33,6 @@ _HOMES = {
     "pretrain": "maskwright.training.pretrain",
     "quickstart": "maskwright.inference.quickstart",
     "show": "maskwright.inference.showing",
-    "verify_resume": "maskwright.training.verify_resume",
 }
 
 __all__ = [
@@ -50,7 +48,6 @@ __all__ = [
     "quickstart",
     "recipes",
     "show",
-    "verify_resume",
 ]
 
 

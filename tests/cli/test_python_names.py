@@ -9,7 +9,7 @@ import maskwright
 
 
 @pytest.mark.parametrize(
-    "name", ["doctor", "evaluate", "finetune", "load", "predict", "pretrain", "quickstart", "show", "verify_resume"]
+    "name", ["doctor", "evaluate", "finetune", "load", "predict", "pretrain", "quickstart", "show"]
 )
 def test_verbs_are_functions_of_the_package(name: str) -> None:
     found = getattr(maskwright, name)

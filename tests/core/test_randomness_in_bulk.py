@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from maskwright.core.randomness import Draws, bits, generator, generators, keys
+from maskwright.core.randomness import Draws, bits, generator, generators, integer_key, integer_keys, keys
 
 
 def test_generators_are_those_made_one_by_one() -> None:
@@ -23,3 +23,8 @@ def test_numbers_at_some_tokens_are_those_of_each_sequence_s_stream() -> None:
     ]
     assert draws.bits_at("masking", sequences, offsets).tolist() == expected
     assert draws.uniform_at("masking", sequences, offsets).tolist() == [(each >> 11) / 2**53 for each in expected]
+
+
+def test_keys_of_many_indices_are_those_of_each() -> None:
+    assert integer_keys(3, "dropout", 7, 5) == [integer_key(3, "dropout", 7, number) for number in range(5)]
+    assert integer_keys(3, "dropout", 7, 0) == []

@@ -9,11 +9,10 @@ import torch
 import toy_tasks
 
 from maskwright.core.errors import DataError, RecipeError
-from maskwright.finetuning.evaluating import evaluate
+from maskwright.finetuning.evaluating import evaluate, matching_labels
 from maskwright.finetuning.examples import TaggedExample, TextExample
 from maskwright.finetuning.fine_tuned import build
-from maskwright.finetuning.matching_labels import matching_labels
-from maskwright.finetuning.metrics.classification import accuracy, binary_f1
+from maskwright.finetuning.metrics import accuracy, binary_f1
 from maskwright.finetuning.predicting import predict
 from maskwright.finetuning.scoring import plain
 from maskwright.finetuning.tasks import Classification, MultiLabel, MultipleChoice, QuestionAnswering, Tagging

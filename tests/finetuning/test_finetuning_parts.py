@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError, RecipeError
-from maskwright.finetuning.early_stopping import Measured, best_of, should_stop
+from maskwright.finetuning.checks import check_measurable, counted_labels, unlabelled
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
-from maskwright.finetuning.grid import grid_points, point_name
 from maskwright.finetuning.holding_out import hold_out
 from maskwright.finetuning.hyperparameters import Hyperparameters
-from maskwright.finetuning.labels import check_measurable, counted_labels, unlabelled
 from maskwright.finetuning.making_task import task_named
+from maskwright.finetuning.plan import grid_points, point_name
 from maskwright.finetuning.predicting import given_inputs
 from maskwright.finetuning.read_overrides import with_overrides
 from maskwright.finetuning.readers import ReadOptions
 from maskwright.finetuning.scoring import plain, summary
+from maskwright.finetuning.seed_run import Measured, best_of, should_stop
 from maskwright.finetuning.tasks import Classification, MultipleChoice, QuestionAnswering, Regression, Tagging
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.training_data import swapped
@@ -122,7 +122,7 @@ def test_unlabelled_development_examples_are_refused_before_training() -> None:
         (
             Regression(),
             [TextExample(key=f"{number}", texts=("a",), label=2.0) for number in range(3)],
-            "file, 3 examples with the same number can measure no correlation",
+            "file, all 3 examples have the same number",
         ),
         (
             Tagging(labels=("O", "B-PER"), scheme="BIO", metrics=("f1",)),

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from maskwright.core.errors import CheckpointError
-from maskwright.finetuning.layer_rates import LayerwiseAdamW, rate_share
+from maskwright.finetuning.loop import LayerwiseAdamW, rate_share
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.recipes.optimization import AdamW

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maskwright.finetuning.checks import FEW, doubts
 from maskwright.finetuning.examples import Answer, ChoiceExample, Example, QuestionExample, TaggedExample, TextExample
-from maskwright.finetuning.sound_parts import FEW, doubts
 
 
 def text(*texts: str, label: str | None = "a") -> TextExample:

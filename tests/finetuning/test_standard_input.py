@@ -8,8 +8,7 @@ from test_finetuning import Heard
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.fine_tuned import build
-from maskwright.finetuning.predicting import predict
-from maskwright.finetuning.standard_input import read_standard_input
+from maskwright.finetuning.predicting import predict, read_standard_input
 from maskwright.finetuning.tasks import Classification, QuestionAnswering
 from maskwright.training.reporting import Silent
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.huggingface.groups import Groups, groups_of, places
+from maskwright.huggingface.families.base import Groups, group_places, groups_of
 from maskwright.model.config import EncoderConfig
 
 
@@ -63,7 +63,7 @@ def test_a_plan_of_groups_is_found_again(layers, data):
 @pytest.mark.parametrize(
     ("attention", "ffn"), [((1, 0), (1, 0)), ((0, 1, 0), (0, 1, 0)), ((0, 0), (0, 1)), ((0, 1, 1, 0), (0, 1, 1, 0))]
 )
-def test_other_plans_are_no_groups_and_each_layer_stands_on_its_own(attention, ffn):
+def test_other_plans_are_written_layer_by_layer(attention, ffn):
     config = _config(attention, ffn)
     assert groups_of(config) is None
-    assert places(config) == tuple(f"{layer}.albert_layers.0" for layer in range(len(attention)))
+    assert group_places(config) == tuple(f"{layer}.albert_layers.0" for layer in range(len(attention)))

@@ -1,4 +1,4 @@
-"""What old, odd, damaged and hostile folders lead to."""
+"""Old, unusual, damaged and hostile model folders."""
 
 import json
 import pickle
@@ -195,7 +195,7 @@ def test_shards_are_read_together(folder):
     _fails(folder, "model-00002-of-00002.safetensors is missing")
     places["cls.predictions.bias"] = "../elsewhere.safetensors"
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
-    _fails(folder, "'../elsewhere.safetensors'", "files of the same folder")
+    _fails(folder, "'../elsewhere.safetensors'", "files in the same folder")
 
 
 def test_half_precision_becomes_fp32(folder):
@@ -243,12 +243,12 @@ def test_layers_that_the_configuration_does_not_know_are_named(folder):
 
 def test_a_roberta_head_with_another_activation_than_transformers_has_is_refused(tmp_path):
     build(RobertaForMaskedLM, roberta_config(hidden_act="relu")).save_pretrained(tmp_path)
-    _fails(tmp_path, "config.json", "hidden_activation relu", "their masked-token head has no other")
+    _fails(tmp_path, "config.json", "hidden_activation relu", "their masked-token head supports no other")
 
 
 def test_a_generator_of_an_electra_with_another_activation_than_transformers_has_is_refused(tmp_path):
     build(ElectraForMaskedLM, electra_config(hidden_act="relu")).save_pretrained(tmp_path)
-    _fails(tmp_path, "config.json", "hidden_activation relu", "their masked-token head has no other")
+    _fails(tmp_path, "config.json", "hidden_activation relu", "their masked-token head supports no other")
 
 
 def test_ernies_with_task_embeddings_are_refused(tmp_path):
@@ -316,20 +316,20 @@ def test_damaged_files_are_named(folder):
     weights = folder / "model.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[: len(content) // 2])
-    _fails(folder, "model.safetensors cannot be read", f"{len(content) // 2:,} bytes", "fetch or copy it again")
+    _fails(folder, "model.safetensors cannot be read", f"{len(content) // 2:,} bytes", "copy it again")
     weights.write_bytes(b"")
     _fails(folder, "model.safetensors cannot be read")
     (folder / "config.json").write_text("{")
-    _fails(folder, "config.json is not readable JSON")
+    _fails(folder, "config.json is not valid JSON")
     (folder / "config.json").write_text("[]")
-    _fails(folder, "config.json holds a list")
+    _fails(folder, "config.json contains a list")
     (folder / "config.json").unlink()
     _fails(folder, "config.json is missing")
 
 
 def test_missing_weights_folders_and_files_in_place_of_folders_are_told(folder):
     (folder / "model.safetensors").unlink()
-    _fails(folder, "holds no weights", "model.safetensors")
+    _fails(folder, "contains no weights", "model.safetensors")
     _fails(folder / "nowhere", "nowhere", "there is no folder")
     _fails(folder / "config.json", "is a file")
     _fails(str(folder / "no" / "where"), "does not exist")
@@ -350,7 +350,7 @@ def test_a_hub_name_that_cannot_be_reached_says_so():
             "roberta",
             ROBERTA_TOKENS,
             {"position_offset": 2, "max_positions": 22, "hidden_activation": "relu"},
-            "hidden_activation relu: their masked-token head has no other",
+            "hidden_activation relu: their masked-token head supports no other",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a family cannot hold is refused by the field, with the value it could hold and the family that can."""
+"""Errors for models that a family cannot hold name the field, its allowed values and a family that can."""
 
 import pytest
 

@@ -289,7 +289,7 @@ def test_heads_that_no_class_has_are_kept_and_passed_over(tmp_path, class_name, 
 def test_sbo_heads_have_the_names_of_the_table(tmp_path):
     from tiny_models import SBO
 
-    from maskwright.core.tensors import HeadShape
+    from maskwright.core.types import HeadShape
 
     head = SBO.head(
         HeadShape(hidden_size=48, embedding_size=16, vocab_size=73, hidden_activation="gelu", layer_norm_eps=1e-12)

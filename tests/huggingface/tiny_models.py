@@ -16,8 +16,8 @@ from transformers import (
     RobertaConfig,
 )
 
-from maskwright.core.tensors import FlatBatch, HeadShape
-from maskwright.core.types import SpecialTokens
+from maskwright.core.tensors import FlatBatch
+from maskwright.core.types import HeadShape, SpecialTokens
 from maskwright.huggingface.huggingface import LoadedModel
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives import (

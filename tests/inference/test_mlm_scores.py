@@ -9,7 +9,8 @@ from maskwright.inference.precision import choose_precision
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.initialisation import initialise
-from maskwright.pretext.objectives.mlm import MaskedLanguageModeling, MaskedLanguageModelingHead
+from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
+from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 
 WORDS, WIDTH = 90, 64
 # As a share of the greatest score.

@@ -8,12 +8,12 @@ from pretext_samples import VOCABULARY, batch_of, draws_for
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from maskwright.core.tensors import EncoderOutput, HeadShape, LossInputs, TargetTensors, View
-from maskwright.core.types import Examples
+from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, View
+from maskwright.core.types import Examples, HeadShape
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import Cosine, MaskedLanguageModeling, SoftTargets
-from maskwright.pretext.objectives.mlm import MaskedLanguageModelingHead
+from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
 from maskwright.pretext.objectives.soft_targets import Scorer, summed_divergence
 from maskwright.pretext.replacement import MaskRandomKeep
 

@@ -8,8 +8,8 @@ from torch.nn.functional import cross_entropy, gelu, layer_norm, linear
 from transformers import AlbertConfig, AlbertForPreTraining, BertConfig, BertForPreTraining
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.tensors import EncoderOutput, HeadShape, LossInputs, TargetTensors, View
-from maskwright.core.types import Examples, Instances, Selection
+from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, View
+from maskwright.core.types import Examples, HeadShape, Instances, Selection
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction, SentenceOrderPrediction

@@ -8,8 +8,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, gelu, linear
 from transformers import ElectraConfig, ElectraForPreTraining
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.tensors import EncoderOutput, HeadShape, LossInputs, LossTerm, TargetTensors, View
-from maskwright.core.types import Examples
+from maskwright.core.tensors import EncoderOutput, LossInputs, LossTerm, TargetTensors, View
+from maskwright.core.types import Examples, HeadShape
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import ReplacedTokenDetection

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pretext_samples import batch_of, draws_for
 from torch.nn.functional import cross_entropy, gelu, layer_norm, linear
 
-from maskwright.core.tensors import EncoderOutput, HeadShape, LossInputs, TargetTensors, View
-from maskwright.core.types import Examples, Instances, Selection, Targets
+from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, View
+from maskwright.core.types import Examples, HeadShape, Instances, Selection, Targets
 from maskwright.pretext.masking import Masking, SpanMasking, WholeWordMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, SpanBoundaryObjective
 

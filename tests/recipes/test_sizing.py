@@ -159,3 +159,13 @@ def test_overrides_change_sizes():
     assert counted.parts["attention"] == 6 * 2_363_904
     assert counted.parts["ffn"] == 6 * 4_723_968
     assert counted.parts["word embeddings"] == 768_000
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_head_parameters_are_those_of_the_modules(name: str) -> None:
+    recipe = catalog.get(name)
+    for objective in recipe.objectives:
+        shape = recipe.encoder.head_shape(recipe.tokenizer.vocab_size)
+        with torch.device("meta"):
+            head = objective.head(shape)
+        assert objective.num_parameters(shape) == sum(each.numel() for each in head.parameters())

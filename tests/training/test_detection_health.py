@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from maskwright.training.health import detection_line
-from maskwright.training.heldout import Measured
+from maskwright.training.evaluation import Measured, detection_line
 
 BLIND = -(0.1 * math.log(0.1) + 0.9 * math.log(0.9))
 """What it costs to know only that a tenth of the tokens is replaced."""

@@ -10,10 +10,10 @@ from toy_runs import TOY, write_corpus
 from maskwright.core.files import read_json
 from maskwright.recipes.catalog import resolve
 from maskwright.training import preparation
-from maskwright.training.empty_levels import empty_levels
-from maskwright.training.fit import fit_phrases
+from maskwright.training.preparation import empty_levels
 from maskwright.training.pretrain import pretrain
 from maskwright.training.reporting import Silent
+from maskwright.training.resolve import fit_phrases
 
 CHINESE = "张伟昨天去了北京大学。他在图书馆里学习机器学习的课程。王芳说上海的天气很好，我们明天一起去公园散步。"
 

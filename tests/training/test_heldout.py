@@ -6,10 +6,8 @@ from test_batches import toy_text
 
 from maskwright.core.types import Documents
 from maskwright.recipes.catalog import resolve
-from maskwright.training.health import health_line
-from maskwright.training.heldout import Baseline, Measured
-from maskwright.training.heldout_split import split
-from maskwright.training.workload import build_workload
+from maskwright.training.evaluation import Baseline, Measured, health_line
+from maskwright.training.workload import build_workload, split
 
 
 def corpus(sentences_a_document: list[int], tokens: int = 10) -> Documents:

@@ -3,13 +3,13 @@ import signal
 
 import pytest
 
+from maskwright.training.checkpoint import CheckpointTimer
 from maskwright.training.interrupt import stop_on_signals
-from maskwright.training.keeper import Keeper
 
 
 def test_keeper_writes_each_step_once() -> None:
     written = list[int]()
-    keeper = Keeper(lambda: written.append(1), -1, seconds=0.0)
+    keeper = CheckpointTimer(lambda: written.append(1), -1, seconds=0.0)
     assert keeper.is_due()
     keeper.keep(3)
     keeper.keep(3)
@@ -18,7 +18,7 @@ def test_keeper_writes_each_step_once() -> None:
 
 
 def test_keeper_waits_between_checkpoints() -> None:
-    keeper = Keeper(lambda: None, -1, seconds=1000.0)
+    keeper = CheckpointTimer(lambda: None, -1, seconds=1000.0)
     assert not keeper.is_due()
     keeper.keep(1)
     assert not keeper.is_due()

@@ -11,9 +11,9 @@ from test_every_recipe import PAD_SECOND, SHRUNK, model_of
 from docs_pages import Command, commands, page, section
 from maskwright.huggingface.huggingface import load_model
 from maskwright.recipes.catalog import get, resolve
+from maskwright.training.checkpoint import check_savable, save_models
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.run_folder import GENERATOR
-from maskwright.training.saving import check_savable, save_models
+from maskwright.training.run_directory import GENERATOR
 from maskwright.training.step import take_step
 
 RECOMBINED = commands(section(page("systems.md"), "Recombining"))

@@ -8,7 +8,7 @@ from maskwright.data.tokenizer_spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.unigram_training import train_unigram
 from maskwright.data.wordpiece_training import train_wordpiece
 from maskwright.recipes.catalog import names, resolve
-from maskwright.training.saving import check_savable
+from maskwright.training.checkpoint import check_savable
 
 TEXTS = ["The cat watches the old captain.", "A dog follows the long road, and the river."] * 20
 

@@ -12,9 +12,9 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import DataError
 from maskwright.huggingface.huggingface import load_model
+from maskwright.training.preparation import measured_outcomes
 from maskwright.training.pretrain import pretrain
 from maskwright.training.reporting import Silent
-from maskwright.training.similar_words import measured_outcomes
 
 
 class Listening(Silent):

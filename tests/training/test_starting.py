@@ -15,10 +15,8 @@ from maskwright.core.spec import override, parse_overrides
 from maskwright.data.vocabulary_extension import extend_vocabulary
 from maskwright.recipes.catalog import names, resolve
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.comparison import differences, differences_of_layers, settings
-from maskwright.training.existing import ExistingModel, open_existing
-from maskwright.training.model import PretrainingModel, build_model
-from maskwright.training.starting import (
+from maskwright.training.existing import ExistingModel, differences, differences_of_layers, open_existing, settings
+from maskwright.training.initialization import (
     Start,
     habits_told,
     like_the_model,
@@ -27,6 +25,7 @@ from maskwright.training.starting import (
     start_from,
     start_from_teacher,
 )
+from maskwright.training.model import PretrainingModel, build_model
 
 SIZE = toy_tokenizer().special_tokens.vocab_size
 POSITIONS = "encoder.position_embeddings.weight"

@@ -17,9 +17,8 @@ from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.training.existing import ExistingModel, open_existing
+from maskwright.training.initialization import like_the_teacher, open_origins
 from maskwright.training.model import build_model
-from maskwright.training.origins import open_origins
-from maskwright.training.starting import like_the_teacher
 from maskwright.training.teacher import build_teacher, check_teacher
 
 SIZE = toy_tokenizer().special_tokens.vocab_size

@@ -10,7 +10,7 @@ from maskwright.data.tokenizer_backends import WORDPIECE_NAMES, bert_normalizer,
 from maskwright.huggingface.huggingface import save_model
 from maskwright.recipes.catalog import resolve
 from maskwright.training.model import build_model
-from maskwright.training.run_folder import GENERATOR
+from maskwright.training.run_directory import GENERATOR
 
 SMALL = (
     "encoder.hidden_size=32",

@@ -12,6 +12,7 @@ from maskwright.cli.texts import (
     ModelArgument,
     PrecisionOption,
     TextsArgument,
+    check_model,
     gather,
     load_for_use,
     number_of_texts,
@@ -31,6 +32,7 @@ def command(
 ) -> None:
     """Mark the tokens that look as if another had stood there (a model trained with an electra recipe)."""
     given = gather(texts, file)
+    check_model(model)
     from maskwright.inference.detect import marked, summary
     from maskwright.inference.texts import write_json_lines
 

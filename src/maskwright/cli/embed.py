@@ -12,6 +12,7 @@ from maskwright.cli.texts import (
     ModelArgument,
     PrecisionOption,
     TextsArgument,
+    check_model,
     gather,
     load_for_use,
     number_of_texts,
@@ -42,6 +43,7 @@ def command(
 ) -> None:
     """Turn each text into one vector. Without --out or --json, show which texts are nearest to each other."""
     given = gather(texts, file)
+    check_model(model)
     import contextlib
 
     import numpy as np

@@ -7,7 +7,7 @@ import typer
 
 from maskwright.cli import output
 from maskwright.cli.finetune import LABEL_HELP, PRECISION_HELP, READ_HELP, TEXT2_HELP, TEXT_HELP
-from maskwright.cli.texts import DEVICE_HELP
+from maskwright.cli.texts import DEVICE_HELP, check_model
 
 FINE_TUNED_HELP = "A folder that `maskwright finetune` wrote, or a transformers model for such a task."
 
@@ -37,6 +37,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Measure a fine-tuned model on labelled examples."""
+    check_model(model)
     from maskwright.finetuning.evaluating import evaluate
 
     done = evaluate(

@@ -12,6 +12,7 @@ from maskwright.cli.texts import (
     LinesOption,
     ModelArgument,
     PrecisionOption,
+    check_model,
     gather,
     heading,
     load_for_use,
@@ -35,6 +36,7 @@ def command(
 ) -> None:
     """Say which tokens may stand at each mask of a text. Several masks are guessed independently."""
     given = gather(texts, file)
+    check_model(model)
     from dataclasses import asdict
 
     from maskwright.inference.fill_mask import never_saw_masks

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from maskwright.cli import output
-from maskwright.cli.texts import DEVICE_HELP, MODEL_HELP
+from maskwright.cli.texts import DEVICE_HELP, MODEL_HELP, check_model
 
 TEXT_HELP = "Column of the text (words, question); else guessed, and said."
 TEXT2_HELP = "Column of the second text (context)."
@@ -84,6 +84,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Fine-tune a model on labelled examples and measure it. Ctrl-C saves; the same command again goes on."""
+    check_model(model)
     from maskwright.finetuning.finetuning import finetune
 
     done = finetune(

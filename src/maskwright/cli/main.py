@@ -48,7 +48,6 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "quickstart": Verb("quickstart", "Train and try a small model on text already on this machine.", _TRAIN),
         "pretrain": Verb("pretrain", "Train an encoder on a corpus; run again to resume.", _TRAIN),
         "finetune": Verb("finetune", "Fine-tune a model on labelled examples and measure it.", _TRAIN),
-        "verify-resume": Verb("verify_resume", "Prove that a resumed run equals an uninterrupted one.", _TRAIN),
         "fill-mask": Verb("fill_mask", "Let a trained model fill the blanks of a text.", _USE),
         "detect": Verb("detect", "Mark the tokens of a text that look replaced (ELECTRA).", _USE),
         "embed": Verb("embed", "Turn texts into vectors with a trained model.", _USE),

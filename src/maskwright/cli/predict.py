@@ -8,7 +8,7 @@ import typer
 from maskwright.cli import output
 from maskwright.cli.evaluate import FINE_TUNED_HELP
 from maskwright.cli.finetune import PRECISION_HELP, READ_HELP, TEXT2_HELP, TEXT_HELP
-from maskwright.cli.texts import DeviceOption
+from maskwright.cli.texts import DeviceOption, check_model
 
 _SHOWN = 80
 """Characters of a text in the table."""
@@ -36,6 +36,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the predictions as JSON.")] = False,
 ) -> None:
     """Predict: a class with its probability, a number, entities with their places, an answer, an option."""
+    check_model(model)
     from maskwright.core.files import check_writable
     from maskwright.finetuning.predicting import given_inputs, predict
     from maskwright.finetuning.scoring import plain, summary, write_predictions

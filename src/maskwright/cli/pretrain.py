@@ -92,6 +92,9 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train an encoder on a corpus, for a budget. Ctrl-C saves first; the same command again resumes."""
+    from maskwright.recipes.catalog import resolve
+
+    resolve(recipe, set or ())  # before PyTorch is imported, which takes seconds
     from maskwright.training.pretrain import pretrain
 
     run = pretrain(

@@ -64,6 +64,13 @@ def gather(texts: Sequence[str] | None, file: Path | None) -> list[str]:
     return gathered
 
 
+def check_model(model: str) -> None:
+    """Raise ConversionError for a misspelled model folder, before PyTorch is imported, which takes seconds."""
+    from maskwright.huggingface.locating import check_folder
+
+    check_folder(model)
+
+
 def number_of_texts(texts: Sequence[object]) -> str:
     """Say how many texts there are: "1 text", "1,200 texts"."""
     return f"{len(texts):,} text{'s' * (len(texts) != 1)}"
@@ -75,7 +82,7 @@ def heading(text: str) -> None:
 
 
 def load_for_use(model: str, device: str, precision: "Precision") -> "Model":
-    """Load a model into a process that does nothing else: memory is kept as in training, warnings are said."""
+    """Load a model, print warnings, and configure the process's memory allocator as in training."""
     from maskwright.inference.model import load
     from maskwright.training.allocator import keep_freed_memory
 

@@ -149,13 +149,8 @@ class Draws:
             purpose: What the numbers are for.
             cu_seqlens: Shape (B+1,), where each instance's tokens begin, and T.
         """
-        # Imported here: `flat_arrays` knows PyTorch, and who reads text only wants keys without waiting for it.
-        from maskwright.core import flat_arrays
-
         key = self.keys(purpose)
-        if (bits := flat_arrays.bits_everywhere(key, cu_seqlens)) is not None:
-            return bits
-        # Counted in the stream instead of in each instance; what that is too much is taken off the instance's key.
+        # Counters run through the whole batch; each instance's key is reduced by its offset to make up for that.
         counted = np.arange(1, cu_seqlens[-1] + 1, dtype=np.uint64)
         counted *= _GOLDEN
         counted += np.repeat(key - cu_seqlens[:-1].astype(np.uint64) * _GOLDEN, np.diff(cu_seqlens))
@@ -169,11 +164,7 @@ class Draws:
             cu_seqlens: As for `bits_everywhere`.
             tokens: Shape (K,), their offsets in the batch, ascending.
         """
-        from maskwright.core import flat_arrays
-
         key = self.keys(purpose)
-        if (bits := flat_arrays.bits_of_tokens(key, cu_seqlens, tokens)) is not None:
-            return as_uniform(bits)
         sequences = np.repeat(np.arange(len(cu_seqlens) - 1), np.diff(cu_seqlens))[tokens]
         return uniform(key[sequences], tokens - cu_seqlens[sequences])
 

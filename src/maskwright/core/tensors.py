@@ -138,22 +138,3 @@ class LossInputs:
     view: View
     targets: TargetTensors
     teacher: View | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeadShape:
-    """What an objective's head must know of the encoder it sits on.
-
-    Attributes:
-        hidden_size: H, width of the hidden states.
-        embedding_size: E, width of the word embeddings that the output layer is tied to.
-        vocab_size: V, rows of the word embeddings.
-        hidden_activation: Name for `activation`.
-        layer_norm_eps: Epsilon of the head's LayerNorm.
-    """
-
-    hidden_size: int
-    embedding_size: int
-    vocab_size: int
-    hidden_activation: str
-    layer_norm_eps: float

@@ -10,6 +10,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.core.flat_arrays import concatenated_ranges
+
 IntArray = NDArray[Any]
 BoolArray = NDArray[np.bool_]
 
@@ -179,9 +181,7 @@ class Selection:
     @property
     def positions(self) -> IntArray:
         """All selected token offsets, ascending. Shape (M,)."""
-        from maskwright.core.flat_arrays import listed  # Loads PyTorch, which not all who read these types need.
-
-        return listed(self.starts, self.ends - self.starts)
+        return concatenated_ranges(self.starts, self.ends - self.starts)
 
     def joined(self) -> "Selection":
         """Return the same tokens with units that touch made one."""
@@ -236,3 +236,22 @@ class Targets:
         """Return the same targets with positions and anchors shifted by `offset`."""
         anchors = {name: places + offset for name, places in self.anchors.items()}
         return replace(self, positions=self.positions + offset, anchors=anchors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadShape:
+    """The dimensions of an encoder that its heads depend on.
+
+    Attributes:
+        hidden_size: H, width of the hidden states.
+        embedding_size: E, width of the word embeddings that the output layer is tied to.
+        vocab_size: V, rows of the word embeddings.
+        hidden_activation: A name for `core.tensors.activation`.
+        layer_norm_eps: Epsilon of the head's LayerNorm.
+    """
+
+    hidden_size: int
+    embedding_size: int
+    vocab_size: int
+    hidden_activation: str
+    layer_norm_eps: float

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.core.flat_arrays import Runs
 from maskwright.core.types import Documents, IntArray, TakenTokens
 from maskwright.data.corpus_manifest import (
     COLLOCATIONS,
@@ -145,16 +146,13 @@ class Corpus:
             word_starts: Shape (sum of lengths,), True where a token begins a word.
             level_starts: For each level that is stored, shape (sum of lengths,).
         """
-        # Loads PyTorch, which not all who write or open a corpus need.
-        from maskwright.core.flat_arrays import Runs
-
         starts, ends = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
         lengths = ends - starts
         total = int(lengths.sum())
         ids, word_starts = np.empty(total, dtype=np.int32), np.empty(total, dtype=np.bool_)
         level_starts = {level: np.empty(total, dtype=np.bool_) for level in self._level_starts}
         for shard, runs in self._runs(starts, ends, np.cumsum(lengths) - lengths, Runs):
-            runs.copy_ids(self._tokens[shard], ids)
+            runs.copy(self._tokens[shard], ids)
             runs.unpack(self._word_starts[shard], word_starts)
             for level, unpacked in level_starts.items():
                 runs.unpack(self._level_starts[level][shard], unpacked)

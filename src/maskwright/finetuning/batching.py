@@ -17,8 +17,7 @@ from maskwright.core.randomness import Permutation, integer_key
 from maskwright.core.row_counts import rounded_up
 from maskwright.core.tensors import FlatBatch
 from maskwright.core.types import IntArray
-from maskwright.finetuning.features import FeatureBatch, Features
-from maskwright.finetuning.layout import Ranges
+from maskwright.finetuning.features import FeatureBatch, Features, Ranges
 from maskwright.training.packing import pack
 
 

@@ -1,12 +1,12 @@
-"""A model with a head for a task: made of any pretrained folder, kept and read as a folder of the family's own class.
+"""A fine-tuned model: an encoder with a task head. Build it from a pretrained model, save it, load it.
 
-config.json, model.safetensors, tokenizer*   as transformers has them: its Auto classes and pipelines load the folder
-task.json                                    what it was trained for (`tasks.task_from_json`)
-reading.json                                 how its training file was read, where that is known (`reading_json`)
+config.json, model.safetensors, tokenizer*   as transformers writes them: its Auto classes and pipelines load the folder
+task.json                                    the task (`tasks.task_from_json`)
+reading.json                                 how the training file was read, if known (`reading_json`)
 """
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -17,16 +17,15 @@ from torch import Tensor, nn
 
 from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.files import write_json
-from maskwright.core.types import FamilyName
+from maskwright.core.types import FamilyName, HeadKind
 from maskwright.data.tokenizer import Tokenizer
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.heads import Head
 from maskwright.finetuning.readers import ReadAs
 from maskwright.finetuning.reading_json import load_read_as, save_read_as
-from maskwright.finetuning.taken_over import taken_over
 from maskwright.finetuning.task_on_file import TASK_FILE, entries_of, guessed_task, means_the_same, read_task
 from maskwright.finetuning.tasks.base import Task
-from maskwright.finetuning.tasks.regression import Regression
+from maskwright.finetuning.tasks.classification import Regression
 from maskwright.huggingface.families import family_named
 from maskwright.huggingface.families.base import TaskHead
 from maskwright.huggingface.huggingface import save_model
@@ -325,3 +324,47 @@ def _remarks(existing: ExistingModel, built: FineTunedModel, row: TaskHead, head
             f"{row.architecture} has no dropout of its own before its last layer, and drops {built.head.rate:g} there"
         )
     return remarks
+
+
+def taken_over(
+    existing: ExistingModel,
+    head: HeadKind,
+    row: TaskHead,
+    *,
+    taken: Collection[str],
+    fresh: Collection[str],
+    left: Collection[str],
+) -> list[str]:
+    """Say what a model was made of, a line each.
+
+    Args:
+        existing: The pretrained model.
+        head: What the new model's head scores.
+        row: How the family's class computes it.
+        taken: Names of the weights taken over.
+        fresh: Names of the weights drawn anew.
+        left: Names of the pretrained model's weights that were left.
+    """
+    left_parts = _parts(left)
+    if existing.task is not None and existing.task.kind == head and any("head." in name for name in fresh):
+        left_parts = [*left_parts, f"its head for {', '.join(existing.task.labels)}"]
+    return [
+        f"taken from {existing.name}: {', '.join(_parts(taken))}",
+        *([f"new: {', '.join(_parts(fresh))} (of {row.architecture})"] if fresh else []),
+        *([f"left: {', '.join(left_parts)}"] if left_parts else []),
+    ]
+
+
+def _parts(names: Iterable[str]) -> list[str]:
+    return sorted({_part(name) for name in names})
+
+
+def _part(name: str) -> str:
+    tower, _, rest = name.partition(".")
+    if tower == "head":
+        return "head"
+    if tower == "heads":
+        return f"head {rest.partition('.')[0]!r}"
+    if "_blocks." in rest:
+        return "layers"
+    return "pooler" if rest.startswith("pooler.") else "embeddings"

@@ -17,23 +17,20 @@ from maskwright.core.errors import CheckpointError, RecipeError
 from maskwright.core.files import atomic_path, check_writable, write_json, write_text
 from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.fine_tuned import load
-from maskwright.finetuning.grid import grid_points
 from maskwright.finetuning.hyperparameters import Hyperparameters, published_task_fields
 from maskwright.finetuning.labelled import LabelledRequest, read_labelled
-from maskwright.finetuning.model_card import write_model_card
-from maskwright.finetuning.plan import Plan, make_plan, system_of
+from maskwright.finetuning.plan import Plan, grid_points, make_plan, system_of
 from maskwright.finetuning.readers import ReadAs
 from maskwright.finetuning.reading_json import save_read_as
-from maskwright.finetuning.results import GridRow, Results, SeedRow
+from maskwright.finetuning.results import GridRow, Results, SeedRow, write_model_card
 from maskwright.finetuning.seed_run import MODEL
-from maskwright.finetuning.study import RUNS, Study, StudyEnd
+from maskwright.finetuning.study import RUNS, Study, StudyEnd, TestScores, measure_test
 from maskwright.finetuning.tasks import KINDS
-from maskwright.finetuning.testing import TestScores, measure_test
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.interrupt import StopRequest, stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter
-from maskwright.training.run_folder import RunFolder, environment
+from maskwright.training.run_directory import RunDirectory, environment
 
 _TASK_FIELDS = "task."
 _OF_THE_END = ("finished", "best_seed")
@@ -144,7 +141,7 @@ def finetune(
     )
     choose_device(device)
     check_writable(Path(out).expanduser())
-    folder = RunFolder(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/**/seed-*")
+    folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/**/seed-*")
     with reporter or OnConsole() as talk:
         existing = open_existing(str(model))
         _refuse_the_model(existing, folder.path)
@@ -185,7 +182,7 @@ def _refuse_the_model(existing: ExistingModel, out: Path) -> None:
 
 def _sit(
     plan: Plan,
-    folder: RunFolder,
+    folder: RunDirectory,
     record: dict[str, Any],
     machine: Machine,
     seeds: Sequence[int],

@@ -13,12 +13,12 @@ from maskwright.core.errors import RecipeError, unknown_name
 from maskwright.core.spec import Spec
 from maskwright.core.types import FamilyName, HeadKind
 from maskwright.finetuning.batching import steps_of_epoch
-from maskwright.finetuning.benchmark import Benchmark
+from maskwright.finetuning.benchmarks import Benchmark
 from maskwright.finetuning.published_settings import PUBLISHED, RATES_AT_WIDTH_768, SYSTEMS, Published
 from maskwright.finetuning.tasks import QuestionAnswering, Regression, Task
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.optimization import AdamW
-from maskwright.training.fit import Choice
+from maskwright.training.resolve import Choice
 from maskwright.training.schedule import Shape
 
 PUBLISHED_WIDTH = 768

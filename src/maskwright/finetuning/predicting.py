@@ -1,13 +1,14 @@
-"""`maskwright.predict`: what a fine-tuned model says of texts, questions or files that nobody has labelled."""
+"""`maskwright.predict`: predictions of a fine-tuned model for texts, questions or files without labels."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard, cast
+from typing import Any, Literal, TypeGuard, cast
 
 from maskwright.core.errors import DataError
 from maskwright.data.progress import no_progress
-from maskwright.finetuning.computing import machine_to_score
+from maskwright.finetuning.checks import tell
 from maskwright.finetuning.examples import (
     ChoiceExample,
     Example,
@@ -17,18 +18,89 @@ from maskwright.finetuning.examples import (
     TextExample,
 )
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
-from maskwright.finetuning.one_or_two_texts import FOR_FILES, FOR_INPUTS, refuse_other_texts
 from maskwright.finetuning.read_overrides import with_overrides
 from maskwright.finetuning.readers import Kind, Paths, ReadAs, ReadOptions, cut_into_words, is_called_a_file
+from maskwright.finetuning.readers.loading import decode, lines_of
 from maskwright.finetuning.readers.texts import as_text
 from maskwright.finetuning.reading_for_model import read_for_model
-from maskwright.finetuning.scoring import predict_examples
-from maskwright.finetuning.standard_input import STANDARD_INPUT, is_standard_input, read_standard_input
+from maskwright.finetuning.scoring import machine_to_score, predict_examples
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.tasks.tagging import Tagging
-from maskwright.finetuning.telling import tell
 from maskwright.training.device import Precision, computing_on
 from maskwright.training.reporting import OnConsole, Reporter
+
+STANDARD_INPUT = "standard input"
+
+
+def is_standard_input(path: str | Path) -> bool:
+    """Whether a file's name means standard input."""
+    return str(path) == "-"
+
+
+def read_standard_input(encoding: str | None = None) -> tuple[list[tuple[int, str]], tuple[str, ...]]:
+    """Read all of standard input.
+
+    Args:
+        encoding: What it is written in; None guesses, and says so.
+
+    Returns:
+        (number, text) of each line that is not blank, and what is to be said: how many lines are, and the encoding
+        where it was guessed.
+
+    Raises:
+        DataError: If it is not UTF-8, and no encoding is recognised.
+    """
+    text, notes = decode(sys.stdin.buffer.read(), STANDARD_INPUT, encoding)
+    lines = list(enumerate(lines_of(text), start=1))
+    blank = [number for number, line in lines if not line.strip()]
+    if blank:
+        notes = (*notes, f"{_counted(blank)} blank and left out; keys are the numbers of lines")
+    return [(number, line) for number, line in lines if line.strip()], notes
+
+
+def _counted(lines: Sequence[int]) -> str:
+    return f"line {lines[0]} is" if len(lines) == 1 else f"{len(lines):,} lines (the first: {lines[0]}) are"
+
+
+Texts = Literal["single texts", "pairs of texts"]
+
+FOR_INPUTS: Mapping[Texts, str] = {
+    "pairs of texts": 'Give a file with two columns, `--text COLUMN --text2 COLUMN`; in Python, ("one", "the other").',
+    "single texts": 'Give them one by one, ["one", "the other"].',
+}
+FOR_FILES: Mapping[Texts, str] = {
+    "pairs of texts": "Name both columns, `--text COLUMN --text2 COLUMN`.",
+    "single texts": "Name the column of the text, `--text COLUMN`.",
+}
+FOR_BENCHMARKS: Mapping[Texts, str] = {
+    "pairs of texts": "Choose a benchmark of pairs.",
+    "single texts": "Choose a benchmark of single texts.",
+}
+
+
+def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str, todo: Mapping[Texts, str]) -> None:
+    """Refuse single texts where a model learnt from pairs, and pairs where it learnt from single texts.
+
+    Args:
+        examples: What it is to read.
+        trained: How its training file was read; if it does not say, nothing is refused.
+        name: What they are or where they come from, for the message.
+        todo: What to do, by what the model learnt from.
+
+    Raises:
+        DataError: If one does not fit.
+    """
+    if not trained.get("text"):
+        return
+    learnt: Texts = "pairs of texts" if trained.get("text2") else "single texts"
+    for example in examples:
+        if isinstance(example, TextExample) and (found := _found(example)) != learnt:
+            raise DataError(f"{name}: {found}, and this model learnt from {learnt}", todo=todo[learnt])
+
+
+def _found(example: TextExample) -> Texts:
+    return "single texts" if len(example.texts) == 1 else "pairs of texts"
+
 
 Input = str | tuple[str, str] | Mapping[str, Any]
 """A text, a pair of texts, or {"question", "context"}, or {"context", "question", "options"}."""

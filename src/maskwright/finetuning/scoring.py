@@ -1,5 +1,6 @@
-"""A fine-tuned model over many examples: features, batches, scores, predictions, and files of them."""
+"""Run a fine-tuned model over many examples: features, batches, scores, predictions, prediction files."""
 
+import functools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,10 +14,28 @@ from maskwright.data.tokenizer import Tokenizer
 from maskwright.finetuning.batching import scoring_batches
 from maskwright.finetuning.features import FeatureBatch, Features
 from maskwright.finetuning.fine_tuned import FineTunedModel
-from maskwright.finetuning.tasks.answer_scores import tune_null_threshold
 from maskwright.finetuning.tasks.base import Prediction, Scores, Task
-from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering, tune_null_threshold
 from maskwright.model.states import states_of
+from maskwright.training.device import Machine, Precision, prepare_machine
+
+
+@functools.cache
+def machine_to_score(device: str, precision: Precision) -> Machine:
+    """Choose device, precision and library of matrix products, as training does; looked at once in a process.
+
+    Scores of `evaluate` are then those that `finetune` measured on the same examples (to rounding, where a run goes on
+    with other code than this machine would choose).
+
+    Args:
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        precision: "auto", "fp32" or "bf16" (`prepare_machine`).
+
+    Raises:
+        DeviceError: If there is no such device, no such precision, or the device does not have it.
+    """
+    return prepare_machine(device, None, None, precision)
+
 
 BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
 """Tokens of a forward pass: enough to keep all cores busy, a few hundred MB for a model of base size. On a processor

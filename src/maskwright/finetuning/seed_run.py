@@ -1,16 +1,16 @@
-"""One training of one seed in a folder of its own: it goes on where it stopped, and ends with its best epoch's model.
+"""One training run of one seed, in its own directory: resumes where it stopped, ends with its best epoch's model.
 
-run.json                  how far it is, what each epoch brought, which was the best; or why it broke off
-metrics.jsonl             what training computed (a function of the seed)
-checkpoints/              to go on from; gone once the run is finished
+run.json                  progress, development metrics of each epoch, the best epoch; or why it failed
+metrics.jsonl             loss, gradient norm, learning rate by step (a function of the seed)
+checkpoints/              removed when the run is finished
 model/                    the best epoch's model, a Hugging Face folder
-dev_predictions.jsonl     what that model says of the development examples
+dev_predictions.jsonl     that model's predictions on the development examples
 """
 
 import math
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,19 +18,65 @@ from typing import Any
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import read_json, write_json
 from maskwright.finetuning.batching import Batcher
-from maskwright.finetuning.early_stopping import Measured, best_of, should_stop
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.hyperparameters import Hyperparameters
-from maskwright.finetuning.layer_rates import LayerwiseAdamW
-from maskwright.finetuning.loop import StepReport, train
+from maskwright.finetuning.loop import LayerwiseAdamW, StepReport, train
 from maskwright.finetuning.scoring import score_units, tuned, write_predictions
 from maskwright.finetuning.training_data import TrainingData
 from maskwright.training import checkpoint
+from maskwright.training.checkpoint import CheckpointTimer
 from maskwright.training.device import Machine
 from maskwright.training.interrupt import StopRequest
-from maskwright.training.keeper import Keeper
 from maskwright.training.metrics import JsonLines, worth_logging
 from maskwright.training.reporting import Reporter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """How a model stood on the development examples at the end of a pass.
+
+    Attributes:
+        step: Steps done.
+        epoch: Passes done.
+        metrics: The task's, the main one first.
+    """
+
+    step: int
+    epoch: float
+    metrics: Mapping[str, float]
+
+    @property
+    def main(self) -> float:
+        """The main metric; more is better. A correlation that is not defined counts as the worst."""
+        value = next(iter(self.metrics.values()))
+        return -math.inf if math.isnan(value) else value
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def best_of(history: Sequence[Measured]) -> int:
+    """Return the number of the best measurement; of equal ones the last.
+
+    Few development examples give many equal scores; of those the weights that learnt longer, at a lower rate, are less
+    the work of chance.
+
+    Args:
+        history: One or more, in order.
+    """
+    return max(range(len(history)), key=lambda number: (history[number].main, number))
+
+
+def should_stop(history: Sequence[Measured], patience: int) -> bool:
+    """Say whether so many measurements in a row were worse than the best before them.
+
+    Args:
+        history: In order; may be empty.
+        patience: How many; 0 never stops.
+    """
+    return bool(patience and history) and len(history) - 1 - best_of(history) >= patience
+
 
 _SHOWN = 4
 MODEL = "model"
@@ -164,7 +210,7 @@ class SeedRun:
         per_epoch, total = self.settings.steps_of_epoch(num_units), self.settings.total_steps(num_units)
         step, kept = self._resume()
         metrics = JsonLines(self.folder / "metrics.jsonl", step)
-        keeper = Keeper(lambda: self._save(step, metrics), step if kept else -1, checkpoint_seconds)
+        keeper = CheckpointTimer(lambda: self._save(step, metrics), step if kept else -1, checkpoint_seconds)
         live = _LiveLine(self.talk, self.title, step, total)
         try:
             for report in self._reports(step, total):

@@ -1,21 +1,73 @@
-"""All trainings of one request: the grid with the first seed, then every seed at the point that was best on dev."""
+"""All runs of one request: the grid with the first seed, then every seed at the best point, then the test examples."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.errors import TrainingError
-from maskwright.finetuning.fine_tuned import FineTunedModel, build
-from maskwright.finetuning.grid import Point, point_name
+from maskwright.core.errors import CheckpointError, TrainingError
+from maskwright.core.files import read_json, write_json
+from maskwright.data.progress import Progress, no_progress
+from maskwright.finetuning.checks import unlabelled
+from maskwright.finetuning.fine_tuned import FineTunedModel, build, load
 from maskwright.finetuning.hyperparameters import Hyperparameters
-from maskwright.finetuning.plan import PlannedPoint
-from maskwright.finetuning.seed_run import SeedResult, SeedRun, read_result, record_failure
+from maskwright.finetuning.labelled import Part
+from maskwright.finetuning.plan import PlannedPoint, Point, point_name
+from maskwright.finetuning.scoring import features_of, predict_features, write_predictions
+from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, read_result, record_failure
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.training_data import TrainingDataMaker
 from maskwright.training.device import Machine
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.reporting import Reporter
+
+PREDICTIONS = "test_predictions.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestScores:
+    """What one seed's model made of the test examples.
+
+    Attributes:
+        examples: Fingerprint of the examples.
+        metrics: None where they have no labels.
+        num_cut: Examples that were cut to the model's length.
+    """
+
+    examples: str
+    metrics: dict[str, float] | None
+    num_cut: int
+
+
+def measure_test(folder: Path, test: Part, machine: Machine, progress: Progress = no_progress) -> TestScores:
+    """Let a finished run's model predict the test examples, unless it has predicted these very ones before.
+
+    Writes test_predictions.jsonl and test.json.
+
+    Args:
+        folder: The run's folder.
+        test: The test examples.
+        machine: Where to compute, and how exactly.
+        progress: Called after each forward pass with the tokens done.
+    """
+    record = folder / "test.json"
+    fingerprint = test.fingerprint
+    if record.exists():
+        try:
+            before = TestScores(**read_json(record))
+        except (OSError, ValueError, TypeError) as error:
+            raise CheckpointError(f"{record} cannot be read: {error}", todo="Remove it to measure again.") from error
+        if before.examples == fingerprint:
+            return before
+    model = load(folder / MODEL).to(machine.device)
+    features = features_of(model, test.examples, training=False)
+    predictions = predict_features(model, features, test.examples, progress, autocast=machine.autocast)
+    write_predictions(folder / PREDICTIONS, predictions)
+    metrics = None if unlabelled(test.examples) else model.task.measure(predictions, test.examples)
+    scores = TestScores(examples=fingerprint, metrics=metrics, num_cut=features.num_cut)
+    write_json(record, asdict(scores))
+    return scores
+
 
 RUNS = "runs"
 """Sub-folder in which all trainings lie."""

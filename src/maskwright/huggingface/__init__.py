@@ -1,1 +1,1 @@
-"""Interchange: model folders under Hugging Face's names, in and out. Tables as data, one per family."""
+"""Hugging Face model folders, in and out: one table of names per family."""

@@ -1,4 +1,4 @@
-"""A model folder's config.json and our `EncoderConfig`: one table a family, both ways."""
+"""Convert between config.json and `EncoderConfig`, by one table per family."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,20 +8,19 @@ from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.spec import validate
 from maskwright.core.types import SpecialTokens
 from maskwright.huggingface.families import Family
-from maskwright.huggingface.groups import Groups, groups_of
+from maskwright.huggingface.families.base import Groups, groups_of
 from maskwright.huggingface.refusals import position_offset, refuse_inexpressible
 from maskwright.huggingface.task_entries import TaskEntries, entries_to_json
 from maskwright.model.config import EncoderConfig
 
-# The first name of each of ours is the one written. "gelu_pytorch_tanh" is the same kernel as ours, bit for
-# bit; the others are the same function with other roundings.
+# The first name is the one written. "gelu_pytorch_tanh" equals ours bit for bit; the others round differently.
 _ACTIVATIONS = {
     "gelu_tanh": ("gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh"),
     "gelu": ("gelu", "gelu_python"),
     "relu": ("relu",),
 }
 
-# What Hugging Face's format has no field for; its classes keep such entries and write them again.
+# Entries that Hugging Face's format does not define; its classes keep them.
 _PLANS = ("attention_plan", "ffn_plan")
 _TRAINED_LENGTH = "trained_length"
 _PAIR_HEAD = "pair_head"
@@ -29,16 +28,16 @@ _PAIR_HEAD = "pair_head"
 
 @dataclass(frozen=True, slots=True)
 class FolderConfig:
-    """What a config.json says.
+    """The content of a config.json.
 
     Attributes:
-        config: The shape; whether there is a pooler, and a dense layer where E is H, only the weights tell.
+        config: The shape, except for the pooler and a projection where E equals H, which only the weights show.
         vocab_size: V.
         pad_token_id: The padding id.
-        trained_length: Longest sequence the model was trained on, as far as the file tells, in tokens.
-        places: For each layer, where its weights stand in the file.
-        pair_head: The head that is there, where several have the same names; None if the file does not say.
-        architectures: The classes that it names.
+        trained_length: Longest sequence the model was trained on, in tokens, or the number of positions.
+        places: For each layer, its place in the names of weights.
+        pair_head: Which of the heads with the same names the folder has, if stated.
+        architectures: The classes named in it.
     """
 
     config: EncoderConfig
@@ -58,15 +57,15 @@ def to_json(
     trained_length: int,
     task: TaskEntries | None = None,
 ) -> dict[str, Any]:
-    """Write an encoder's shape as the config.json of its family.
+    """Return an encoder's shape as the config.json of its family.
 
     Args:
         family: The tables.
         config: The shape.
-        special_tokens: Padding id and vocabulary size; for some families also the ends of a sequence.
-        heads: Which heads the folder holds.
+        special_tokens: Padding id and vocabulary size; for some families also the ids of a sequence's ends.
+        heads: Kinds of the heads in the folder.
         trained_length: Longest sequence trained on, in tokens.
-        task: The head for labelled examples; None where there is none.
+        task: The head for labeled examples, if any.
 
     Raises:
         ConversionError: If the family's classes cannot express the shape.
@@ -115,15 +114,10 @@ def _sharing(family: Family, config: EncoderConfig) -> dict[str, Any]:
 
 
 def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderConfig:
-    """Read an encoder's shape from the config.json of its family.
-
-    Args:
-        family: The tables.
-        data: The file's content.
-        source: The file's path, for messages.
+    """Return the encoder's shape from the content `data` of the config.json at `source`.
 
     Raises:
-        ConversionError: If the file asks for something that no encoder here does, or its numbers do not fit.
+        ConversionError: If the encoder does not support the configuration, or its numbers are inconsistent.
     """
     table = family.config
     for name, allowed in {
@@ -134,7 +128,7 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
     }.items():
         if data.get(name, allowed) != allowed:
             raise ConversionError(
-                f"{source}: {name} is {data[name]!r}, which no encoder here computes",
+                f"{source}: {name} is {data[name]!r}, which maskwright does not support",
                 allowed=f"{name} {allowed!r}",
                 todo="Use transformers for this model, or choose another",
             )

@@ -1,11 +1,11 @@
-"""Model folders of Hugging Face's layout, written and read: what we write, transformers loads."""
+"""Save and load Hugging Face model folders. transformers loads what is saved here."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from maskwright.core.errors import ConversionError
 from maskwright.core.files import atomic_path, write_json
@@ -13,36 +13,50 @@ from maskwright.core.tensor_files import write_tensors
 from maskwright.core.types import FamilyName, SpecialTokens
 from maskwright.huggingface.config_json import from_json, to_json
 from maskwright.huggingface.families import Family, family_named
-from maskwright.huggingface.identity import identity_projection, without_identity
+from maskwright.huggingface.locating import locate
 from maskwright.huggingface.refusals import refuse_inexpressible
-from maskwright.huggingface.shapes import check_shapes
 from maskwright.huggingface.task_entries import TaskEntries, entries_from_json
-from maskwright.huggingface.weight_files import WEIGHTS, as_saved, locate, read_config, read_weights
+from maskwright.huggingface.weight_files import WEIGHTS, read_config, read_weights
 from maskwright.model.config import EncoderConfig
+from maskwright.model.encoder import Encoder
+from maskwright.pretext.objectives import (
+    MaskedLanguageModeling,
+    NextSentencePrediction,
+    Objective,
+    ReplacedTokenDetection,
+    SentenceOrderPrediction,
+)
 
 _OWN_HEADS = "maskwright.heads."
-"""Under which heads stand that no family has names for: Hugging Face's classes pass over them."""
+"""Prefix of heads that no family has names for; Hugging Face's classes ignore them."""
 _OLD_ENDS = ((".gamma", ".weight"), (".beta", ".bias"))
-# Counters that old files carry and nothing needs.
+# Buffers in old files that nothing needs.
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 _NAMES_SHOWN = 6
+# Objectives whose heads have one shape; the shapes of other heads depend on their recipes and are checked there.
+_OBJECTIVES: tuple[Objective, ...] = (
+    MaskedLanguageModeling(),
+    NextSentencePrediction(),
+    SentenceOrderPrediction(),
+    ReplacedTokenDetection(),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """What a model folder holds, under our names.
+    """The content of a model folder, under our names.
 
     Attributes:
         family: Hugging Face's model type.
         config: The encoder's shape; with a pooler if the folder has one.
         vocab_size: V.
-        max_length: Longest sequence the model was trained on, as far as the folder tells, in tokens.
+        max_length: Longest sequence the model was trained on, in tokens, or the number of positions.
         state: Weights in fp32 as "encoder.*" and "heads.KIND.*".
         heads: Kinds of the heads in `state`, e.g. ("mlm",) or ("sequence",).
         missing_heads: Heads that the family's classes have and the folder does not, e.g. ("nsp",).
-        unexpected: Names in the file that nothing here uses.
-        folder: Where it was read.
-        task: The head among `heads` that was trained on labelled examples; None where there is none.
+        unexpected: Names in the file that are not used.
+        folder: The folder.
+        task: The head among `heads` that was trained on labeled examples, if any.
     """
 
     family: FamilyName
@@ -69,19 +83,18 @@ def save_model(
 ) -> None:
     """Write config.json and model.safetensors under the family's Hugging Face names.
 
-    Each file is written whole or not at all. The tied output matrix is left out, as Hugging Face does. Blocks
-    that layers share are written once a layer, with the sharing said in config.json, so that Hugging Face's
-    classes compute the same; ALBERT's groups are written once a group, as its classes do. Heads that the family
-    has no names for are kept under names that its classes pass over.
+    Each file is written complete or not at all. The tied output matrix is left out, as Hugging Face does. Blocks that
+    layers share are written once per layer, with the sharing in config.json, so that Hugging Face's classes compute
+    the same; ALBERT's groups are written once per group, as its classes do.
 
     Args:
-        folder: Where to write; other files in it are left alone.
+        folder: Other files in it are kept.
         family: Whose names and classes.
         config: The encoder's shape.
         special_tokens: Padding id and vocabulary size.
         state: All weights, as "encoder.*" and "heads.KIND.*", on any device.
         max_length: Longest sequence trained on, in tokens.
-        task: The head for labelled examples, if `state` has one: it makes the model one of the class for it.
+        task: The head for labeled examples if `state` has one; it determines the class of the model.
 
     Raises:
         ConversionError: If the family's classes cannot hold this model.
@@ -90,7 +103,7 @@ def save_model(
     table = family_named(family)
     heads = _kinds(state)
     if heads & table.tasks.keys() != ({task.kind} if task else set()):
-        raise ValueError(f"the weights have the heads {sorted(heads)}, but the head told of is {task}")
+        raise ValueError(f"the weights have the heads {sorted(heads)}, but the task is {task}")
     data = to_json(table, config, special_tokens, heads, max_length, task)
     prefix = table.prefix if heads else ""
     own = tuple(f"heads.{kind}." for kind in heads - table.heads.keys() - table.tasks.keys())
@@ -104,24 +117,24 @@ def save_model(
             f"cannot save to {folder}: the weights do not fit the encoder's configuration; "
             f"missing {_listed(ours - state.keys())}; unknown {_listed(state.keys() - ours)}"
         )
-    weights = {theirs: as_saved(state[name]) for name, theirs in pairs} | identity_projection(table, config, prefix)
+    weights = {theirs: _as_saved(state[name]) for name, theirs in pairs} | _identity_projection(table, config, prefix)
     with atomic_path(folder / WEIGHTS) as temporary:
         write_tensors(temporary, weights, shown=folder / WEIGHTS, metadata={"format": "pt"})
     write_json(folder / "config.json", data)
 
 
 def load_model(folder_or_name: str | Path) -> LoadedModel:
-    """Read a model folder, or fetch one by its name on the model hub. No code of the folder is executed.
+    """Read a model folder, or download a model by its hub name. No code of the folder is executed.
 
-    Old names (gamma, beta), unprefixed bare models, shards and half precision are understood.
+    Old names (gamma, beta), unprefixed bare models, shards and half precision are accepted.
 
     Args:
         folder_or_name: A folder with config.json and safetensors weights, or a hub name such as
             "google-bert/bert-base-uncased".
 
     Raises:
-        ConversionError: If something is missing, damaged, of another shape than config.json says, untied, or
-            asks for what no encoder here does. The message names file, weight, shapes and what to do.
+        ConversionError: If something is missing, damaged, untied, of another shape than config.json states, or not
+            supported by the encoder. The message names file, weight, shapes and what to do.
     """
     folder = locate(folder_or_name)
     data = read_config(folder)
@@ -131,7 +144,7 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
     tensors = _modern_names(read_weights(folder))
     prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
     _drop_tied(tensors, family, prefix, folder)
-    tensors, config = without_identity(tensors, family, described.config, prefix)
+    tensors, config = _without_identity(tensors, family, described.config, prefix)
     names = frozenset(tensors)
     config = config.replace(pooler=any(prefix + theirs in names for _, theirs in family.pooler))
     heads = family.heads_among(names, described.pair_head)
@@ -146,16 +159,16 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
     )
     if missing := {theirs for _, theirs in pairs} - tensors.keys():
         raise ConversionError(
-            f"the weights in {folder} lack {_listed(missing)}, which {source} calls for",
-            todo="Check num_hidden_layers and model_type there, or fetch the weights again",
+            f"the weights in {folder} lack {_listed(missing)}, which {source} requires",
+            todo="Check num_hidden_layers and model_type there, or download the weights again",
         )
     state = _renamed(tensors, pairs, folder)
-    check_shapes(state, dict(pairs), config, described.vocab_size, _task_shapes(family, config, task), folder)
+    _check_shapes(state, dict(pairs), config, described.vocab_size, _task_shapes(family, config, task), folder)
     unexpected = tensors.keys() - {theirs for _, theirs in pairs}
     if layers := {name for name in unexpected if name.startswith(family.layer_starts(prefix))}:
         raise ConversionError(
-            f"the weights in {folder} have more layers than {source} says: {_listed(layers)}",
-            todo="Correct num_hidden_layers there, or fetch both files again",
+            f"the weights in {folder} have more layers than {source} states: {_listed(layers)}",
+            todo="Correct num_hidden_layers there, or download both files again",
         )
     return LoadedModel(
         family=family.name,
@@ -195,7 +208,7 @@ def _modern_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _drop_tied(tensors: dict[str, Tensor], family: Family, prefix: str, folder: Path) -> None:
-    """Take second names out; a file that has only the second name of a bias gives it the first."""
+    """Remove second names of tied weights; rename a weight that has only its second name."""
     for second, first in family.tied:
         first = prefix + first.removeprefix(family.prefix) if first.startswith(family.prefix) else first
         if second not in tensors:
@@ -207,7 +220,7 @@ def _drop_tied(tensors: dict[str, Tensor], family: Family, prefix: str, folder: 
             raise ConversionError(
                 f"in {folder} the output weights are not tied: {second} is not {first}",
                 allowed="a masked-token head whose output matrix is the word embeddings",
-                todo=f"Remove {second} from the file to use the embeddings, then check its predictions",
+                todo=f"Remove {second} from the file to use the embeddings, then check the predictions",
             )
 
 
@@ -216,8 +229,8 @@ def _renamed(tensors: dict[str, Tensor], pairs: tuple[tuple[str, str], ...], fol
     for ours, theirs in pairs:
         if ours in state and not torch.equal(state[ours], tensors[theirs]):
             raise ConversionError(
-                f"{folder / 'config.json'} says that layers share weights, but {theirs} differs between them",
-                todo="Remove attention_plan and ffn_plan from config.json to load every layer on its own",
+                f"{folder / 'config.json'} states that layers share weights, but {theirs} differs between them",
+                todo="Remove attention_plan and ffn_plan from config.json to load every layer separately",
             )
         state[ours] = tensors[theirs]
     return state
@@ -228,3 +241,62 @@ def _listed(names: set[str]) -> str:
         return "nothing"
     shown = ", ".join(sorted(names)[:_NAMES_SHOWN])
     return shown + (f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")
+
+
+def _as_saved(tensor: Tensor) -> Tensor:
+    """Return a copy for a safetensors file: on the CPU, fp32, contiguous."""
+    return tensor.detach().to("cpu", torch.float32, copy=True, memory_format=torch.contiguous_format)
+
+
+# ALBERT's classes always have a dense layer after the embeddings; the original (modeling.py:1081-1088) and our encoder
+# have it only where E differs from H. Where they are equal an identity is written, and an exact identity is ignored.
+def _identity_projection(family: Family, config: EncoderConfig, prefix: str) -> dict[str, Tensor]:
+    if not family.always_projects or config.projects_embeddings:
+        return {}
+    values = (torch.eye(config.hidden_size), torch.zeros(config.hidden_size))
+    return {prefix + theirs: value for (_, theirs), value in zip(family.projection, values, strict=True)}
+
+
+def _without_identity(
+    tensors: dict[str, Tensor], family: Family, config: EncoderConfig, prefix: str
+) -> tuple[dict[str, Tensor], EncoderConfig]:
+    """Drop an identity projection; if it is not an identity, keep it and set `embedding_projection`."""
+    names = [prefix + theirs for _, theirs in family.projection]
+    if not family.always_projects or config.projects_embeddings or not tensors.keys() >= set(names):
+        return tensors, config
+    weight, bias = (tensors[name] for name in names)
+    if weight.dim() != 2 or not torch.equal(weight, torch.eye(*weight.shape)) or bias.any():
+        return tensors, config.replace(embedding_projection="always")
+    return {name: tensor for name, tensor in tensors.items() if name not in names}, config
+
+
+def _check_shapes(
+    state: Mapping[str, Tensor],
+    theirs: Mapping[str, str],
+    config: EncoderConfig,
+    vocab_size: int,
+    task_shapes: Mapping[str, tuple[int, ...]],
+    folder: Path,
+) -> None:
+    """Compare the shapes of weights with those that config.json implies; nothing is allocated."""
+    shape = config.head_shape(vocab_size)
+    with torch.device("meta"):
+        modules: dict[str, nn.Module] = {"encoder": Encoder(config, vocab_size)}
+        modules |= {f"heads.{objective.kind}": objective.head(shape) for objective in _OBJECTIVES}
+    expected: dict[str, tuple[int, ...]] = {
+        f"{start}.{name}": tensor.shape
+        for start, module in modules.items()
+        for name, tensor in module.state_dict().items()
+    }
+    expected |= task_shapes
+    wrong = [name for name, tensor in state.items() if tensor.shape != expected.get(name, tensor.shape)]
+    if wrong:
+        shown = "; ".join(
+            f"{theirs[name]} is {list(state[name].shape)}, expected {list(expected[name])}"
+            for name in wrong[:_NAMES_SHOWN]
+        )
+        raise ConversionError(
+            f"{len(wrong)} weights in {folder} do not have the shape that config.json states: {shown}",
+            todo="Correct config.json (sizes of vocabulary, hidden states, embeddings, feed-forward layers, positions, "
+            "segments and labels) or download both files again",
+        )

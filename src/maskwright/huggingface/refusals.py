@@ -1,7 +1,7 @@
-"""What a family's Hugging Face classes cannot hold, and which family can: asked before training and at every save.
+"""Check whether a family's Hugging Face classes can hold a model: before training and at every save.
 
-The encoder must compute the same there, to the last layer. A head that no class has is no obstacle: it is kept under
-names that the classes pass over, unless another family has classes for it.
+The encoder must compute the same there. A head that no class has is saved under names that the classes ignore; a head
+that another family has classes for is refused.
 """
 
 from collections.abc import Iterator
@@ -25,18 +25,16 @@ class _Obstacle:
 def refuse_inexpressible(
     family: Family, config: EncoderConfig, pad: int, heads: frozenset[str], source: str = ""
 ) -> None:
-    """Refuse a model that the family's Hugging Face classes cannot hold. Ask before training, too.
+    """Raise ConversionError if the family's Hugging Face classes cannot hold a model.
+
+    The message names the field, its allowed values, and the families that can hold the model.
 
     Args:
         family: The tables.
         config: The encoder's shape.
         pad: The padding id.
         heads: Kinds of the heads on this encoder.
-        source: The file that asks for it, if it was read from one.
-
-    Raises:
-        ConversionError: If the folder would not load, or compute something else there. The message names the field,
-            what it could be, and the families that hold the model as it is.
+        source: The file that was read, if any.
     """
     obstacle = next(_obstacles(family, config, pad, heads), None)
     if obstacle is None:
@@ -53,7 +51,7 @@ def refuse_inexpressible(
 
 
 def position_offset(family: Family, pad: int) -> int:
-    """Return how many rows at the front of a family's position table are skipped."""
+    """Return how many rows at the start of a family's position table are unused."""
     return pad + 1 if family.config.positions_after_pad else 0
 
 
@@ -92,10 +90,10 @@ def _limits(
     if not family.projection:
         yield "embedding_size", (None, config.hidden_size), "they have no dense layer after the embeddings"
     if not family.always_projects:
-        yield "embedding_projection", ("if_needed",), "they have no dense layer between widths that are the same"
-    yield "position_offset", (position_offset(family, pad),), "their position table begins there"
+        yield "embedding_projection", ("if_needed",), "they have no dense layer between equal widths"
+    yield "position_offset", (position_offset(family, pad),), "their position table starts there"
     for field, value in table.fixed.items():
-        yield field, (value,), "their classes have no other"
+        yield field, (value,), "it is fixed there"
     if "type_vocab_size" not in table.fixed:
         yield "type_vocab_size", (max(config.type_vocab_size, 1),), "they have a segment table"
     if not family.pooler:
@@ -104,7 +102,7 @@ def _limits(
     yield (
         "hidden_activation",
         (head_activation,) if head_activation else _ACTIVATIONS,
-        "their masked-token head has no other",
+        "their masked-token head supports no other",
     )
 
 

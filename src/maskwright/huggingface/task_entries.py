@@ -1,4 +1,4 @@
-"""What config.json says of a model that was trained on labelled examples: its class, its labels, its dropout."""
+"""Convert the config.json entries of fine-tuned models: labels, problem type, dropout."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,23 +9,23 @@ from maskwright.core.types import HeadKind
 from maskwright.huggingface.families import Family
 
 ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
-"""What the scores of a whole sequence mean, in Hugging Face's words; its text pipeline reads it."""
+"""Hugging Face's names for what the scores of a sequence mean; its text pipeline reads them."""
 
-# Hugging Face's classes assume so many where config.json names none.
+# Hugging Face's default number of labels.
 _ASSUMED_LABELS = 2
-# Heads whose width no label says: beginning and end of an answer; one score an option.
+# Heads without labels: start and end of an answer; one score per option.
 _WIDTHS: Mapping[HeadKind, int] = {"span": 2, "choice": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskEntries:
-    """A head for labelled examples, as config.json describes it.
+    """A head for labeled examples, as config.json describes it.
 
     Attributes:
         kind: What it scores.
         labels: Names of the scores, in their order; empty for "span" and "choice".
-        problem_type: What the scores mean; None where that follows from the kind, or the file does not say.
-        dropout: Share dropped before the last layer.
+        problem_type: What the scores mean; None if it follows from the kind or is not stated.
+        dropout: Rate before the last layer.
     """
 
     kind: HeadKind
@@ -40,17 +40,12 @@ class TaskEntries:
 
 
 def unnamed_labels(number: int) -> tuple[str, ...]:
-    """Return the names that Hugging Face gives to scores that nobody named."""
+    """Return Hugging Face's names for unnamed labels."""
     return tuple(f"LABEL_{place}" for place in range(number))
 
 
 def entries_to_json(family: Family, task: TaskEntries) -> dict[str, Any]:
-    """Write what a class with such a head reads from config.json.
-
-    Args:
-        family: The tables.
-        task: The head.
-    """
+    """Return the entries of config.json that a class with such a head reads."""
     data: dict[str, Any] = {}
     if task.kind not in _WIDTHS:
         data["id2label"] = {str(place): label for place, label in enumerate(task.labels)}
@@ -66,23 +61,23 @@ def entries_to_json(family: Family, task: TaskEntries) -> dict[str, Any]:
 def entries_from_json(
     family: Family, data: Mapping[str, Any], kind: HeadKind, hidden_dropout: float, source: str
 ) -> TaskEntries:
-    """Read what config.json says of a head that is there.
+    """Return the description of a head that the folder of the config.json at `source` contains.
 
     Args:
         family: The tables.
         data: The file's content.
-        kind: Which head there is.
+        kind: The head.
         hidden_dropout: The rate of the encoder's hidden states.
         source: The file's path, for messages.
 
     Raises:
-        ConversionError: If the labels are not numbered from 0, or the class is asked to compute something else.
+        ConversionError: If the labels are not numbered from 0, or an entry has an unsupported value.
     """
     row = family.tasks[kind]
     for name, value in row.constants.items():
         if data.get(name, value) != value:
             raise ConversionError(
-                f"{source}: {name} is {data[name]!r}, which no head here computes",
+                f"{source}: {name} is {data[name]!r}, which maskwright does not support",
                 allowed=f"{name} {value!r}",
                 todo="Use transformers for this model, or choose another",
             )
@@ -94,7 +89,7 @@ def entries_from_json(
         dropout = row.dropout.rate(data.get(row.dropout.name) if row.dropout.name else None, hidden_dropout)
     if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
         assert row.dropout is not None
-        raise ConversionError(f"{source}: {row.dropout.name} is {dropout!r}", allowed="a share, from 0 to below 1")
+        raise ConversionError(f"{source}: {row.dropout.name} is {dropout!r}", allowed="a rate, at least 0 and below 1")
     return TaskEntries(
         kind=kind,
         labels=() if kind in _WIDTHS else _labels(data, source),
@@ -113,7 +108,7 @@ def _labels(data: Mapping[str, Any], source: str) -> tuple[str, ...]:
     if not isinstance(named, dict) or not _counts(list(named)):
         raise ConversionError(
             f"{source}: id2label is {named!r}",
-            allowed='an object that names the scores by their places from 0, e.g. {"0": "negative", "1": "positive"}',
+            allowed='an object that maps places from 0 to names, e.g. {"0": "negative", "1": "positive"}',
         )
     return tuple(str(named[str(place)]) for place in range(len(named)))
 

@@ -10,7 +10,8 @@ from maskwright.model.encoder import Encoder
 from maskwright.model.packed.dense import pack
 from maskwright.model.packed.norm import Norm
 from maskwright.model.states import packs
-from maskwright.pretext.objectives.mlm import MaskedLanguageModeling, MaskedLanguageModelingHead
+from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
+from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 
 
 class Scores(Protocol):

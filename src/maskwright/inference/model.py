@@ -26,9 +26,8 @@ from maskwright.inference.mlm_scores import Scores, scores_of
 from maskwright.inference.precision import Precision, choose_precision
 from maskwright.model.encoder import Encoder
 from maskwright.model.states import States, states_of
-from maskwright.pretext.objectives.mlm import MaskedLanguageModelingHead
-from maskwright.pretext.objectives.rtd import ReplacedTokenDetectionHead
-from maskwright.training.run_folder import GENERATOR
+from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead, ReplacedTokenDetectionHead
+from maskwright.training.run_directory import GENERATOR
 
 BATCH_TOKENS = 8192
 """Tokens of a forward pass: enough to keep all cores busy, a few hundred MB for a model of base size."""

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from maskwright.core.spec import Spec
-from maskwright.core.tensors import HeadShape
+from maskwright.core.types import HeadShape
 
 Rate = Annotated[float, Field(ge=0, lt=1)]
 

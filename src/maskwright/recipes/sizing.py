@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-
-from maskwright.core.tensors import HeadShape
+from maskwright.core.types import HeadShape
 from maskwright.model.config import EncoderConfig
 from maskwright.model.sizes import count_parameters, flops_per_token, memory, mlm_head_parameters, total_parameters
 from maskwright.pretext.objectives import Objective
@@ -80,7 +78,7 @@ class Sizes:
 
 
 def sizes(recipe: Recipe) -> Sizes:
-    """Count a recipe's parameters, operations and memory; nothing is built but the heads, without memory.
+    """Count a recipe's parameters, FLOPs and memory, without building anything.
 
     Example:
         >>> sizes(catalog.get("bert/base")).encoder_and_pooler
@@ -119,15 +117,10 @@ def _teacher_memory(recipe: Recipe) -> dict[str, int]:
 
 def _head_parameters(recipe: Recipe) -> dict[str, int]:
     vocab_size = recipe.tokenizer.vocab_size
-    # On the meta device a module has shapes and no memory, so this works for any objective at any size.
-    with torch.device("meta"):
-        return {
-            objective.kind: sum(
-                parameter.numel()
-                for parameter in objective.head(_shape_under(recipe, objective, vocab_size)).parameters()
-            )
-            for objective in recipe.objectives
-        }
+    return {
+        objective.kind: objective.num_parameters(_shape_under(recipe, objective, vocab_size))
+        for objective in recipe.objectives
+    }
 
 
 def training_flops_per_token(

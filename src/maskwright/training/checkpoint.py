@@ -6,7 +6,8 @@ state to keep: every draw is keyed.
 
 import json
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,14 @@ from torch import Tensor
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import atomic_folder, checksum, read_json
 from maskwright.core.tensor_files import write_tensors
+from maskwright.core.types import SpecialTokens
+from maskwright.huggingface.families import family_named
+from maskwright.huggingface.huggingface import save_model
+from maskwright.huggingface.refusals import refuse_inexpressible
+from maskwright.model.config import EncoderConfig
+from maskwright.recipes.recipe import Recipe
+from maskwright.training.model import PretrainingModel
+from maskwright.training.run_directory import GENERATOR
 
 _KEPT = 2
 
@@ -110,3 +119,82 @@ def _read(folder: Path) -> Checkpoint:
         )
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise CheckpointError(f"{folder} cannot be read: {error}") from error
+
+
+class CheckpointTimer:
+    """Calls `save` at a cadence.
+
+    Args:
+        save: Writes a checkpoint of a step.
+        last_step: The step of the newest checkpoint, -1 for none.
+        seconds: Time between checkpoints; 0 keeps every step (for checking resumption).
+        share: Largest share of the time that writing may take.
+    """
+
+    def __init__(self, save: Callable[[], None], last_step: int, seconds: float = 60.0, share: float = 0.03) -> None:
+        self._save, self._last_step = save, last_step
+        self._seconds, self._share = seconds, share
+        self._next = time.monotonic() + seconds
+
+    def is_due(self) -> bool:
+        """Whether the time has come."""
+        return time.monotonic() >= self._next
+
+    def keep(self, step: int) -> None:
+        """Write a checkpoint of this step, unless there is one already."""
+        if step == self._last_step:
+            return
+        begun = time.monotonic()
+        self._save()
+        ended = time.monotonic()
+        self._last_step = step
+        self._next = ended + (max(self._seconds, (ended - begun) / self._share) if self._seconds else 0.0)
+
+
+def check_savable(recipe: Recipe, pad: int) -> None:
+    """Refuse a recipe whose models its family's Hugging Face classes cannot hold.
+
+    Args:
+        recipe: What is to be trained.
+        pad: The padding id.
+
+    Raises:
+        ConversionError: With the field, what it could be, and the families that hold it as it is.
+    """
+    for encoder, heads in _towers(recipe):
+        refuse_inexpressible(family_named(recipe.family), encoder, pad, frozenset(heads))
+
+
+def _towers(recipe: Recipe) -> list[tuple[EncoderConfig, set[str]]]:
+    """List the encoders that will be saved, and the kinds of the heads on each."""
+    kinds: set[str] = {objective.kind for objective in recipe.objectives}
+    if recipe.generator is None:
+        return [(recipe.encoder, kinds)]
+    on_generator: set[str] = {objective.kind for objective in recipe.objectives if objective.on_generator}
+    return [(recipe.encoder, kinds - on_generator), (recipe.generator.config(recipe.encoder), on_generator)]
+
+
+def save_models(folder: Path, recipe: Recipe, model: PretrainingModel, special_tokens: SpecialTokens) -> None:
+    """Write what is trained as transformers reads it, a generator in a folder beside it.
+
+    Args:
+        folder: The encoder's; the generator's is its sub-folder `GENERATOR`.
+        recipe: What is trained.
+        model: Its weights.
+        special_tokens: Padding id and vocabulary size.
+
+    Raises:
+        DeviceError: If the folder cannot be written.
+    """
+    models = [(folder, recipe.encoder, model.encoder_weights())]
+    if model.generator is not None:
+        models.append((folder / GENERATOR, model.generator.config, model.generator_weights()))
+    for place, config, state in models:
+        save_model(
+            place,
+            family=recipe.family,
+            config=config,
+            special_tokens=special_tokens,
+            state=state,
+            max_length=recipe.training.max_length,
+        )

@@ -1,17 +1,23 @@
-"""Metrics as JSON lines: what training computed in one file, what the clock measured in another.
+"""A run's metrics: JSON lines, TensorBoard, and the text of the progress line.
 
-`metrics.jsonl` holds only numbers that the seed determines, so that an interrupted and resumed run's file equals an
-uninterrupted one's, byte for byte. Speeds and times go to `timing.jsonl`. Both go to TensorBoard.
+`metrics.jsonl` holds only numbers that the seed determines, so that a resumed run's file equals an uninterrupted
+one's, byte for byte. Speeds and times go to `timing.jsonl`. Both go to TensorBoard.
 """
 
 import contextlib
 import json
 import os
+import shutil
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from maskwright.core.files import atomic_path, disk_problem
+from maskwright.training.budget import Budget
+from maskwright.training.evaluation import Baseline, Measured
+from maskwright.training.loop import StepReport
+from maskwright.training.reporting import Reporter
 
 
 def worth_logging(step: int) -> bool:
@@ -75,3 +81,175 @@ def _whole_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield line, json.loads(line)
             except json.JSONDecodeError:
                 return
+
+
+class Journal:
+    """Writes each step down and keeps the live line fresh.
+
+    Args:
+        folder: The run's folder.
+        last_step: Steps done so far; later lines of an interrupted sitting are dropped.
+        budget: For the time left.
+        peak_flops: The machine's measured matrix-product speed, for utilisation.
+        talk: Where the live line goes.
+    """
+
+    _SMOOTHING = 0.95
+
+    def __init__(self, folder: Path, last_step: int, budget: Budget, peak_flops: float, talk: Reporter) -> None:
+        self._metrics = JsonLines(folder / "metrics.jsonl", last_step)
+        self._timing = JsonLines(folder / "timing.jsonl", last_step)
+        self._board = _Board(folder / "tensorboard", last_step, talk)
+        self._budget, self._peak, self._talk = budget, peak_flops, talk
+        self._smooth_loss: float | None = None
+        self._window: list[StepReport] = []
+        self._sums = _Sums()
+
+    def step(self, report: StepReport) -> None:
+        """Record one step."""
+        position, result = report.position, report.result
+        step = position.spent.steps
+        self._window.append(report)
+        self._sums.add(report)
+        old = self._smooth_loss
+        self._smooth_loss = result.loss if old is None else self._SMOOTHING * old + (1 - self._SMOOTHING) * result.loss
+        if worth_logging(step) or report.progress >= 1:
+            self._write(
+                step,
+                {
+                    "loss": result.loss,
+                    **{f"{kind}_loss": loss for kind, loss in result.losses.items()},
+                    **{f"{kind}_accuracy": accuracy for kind, accuracy in result.accuracies.items()},
+                    **{f"{kind}_{name}": part for kind, more in result.details.items() for name, part in more.items()},
+                    "learning_rate": report.learning_rate,
+                    "gradient_norm": result.gradient_norm,
+                    "tokens": position.spent.tokens,
+                    "epochs": position.epochs,
+                    "sequences": report.batch.num_sequences,
+                    **{f"{kind}_targets": count for kind, count in report.batch.counts.items()},
+                },
+            )
+        seconds = sum(seen.seconds for seen in self._window)
+        if seconds >= 2 or report.progress >= 1:
+            self._clock(report, seconds)
+
+    def held_out(self, step: int, measured: Mapping[str, Measured], baseline: Baseline | None) -> None:
+        """Record a measurement on held-out text."""
+        numbers: dict[str, float] = {}
+        for kind, value in measured.items():
+            numbers[f"held_out_{kind}_loss"] = value.loss
+            if value.accuracy is not None:
+                numbers[f"held_out_{kind}_accuracy"] = value.accuracy
+            numbers |= {f"held_out_{kind}_{name}": share for name, share in value.details.items()}
+        if baseline is not None:
+            numbers["unigram_loss"], numbers["unigram_accuracy"] = baseline.loss, baseline.accuracy
+        self._write(step, numbers)
+
+    def speed_line(self) -> str:
+        """Say how fast this sitting was: real tokens a second, fill, waiting for data, utilisation."""
+        sums = self._sums
+        if not sums.seconds:
+            return "no step was taken"
+        return (
+            f"{sums.tokens / sums.seconds:,.0f} tokens a second ({sums.tokens / sums.slots:.1%} of the slots filled), "
+            f"{sums.waited / sums.seconds:.1%} of the time waiting for data, "
+            f"{sums.flops / sums.seconds / self._peak:.0%} of the machine's matrix-product peak"
+        )
+
+    def close(self) -> None:
+        """Flush and close all files."""
+        self._metrics.close()
+        self._timing.close()
+        self._board.close()
+
+    def sync(self) -> None:
+        """Make what was written safe from a power cut; called before each checkpoint."""
+        self._metrics.sync()
+
+    def _write(self, step: int, numbers: Mapping[str, float]) -> None:
+        self._metrics.write({"step": step, **numbers})
+        for name, value in numbers.items():
+            self._board.add(name, value, step)
+
+    def _clock(self, report: StepReport, seconds: float) -> None:
+        """Record speeds over the steps since the last time, and renew the live line."""
+        window, self._window = self._window, []
+        tokens = sum(seen.batch.num_tokens for seen in window)
+        slots = sum(seen.batch.num_slots for seen in window)
+        flops = sum(seen.flops - seen.result.skipped_flops for seen in window)
+        numbers: dict[str, Any] = {
+            "seconds": report.position.spent.seconds,
+            "tokens_per_second": tokens / seconds,
+            "fill": tokens / slots,
+            "data_wait": sum(seen.waited for seen in window) / seconds,
+            "steps_per_second": len(window) / seconds,
+            "model_flops_utilisation": flops / seconds / self._peak,
+        }
+        step = report.position.spent.steps
+        self._timing.write({"step": step, **numbers})
+        for name, value in numbers.items():
+            self._board.add(f"timing/{name}", value, step)
+        self._talk.training(report.progress, self._line(report, numbers))
+
+    def _line(self, report: StepReport, numbers: Mapping[str, float]) -> str:
+        spent = report.position.spent
+        left = spent.seconds * (1 - report.progress) / report.progress if report.progress else 0.0
+        if self._budget.unit == "seconds":
+            left = self._budget.amount - spent.seconds
+        accuracy = report.result.accuracies.get("mlm")
+        found = report.result.details.get("rtd", {}).get("recall")
+        parts = [
+            f"step {spent.steps:,}",
+            f"loss {self._smooth_loss:.3f}",
+            "" if accuracy is None else f"right {accuracy:.0%}",
+            "" if found is None else f"found {found:.0%}",
+            f"{numbers['tokens_per_second']:,.0f} tokens/s",
+            f"{int(max(left, 0) // 60)}:{int(max(left, 0) % 60):02d} left",
+        ]
+        return "  ".join(part for part in parts if part)
+
+
+class _Sums:
+    """Totals of a sitting's steps."""
+
+    def __init__(self) -> None:
+        self.tokens = self.slots = 0
+        self.seconds = self.waited = self.flops = 0.0
+
+    def add(self, report: StepReport) -> None:
+        self.tokens += report.batch.num_tokens
+        self.slots += report.batch.num_slots
+        self.seconds += report.seconds
+        self.waited += report.waited
+        self.flops += report.flops - report.result.skipped_flops
+
+
+class _Board:
+    """TensorBoard's writer. The numbers are in the JSON files too, so its troubles never stop a run."""
+
+    def __init__(self, folder: Path, last_step: int, talk: Reporter) -> None:
+        self._talk = talk
+        if not last_step:
+            shutil.rmtree(folder, ignore_errors=True)  # What a run that never reached a checkpoint left.
+        with warnings.catch_warnings():
+            # TensorBoard's own protobuf and numpy deprecations are not the user's concern.
+            warnings.simplefilter("ignore")
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer: SummaryWriter | None = SummaryWriter(
+                str(folder), purge_step=last_step + 1 if last_step else None
+            )
+
+    def add(self, name: str, value: float, step: int) -> None:
+        if self._writer is None:
+            return
+        try:
+            self._writer.add_scalar(name, value, step)
+        except OSError as error:
+            self._writer = None
+            self._talk.say("warning", f"TensorBoard's log cannot be written ({error}); metrics.jsonl goes on")
+
+    def close(self) -> None:
+        if self._writer is not None:
+            with contextlib.suppress(OSError):
+                self._writer.close()

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from maskwright.core.types import IntArray
-from maskwright.training.cutting import packed_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,6 @@ def pack(lengths: IntArray, row_length: int) -> Packing:
     """
     if len(lengths) and not 1 <= lengths.min() <= lengths.max() <= row_length:
         raise ValueError(f"sequences of {lengths.min()} to {lengths.max()} tokens do not fit rows of {row_length}")
-    if (packed := packed_rows(lengths, row_length)) is not None:
-        return Packing(*packed)
     counts = np.bincount(lengths)
     open_rows = _OpenRows(row_length)
     rows: list[int] = []

@@ -1,18 +1,22 @@
 """From corpus arguments to prepared text and the recipe that will really be trained."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from maskwright.core.errors import RecipeError
+from maskwright.core.randomness import Draws
 from maskwright.core.types import Documents
 from maskwright.data.clean_store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning import Cleaning
 from maskwright.data.corpus import Corpus
 from maskwright.data.ordered_pool import kept_workers
 from maskwright.data.shards import tokenize_corpus
+from maskwright.data.similar_words import check_source, similar_words
 from maskwright.data.sources import resolve_sources
 from maskwright.data.tokenizer import Tokenizer
 from maskwright.data.vocabulary import train_tokenizer
@@ -20,19 +24,17 @@ from maskwright.data.words.collocations import collocations_told
 from maskwright.data.words.level_facts import told
 from maskwright.data.words.lexicon import lexicons_work
 from maskwright.data.words.resources import check_words, words_fingerprint
+from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
+from maskwright.training.checkpoint import check_savable
 from maskwright.training.device import Machine, Precision
-from maskwright.training.empty_levels import empty_levels
 from maskwright.training.existing import ExistingModel
 from maskwright.training.expectation import expected_tokens, reached_flops
-from maskwright.training.fit import Choice, fit_batch, fit_length, fit_phrases, fit_schedule, fit_vocabulary
-from maskwright.training.origins import open_origins, same_teacher
+from maskwright.training.initialization import Start, habits_told, open_origins, same_teacher
 from maskwright.training.reporting import Reporter
-from maskwright.training.saving import check_savable
-from maskwright.training.similar_words import check_similar_words, with_similar_words
-from maskwright.training.starting import Start, habits_told
+from maskwright.training.resolve import Choice, fit_batch, fit_length, fit_phrases, fit_schedule, fit_vocabulary
 from maskwright.training.workload import Text, mean_length
 
 
@@ -341,3 +343,86 @@ def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer:
 def _took(begun: float) -> str:
     seconds = time.perf_counter() - begun
     return f" ({seconds:.0f} s)" if seconds >= 1 else ""
+
+
+def empty_levels(recipe: Recipe, levels: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Warn of each level that masking asks for and of which there is no unit: what is done instead, and the remedy.
+
+    Args:
+        recipe: What is trained.
+        levels: What was found of each level (`text.words.level_facts`).
+    """
+    for level in sorted(recipe.masking.levels):
+        if levels[level]["units"]:
+            continue
+        share = sum(share for share, masking in recipe.masking.stages if level in masking.levels)
+        yield (
+            f"no {level} of two words and more was found, and masking {recipe.masking.kind!r} hides single words "
+            f"instead, in {share:.0%} of training; {_remedy(recipe, level)}"
+        )
+
+
+def _remedy(recipe: Recipe, level: str) -> str:
+    if level == "entity":
+        return "name a list of entities, --set words.entities=[names.txt]"
+    if "collocations" in recipe.words.phrases:
+        return "the corpus is too small to hold its own; name a list of phrases, --set words.phrases=[phrases.txt]"
+    return "take those that the corpus itself holds, in any language, --set words.phrases=[collocations] (extra: words)"
+
+
+_SEQUENCES_MEASURED = 500
+_DOCUMENTS_MEASURED = 5000
+
+
+def check_similar_words(recipe: Recipe) -> None:
+    """Raise DataError if the recipe wants similar words that cannot be had: before any long work."""
+    if (spec := recipe.replacement.similar_words) is not None:
+        check_source(spec)
+
+
+def with_similar_words(
+    text: Text, recipe: Recipe, corpus: Corpus, tokenizer: Tokenizer, *, seed: int, cache: Path | None, talk: Reporter
+) -> Text:
+    """Add the table to the text's vocabulary if the recipe's replacement asks for one, and say what it covers.
+
+    Raises:
+        DataError: If its source cannot be used, or gives no word of the corpus a similar one.
+    """
+    if (spec := recipe.replacement.similar_words) is None:
+        return text
+    made = similar_words(spec, corpus, tokenizer, cache=cache, progress=talk.stage)
+    text = replace(text, vocabulary=replace(text.vocabulary, similar_words=made.table))
+    talk.say("similar", f"{made.coverage.source}; {made.coverage.told()}")
+    outcomes = measured_outcomes(recipe, text, seed)
+    if total := sum(outcomes.values()):
+        spared = outcomes["kept for want of a similar word"]
+        shares = ", ".join(f"{count / total:.1%} {name}" for name, count in outcomes.items())
+        talk.say("similar", f"of {total:,} selected tokens, sampled: {shares}")
+        if 2 * spared > total:
+            talk.say(
+                "warning",
+                f"{spared / total:.0%} of the selected tokens stay as they are, since their words have no similar "
+                "word: take another source (replacement.table.source), or let more words count "
+                "(replacement.table.min_count, replacement.table.min_similarity)",
+            )
+    return text
+
+
+def measured_outcomes(recipe: Recipe, text: Text, seed: int) -> Mapping[str, int]:
+    """Count what becomes of the selected tokens in some sequences, laid out and masked by the rules of training.
+
+    They come from documents at equal distances and are as long as in the first phase; of several maskings the first
+    is taken. They are a sample, not the sequences that training will draw.
+    """
+    some = np.linspace(0, len(text.documents) - 1, min(len(text.documents), _DOCUMENTS_MEASURED)).astype(np.int64)
+    documents = text.documents.pick(some)
+    plan = recipe.format.plan(documents, recipe.training.phases[0].max_length, seed, 0)
+    if not len(plan):
+        return {}
+    index = np.linspace(0, len(plan) - 1, min(len(plan), _SEQUENCES_MEASURED)).astype(np.int64)
+    points = recipe.format.separator_points(text.documents)
+    instances = recipe.format.lay_out(plan.rows(index), text.take, text.vocabulary.special_tokens, points)
+    masking: Masking = recipe.masking.stages[0][1]
+    draws = Draws(seed, np.zeros(len(index), dtype=np.int64), index)
+    selection = masking.select(instances, draws, text.vocabulary.token_counts)
+    return recipe.replacement.outcomes(instances, selection, draws, text.vocabulary)

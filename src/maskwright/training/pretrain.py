@@ -17,11 +17,11 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
 from maskwright.training.compiling import Compiling, compiles_on
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again, tokens_at_once
-from maskwright.training.heldout import Baseline, Measured
+from maskwright.training.evaluation import Baseline, Measured
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.preparation import Prepared, Request, prepare, prepare_again
 from maskwright.training.reporting import OnConsole, Reporter
-from maskwright.training.run_folder import RunFolder, environment
+from maskwright.training.run_directory import RunDirectory, environment
 from maskwright.training.session import Session
 from maskwright.training.teacher import build_teacher
 
@@ -139,7 +139,7 @@ def pretrain(
         workers=workers,
         cache=None if cache is None else Path(cache).expanduser(),
     )
-    folder = RunFolder(Path(out).expanduser())
+    folder = RunDirectory(Path(out).expanduser())
     with reporter or OnConsole() as talk:
         try:
             record = folder.open(request.to_json())
@@ -195,7 +195,7 @@ def _budget(given: Budget | None, recipe: Recipe, as_published: bool) -> Budget:
 
 def _sit(
     request: Request,
-    folder: RunFolder,
+    folder: RunDirectory,
     record: dict[str, Any],
     machine: Machine,
     checkpoint_minutes: float,
@@ -258,7 +258,7 @@ def _sit(
     return run
 
 
-def _begin(folder: RunFolder, record: Mapping[str, Any], prepared: Prepared, machine: Machine) -> dict[str, Any]:
+def _begin(folder: RunDirectory, record: Mapping[str, Any], prepared: Prepared, machine: Machine) -> dict[str, Any]:
     """Write all that a resumed run must find again; `run.json` last, since it says that the rest is there."""
     write_json(folder.path / "recipe.json", prepared.recipe.model_dump(mode="json"))
     card = read_json(prepared.card / "data_card.json")

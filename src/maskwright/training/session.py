@@ -9,21 +9,19 @@ from maskwright.core.own_code import allowed
 from maskwright.recipes.recipe import Recipe
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
+from maskwright.training.checkpoint import CheckpointTimer, save_models
 from maskwright.training.compiling import compile_model, computes_by_own_code
 from maskwright.training.device import Machine
+from maskwright.training.evaluation import Baseline, Measured, detection_line, health_line, measure, unigram_baseline
 from maskwright.training.flops import step_flops
-from maskwright.training.health import detection_line, health_line
-from maskwright.training.heldout import Baseline, Measured, measure, unigram_baseline
+from maskwright.training.initialization import Start
 from maskwright.training.interrupt import StopRequest
-from maskwright.training.journal import Journal
-from maskwright.training.keeper import Keeper
 from maskwright.training.loop import Position, Schedule, StepReport, train
+from maskwright.training.metrics import Journal
 from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.reporting import Reporter
-from maskwright.training.run_folder import RunFolder
-from maskwright.training.saving import save_models
-from maskwright.training.starting import Start
+from maskwright.training.run_directory import RunDirectory
 from maskwright.training.teacher import TeacherModel
 from maskwright.training.workload import Text, Workload, build_workload
 
@@ -74,7 +72,7 @@ class Session:
     def __init__(
         self,
         *,
-        folder: RunFolder,
+        folder: RunDirectory,
         recipe: Recipe,
         text: Text,
         budget: Budget,
@@ -131,7 +129,9 @@ class Session:
 
     def _sit(self, position: Position, kept: bool, stop: StopRequest, checkpoint_seconds: float) -> SessionEnd:
         journal = Journal(self.folder.path, position.spent.steps, self.budget, self.machine.peak_flops, self.talk)
-        keeper = Keeper(lambda: self._save(position, journal), position.spent.steps if kept else -1, checkpoint_seconds)
+        keeper = CheckpointTimer(
+            lambda: self._save(position, journal), position.spent.steps if kept else -1, checkpoint_seconds
+        )
         held_out: dict[str, Measured] = {}
         try:
             for report in self._reports(position):

@@ -9,10 +9,9 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.tensors import FlatBatch, View
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.pretext.objectives.mlm import MaskedLanguageModelingHead
+from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.comparison import Differences, differences_of_layers, settings
-from maskwright.training.existing import ExistingModel
+from maskwright.training.existing import Differences, ExistingModel, differences_of_layers, settings
 
 _OF_THE_WIDTH = ("hidden_size", "num_heads", "intermediate_size")
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.core.flat_arrays import CODE
 from maskwright.core.native.library import Code
+from maskwright.model.native.fp32 import CODE
 
 
 def test_code_that_is_needed_is_the_code_that_is_there() -> None:

@@ -89,7 +89,7 @@ def test_what_cannot_be_measured_is_refused() -> None:
             measure([], [])
     with pytest.raises(DataError, match=r"1 labelled examples.*2 or more"):
         pearson([1.0], [1.0])
-    with pytest.raises(DataError, match="predictions hold numbers that are not finite"):
+    with pytest.raises(DataError, match="predictions contain non-finite"):
         spearman([1.0, 2.0], [1.0, math.nan])
     with pytest.raises(DataError, match=r"unknown class 'sprot'.*Did you mean 'sport'"):
         multi_label_scores([["sprot"]], [[]], labels=["sport", "art"])

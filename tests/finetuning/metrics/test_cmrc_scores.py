@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import Answer, QuestionExample
 from maskwright.finetuning.metrics import cmrc2018
-from maskwright.finetuning.metrics.cmrc import _longest_common_run
-from maskwright.finetuning.metrics.western_words import western_words
+from maskwright.finetuning.metrics.answers import _longest_common_run, western_words
 
 
 def question(key: str, *answers: str) -> QuestionExample:

@@ -4,8 +4,7 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import Answer, QuestionExample
-from maskwright.finetuning.metrics import squad, squad_v2
-from maskwright.finetuning.metrics.squad import best_threshold, score_questions
+from maskwright.finetuning.metrics import best_threshold, score_questions, squad, squad_v2
 
 
 def question(key: str, *answers: str) -> QuestionExample:

@@ -52,7 +52,7 @@ def test_labels_that_do_not_fit_are_refused_with_their_example(
     ("make", "message"),
     [
         (lambda: Classification(labels=("a",)), "only 'a'"),
-        (lambda: Classification(labels=("a", "b", "a")), "'a' stands twice"),
+        (lambda: Classification(labels=("a", "b", "a")), "'a' is listed twice"),
         (lambda: Classification(labels=("a", "b"), metrics=("acuracy",)), "Did you mean 'accuracy'"),
         (lambda: Classification(labels=("a", "b"), metrics=()), "needs a metric"),
         (lambda: Classification(labels=("a", "b", "c"), metrics=("f1",)), "'f1' is of one class"),

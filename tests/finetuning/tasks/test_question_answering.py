@@ -15,13 +15,15 @@ from maskwright.core.errors import DataError
 from maskwright.data.tokenizer import Tokenizer
 from maskwright.finetuning.batching import Batcher, scoring_batches
 from maskwright.finetuning.examples import Answer, QuestionExample
-from maskwright.finetuning.features import Features
-from maskwright.finetuning.layout import separators_between
+from maskwright.finetuning.features import Features, separators_between
 from maskwright.finetuning.tasks import task_from_json
-from maskwright.finetuning.tasks.answer_scores import tune_null_threshold
-from maskwright.finetuning.tasks.answer_windows import text_places, widest_context
 from maskwright.finetuning.tasks.base import Prediction, Scores
-from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.question_answering import (
+    QuestionAnswering,
+    text_places,
+    tune_null_threshold,
+    widest_context,
+)
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 SURE = 50.0

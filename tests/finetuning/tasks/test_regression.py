@@ -34,7 +34,7 @@ def test_labels_that_do_not_fit_are_refused_with_their_example(
     [
         (lambda: Regression(scale=0), "scale of a regression is 0"),
         (lambda: Regression(offset=math.inf), "offset of a regression is inf"),
-        (lambda: Regression(metrics=("mean_absolute_error", "pearson")), "of which less is better"),
+        (lambda: Regression(metrics=("mean_absolute_error", "pearson")), "where lower is better"),
         (lambda: Regression(bounds=(5, 0)), "bounds of a regression"),
     ],
 )

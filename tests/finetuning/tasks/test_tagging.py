@@ -17,8 +17,7 @@ from maskwright.finetuning.batching import Batcher, scoring_batches
 from maskwright.finetuning.examples import TaggedExample
 from maskwright.finetuning.features import Features
 from maskwright.finetuning.tasks import Prediction, Tagging, task_from_json
-from maskwright.finetuning.tasks.tagging import how_joined
-from maskwright.finetuning.tasks.words import to_pieces
+from maskwright.finetuning.tasks.tagging import how_joined, to_pieces
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 BIO = Tagging(

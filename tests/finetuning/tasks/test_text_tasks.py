@@ -14,8 +14,7 @@ from text_examples import example, labelled
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TextExample
-from maskwright.finetuning.features import Features
-from maskwright.finetuning.layout import cut_pairs
+from maskwright.finetuning.features import Features, cut_pairs
 from maskwright.finetuning.tasks import Classification, MultiLabel, Regression, task_from_json
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
@@ -123,7 +122,7 @@ def test_no_room_for_text_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
     "task", [Classification(labels=("a", "b")), Regression(), MultiLabel(labels=("a", "b"))], ids=lambda task: task.kind
 )
 def test_measuring_needs_labels(task: Any) -> None:
-    with pytest.raises(DataError, match="2 of 2 examples have no label to compare with, the first is line 0"):
+    with pytest.raises(DataError, match="2 of 2 examples have no label; the first is line 0"):
         task.measure([], labelled([None, None]))
     with pytest.raises(DataError, match="no example to measure"):
         task.measure([], [])

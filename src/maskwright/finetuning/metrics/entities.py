@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from maskwright.core.errors import DataError
-from maskwright.finetuning.metrics.libraries import check_pairs, nervaluate
+from maskwright.finetuning.metrics.scores import check_pairs, scoring_library
 
 TagScheme = Literal["IO", "BIO", "IOBES", "BILOU", "BMES"]
 """How tags mark entities. "BIO" (IOB2): B begins, I goes on. "IOBES": moreover E ends, S stands alone; "BILOU" says L
@@ -164,7 +164,9 @@ def entity_scores(
         [entities_of(tags, scheme) for tags in sentences] for sentences in (gold, predicted)
     )
     types = sorted({entity.type for entities in (*right_entities, *guessed_entities) for entity in entities})
-    evaluator = nervaluate().Evaluator(_theirs(right_entities), _theirs(guessed_entities), tags=types, loader="dict")
+    evaluator = scoring_library("nervaluate", "nervaluate").Evaluator(
+        _theirs(right_entities), _theirs(guessed_entities), tags=types, loader="dict"
+    )
     results = evaluator.evaluate()
     scores = _named(results["overall"]["strict"], "")
     for type_ in types:

@@ -1,17 +1,13 @@
-"""Kinds of tasks. To add one: one file, one line in `TaskChoice` and one in `KINDS`."""
+"""Kinds of tasks. To add one: one module, one entry in `TaskChoice` and one in `KINDS`."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from maskwright.core.errors import DataError, unknown_name
-from maskwright.finetuning.tasks.answer_scores import tune_null_threshold
-from maskwright.finetuning.tasks.base import Prediction, Scores, Task
-from maskwright.finetuning.tasks.classification import Classification
-from maskwright.finetuning.tasks.multi_label import MultiLabel
+from maskwright.finetuning.tasks.base import Prediction, Scores, Task, from_json
+from maskwright.finetuning.tasks.classification import Classification, MultiLabel, Regression
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
-from maskwright.finetuning.tasks.parts import from_json
-from maskwright.finetuning.tasks.question_answering import QuestionAnswering
-from maskwright.finetuning.tasks.regression import Regression
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering, tune_null_threshold
 from maskwright.finetuning.tasks.tagging import Tagging
 
 TaskChoice = Classification | Regression | MultiLabel | Tagging | QuestionAnswering | MultipleChoice
@@ -19,11 +15,11 @@ TaskChoice = Classification | Regression | MultiLabel | Tagging | QuestionAnswer
 KINDS: Mapping[str, type[TaskChoice]] = {
     task.kind: task for task in (Classification, Regression, MultiLabel, Tagging, QuestionAnswering, MultipleChoice)
 }
-"""Tasks by the names that saved files use."""
+"""Task classes by their names in saved files."""
 
 
 def task_from_json(data: Mapping[str, Any]) -> TaskChoice:
-    """Make the task that `Task.to_json` described.
+    """Make a task from the data of `Task.to_json`.
 
     Raises:
         DataError: If the kind or a field is unknown, or a value is not allowed.

@@ -1,33 +1,39 @@
-"""The door of this room: what a kind of task must be able to do."""
+"""The interface of a task, and helpers that several tasks share."""
 
+import json
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from shlex import quote
 from typing import Any, ClassVar, Generic
 
+import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from maskwright.core.errors import DataError, nearest, unknown_name
+from maskwright.core.plain_yaml import read_yaml
 from maskwright.core.types import HeadKind
 from maskwright.data.tokenizer import Tokenizer
-from maskwright.finetuning.examples import E
+from maskwright.finetuning.examples import E, Example, has_label
 from maskwright.finetuning.features import FeatureBatch, Features
+from maskwright.finetuning.readers import as_name
 
 Scores = NDArray  # type: ignore[type-arg]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a model says of one example.
+    """A model's prediction for one example.
 
     Attributes:
         key: The example's key.
-        value: What is predicted, as JSON can hold it: a class, a number, a list of classes, a list of tags, a text, a
-            number of an option.
-        score: Probability of it, in [0, 1]; None where there is none (regression).
-        details: More, as JSON can hold it: the probabilities of all classes, entities with offsets, other answers.
-        of: What it is said of, for people to recognise: the text, both texts, the question. `maskwright.predict` tells
-            it; elsewhere it is "". No part of what files of predictions hold.
+        value: JSON-compatible: a class, a number, a list of classes, a list of tags, an answer text, an option's index.
+        score: Its probability in [0, 1]; None for regression.
+        details: JSON-compatible: probabilities of all classes, entities with character offsets, other answers.
+        of: The input for display (text, both texts, or question). Set by `maskwright.predict` only, else "". Not
+            written to prediction files.
     """
 
     key: str
@@ -38,14 +44,12 @@ class Prediction:
 
 
 class Task(ABC, Generic[E]):
-    """One kind of task with its labels: a frozen value, the same for training, measuring and use.
+    """A task with its labels and settings: an immutable value for training, evaluation and prediction.
 
     Attributes:
-        kind: Its name: "classification", "regression", "multi_label", "tagging", "question_answering",
-            "multiple_choice".
+        kind: "classification", "regression", "multi_label", "tagging", "question_answering" or "multiple_choice".
         head: What its head scores.
-        labels: Names of the classes in the order of the head's scores; empty where there are none.
-        num_outputs: Width of the head's last layer: classes; 1 for regression and choice; 2 for spans.
+        labels: Names of the classes in the order of the head's outputs; empty for tasks without classes.
     """
 
     kind: ClassVar[str]
@@ -55,35 +59,35 @@ class Task(ABC, Generic[E]):
     @property
     @abstractmethod
     def num_outputs(self) -> int:
-        """Width of the head's last layer."""
+        """Width of the head's last layer: number of classes; 1 for regression and multiple choice; 2 for spans."""
 
     @abstractmethod
     def features(
         self, examples: Sequence[E], tokenizer: Tokenizer, *, max_length: int, segments: bool, training: bool
     ) -> Features:
-        """Turn examples into sequences.
+        """Tokenize examples and lay them out as sequences.
 
         Args:
-            examples: All of one file.
-            tokenizer: The model's.
-            max_length: Tokens of a sequence at most, special ones counted.
-            segments: Whether the encoder has segment embeddings for a second text.
-            training: Whether units that cannot be learnt from are left out, and labels are wanted.
+            examples: All examples of one file.
+            tokenizer: The model's tokenizer.
+            max_length: Maximum tokens of a sequence, including special tokens.
+            segments: Whether the second text of a pair is segment 1.
+            training: Whether to add labels and leave out units without one.
         """
 
     @abstractmethod
     def loss(self, scores: Tensor, batch: FeatureBatch) -> tuple[Tensor, int]:
-        """Return the summed loss in nats (squared error for regression) over the batch, and what to divide it by.
+        """Return the summed loss in nats (squared error for regression), and the count to divide it by.
 
         Args:
-            scores: The head's, in fp32. "sequence": (U', C); "token": (M', C) at `batch.positions`; "span": (T, 2) at
-                every slot; "choice": (B, 1), an option each.
+            scores: The head's outputs in fp32. "sequence": (U', C); "token": (M', C) at `batch.positions`; "span":
+                (T, 2); "choice": (B, 1), one row per option.
             batch: With labels.
         """
 
     @abstractmethod
     def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
-        """Cut the head's scores into one array a unit, on the CPU, in the order of `batch.unit_numbers`.
+        """Split the head's scores into one CPU array per unit, in the order of `batch.unit_numbers`.
 
         "sequence": (C,); "token": (tags, C); "span": (L, 2); "choice": (options,).
         """
@@ -92,11 +96,11 @@ class Task(ABC, Generic[E]):
     def predictions(
         self, scores: Sequence[Scores], features: Features, examples: Sequence[E], tokenizer: Tokenizer
     ) -> list[Prediction]:
-        """Turn the scores of all units into one prediction an example, in the order of the examples."""
+        """Decode the scores of all units into one prediction per example, in the order of the examples."""
 
     @abstractmethod
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[E]) -> dict[str, float]:
-        """Score predictions, the main metric first, each as published (e.g. accuracy in [0, 1], SQuAD's in percent).
+        """Compute the metrics, the main one first, on their usual scale (accuracy in [0, 1], SQuAD's in percent).
 
         Raises:
             DataError: If examples have no labels.
@@ -104,15 +108,161 @@ class Task(ABC, Generic[E]):
 
     @abstractmethod
     def check(self, examples: Sequence[E]) -> None:
-        """Refuse what `measure` could not score, cheaply: it is asked before training, not after.
-
-        Args:
-            examples: Labelled ones.
+        """Raise on labelled examples that `measure` could not score. Called before training.
 
         Raises:
-            DataError: If a label is none that the task knows how to score; the first such example is named.
+            DataError: Names the first example with a label that the task does not have.
         """
 
-    @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """Return what `task_from_json` makes this task of again; it is kept beside the weights."""
+        """Return the kind and the fields, for `task_from_json`; saved beside the weights."""
+        return as_json(self)
+
+
+def sorted_labels(found: Iterable[str]) -> tuple[str, ...]:
+    """Return the distinct labels, sorted by value if all are numbers, else alphabetically."""
+    labels = set(found)
+    if all(_is_number(label) for label in labels):
+        return tuple(sorted(labels, key=lambda label: (float(label), label)))
+    return tuple(sorted(labels))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def check_labels(labels: Sequence[str], what: str = "label") -> None:
+    """Raise `DataError` if there are fewer than two labels, or a label occurs twice."""
+    if len(labels) < 2:
+        found = f"only {labels[0]!r}" if labels else "none"
+        raise DataError(
+            f"a classifier needs two or more {what}s; found {found}",
+            todo=f"Check which column holds the {what}s, or train on a file that contains all of them.",
+        )
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if list(labels).count(label) > 1)
+        raise DataError(f"the {what} {twice!r} is listed twice", todo=f"List each {what} once.")
+
+
+def check_metrics(metrics: Sequence[str], known: Iterable[str], kind: str) -> None:
+    """Raise `DataError` if no metric is given, or one is unknown for this kind of task."""
+    known = tuple(known)
+    if not metrics:
+        raise DataError(f"a task of the kind {kind!r} needs a metric", allowed=", ".join(known))
+    for name in metrics:
+        if name not in known:
+            problem, allowed, todo = unknown_name(f"metric of the task {kind!r}", name, known)
+            raise DataError(problem, allowed=allowed, todo=todo)
+
+
+def number_of(labels: Sequence[str]) -> dict[str, int]:
+    """Return each label's index in the head's outputs."""
+    return {label: number for number, label in enumerate(labels)}
+
+
+def unknown_label(where: str, label: object, labels: Sequence[str], what: str = "label") -> DataError:
+    """Return the error for a label that the task does not have; `where` is "example 3", or a field."""
+    problem, allowed, todo = unknown_name(what, str(label), labels)
+    return DataError(f"{where}: {problem}", allowed=allowed, todo=todo)
+
+
+def unknown_label_of(example: str, label: str, labels: Sequence[str], *, one_each: bool = True) -> DataError:
+    """Return the error for an example whose label the task does not have, with the `--read` settings that fix it.
+
+    Args:
+        example: The example's key.
+        label: Its label.
+        labels: The task's labels.
+        one_each: Whether each example has exactly one label, so that examples with this one can be dropped.
+    """
+    error = unknown_label(f"example {example}", label, labels)
+    meant = nearest(label, labels) or labels[0]
+    todo = f"Map it to a known label, e.g. `--read {quote(f'label_names=[[{_in_yaml(label)}, {_in_yaml(meant)}]]')}`"
+    if one_each:
+        todo += f", or drop such examples, `--read {quote(f'dropped_labels=[{_in_yaml(label)}]')}`"
+    return DataError(error.problem, allowed=error.allowed, todo=" ".join(filter(None, [error.todo, f"{todo}."])))
+
+
+def _in_yaml(label: str) -> str:
+    """Format a label as a YAML list item, quoted where YAML would parse it as another value."""
+    try:
+        as_it_is = [as_name(item) for item in read_yaml(f"[{label}]")]
+    except ValueError:
+        as_it_is = []
+    return label if as_it_is == [label] else json.dumps(label, ensure_ascii=False)
+
+
+def learnable(examples: Sequence[Example], can_be: Sequence[bool] | None = None) -> NDArray[np.int64]:
+    """Return the indices of the examples to train on.
+
+    Args:
+        examples: With or without labels.
+        can_be: Which examples can be trained on; None for those with a label.
+
+    Raises:
+        DataError: If there is none.
+    """
+    chosen = np.flatnonzero(np.array([*map(has_label, examples)] if can_be is None else can_be, dtype=bool))
+    if not len(chosen):
+        raise DataError(
+            f"none of the {len(examples)} examples has a label",
+            allowed="labelled examples for training and evaluation",
+            todo="Test files are often published without labels: use the train or dev file, or name the label column.",
+        )
+    return chosen
+
+
+def require_labels(examples: Sequence[Example]) -> None:
+    """Raise `DataError` if there are no examples, or one has no label."""
+    if not examples:
+        raise DataError("there are no examples to evaluate")
+    lacking = [example.key for example in examples if not has_label(example)]
+    if lacking:
+        raise DataError(
+            f"{len(lacking)} of {len(examples)} examples have no label; the first is {lacking[0]}",
+            todo="Evaluate on a labelled file; `maskwright predict` needs no labels.",
+        )
+
+
+def rows(scores: Tensor, counts: Sequence[int] | None = None) -> list[Scores]:
+    """Split scores (N, C) into one CPU array per unit: `counts` rows each, or without counts one row (C,) each."""
+    values = scores.detach().float().cpu().numpy()
+    if counts is None:
+        return list(values)
+    return np.split(values, np.cumsum(counts)[:-1]) if len(counts) else []
+
+
+def softmax(scores: Scores) -> Scores:
+    """Return probabilities over the last axis, in double precision."""
+    values = np.asarray(scores, dtype=np.float64)
+    powers = np.exp(values - values.max(axis=-1, keepdims=True))
+    probabilities: Scores = powers / powers.sum(axis=-1, keepdims=True)
+    return probabilities
+
+
+def as_json(task: Any) -> dict[str, Any]:
+    """Return a task's kind and fields as JSON-compatible data."""
+    values = {field.name: getattr(task, field.name) for field in fields(task) if field.init}
+    return {
+        "kind": task.kind,
+        **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
+    }
+
+
+def from_json(task_class: type[Any], data: Mapping[str, Any]) -> Any:
+    """Make a task from `as_json` data; raise `DataError` if a field is unknown or missing."""
+    known = [field.name for field in fields(task_class) if field.init]
+    values = {name: value for name, value in data.items() if name != "kind"}
+    for name in values:
+        if name not in known:
+            problem, allowed, todo = unknown_name(f"field of the task {task_class.kind!r}", name, known)
+            raise DataError(problem, allowed=allowed, todo=todo)
+    try:
+        return task_class(
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        )
+    except TypeError as error:
+        raise DataError(f"a task of the kind {task_class.kind!r} cannot be made: {error}") from error

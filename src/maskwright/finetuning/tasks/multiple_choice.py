@@ -1,9 +1,9 @@
-"""One of several options, each read by itself with its question (Radford et al. 2018, 4.1; Devlin et al. 2019, 4.4).
+"""Multiple choice: options encoded one by one with their question (Radford et al. 2018; Devlin et al. 2019, 4.4).
 
-Each option is a sequence `[CLS] context [SEP] question option [SEP]` and gets one score; a softmax over the scores of
-a question's options chooses. As in google-research/albert, race_utils.py: question and option are joined by a space,
-or the option fills the question's blank ("_"); of both together the last tokens are kept, since the option stands
-there; then the context loses its end until all fits.
+Each option is a sequence `[CLS] context [SEP] question option [SEP]` and gets one score; the prediction is a softmax
+over the scores of a question's options. As in google-research/albert, race_utils.py: question and option are joined by
+a space, or the option replaces the question's blank ("_"); if both together are too long their last tokens are kept,
+which hold the option; then the end of the context is truncated.
 
 DEVIATION: RoBERTa's code for RACE (fairseq: tasks/sentence_ranking.py) puts question and option before the context
 and keeps their first tokens. Here all families read the context first, as the other systems do.
@@ -15,7 +15,7 @@ DEVIATION: the originals replace every "_", also within a word and each of "____
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 import torch
@@ -27,11 +27,18 @@ from maskwright.core.types import HeadKind
 from maskwright.data.stream_encoder import StreamEncoder
 from maskwright.data.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample
-from maskwright.finetuning.features import FeatureBatch, Features
-from maskwright.finetuning.layout import Ranges, lay_out, ranges_of, room
-from maskwright.finetuning.metrics.classification import accuracy
-from maskwright.finetuning.tasks.base import Prediction, Scores, Task
-from maskwright.finetuning.tasks.parts import as_json, check_metrics, learnable, require_labels, rows, softmax
+from maskwright.finetuning.features import FeatureBatch, Features, Ranges, lay_out, ranges_of, room
+from maskwright.finetuning.metrics import accuracy
+from maskwright.finetuning.tasks.base import (
+    Prediction,
+    Scores,
+    Task,
+    check_metrics,
+    learnable,
+    require_labels,
+    rows,
+    softmax,
+)
 
 CHOICE_METRICS = ("accuracy",)
 _BLANK = re.compile(r"(?<![^\W_])_+(?![^\W_])")
@@ -40,12 +47,12 @@ _BLANK = re.compile(r"(?<![^\W_])_+(?![^\W_])")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultipleChoice(Task[ChoiceExample]):
-    """The right one of several options; questions of one file may have different numbers of them.
+    """The right one of several options. The number of options may differ between questions.
 
     Attributes:
-        metrics: What is reported: "accuracy".
-        max_option_length: Tokens that question and option may have together; what is more is cut off in front. 128 in
-            ALBERT (race_utils.py) and RoBERTa (README.race.md).
+        metrics: "accuracy".
+        max_option_length: Maximum tokens of question and option together; the first ones are truncated. 128 in ALBERT
+            (race_utils.py) and RoBERTa (README.race.md).
     """
 
     kind: ClassVar[str] = "multiple_choice"
@@ -61,7 +68,7 @@ class MultipleChoice(Task[ChoiceExample]):
 
     @property
     def num_outputs(self) -> int:
-        """Width of the head's last layer."""
+        """Width of the head's last layer (see `Task.num_outputs`)."""
         return 1
 
     def features(
@@ -73,10 +80,10 @@ class MultipleChoice(Task[ChoiceExample]):
         segments: bool,
         training: bool,
     ) -> Features:
-        """Turn each option into a sequence, all options of a question into a unit (see `Task.features`).
+        """Lay out each option as a sequence, all options of a question as a unit (see `Task.features`).
 
-        Where there is no context, the question is the first text and the option the second; where there is no question
-        either, the option stands alone.
+        Without a context the question is the first text and the option the second; without both the option is a single
+        text.
         """
         chosen = np.arange(len(examples), dtype=np.int64)
         if training:
@@ -95,12 +102,12 @@ class MultipleChoice(Task[ChoiceExample]):
         units = np.repeat(np.arange(len(kept)), counts)
         pairs = np.array([what != "" for what in firsts], dtype=bool)[units]
         first, second = ranges.pick(units), ranges.pick(np.arange(len(kept), len(ranges.starts)))
-        # The end is kept: the option stands there.
+        # Keep the end, which holds the option.
         short = Ranges(np.maximum(second.starts, second.ends - self._option_room(tokenizer, max_length)), second.ends)
         available = np.where(pairs, room(tokenizer, max_length, pair=True, needed=2), short.lengths)
         context = first.first(available - short.lengths)
         is_cut = (short.lengths < second.lengths) | (context.lengths < first.lengths)
-        # A text that stands alone lies where a pair's first does.
+        # A single text takes the place of a pair's first.
         alone = Ranges(np.where(pairs, context.starts, short.starts), np.where(pairs, context.ends, short.ends))
         laid = lay_out(stream.ids, alone, short, tokenizer, segments=segments, pairs=pairs)
         return Features(
@@ -114,7 +121,7 @@ class MultipleChoice(Task[ChoiceExample]):
         )
 
     def _option_room(self, tokenizer: Tokenizer, max_length: int) -> int:
-        # A token of the context is kept at least.
+        # Keep at least one token of the context.
         return min(self.max_option_length, room(tokenizer, max_length, pair=True, needed=2) - 1)
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> tuple[Tensor, int]:
@@ -123,13 +130,13 @@ class MultipleChoice(Task[ChoiceExample]):
         counts = torch.bincount(batch.units, minlength=len(batch.unit_numbers))
         first = counts.cumsum(0) - counts
         option = torch.arange(len(batch.units), device=batch.units.device) - first[batch.units]
-        # Options that a question does not have can never be chosen.
+        # Missing options get probability 0.
         table = scores.new_full((len(counts), int(counts.max())), -torch.inf)
         table = table.index_put((batch.units, option), scores.squeeze(1))
         return F.cross_entropy(table, batch.labels, reduction="sum"), len(batch.unit_numbers)
 
     def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
-        """Cut scores into one array (options,) a unit."""
+        """Split scores into one array (options,) per unit."""
         counts = torch.bincount(batch.units, minlength=len(batch.unit_numbers)).tolist()
         return [scores[:, 0] for scores in rows(scores, counts)]
 
@@ -140,7 +147,7 @@ class MultipleChoice(Task[ChoiceExample]):
         examples: Sequence[ChoiceExample],
         tokenizer: Tokenizer,
     ) -> list[Prediction]:
-        """Number each question's most probable option, from 0; details hold its text and all probabilities."""
+        """Predict the index of the most probable option; details hold its text and all probabilities."""
         if len(scores) != len(examples):
             raise ValueError(f"{len(scores)} scores for {len(examples)} questions: predict with features for scoring")
         found = []
@@ -158,23 +165,19 @@ class MultipleChoice(Task[ChoiceExample]):
         return found
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]) -> dict[str, float]:
-        """Compare with the right options (see `Task.measure`)."""
+        """Return the accuracy (see `Task.measure`)."""
         require_labels(examples)
         gold = [str(example.label) for example in examples]
         return {"accuracy": accuracy(gold, [str(prediction.value) for prediction in predictions])}
 
     def check(self, examples: Sequence[ChoiceExample]) -> None:
-        """Refuse questions without options, or whose right one is none of them (see `Task.check`)."""
+        """Raise on questions with fewer than two options, or a label out of range (see `Task.check`)."""
         for example in examples:
             _check(example)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what `task_from_json` reads."""
-        return as_json(self)
-
 
 def texts_of(example: ChoiceExample) -> list[str]:
-    """Return what a question's sequences are made of: the first text of all, then the second of each option."""
+    """Return the first text that all sequences of a question share, then each option's second text."""
     if not example.context:
         return [example.question, *example.options]
     return [example.context, *(_joined(example.question, option) for option in example.options)]

@@ -1,35 +1,403 @@
-"""Answering questions by a part of a text: SQuAD 1.1 and 2.0, CMRC 2018, DRCD.
+"""Extractive question answering: SQuAD 1.1 and 2.0, CMRC 2018, DRCD.
 
-A head gives each token two scores, of being the answer's first and its last (Devlin et al. 2019, 4.2); a question that
-the text does not answer has its answer at the classification token (4.3). Sequences, decoding and defaults are those of
-Google's BERT (run_squad.py).
+The head gives each token two scores, for being the answer's first and its last token (Devlin et al. 2019, 4.2). A
+question that the context does not answer has its answer at the classification token (4.3). Windows, decoding and
+defaults are those of Google's BERT (run_squad.py). A long context gives several windows, each with the whole question:
+each window starts `doc_stride` tokens after the one before (transformers' `stride` is the overlap instead).
 """
 
 import math
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, final, get_args
+from typing import Any, ClassVar, Literal, Self, final, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from maskwright.core.errors import DataError, unknown_name
-from maskwright.core.types import HeadKind, IntArray
+from maskwright.core.types import BoolArray, HeadKind, IntArray
 from maskwright.data.stream_encoder import StreamEncoder
 from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.words.scripts import HAN_CLASS
+from maskwright.data.words.scripts import HAN_CLASS, code_points
 from maskwright.finetuning.examples import QuestionExample
-from maskwright.finetuning.features import FeatureBatch, Features
-from maskwright.finetuning.layout import Ranges, Sequences, lay_out, ranges_of, room
-from maskwright.finetuning.tasks.answer_decoding import Found, best_answers
-from maskwright.finetuning.tasks.answer_scores import AnswerMetric, published_scores
-from maskwright.finetuning.tasks.answer_texts import NO_ANSWER, AnswerTexts, encode_answer_texts
-from maskwright.finetuning.tasks.answer_windows import Windows, cut_windows, widest_context
-from maskwright.finetuning.tasks.base import Prediction, Scores, Task
-from maskwright.finetuning.tasks.parts import as_json, learnable, require_labels, rows
+from maskwright.finetuning.features import (
+    FeatureBatch,
+    Features,
+    Ranges,
+    Sequences,
+    lay_out,
+    ranges_of,
+    room,
+    separators_between,
+)
+from maskwright.finetuning.metrics import BestThreshold, best_threshold, cmrc2018, score_questions, squad, squad_v2
+from maskwright.finetuning.tasks.base import Prediction, Scores, Task, learnable, require_labels, rows
+
+NO_ANSWER = -1
+"""Offset of tokens at which no answer begins or ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTexts:
+    """Different texts as one token stream.
+
+    Attributes:
+        ids: Shape (T,), int32, no special tokens.
+        offsets: Shape (T, 2), int32: the characters [start, end) of its text that each token covers, without the white
+            space before them and with combining marks that the tokenizer dropped; `NO_ANSWER` for white space alone.
+        tokens: The range of each text in the stream.
+        texts: Shape (examples,), which text each example is about.
+    """
+
+    ids: IntArray
+    offsets: NDArray[np.int32]
+    tokens: Ranges
+    texts: IntArray
+
+    def spans(self, starts: IntArray, ends: IntArray) -> Ranges:
+        """Find the tokens that cover some characters of each example's text, wholly or in part.
+
+        Args:
+            starts: Shape (examples,), the first character.
+            ends: Shape (examples,), one past the last.
+
+        Returns:
+            Ranges of the stream, one an example; empty where no token covers any of the characters.
+        """
+        covering = np.flatnonzero(self.offsets[:, 0] != NO_ANSWER)
+        # The texts are laid one after the other, so that characters ascend over the whole stream for one search.
+        width = 1 + int(max(self.offsets.max(initial=0), ends.max(initial=0)))
+        text_of_token = np.repeat(np.arange(len(self.tokens.starts)), self.tokens.lengths)[covering]
+        token_starts, token_ends = (text_of_token[:, None] * width + self.offsets[covering]).T
+        before = self.texts * width
+        first = np.searchsorted(token_ends, before + starts, side="right")
+        end = np.searchsorted(token_starts, before + ends, side="left")
+        found = np.flatnonzero((first < end) & (starts < ends))
+        tokens = Ranges(np.zeros(len(starts), dtype=np.int64), np.zeros(len(starts), dtype=np.int64))
+        tokens.starts[found] = covering[first[found]]
+        tokens.ends[found] = covering[end[found] - 1] + 1
+        return tokens
+
+
+def encode_answer_texts(texts: Sequence[str], tokenizer: Tokenizer) -> AnswerTexts:
+    """Encode the texts of all examples, each different one once.
+
+    Args:
+        texts: One an example.
+        tokenizer: The model's.
+    """
+    numbers: dict[str, int] = {}
+    of_example = np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)
+    stream = StreamEncoder(tokenizer, with_places=True).encode(list(numbers))
+    assert stream.places is not None
+    starts, ends = stream.places.first, stream.places.end
+    characters = ranges_of(np.fromiter(map(len, numbers), dtype=np.int64, count=len(numbers)))
+    codes = code_points("".join(numbers))
+    is_mark = _where(codes, lambda character: unicodedata.category(character).startswith("M"))
+    if is_mark.any():
+        # A tokenizer that strips accents ends the token of "e" before the mark that is written after it.
+        text_ends = np.repeat(characters.ends, stream.lengths)
+        places = np.where(is_mark, len(codes), np.arange(len(codes)))
+        no_mark = np.append(np.minimum.accumulate(places[::-1])[::-1], len(codes))
+        next_starts = np.append(starts[1:], len(codes))
+        ends = np.maximum(ends, np.minimum(np.minimum(no_mark[ends], next_starts), text_ends))
+    before = np.repeat(characters.starts, stream.lengths)
+    is_space = _where(codes, str.isspace)[starts]
+    offsets = np.stack([starts - before, ends - before], axis=1)
+    return AnswerTexts(
+        ids=stream.ids,
+        offsets=np.where(is_space[:, None], NO_ANSWER, offsets).astype(np.int32),
+        tokens=ranges_of(stream.lengths),
+        texts=of_example,
+    )
+
+
+def _where(codes: NDArray[np.uint32], holds: Callable[[str], bool]) -> BoolArray:
+    """Tell of each character whether something holds of it; each different one is asked once."""
+    table = np.bincount(codes).astype(np.bool_)
+    for code in np.flatnonzero(table):
+        table[code] = holds(chr(code))
+    answers: BoolArray = table[codes]
+    return answers
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Parts of texts, of all examples in order.
+
+    Attributes:
+        examples: Shape (W,), the example of each window, ascending.
+        tokens: The tokens of each, as ranges of the texts' stream.
+    """
+
+    examples: IntArray
+    tokens: Ranges
+
+
+def cut_windows(texts: Ranges, rooms: IntArray, doc_stride: int) -> Windows:
+    """Cut each example's text into windows, one at least.
+
+    Args:
+        texts: The tokens of each example's text; may be empty.
+        rooms: Shape (examples,), tokens that a window may have, at least 1.
+        doc_stride: Tokens from one window's beginning to the next's; no more than a window has.
+    """
+    steps = np.minimum(rooms, doc_stride)
+    counts = 1 + -(-np.maximum(texts.lengths - rooms, 0) // steps)
+    examples = np.repeat(np.arange(len(counts)), counts)
+    numbers = np.arange(len(examples)) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = texts.starts[examples] + numbers * steps[examples]
+    return Windows(examples, Ranges(starts, np.minimum(starts + rooms[examples], texts.ends[examples])))
+
+
+def text_places(features: Features, tokenizer: Tokenizer) -> Ranges:
+    """Return where in the flat tokens each sequence's window lies: after the question's separators, before the last."""
+    first_tokens = features.cu_seqlens[:-1]
+    # No text gives a separator's id: what is written "[SEP]" there is encoded as text.
+    separators = np.flatnonzero(features.ids == tokenizer.special_tokens.sep)
+    question_ends = separators[np.searchsorted(separators, first_tokens)]
+    return Ranges(question_ends + separators_between(tokenizer), features.cu_seqlens[1:] - 1)
+
+
+def widest_context(features: Features, tokenizer: Tokenizer, doc_stride: int) -> BoolArray:
+    """Tell which tokens of texts stand in no other window with more text on both sides. Shape (T,).
+
+    A token's context is the smaller of the numbers of tokens to its left and right, and a hundredth of the window's
+    length; of equal windows the first counts (run_squad.py, `_check_is_max_context`).
+    """
+    places = text_places(features, tokenizer)
+    widest = np.zeros(len(features.ids), dtype=np.bool_)
+    widest[places.tokens] = True
+    # Only texts of several windows are looked at closer: in SQuAD at length 384 that is one in a hundred.
+    _, which, counts = np.unique(features.examples, return_inverse=True, return_counts=True)
+    chosen = np.flatnonzero(counts[which] > 1)
+    places, examples = places.pick(chosen), features.examples[chosen]
+    lengths = places.lengths
+    first_windows = np.searchsorted(examples, examples)
+    # All windows of an example but the last are as long as can be.
+    steps = np.minimum(lengths[first_windows], doc_stride)
+    starts = (np.arange(len(chosen)) - first_windows) * steps
+    window = np.repeat(np.arange(len(chosen)), lengths)
+    position = places.tokens - np.repeat(places.starts - starts, lengths)
+
+    def context(windows: IntArray) -> NDArray[np.float64]:
+        left, right = position - starts[windows], starts[windows] + lengths[windows] - 1 - position
+        return np.where((left >= 0) & (right >= 0), np.minimum(left, right) + 0.01 * lengths[windows], -np.inf)
+
+    own = context(window)
+    best = np.ones(len(window), dtype=np.bool_)
+    for distance in range(1, len(chosen)):
+        overlap = False
+        for other, is_wider in ((window - distance, np.greater_equal), (window + distance, np.greater)):
+            inside = np.clip(other, 0, len(chosen) - 1)
+            same = (inside == other) & (examples[inside] == examples[window])
+            theirs = np.where(same, context(inside), -np.inf)
+            best &= ~is_wider(theirs, own)
+            overlap |= bool(np.isfinite(theirs).any())
+        if not overlap:
+            break
+    widest[places.tokens] = best
+    return widest
+
+
+_WINDOWS_AT_ONCE = 512  # With 20 x 20 pairs each, a few MB are held.
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer found.
+
+    Attributes:
+        text: A part of the example's text.
+        start: Its first character.
+        end: One past its last.
+        score: Summed scores of its first and last token.
+    """
+
+    text: str
+    start: int
+    end: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Tokens at which answers may begin and end, in the order of windows. Each of shape (N,).
+
+    Attributes:
+        windows: Ascending.
+        first: Place of the first token in the flat tokens.
+        last: Place of the last one.
+        scores: Their summed scores.
+    """
+
+    windows: IntArray
+    first: IntArray
+    last: IntArray
+    scores: NDArray[np.float64]
+
+
+def best_answers(
+    scores: Scores, features: Features, texts: Sequence[str], *, begins: BoolArray, n_best: int, max_length: int
+) -> list[list[Found]]:
+    """List the best answers to each question, the best first, different texts only.
+
+    DEVIATION: run_squad.py looks for the best beginnings and ends among all tokens and then drops those outside of the
+    text, so that it may find none. Here they are looked for among the tokens at which an answer may begin or end; and
+    where none of the best beginnings goes with one of the best ends, all are tried.
+
+    Args:
+        scores: Shape (T, 2), float64: of beginning and of ending at each token.
+        features: With offsets.
+        texts: One an example.
+        begins: Shape (T,), tokens whose beginnings count (see `widest_context`).
+        n_best: Beginnings and ends of a window that are tried, and answers at most.
+        max_length: Tokens of an answer at most.
+    """
+    assert features.offsets is not None
+    ends = features.offsets[:, 0] != NO_ANSWER
+    # What cannot be is worse than anything that can.
+    usable = np.where(np.stack([begins & ends, ends], axis=1), scores, -np.inf)
+    bounds = np.searchsorted(features.examples, np.arange(len(texts) + 1))
+    pairs = _pairs_of_windows(usable, features.cu_seqlens, 0, features.num_units, n_best, max_length)
+    pair_bounds = np.searchsorted(pairs.windows, bounds).tolist()
+    answers = []
+    for example, text in enumerate(texts):
+        low, high = pair_bounds[example], pair_bounds[example + 1]
+        of_example = pairs
+        if low == high:
+            begin, end = int(bounds[example]), int(bounds[example + 1])
+            every = int(np.diff(features.cu_seqlens[begin : end + 1]).max(initial=0))
+            of_example = _pairs_of_windows(usable, features.cu_seqlens, begin, end, every, max_length)
+            low, high = 0, len(of_example.scores)
+        answers.append(_found(of_example, slice(low, high), features.offsets, text, n_best))
+    return answers
+
+
+def _pairs_of_windows(
+    scores: Scores, cu_seqlens: IntArray, begin: int, end: int, n_best: int, max_length: int
+) -> _Pairs:
+    parts = [
+        _pairs(scores, cu_seqlens[first : min(first + _WINDOWS_AT_ONCE, end) + 1], first, n_best, max_length)
+        for first in range(begin, end, _WINDOWS_AT_ONCE)
+    ]
+    nothing = np.zeros(0, dtype=np.int64)
+    return _Pairs(
+        np.concatenate([nothing, *(part.windows for part in parts)]),
+        np.concatenate([nothing, *(part.first for part in parts)]),
+        np.concatenate([nothing, *(part.last for part in parts)]),
+        np.concatenate([nothing.astype(np.float64), *(part.scores for part in parts)]),
+    )
+
+
+def _pairs(scores: Scores, cu_seqlens: IntArray, first_window: int, n_best: int, max_length: int) -> _Pairs:
+    """Join the best beginnings with the best ends of some windows, all at once. W windows, L longest, K of the best."""
+    lengths = np.diff(cu_seqlens)
+    columns = np.arange(int(lengths.max()))
+    inside_WL = columns < lengths[:, None]
+    places_WL = np.minimum(cu_seqlens[:-1, None] + columns, cu_seqlens[-1] - 1)
+    table_WL2 = np.where(inside_WL[:, :, None], scores[places_WL], -np.inf)
+    order_WK2 = np.argsort(-table_WL2, axis=1, kind="stable")[:, :n_best]
+    best_WK2 = np.take_along_axis(table_WL2, order_WK2, axis=1)
+    begin, end = order_WK2[:, :, None, 0], order_WK2[:, None, :, 1]
+    sums_WKK = best_WK2[:, :, None, 0] + best_WK2[:, None, :, 1]
+    fits = np.isfinite(sums_WKK) & (begin <= end) & (end < begin + max_length)
+    window, of_begin, of_end = np.nonzero(fits)
+    return _Pairs(
+        windows=first_window + window,
+        first=cu_seqlens[window] + order_WK2[window, of_begin, 0],
+        last=cu_seqlens[window] + order_WK2[window, of_end, 1],
+        scores=sums_WKK[fits],
+    )
+
+
+def _found(pairs: _Pairs, chosen: slice, offsets: NDArray[np.int32], text: str, n_best: int) -> list[Found]:
+    best_first = chosen.start + np.argsort(-pairs.scores[chosen], kind="stable")
+    starts, ends = offsets[pairs.first[best_first], 0].tolist(), offsets[pairs.last[best_first], 1].tolist()
+    found: dict[str, Found] = {}
+    for start, end, score in zip(starts, ends, pairs.scores[best_first].tolist(), strict=True):
+        answer = text[start:end]
+        if answer not in found:
+            found[answer] = Found(answer, start, end, score)
+            if len(found) == n_best:
+                break
+    return list(found.values())
+
+
+AnswerMetric = Literal["squad", "squad_v2", "cmrc", "drcd"]
+"""By whose script answers are scored: SQuAD 1.1's; SQuAD 2.0's, of which questions may have no answer; CMRC 2018's; or
+DRCD's, which is that of CMRC 2018."""
+
+
+def published_scores(
+    metric: AnswerMetric, predictions: Sequence[Prediction], examples: Sequence[QuestionExample]
+) -> dict[str, float]:
+    """Score answers as the published script does (see `QuestionAnswering.measure`).
+
+    Args:
+        metric: By whose script.
+        predictions: One an example; for "squad_v2" with their details.
+        examples: With answers, or without one where the script knows that.
+    """
+    numbered = _numbered(examples)
+    told = {str(number): prediction.value for number, prediction in enumerate(predictions)}
+    if metric in ("cmrc", "drcd"):
+        scores = cmrc2018(numbered, told)
+        return {"f1": scores["f1"], "exact_match": scores["em"], "average": scores["average"]}
+    if metric == "squad":
+        scores = squad(numbered, told)
+        return {"f1": scores["f1"], "exact_match": scores["exact_match"]}
+    scores = squad_v2(numbered, told)
+    best = {name: _best(predictions, examples, name) for name in ("f1", "exact")}
+    return {
+        "f1": scores["f1"],
+        "exact_match": scores["exact"],
+        **{name: score for name, score in scores.items() if name.endswith(("s_exact", "s_f1"))},
+        **{f"best_{name}": found.score for name, found in best.items()},
+        **{f"best_{name}_thresh": found.threshold for name, found in best.items()},
+    }
+
+
+def tune_null_threshold(predictions: Sequence[Prediction], examples: Sequence[QuestionExample]) -> float:
+    """Return the `null_threshold` that gives these predictions the best F1 (Devlin et al. 2019, 4.3).
+
+    Args:
+        predictions: By a task whose questions may have no answer, with any threshold.
+        examples: The same examples with their answers: development ones, never those that are reported as test.
+
+    Raises:
+        DataError: If there are no examples, or predictions do not tell how sure they are of no answer.
+    """
+    best = _best(predictions, examples, "f1")
+    if best.answers:
+        return best.threshold
+    # Nothing is best answered: less than the least.
+    return math.nextafter(min(prediction.details["no_answer_score"] for prediction in predictions), -math.inf)
+
+
+def _best(
+    predictions: Sequence[Prediction], examples: Sequence[QuestionExample], measure: Literal["exact", "f1"]
+) -> BestThreshold:
+    if any("no_answer_score" not in prediction.details for prediction in predictions):
+        raise DataError(
+            "predictions do not tell how sure they are of no answer", todo='Predict with the metric "squad_v2".'
+        )
+    # What would be told if the threshold did not take it back.
+    answers = [prediction.details["answers"] for prediction in predictions]
+    told = {str(number): found[0]["text"] if found else "" for number, found in enumerate(answers)}
+    sure = {str(number): prediction.details["no_answer_score"] for number, prediction in enumerate(predictions)}
+    return best_threshold(score_questions(_numbered(examples), told), sure, measure)
+
+
+def _numbered(examples: Sequence[QuestionExample]) -> list[QuestionExample]:
+    # Scripts find answers by keys, and a user's file may hold one twice.
+    return [replace(example, key=str(number)) for number, example in enumerate(examples)]
+
 
 _HAN = re.compile(f"[{HAN_CLASS}]")
 
@@ -93,7 +461,7 @@ class QuestionAnswering(Task[QuestionExample]):
 
     @property
     def num_outputs(self) -> int:
-        """Width of the head's last layer."""
+        """Width of the head's last layer (see `Task.num_outputs`)."""
         return 2
 
     @property
@@ -186,7 +554,7 @@ class QuestionAnswering(Task[QuestionExample]):
         return F.cross_entropy(scores_BL2, batch.labels, reduction="sum") / 2, len(batch.labels)
 
     def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
-        """Cut scores into one array (L, 2) a window."""
+        """Split scores into one array (L, 2) per window."""
         places = Ranges(*((first := batch.batch.first_tokens.cpu().numpy()), first + batch.lengths.cpu().numpy()))
         return rows(scores.detach().cpu()[places.tokens], places.lengths.tolist())
 
@@ -270,10 +638,6 @@ class QuestionAnswering(Task[QuestionExample]):
             f"question {example.key} has no answer, but every question scored by {self.metric!r} has one",
             todo='Set metric to "squad_v2", or leave such questions out.',
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `task_from_json` reads."""
-        return as_json(self)
 
 
 def _targets(spans: Ranges, windows: Windows, laid: Sequences) -> IntArray:

@@ -1,7 +1,14 @@
-"""A tag for each word of a sentence, or for each character: entities, parts of speech.
+"""Tagging: one label per word, or per character (named entities, parts of speech).
 
-The tag is predicted at each word's first piece (Devlin et al. 2019, 5.3). Words that give no piece at all (control
-characters, emoji that a vocabulary's cleaning drops) are given the tag outside of all entities, unseen.
+The tag is predicted at each word's first token (Devlin et al. 2019, 5.3). Words for which the tokenizer gives no token
+(control characters, emoji that a vocabulary's cleaning drops) get the tag `outside`.
+
+No token spans two words. Words of languages that write spaces get the tokens that they have in running text: a
+byte-level BPE word includes its preceding space, except the first. Chinese characters are joined without a space: a
+unigram tokenizer's piece then has no "▁", except the first, and Latin letters and digits give one piece each.
+
+A sentence that is too long is split into windows between words. Each word is predicted once. The last window starts
+early enough to be full; the words that it repeats are context only.
 """
 
 import itertools
@@ -10,21 +17,23 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, final, get_args
+from typing import Any, ClassVar, Literal, Self, final, get_args
 
 import numpy as np
+import tokenizers
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from maskwright.core.errors import DataError, unknown_name
 from maskwright.core.types import HeadKind, IntArray
+from maskwright.data.stream_encoder import StreamEncoder
 from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizer_backends import running_text
 from maskwright.data.words.scripts import HAN_CLASS
 from maskwright.finetuning.examples import TaggedExample
-from maskwright.finetuning.features import FeatureBatch, Features
-from maskwright.finetuning.layout import lay_out, room
-from maskwright.finetuning.metrics.classification import accuracy
+from maskwright.finetuning.features import FeatureBatch, Features, Ranges, lay_out, ranges_of, room
+from maskwright.finetuning.metrics import accuracy
 from maskwright.finetuning.metrics.entities import (
     TagScheme,
     entities_of,
@@ -33,9 +42,10 @@ from maskwright.finetuning.metrics.entities import (
     scheme_of,
     type_of,
 )
-from maskwright.finetuning.tasks.base import Prediction, Scores, Task
-from maskwright.finetuning.tasks.parts import (
-    as_json,
+from maskwright.finetuning.tasks.base import (
+    Prediction,
+    Scores,
+    Task,
     check_labels,
     check_metrics,
     learnable,
@@ -45,7 +55,101 @@ from maskwright.finetuning.tasks.parts import (
     softmax,
     unknown_label,
 )
-from maskwright.finetuning.tasks.words import Joined, shortened, to_pieces, to_windows
+
+Joined = Literal["space", "nothing"]
+"""Separator between the words of a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordPieces:
+    """Tokenized sentences, flat. W words, S sentences.
+
+    Attributes:
+        ids: Shape (T,), int32.
+        words: W token ranges; empty for words without a token.
+        sentences: S word ranges.
+    """
+
+    ids: IntArray
+    words: Ranges
+    sentences: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class WordWindows:
+    """Sentences split into U windows.
+
+    Attributes:
+        sentences: Shape (U,), ascending, each window's sentence; a sentence without any token has no window.
+        tokens: U token ranges.
+        words: U ranges of the words predicted in each window.
+    """
+
+    sentences: IntArray
+    tokens: Ranges
+    words: Ranges
+
+
+def to_pieces(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, joined: Joined) -> WordPieces:
+    """Tokenize sentences, each distinct word once."""
+    running = joined == "nothing" and tokenizer.kind == "unigram"
+    if running:
+        backend = running_text(tokenizers.Tokenizer.from_str(tokenizer.backend.to_str()))
+        tokenizer = Tokenizer(backend, tokenizer.special_tokens.names)
+    first_space = " " if running else ""
+    later_space = " " if tokenizer.kind == "byte_bpe" and joined == "space" else ""
+    written = [
+        (later_space if place else first_space) + word for words in sentences for place, word in enumerate(words)
+    ]
+    numbers: dict[str, int] = {}
+    which = np.array([numbers.setdefault(word, len(numbers)) for word in written], dtype=np.int64)
+    stream = StreamEncoder(tokenizer).encode(list(numbers))
+    of_word = ranges_of(stream.lengths).pick(which)
+    counts = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+    return WordPieces(stream.ids[of_word.tokens], ranges_of(of_word.lengths), ranges_of(counts))
+
+
+def shortened(pieces: WordPieces, longest: int) -> WordPieces:
+    """Truncate words to `longest` tokens."""
+    kept = pieces.words.first(np.asarray(longest))
+    return WordPieces(pieces.ids[kept.tokens], ranges_of(kept.lengths), pieces.sentences)
+
+
+def to_windows(pieces: WordPieces, room: int) -> WordWindows:
+    """Split sentences into windows of at most `room` >= 1 tokens; no word may have more."""
+    starts = np.append(pieces.words.starts, len(pieces.ids))
+    first, last = pieces.sentences.starts, pieces.sentences.ends
+    begin, end = starts[first], starts[last]
+    rows = np.stack([np.arange(len(first)), begin, end, first, last], axis=1)[end > begin]
+    too_long = rows[:, 2] - rows[:, 1] > room
+    if not too_long.any():
+        windows = rows
+    else:
+        cut = [
+            window
+            for sentence, token, end, word, last_word in rows[too_long].tolist()
+            for window in _cut(sentence, token, end, word, last_word, starts, room)
+        ]
+        windows = np.concatenate([rows[~too_long], np.array(cut, dtype=np.int64)])
+        windows = windows[np.lexsort((windows[:, 3], windows[:, 0]))]
+    return WordWindows(windows[:, 0], Ranges(windows[:, 1], windows[:, 2]), Ranges(windows[:, 3], windows[:, 4]))
+
+
+def _cut(
+    sentence: int, token: int, end: int, word: int, last_word: int, starts: IntArray, room: int
+) -> list[tuple[int, int, int, int, int]]:
+    """Split one sentence: (sentence, first token, end token, first predicted word, end word) of each window."""
+    windows = []
+    while end - token > room:
+        # The first word that does not fit completely.
+        next_word = int(np.searchsorted(starts, token + room, side="right")) - 1
+        windows.append((sentence, token, int(starts[next_word]), word, next_word))
+        word, token = next_word, int(starts[next_word])
+    # The last window starts earlier, so that it is full.
+    full = int(starts[np.searchsorted(starts, end - room, side="left")])
+    windows.append((sentence, full, end, word, last_word))
+    return windows
+
 
 OUTSIDE = "O"
 ENTITY_METRICS = ("f1", "precision", "recall", "accuracy")
@@ -61,14 +165,13 @@ class Tagging(Task[TaggedExample]):
     """A tag for each word.
 
     Attributes:
-        labels: The tags as the file writes them.
-        scheme: How tags mark entities: "IO" (also for the older IOB1), "BIO", "IOBES", "BILOU", "BMES"; None for tags
-            that mark none (parts of speech).
-        metrics: What is reported, the main one first: "f1", "precision", "recall" of entities, both ends and the type
-            right (`metrics.entity_scores`), of one type too ("f1_PER"), and "accuracy", the share of words with the
-            right tag.
-        joined: What stands between words in running text: a "space", or "nothing" for Chinese characters.
-        outside: The tag of words that the tokenizer drops: "O", or else the most frequent one of the training file.
+        labels: The tags as in the file.
+        scheme: Entity scheme: "IO" (also for the older IOB1), "BIO", "IOBES", "BILOU", "BMES"; None for tags that mark
+            no entities (parts of speech).
+        metrics: Reported metrics, the main one first: "f1", "precision", "recall" of entities with exact boundaries and
+            type (`metrics.entity_scores`), also per type ("f1_PER"), and "accuracy" of tags.
+        joined: Separator between words in running text: "space", or "nothing" for Chinese characters.
+        outside: The tag of words without a token: "O", or the most frequent tag of the training file.
     """
 
     kind: ClassVar[str] = "tagging"
@@ -91,7 +194,7 @@ class Tagging(Task[TaggedExample]):
 
     @classmethod
     def for_examples(cls, examples: Sequence[TaggedExample], **fields: Any) -> Self:
-        """Make a task whose tags, scheme and manner of joining words are those of some examples (training ones).
+        """Make a task with the tags, scheme and word separator of the training examples.
 
         Raises:
             DataError: If they have fewer than two tags, or tags of entities in no known scheme.
@@ -111,7 +214,7 @@ class Tagging(Task[TaggedExample]):
 
     @property
     def num_outputs(self) -> int:
-        """Width of the head's last layer."""
+        """Width of the head's last layer (see `Task.num_outputs`)."""
         return len(self.labels)
 
     def features(
@@ -123,10 +226,9 @@ class Tagging(Task[TaggedExample]):
         segments: bool,
         training: bool,
     ) -> Features:
-        """Turn sentences into sequences; a sentence that is too long into several (see `words`).
+        """Lay out sentences as sequences, one per window (see the module and `Task.features`).
 
-        Sentences of which no word gives a piece have no unit. `num_cut` counts sentences with a word so long that its
-        end was cut off.
+        Sentences without any token have no unit. `num_cut` counts sentences with a truncated word.
         """
         chosen = np.arange(len(examples), dtype=np.int64)
         if training:
@@ -172,7 +274,7 @@ class Tagging(Task[TaggedExample]):
         return F.cross_entropy(scores, batch.labels, reduction="sum", ignore_index=-1), learnt
 
     def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
-        """Cut scores into one array (tags, C) a unit."""
+        """Split scores into one array (tags, C) per unit."""
         assert batch.positions is not None
         of_word = batch.units[batch.batch.sequence_ids[batch.positions]]
         return rows(scores, torch.bincount(of_word, minlength=len(batch.unit_numbers)).tolist())
@@ -251,7 +353,7 @@ class Tagging(Task[TaggedExample]):
             scores = entity_scores(gold, predicted, scheme=self.scheme)
         if "accuracy" in self.metrics:
             scores["accuracy"] = accuracy(list(itertools.chain(*gold)), list(itertools.chain(*predicted)))
-        # A type that is neither there nor predicted has no scores.
+        # A type that occurs neither in the labels nor in the predictions has no scores.
         return {name: scores.get(name, 0.0) for name in self.metrics}
 
     def _entity_metrics(self) -> tuple[str, ...]:
@@ -259,9 +361,9 @@ class Tagging(Task[TaggedExample]):
         return (*ENTITY_METRICS, *(f"{name}_{type_}" for type_ in types for name in ("f1", "precision", "recall")))
 
     def check(self, examples: Sequence[TaggedExample]) -> None:
-        """Refuse tags that the scheme does not know (see `Task.check`).
+        """Raise on tags that are not in the scheme (see `Task.check`).
 
-        Others that were never seen in training are let pass: they are simply never predicted.
+        Valid tags that do not occur in training pass; they are never predicted.
         """
         if self.scheme is None:
             return
@@ -274,18 +376,14 @@ class Tagging(Task[TaggedExample]):
                     raise DataError(f"example {example.key}: {error.problem}", allowed=error.allowed) from None
                 checked.add(tag)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what `task_from_json` reads."""
-        return as_json(self)
-
 
 def how_joined(examples: Sequence[TaggedExample]) -> Joined:
-    """Tell what stands between the words of a file: nothing where most are in scripts that write no spaces."""
+    """Guess the word separator of a file: nothing if most words are in scripts without spaces."""
     words = [word for example in examples for word in example.words if any(map(str.isalpha, word))]
     without = sum(_NO_SPACES.match(word) is not None for word in words)
     return "nothing" if 2 * without > len(words) else "space"
 
 
 def _sorted_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    # Types together, as people list them: O, B-LOC, I-LOC, B-PER, I-PER.
+    # Grouped by type: O, B-LOC, I-LOC, B-PER, I-PER.
     return tuple(sorted(tags, key=lambda tag: (tag != OUTSIDE, tag[2:] if tag[1:2] == "-" else tag, tag)))

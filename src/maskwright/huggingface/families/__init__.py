@@ -1,4 +1,4 @@
-"""The families of Hugging Face classes, one file each. A family more is one file and its entry in `FAMILIES`."""
+"""The families of Hugging Face classes. To add one: one file and its entry in `FAMILIES`."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,15 +20,7 @@ __all__ = ["FAMILIES", "Family", "family_named"]
 
 
 def family_named(name: str, source: str = "") -> Family:
-    """Return the table of a family.
-
-    Args:
-        name: Hugging Face's `model_type`.
-        source: Where the name was found, for the message.
-
-    Raises:
-        ConversionError: If there is no such table.
-    """
+    """Return the table of a family by Hugging Face's `model_type`; `source` names the file in errors."""
     if name in FAMILIES:
         return FAMILIES[name]
     problem, allowed, todo = unknown_name("model_type", name, FAMILIES)

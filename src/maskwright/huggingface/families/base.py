@@ -1,8 +1,8 @@
-"""What a family of Hugging Face classes calls each weight and each field: the type of the tables beside this file.
+"""The types of the family tables: what Hugging Face's classes call each weight and each config field.
 
-A weight table lists pairs (ours, theirs). "{n}" stands, on their side, for the place of a layer ("3", or a group and a
-place in it); on ours for the number of the distinct block that the layer uses, so that families whose layers share
-weights need no table of their own. What families have in common is written once, in `parts`.
+A weight table lists pairs (ours, theirs). On their side "{n}" is the place of a layer ("3", or a group and an index in
+it); on ours it is the number of the distinct block that the layer uses, so that families whose layers share weights
+need no table of their own. `parts` contains what families have in common.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,30 +10,83 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from maskwright.core.types import FamilyName, HeadKind
-from maskwright.huggingface.groups import places
 from maskwright.model.config import EncoderConfig
 
 Pair = tuple[str, str]
 Field = tuple[str, str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigTable:
-    """How a family's config.json says the encoder's shape.
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """ALBERT's layer groups, numbered as in Hugging Face's classes (Lan et al. 2020, section 3.1).
+
+    Each of `layers` steps applies all blocks of its group in turn.
 
     Attributes:
-        fields: (ours, theirs, what Hugging Face's class assumes where the file does not say).
-        activation: (theirs, what is assumed) for `hidden_activation`.
-        fixed: Our fields that the file does not have, and the one value that the classes compute with.
-        constants: Entries of theirs that must have this value, and are written so.
-        vocab_size: What Hugging Face's class assumes.
+        layers: Steps; `layers` x `inner` layers are applied.
+        groups: Groups of distinct weights, 1 to `layers`.
+        inner: Distinct blocks in a group.
+    """
+
+    layers: int
+    groups: int
+    inner: int
+
+    @property
+    def members(self) -> tuple[tuple[int, int], ...]:
+        """For each layer, its group and its index in the group."""
+        # Divided in floating point as in Hugging Face's AlbertTransformer, which for a few pairs (the first is 18
+        # layers in 14 groups) puts a boundary layer into the group before i * groups // layers.
+        steps = [int(step / (self.layers / self.groups)) for step in range(self.layers)]
+        return tuple((group, place) for group in steps for place in range(self.inner))
+
+    @property
+    def plan(self) -> tuple[int, ...]:
+        """For each layer, the number of its distinct block."""
+        return tuple(group * self.inner + place for group, place in self.members)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """For each layer, the part between "albert_layer_groups." and the weight's own name."""
+        return tuple(f"{group}.albert_layers.{place}" for group, place in self.members)
+
+
+def groups_of(config: EncoderConfig) -> Groups | None:
+    """Express an encoder's sharing as groups of the fewest blocks; None if it is not a pattern of groups."""
+    plan, layers = config.layer_plan("attention"), config.num_layers
+    if plan != config.layer_plan("ffn"):
+        return None
+    blocks = max(plan) + 1
+    for inner in range(1, layers + 1):
+        if layers % inner or blocks % inner or blocks // inner > layers // inner:
+            continue
+        found = Groups(layers // inner, blocks // inner, inner)
+        if found.plan == plan:
+            return found
+    return None
+
+
+def group_places(config: EncoderConfig) -> tuple[str, ...]:
+    """Return each layer's place: in its group, or in a group of its own if the sharing is not one of groups."""
+    return (groups_of(config) or Groups(config.num_layers, config.num_layers, 1)).places
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigTable:
+    """How a family's config.json describes the encoder's shape.
+
+    Attributes:
+        fields: (ours, theirs, the default of Hugging Face's class).
+        activation: (theirs, default) for `hidden_activation`.
+        fixed: Our fields that the file lacks, and the one value that the classes use.
+        constants: Entries of the file that must have this value and are written.
+        vocab_size: Default of Hugging Face's class.
         pad_token_id: Likewise.
-        positions_after_pad: Whether positions are counted from the padding id + 1 (RoBERTa).
+        positions_after_pad: Whether positions start at the padding id + 1 (RoBERTa).
         names_ends: Whether the file names the ids of a sequence's first and last token.
-        initializer: Not in the file: what the original used.
-        head_activation: The one activation that the classes' masked-token head has, whatever the file says; None where
-            the head follows the file.
-        grouped: Whether layers lie in groups that share their weights (ALBERT).
+        initializer: The original's; not in the file.
+        head_activation: The one activation of the classes' masked-token head; None where the head follows the file.
+        grouped: Whether layers are in groups that share weights (ALBERT).
     """
 
     fields: tuple[Field, ...]
@@ -51,30 +104,25 @@ class ConfigTable:
 
 @dataclass(frozen=True, slots=True)
 class DropoutEntry:
-    """Where config.json says how much is dropped before a head's last layer.
+    """The config.json entry of the dropout rate before a head's last layer.
 
     Attributes:
-        name: The entry; None where the class takes the rate of the encoder's hidden states.
-        assumed: What the class assumes where the file does not say; None: the rate of the hidden states.
+        name: None where the class uses the rate of the hidden states.
+        assumed: The class's default; None: the rate of the hidden states.
     """
 
     name: str | None
     assumed: float | None = None
 
     def rate(self, said: float | None, hidden_dropout: float) -> float:
-        """Return the rate that the class drops with.
-
-        Args:
-            said: The entry's value; None where it is missing or null.
-            hidden_dropout: The rate of the encoder's hidden states.
-        """
+        """Return the class's dropout rate; `said` is the entry's value, None where it is missing or null."""
         rates = (said if self.name else None, self.assumed, hidden_dropout)
         return next(rate for rate in rates if rate is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskHead:
-    """A head for labelled examples, as one class of a family computes it.
+    """A head for labeled examples, as one class of a family computes it.
 
     Its scores are output(dropout(source)), or with a dense layer output(dropout(activation(dense(source)))).
 
@@ -82,12 +130,12 @@ class TaskHead:
         architecture: The class.
         source: What the head reads: "pooled", the pooler's vector; "first", the first token's hidden state; "tokens",
             the hidden states of tokens.
-        dense: Their name of a dense layer H -> H before the last one; None where there is none.
-        activation: What follows it, a name for `core.tensors.activation`.
-        drops_source: Whether what goes into the dense layer is dropped, too.
+        dense: Their name of a dense layer H -> H before the last one, if any.
+        activation: The activation after it, a name for `core.tensors.activation`.
+        drops_source: Whether dropout also applies before the dense layer.
         output: Their name of the last layer.
-        dropout: The rate; None where nothing is dropped.
-        constants: Entries of config.json that must have this value where there is such a head.
+        dropout: None for no dropout.
+        constants: Entries of config.json that must have this value if there is such a head.
     """
 
     architecture: str
@@ -108,12 +156,7 @@ class TaskHead:
         )
 
     def shapes(self, hidden_size: int, num_outputs: int) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each weight, by our names.
-
-        Args:
-            hidden_size: H.
-            num_outputs: Width of the last layer.
-        """
+        """Return the shape of each weight, by our names."""
         dense = {"dense.weight": (hidden_size, hidden_size), "dense.bias": (hidden_size,)} if self.dense else {}
         return {**dense, "output.weight": (num_outputs, hidden_size), "output.bias": (num_outputs,)}
 
@@ -124,17 +167,17 @@ class Family:
 
     Attributes:
         name: Hugging Face's `model_type`.
-        prefix: What stands before the body's names in classes with heads; bare models have no prefix.
+        prefix: Prefix of the body's names in classes with heads; bare models have none.
         body: Pairs of the encoder, without "encoder." and without the prefix, in the order of the forward pass.
         projection: Pairs of the dense layer E -> H after the embeddings; empty where the classes have none.
-        always_projects: Whether the classes have that layer also where E is H.
+        always_projects: Whether the classes have that layer even where E equals H.
         pooler: Pairs of the pooler, in the same form; empty where a model with one is refused.
-        heads: For each head, its pairs, without "heads.KIND.". Of heads with the same names a folder holds one; the
-            first is taken where config.json does not say which. Names that no class has are passed over there.
-        tasks: For each kind of labelled examples, the head of the class for them. A folder holds one at most, and its
-            class says which: several have the same names.
-        tied: Second names that files may carry for a weight: (theirs, the name of theirs that it must equal).
-        architectures: (heads, class): the first whose heads are all there is the class that suits a model.
+        heads: For each head, its pairs, without "heads.KIND.". Of heads with the same names a folder holds one:
+            the one that config.json names, else the first. The classes ignore names that they do not have.
+        tasks: For each kind of labeled examples, the head of its class. A folder holds at most one, identified by its
+            class, since several have the same names.
+        tied: Second names of a weight in files: (second, first); both must be equal.
+        architectures: (heads, class): the first whose heads are all present is the model's class.
         config: The table of config.json.
     """
 
@@ -155,13 +198,13 @@ class Family:
     ) -> tuple[Pair, ...]:
         """List (ours, theirs) for every weight of a model that this family names.
 
-        Blocks that layers share stand once a layer; in a family of groups that can say the sharing, once a group.
+        Blocks that layers share are listed once per layer, or once per group where groups express the sharing.
 
         Args:
             config: The shape.
-            heads: Which heads there are.
-            prefix: `prefix`, or "" for a bare model.
-            at: The place of each layer; None for where we write them.
+            heads: Kinds of the heads.
+            prefix: `self.prefix`, or "" for a bare model.
+            at: Each layer's place in the file; None for the places used when saving.
         """
         at = self.places(config) if at is None else at
         pairs = []
@@ -186,23 +229,18 @@ class Family:
         return self.heads.get(kind, ()) if task is None else task.pairs
 
     def task_among(self, names: frozenset[str], architectures: Sequence[str]) -> HeadKind | None:
-        """Find which head for labelled examples a folder holds; None if it holds none.
-
-        Args:
-            names: The names of all its weights.
-            architectures: The classes that config.json names.
-        """
+        """Return the head for labeled examples in a folder with these weights and classes, or None."""
         for kind, task in self.tasks.items():
             if task.architecture in architectures and _theirs(task.pairs) & names:
                 return kind
         return None
 
     def places(self, config: EncoderConfig) -> tuple[str, ...]:
-        """Say where each layer stands in the folders that we write."""
-        return places(config) if self.config.grouped else tuple(str(layer) for layer in range(config.num_layers))
+        """Return each layer's place in saved folders."""
+        return group_places(config) if self.config.grouped else tuple(str(layer) for layer in range(config.num_layers))
 
     def layer_starts(self, prefix: str) -> tuple[str, ...]:
-        """List what the names of all layers' weights begin with, up to the layer's place."""
+        """List the prefixes of all layers' weights, up to the layer's place."""
         return tuple({prefix + theirs.partition("{n}")[0] for _, theirs in self.body if "{n}" in theirs})
 
     def architecture(self, heads: frozenset[str]) -> str:
@@ -218,11 +256,11 @@ class Family:
         return frozenset().union(*(needed for needed, _ in self.architectures))
 
     def same_names(self, kind: str) -> tuple[str, ...]:
-        """List the heads that have the same names as this one, itself included, the first one first."""
+        """List the heads with the same names as this one, itself included."""
         return tuple(other for other, pairs in self.heads.items() if _theirs(pairs) & _theirs(self.heads[kind]))
 
     def lacking(self, heads: frozenset[str]) -> frozenset[str]:
-        """Say which heads this family's classes have and a model with these heads has not."""
+        """Return the heads that this family's classes have and a model with these heads lacks."""
         return frozenset(
             kind
             for kind in self.own_heads
@@ -230,12 +268,7 @@ class Family:
         )
 
     def heads_among(self, names: frozenset[str], said: str | None) -> frozenset[str]:
-        """Find the heads that a folder holds.
-
-        Args:
-            names: The names of all its weights.
-            said: The head that the folder says it holds where several have the same names; None for the first.
-        """
+        """Return the heads in a folder with these weights; of heads with the same names, `said` or else the first."""
         found = {kind for kind, pairs in self.heads.items() if _theirs(pairs) & names}
         twins = {kind: self.same_names(kind) for kind in found}
         return frozenset(kind for kind in found if kind == (said if said in twins[kind] else twins[kind][0]))

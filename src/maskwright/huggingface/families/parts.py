@@ -1,4 +1,4 @@
-"""What families have in common: BERT's names, and names that no class of a family has and all pass over."""
+"""Tables that families have in common: BERT's names, and names of heads that some classes ignore."""
 
 from collections.abc import Mapping
 
@@ -29,7 +29,7 @@ def bert_fields(
     dropout: float = 0.1,
     embedding_size: int | None = None,
 ) -> tuple[Field, ...]:
-    """List the fields under the names that all families but DistilBERT have; the values are a class's defaults."""
+    """List the config fields of all families but DistilBERT; the values are a class's defaults."""
     width: tuple[Field, ...] = () if embedding_size is None else (("embedding_size", "embedding_size", embedding_size),)
     return (
         ("hidden_size", "hidden_size", hidden_size),
@@ -71,10 +71,10 @@ BERT_BODY = (*EMBEDDINGS, *BERT_LAYERS)
 BERT_POOLER = both("pooler", "pooler.dense")
 BERT_MLM = mlm_head("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.bias")
 
-# Next sentence and sentence order: a model has one of them, under the one name that the classes have for both.
+# Next sentence and sentence order: the classes have one name for both, so a model has one of them.
 BERT_PAIR_HEADS = {"nsp": both("classifier", "cls.seq_relationship"), "sop": both("classifier", "cls.seq_relationship")}
 
-# SpanBERT's own names; no class of any family has this head, and all pass over it.
+# SpanBERT's own names; no class has this head, and all ignore it.
 SBO_HEAD = (
     *weight("place_embeddings", "cls.pair_target_predictions.position_embeddings"),
     *both("dense_in", "cls.pair_target_predictions.mlp_layer_norm.linear1"),
@@ -84,7 +84,7 @@ SBO_HEAD = (
     ("bias", "cls.pair_target_predictions.bias"),
 )
 
-# ELECTRA's name; ALBERT's classes pass over it.
+# ELECTRA's names; ALBERT's classes ignore them.
 RTD_HEAD = (
     *both("dense", "discriminator_predictions.dense"),
     *both("dense_prediction", "discriminator_predictions.dense_prediction"),
@@ -92,7 +92,7 @@ RTD_HEAD = (
 
 
 def bert_tied(prefix: str) -> tuple[Pair, ...]:
-    """Name the second names of BERT's output layer."""
+    """List the second names of BERT's output layer."""
     return (
         ("cls.predictions.decoder.weight", f"{prefix}embeddings.word_embeddings.weight"),
         ("cls.predictions.decoder.bias", "cls.predictions.bias"),
@@ -100,7 +100,7 @@ def bert_tied(prefix: str) -> tuple[Pair, ...]:
 
 
 def bert_architectures(name: str) -> tuple[tuple[frozenset[str], str], ...]:
-    """List the classes of BERT and ERNIE. Either pair head is the one that they have."""
+    """List the classes of BERT and ERNIE, which have one pair head for both pair tasks."""
     return (
         (frozenset({"mlm", "nsp"}), f"{name}ForPreTraining"),
         (frozenset({"mlm", "sop"}), f"{name}ForPreTraining"),
@@ -119,15 +119,7 @@ def task_heads(
     token_dropout: DropoutEntry,
     span_dropout: DropoutEntry | None = None,
 ) -> Mapping[HeadKind, TaskHead]:
-    """List the heads for labelled examples: over tokens all families have one layer, over sequences they differ.
-
-    Args:
-        name: What the classes' names begin with.
-        sequence: The head over whole sequences.
-        choice: The head over options.
-        token_dropout: What is dropped before the scores of tokens.
-        span_dropout: What is dropped before the scores of an answer's beginning and end; None for nothing.
-    """
+    """List the heads for labeled examples: one layer over tokens in all families; over sequences they differ."""
     return {
         "sequence": sequence,
         "token": TaskHead(
@@ -141,13 +133,7 @@ def task_heads(
 
 
 def pooled_task_heads(name: str, entry: str, assumed: float | None = None) -> Mapping[HeadKind, TaskHead]:
-    """List the heads of BERT, ALBERT and ERNIE: one linear layer, over sequences on the pooled vector.
-
-    Args:
-        name: What the classes' names begin with.
-        entry: The entry of config.json for the dropout.
-        assumed: What the classes assume where it is missing; None: the rate of the hidden states.
-    """
+    """List the heads of BERT, ALBERT and ERNIE: one linear layer, over sequences on the pooled vector."""
     dropout = DropoutEntry(entry, assumed)
 
     def head(architecture: str) -> TaskHead:

@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from maskwright.core.flat_arrays import listed
+from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import Draws, bound_of
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.choosing import Choice
 from maskwright.pretext.masking.units import level_begins, whole_units
 from maskwright.pretext.shares import Share, check_shares
 
@@ -89,15 +88,6 @@ class LevelMasking(Masking):
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
         """Draw every unit by itself; `budgets` limit nothing (see `Masking.choose`)."""
         begins = self._begins(instances, draws)
-        choice = Choice(
-            cu_seqlens=instances.cu_seqlens,
-            begins=begins,
-            maskable=maskable,
-            place_keys=draws.keys("masking unit"),
-            bounds=np.array([self.rate]),
-        )
-        if (selection := choice.selection("units_by_chance")) is not None:
-            return selection
         numbers = draws.bits_everywhere("masking unit", instances.cu_seqlens)
         numbers |= (begins & maskable) - np.uint64(1)  # `_NOBODY` where no unit begins that may be drawn
         chosen = numbers < bound_of(self.rate)
@@ -125,7 +115,7 @@ def _one_at_least(numbers: NDArray[np.uint64], chosen: BoolArray, instances: Ins
     """Choose the unit with the smallest number in each sequence where none is chosen; in place."""
     empty = np.flatnonzero(np.add.reduceat(chosen, instances.cu_seqlens[:-1], dtype=np.int64) == 0)
     lengths = instances.lengths[empty]
-    tokens, owners = listed(instances.cu_seqlens[empty], lengths), np.repeat(empty, lengths)
+    tokens, owners = concatenated_ranges(instances.cu_seqlens[empty], lengths), np.repeat(empty, lengths)
     order = np.lexsort((numbers[tokens], owners))
     smallest = tokens[order[np.cumsum(lengths) - lengths]]
     chosen[smallest[numbers[smallest] < _NOBODY]] = True

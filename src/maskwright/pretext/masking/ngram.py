@@ -6,11 +6,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from maskwright.core.flat_arrays import listed, usable
+from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import Draws, as_uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.choosing import CODE, Choice, FloatArray
-from maskwright.pretext.masking.order import RandomOrder
+from maskwright.pretext.masking.order import FloatArray, RandomOrder
 from maskwright.pretext.masking.units import count_reached, ranks, words
 from maskwright.pretext.masking.windows import Visits, take_windows
 from maskwright.pretext.masking.words import WordMasking
@@ -63,8 +62,6 @@ class NgramMasking(WordMasking):
 
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
         """Place windows at random (see `Masking.choose`)."""
-        if usable(CODE) is not None and (selection := self._by_our_code(instances, maskable, budgets, draws)):
-            return selection
         text = _Words.of(instances, maskable)
         if not len(text.starts):
             return Selection(text.starts, text.ends)
@@ -72,22 +69,6 @@ class NgramMasking(WordMasking):
         lengths = place(text, instances, budgets, draws)
         firsts = np.flatnonzero(lengths > 0)
         return Selection(text.starts[firsts], text.ends[firsts + lengths[firsts] - 1])
-
-    def _by_our_code(
-        self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws
-    ) -> Selection | None:
-        choice = Choice(
-            cu_seqlens=instances.cu_seqlens,
-            budgets=budgets,
-            keys=RandomOrder.of(instances.word_starts & maskable, instances, draws).keys,
-            begins=instances.word_starts,
-            maskable=maskable,
-            special=instances.special,
-            length_keys=draws.keys("masking length"),
-            bounds=self._length_bounds,
-            counts_words=self.budget == "words",
-        )
-        return choice.selection("windows_in_order" if self.order == "random" else "windows_from_left_to_right")
 
     def _in_random_order(self, text: "_Words", instances: Instances, budgets: IntArray, draws: Draws) -> IntArray:
         """Return how many words the window from each word on has, 0 for none. Shape (W,)."""
@@ -130,7 +111,7 @@ class NgramMasking(WordMasking):
         begins = np.zeros(len(text.starts), dtype=bool)
         begins[1:] = text.is_last[:-1]
         begins[firsts] = True
-        chosen = listed(firsts, lengths)
+        chosen = concatenated_ranges(firsts, lengths)
         heads = np.flatnonzero(begins[chosen])
         units = np.zeros(len(text.starts), dtype=np.int64)
         units[chosen[heads]] = np.diff(np.append(heads, len(chosen)))

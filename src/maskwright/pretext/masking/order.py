@@ -4,10 +4,13 @@ import functools
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray
-from maskwright.pretext.masking.choosing import Choice, FloatArray, Keys, order_keys, weighted_order_keys
+
+FloatArray = NDArray[np.float64]
+Keys = NDArray[np.uint64]
 
 # Sort keys are (random, offset in the batch), so they are unique, and the same sequence is ordered alike whatever else
 # is in the batch and whichever sort the machine uses.
@@ -53,17 +56,10 @@ class RandomOrder:
                 without replacement, each with these weights among what is left (Efraimidis and Spirakis 2006). None:
                 all tokens are alike.
         """
-        cu_seqlens, ids = instances.cu_seqlens, instances.ids
-        keys = draws.keys(purpose)
-        if weights is None:
-            ordered = order_keys(keys, cu_seqlens, wanted)
-        else:
-            ordered = weighted_order_keys(keys, cu_seqlens, wanted, weights, ids)
-        if ordered is not None:
-            return cls(ordered, cu_seqlens)
+        cu_seqlens = instances.cu_seqlens
         keys = draws.bits_everywhere(purpose, cu_seqlens)
         if weights is not None:
-            keys = _waiting_times(keys, weights[ids])
+            keys = _waiting_times(keys, weights[instances.ids])
         keys &= _RANDOM
         keys |= np.arange(len(keys), dtype=np.uint64)
         keys |= wanted - np.uint64(1)  # all bits where a token is not wanted
@@ -96,9 +92,6 @@ class RandomOrder:
         Args:
             counts: Shape (B,), how many of each sequence, at least 0.
         """
-        found = Choice(cu_seqlens=self.cu_seqlens, budgets=counts, keys=self.keys).starts("first_tokens")
-        if found is not None:
-            return found
         places, slots = self._sorted
         last = slots + np.minimum(counts, self.counts) - 1
         bounds = np.where(last < slots, np.uint64(0), places[last] + np.uint64(1))

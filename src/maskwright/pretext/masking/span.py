@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from maskwright.core.flat_arrays import listed
+from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import Draws, uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.choosing import Choice
 from maskwright.pretext.masking.units import count_reached
 
 _ROUNDS_AT_ONCE = 4
@@ -71,18 +70,6 @@ class SpanMasking(Masking):
         length_keys = draws.keys("masking length")
         bounds = np.cumsum(self.length_shares)
         bounds /= bounds[-1]
-        choice = Choice(
-            cu_seqlens=instances.cu_seqlens,
-            budgets=budgets,
-            begins=instances.word_starts,
-            maskable=maskable,
-            length_keys=length_keys,
-            place_keys=anchor_keys,
-            bounds=bounds,
-            cuts=self.cut_last_word,
-        )
-        if (selection := choice.selection("spans")) is not None:
-            return selection
         starts = np.flatnonzero(instances.word_starts)
         words_until = np.cumsum(instances.word_starts)
         candidates = np.flatnonzero(maskable)
@@ -139,7 +126,7 @@ class _Spans:
             return sequences
         firsts = self._first_words[sequences]
         counts = self._first_words[sequences + 1] - firsts
-        words = listed(firsts, counts)
+        words = concatenated_ranges(firsts, counts)
         taken = (self.masked[words] > 0) | self._walls[words]
         free = np.where(taken, np.iinfo(np.int64).max, self._sizes[words])
         smallest = np.minimum.reduceat(free, np.cumsum(counts) - counts)

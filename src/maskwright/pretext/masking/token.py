@@ -9,8 +9,7 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.choosing import FloatArray
-from maskwright.pretext.masking.order import RandomOrder
+from maskwright.pretext.masking.order import FloatArray, RandomOrder
 
 
 class TokenMasking(Masking):

@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
-from maskwright.core.flat_arrays import listed
+from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.choosing import Choice, FloatArray, ends_of_units
-from maskwright.pretext.masking.order import RandomOrder
+from maskwright.pretext.masking.order import FloatArray, RandomOrder
 
 _FEWEST_AT_ONCE = 8
 _FEW_BOUNDS = 16
@@ -63,8 +62,7 @@ def whole_units(begins: BoolArray, starts: IntArray) -> Selection:
         begins: Shape (T,), True where a unit begins.
         starts: Shape (K,), ascending tokens at which one does.
     """
-    ends = ends_of_units(begins, starts)
-    return Selection(starts, UnitEnds.of(begins).at(starts) if ends is None else ends)
+    return Selection(starts, UnitEnds.of(begins).at(starts))
 
 
 def level_begins(instances: Instances, level: str) -> BoolArray:
@@ -151,9 +149,6 @@ def until_full(
         draws: The keyed random numbers.
     """
     order = RandomOrder.of(begins & maskable, instances, draws)
-    choice = Choice(cu_seqlens=instances.cu_seqlens, budgets=budgets, keys=order.keys, begins=begins)
-    if (selection := choice.selection("units_until_full")) is not None:
-        return selection
     unit_ends = UnitEnds.of(begins)
     taken = np.zeros(len(begins), dtype=bool)
     left, at_once = budgets.astype(np.int64, copy=True), _FEWEST_AT_ONCE
@@ -161,7 +156,7 @@ def until_full(
     while (active := np.flatnonzero((left > 0) & (cursor < ends))).size:
         # A unit takes at least one token, so more units than there is room for are seldom looked at.
         counts = np.minimum(ends[active] - cursor[active], np.maximum(left[active], at_once))
-        tokens, owners = order.tokens(listed(cursor[active], counts)), np.repeat(active, counts)
+        tokens, owners = order.tokens(concatenated_ranges(cursor[active], counts)), np.repeat(active, counts)
         lengths = unit_ends.at(tokens) - tokens
         fits = fill_budgets(owners, lengths, left)
         taken[tokens] = fits

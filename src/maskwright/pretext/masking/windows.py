@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maskwright.core.flat_arrays import listed
+from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.types import BoolArray, IntArray
 
 _FEWEST_AT_ONCE = 4
@@ -64,7 +64,7 @@ def take_windows(visits: Visits, budgets: IntArray) -> IntArray:
         # A window takes at least one of what is left, most take more, and some are in the way of others.
         counts = np.minimum(ends[active] - cursor[active], left[active] // 2 + _FEWEST_AT_ONCE)
         begins = np.cumsum(counts) - counts
-        places = listed(cursor[active], counts)
+        places = concatenated_ranges(cursor[active], counts)
         owners = np.repeat(active, counts)
         words = visits.words(places)
         lengths, sizes = _shortened(visits, words, left[owners])
@@ -77,7 +77,7 @@ def take_windows(visits: Visits, budgets: IntArray) -> IntArray:
         final = places < np.repeat(cut, counts)
         kept, undone = np.flatnonzero(winners & final), np.flatnonzero(winners & ~final)
         taken[words[kept]] = lengths[kept]
-        covered[listed(words[undone], lengths[undone])] = False
+        covered[concatenated_ranges(words[undone], lengths[undone])] = False
         left[active] -= np.add.reduceat(won * final, begins)
         cursor[active] = cut
     return taken
@@ -110,7 +110,7 @@ def _first_come(words: IntArray, lengths: IntArray, covered: BoolArray, first_cl
     beaten = np.zeros(len(words), dtype=bool)
     out = np.zeros(len(words), dtype=bool)
     owned = np.repeat(np.arange(len(words)), lengths)
-    where = listed(words, lengths)
+    where = concatenated_ranges(words, lengths)
     out[owned[covered[where]]] = True
     while (still := np.flatnonzero(~out[owned])).size:
         owned, where = owned[still], where[still]

@@ -1,4 +1,4 @@
-"""What is asked back. To add an objective: one file, one line in `ObjectiveChoice`."""
+"""Pretraining objectives. To add one, write its module and add it to `ObjectiveChoice`."""
 
 from typing import Annotated
 
@@ -6,14 +6,11 @@ from pydantic import Field
 
 from maskwright.core.spec import ByName
 from maskwright.pretext.objectives.base import Objective
-from maskwright.pretext.objectives.cosine import Cosine
-from maskwright.pretext.objectives.dlm import DialogueJudgement
+from maskwright.pretext.objectives.distillation import Cosine, SoftTargets
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
-from maskwright.pretext.objectives.nsp import NextSentencePrediction
+from maskwright.pretext.objectives.pair import DialogueJudgement, NextSentencePrediction, SentenceOrderPrediction
 from maskwright.pretext.objectives.rtd import ReplacedTokenDetection
 from maskwright.pretext.objectives.sbo import SpanBoundaryObjective
-from maskwright.pretext.objectives.soft_targets import SoftTargets
-from maskwright.pretext.objectives.sop import SentenceOrderPrediction
 
 ObjectiveChoice = Annotated[
     Cosine

@@ -1,22 +1,33 @@
-"""The door of the objectives room: targets (numpy), head (a small module) and loss in one file each."""
+"""The interface of pretraining objectives: targets (NumPy), head (a small module) and loss.
+
+Objectives are parts of recipes, so this package does not import PyTorch at the top of its modules; only `heads.py`,
+the loss functions and the bodies of methods do.
+"""
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
-from torch import nn
 
 from maskwright.core.spec import Spec
-from maskwright.core.tensors import HeadShape, LossInputs, LossTerm
-from maskwright.core.types import Examples, IntArray, Targets
+from maskwright.core.types import Examples, HeadShape, IntArray, Targets
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from maskwright.core.tensors import LossInputs, LossTerm
+
+InitialBias = Literal["zero", "frequencies"]
+"""Initial output bias over the vocabulary: "zero" (all papers) or log unigram "frequencies" of the corpus, which spares
+a short run the steps in which it learns nothing else."""
 
 
 class Objective(Spec):
-    """What is asked back. Members are frozen values.
+    """A pretraining objective: what is predicted where, and its loss. Subclasses are frozen values.
 
     Attributes:
-        kind: The member's name in recipes, metrics and weight tables.
+        kind: The objective's name in recipes, metrics and weight tables.
         weight: Factor of this loss in the total.
         needs: Facts that other choices of the recipe must provide: "next_sentence_label", "order_label",
             "dialogue_label" (format), "contiguous_units" (masking), "generator", "teacher" (a second encoder), "mlm"
@@ -26,8 +37,8 @@ class Objective(Spec):
         on_generator: Whether this objective trains the generator, where a recipe has one, instead of the encoder.
         needs_pooler: Whether the loss reads `EncoderOutput.pooled`.
         needs_teacher_width: Whether a teacher's hidden states must be as wide as the encoder's.
-        needs_teacher_scores: Whether the loss reads the scores of a teacher's masked-token head.
-        classes: How many labels a sequence can have; 0 where tokens are predicted, whose labels are the vocabulary.
+        needs_teacher_scores: Whether the loss reads the logits of a teacher's masked-token head.
+        classes: Number of labels of a sequence; 0 where tokens are predicted, whose labels are the vocabulary.
     """
 
     kind: str
@@ -42,38 +53,37 @@ class Objective(Spec):
 
     @abstractmethod
     def targets(self, examples: Examples) -> Targets:
-        """Say what is predicted where, for a flat batch of examples. Positions ascend."""
+        """Return the targets of a flat batch of examples. Positions ascend."""
 
     @abstractmethod
-    def head(self, shape: HeadShape) -> nn.Module:
-        """Build the head, uninitialised beyond PyTorch's defaults (the model's initialiser runs over it).
+    def head(self, shape: HeadShape) -> "nn.Module":
+        """Build the head, with PyTorch's default initialization (the model's initializer runs over it).
 
         An objective without weights of its own returns `nn.Identity()`.
         """
 
-    def prepare(self, head: nn.Module, token_counts: IntArray | None) -> None:
-        """Set what the initialiser cannot know in a freshly initialised head; nothing by default.
+    @abstractmethod
+    def num_parameters(self, shape: HeadShape) -> int:
+        """Return the number of parameters of the head; tied word embeddings are not counted."""
+
+    def prepare(self, head: "nn.Module", token_counts: IntArray | None) -> None:
+        """Set the parts of a freshly initialized head that depend on the corpus; nothing by default.
 
         Args:
-            head: What `head` built.
-            token_counts: Shape (V,), how often each id stands in the corpus; None where it is not known.
+            head: The result of `head`.
+            token_counts: Shape (V,), the count of each id in the corpus; None where it is not known.
         """
 
     @abstractmethod
-    def loss(self, head: nn.Module, inputs: LossInputs) -> LossTerm:
-        """Compute the summed loss at the targets only.
-
-        Args:
-            head: What `head` built.
-            inputs: What the encoder (and a teacher) made of the batch, and the targets, which may be none.
-        """
+    def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
+        """Compute the summed loss at the targets only, of which there may be none."""
 
     @abstractmethod
     def flops(self, shape: HeadShape) -> float:
-        """Return the forward operations of one prediction (a multiply and an add are two); a pooler is not counted."""
+        """Return the forward FLOPs of one prediction (a multiply and an add are two); a pooler is not counted."""
 
     def predictions_per_token(self, rate: float, length: float) -> float:
-        """Return how many predictions are made per real token of full sequences.
+        """Return the number of predictions per real token of full sequences.
 
         Args:
             rate: Share of tokens that the masking selects.

@@ -1,38 +1,24 @@
-"""What the three tasks about whole sequences (nsp, sop, dlm) share: two classes over the pooled vector."""
+"""Objectives that classify whole sequences from the pooled vector: nsp, sop and dlm."""
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-from torch import Tensor, nn
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.row_counts import filled_up
-from maskwright.core.tensors import HeadShape, LossInputs, LossTerm
-from maskwright.core.types import Examples, Targets
+from maskwright.core.types import Examples, HeadShape, Targets
 from maskwright.pretext.objectives.base import Objective
 
+if TYPE_CHECKING:
+    from torch import nn
 
-class PairHead(nn.Module):
-    """One linear layer over the pooled vector (bert: run_pretraining.py:288-305).
-
-    Attributes:
-        classifier: Linear H -> 2; the classes are the labels that the format gives.
-    """
-
-    def __init__(self, shape: HeadShape) -> None:
-        super().__init__()
-        self.classifier = nn.Linear(shape.hidden_size, 2)
-
-    def forward(self, pooled: Tensor) -> Tensor:
-        """Turn pooled vectors (B, H) into class scores (B, 2)."""
-        scores: Tensor = self.classifier(pooled)
-        return scores
+    from maskwright.core.tensors import LossInputs, LossTerm
+    from maskwright.pretext.objectives.heads import PairHead
 
 
 class PairObjective(Objective):
-    """Say which of two labels a sequence has, be it a pair of texts or a dialogue; `needs` says what the label means.
+    """Predict which of two labels a sequence (a pair of texts, or a dialogue) has.
 
-    Targets are numbered by sequence; sequences without a label are not asked.
+    Targets are numbered by sequence; sequences without a label are not predicted.
     """
 
     predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "sequence"
@@ -40,32 +26,72 @@ class PairObjective(Objective):
     classes: ClassVar[int] = 2
 
     def targets(self, examples: Examples) -> Targets:
-        """Return the labelled sequences and their labels (see `Objective.targets`)."""
+        """Return the labeled sequences and their labels."""
         labels = examples.instances.pair_labels
         positions = np.flatnonzero(labels >= 0)
         return Targets(positions=positions, labels=labels[positions].astype(np.int64))
 
-    def head(self, shape: HeadShape) -> PairHead:
-        """Build the head (see `Objective.head`)."""
+    def head(self, shape: HeadShape) -> "PairHead":
+        """Build the classifier over the pooled vector."""
+        from maskwright.pretext.objectives.heads import PairHead
+
         return PairHead(shape)
 
-    def loss(self, head: nn.Module, inputs: LossInputs) -> LossTerm:
-        """Sum the cross entropy over the labelled sequences (see `Objective.loss`).
+    def num_parameters(self, shape: HeadShape) -> int:
+        """Dense H x 2 with bias."""
+        return self.classes * (shape.hidden_size + 1)
+
+    def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
+        """Sum the cross entropy over the labeled sequences.
 
         Raises:
             RecipeError: If the encoder has no pooler.
         """
+        from torch.nn.functional import cross_entropy
+
+        from maskwright.core.row_counts import filled_up
+        from maskwright.core.tensors import LossTerm
+
         targets, pooled = inputs.targets, inputs.view.output.pooled
         if pooled is None:
             raise RecipeError(
-                f"objective {self.kind!r} reads the pooled vector, which this encoder does not make",
-                todo="Give it one, `--set encoder.pooler=true`",
+                f"objective {self.kind!r} reads the pooled vector, but this encoder has no pooler",
+                todo="Add one with `--set encoder.pooler=true`",
             )
         scores = head(pooled[filled_up(targets.positions)])[: len(targets.labels)].float()
-        total = nn.functional.cross_entropy(scores, targets.labels, reduction="sum")
+        total = cross_entropy(scores, targets.labels, reduction="sum")
         correct = (scores.detach().argmax(dim=1) == targets.labels).sum()
         return LossTerm(total=total, count=len(targets.labels), correct=correct)
 
     def flops(self, shape: HeadShape) -> float:
-        """A dense layer of two classes (see `Objective.flops`)."""
+        """Dense H x 2."""
         return 2.0 * shape.hidden_size * self.classes
+
+
+class NextSentencePrediction(PairObjective):
+    """Classify the second text as the actual next one (label 0) or a random one (label 1) (Devlin et al. 2019, 3.1)."""
+
+    kind: Literal["nsp"] = "nsp"
+    needs: ClassVar[frozenset[str]] = frozenset({"next_sentence_label"})
+
+
+class SentenceOrderPrediction(PairObjective):
+    """Classify two texts as in order (label 0) or swapped (label 1) (Lan et al. 2019, section 3.1).
+
+    Both texts are consecutive in one document, so that the topic does not reveal the label, as it does in
+    next-sentence prediction.
+    """
+
+    kind: Literal["sop"] = "sop"
+    needs: ClassVar[frozenset[str]] = frozenset({"order_label"})
+
+
+class DialogueJudgement(PairObjective):
+    """Classify dialogues as real (label 0) or with a turn replaced (label 1) (Sun et al. 2019, section 3.3).
+
+    The paper's dialogue language model is this together with masked language modeling on the same dialogues; it is
+    not in the released code.
+    """
+
+    kind: Literal["dlm"] = "dlm"
+    needs: ClassVar[frozenset[str]] = frozenset({"dialogue_label"})

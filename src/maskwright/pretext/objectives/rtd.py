@@ -1,47 +1,27 @@
-"""Replaced token detection: say of every token whether it is the original or a generator's."""
+"""Replaced token detection: classify every token as original or replaced by the generator."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
-from torch import Tensor, nn
 
-from maskwright.core.row_counts import filled_up
-from maskwright.core.tensors import HeadShape, LossInputs, LossTerm, activation
-from maskwright.core.types import Examples, Targets
+from maskwright.core.types import Examples, HeadShape, Targets
 from maskwright.pretext.objectives.base import Objective
 
+if TYPE_CHECKING:
+    from torch import nn
 
-class ReplacedTokenDetectionHead(nn.Module):
-    """Dense H -> H, activation, dense H -> 1 (electra: run_pretraining.py, get_discriminator_output).
-
-    DEVIATION: the original leaves `dense_prediction` to TensorFlow's default initialiser (Glorot, uniform). Here the
-    recipe's initialiser draws every matrix, as in Hugging Face's class. It is one row of H numbers.
-
-    Attributes:
-        dense: Linear H -> H.
-        dense_prediction: Linear H -> 1; positive scores mean "replaced".
-    """
-
-    def __init__(self, shape: HeadShape) -> None:
-        super().__init__()
-        self.activation = shape.hidden_activation
-        self.dense = nn.Linear(shape.hidden_size, shape.hidden_size)
-        self.dense_prediction = nn.Linear(shape.hidden_size, 1)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Turn hidden states (M, H) into scores (M,), the log-odds that a token was replaced."""
-        scores = self.dense_prediction(activation(self.activation, self.dense(hidden)))
-        return cast(Tensor, scores.squeeze(-1))
+    from maskwright.core.tensors import LossInputs, LossTerm
+    from maskwright.pretext.objectives.heads import ReplacedTokenDetectionHead
 
 
 class ReplacedTokenDetection(Objective):
-    """Tell tokens that a generator put in (label 1) from original ones (label 0) (Clark et al. 2020, section 3.1).
+    """Classify tokens as sampled by a generator (label 1) or original (label 0) (Clark et al. 2020, section 3.1).
 
-    Every token is asked, special ones too (electra: run_pretraining.py:55-290, all that is not padding). What the
-    generator drew is known only once it ran, so the targets made here are labelled 0 throughout and labelled anew by
-    the model: 1 where the drawn token differs from the original; a token drawn right is original.
+    Every token is predicted, special ones too (electra: run_pretraining.py:55-290, all that is not padding). The
+    generator's samples are known only once it ran, so the targets made here are labeled 0 throughout and relabeled by
+    the model: 1 where the sampled token differs from the original; a token that is sampled correctly is original.
 
     Attributes:
         weight: 50 as in the paper (chosen among 1, 10, 20, 50 and 100), also where this objective is added to another
@@ -57,24 +37,35 @@ class ReplacedTokenDetection(Objective):
     loss_at: Literal["everywhere", "selected"] = "everywhere"
 
     def targets(self, examples: Examples) -> Targets:
-        """Return all tokens, or the selected ones, labelled as original (see `Objective.targets`)."""
+        """Return all tokens, or the selected ones, labeled as original."""
         everywhere = self.loss_at == "everywhere"
         positions = np.arange(len(examples.instances.ids)) if everywhere else examples.selection.positions
         return Targets(positions=positions, labels=np.zeros(len(positions), dtype=np.int64))
 
-    def head(self, shape: HeadShape) -> ReplacedTokenDetectionHead:
-        """Build the head (see `Objective.head`)."""
+    def head(self, shape: HeadShape) -> "ReplacedTokenDetectionHead":
+        """Build the binary classifier of tokens."""
+        from maskwright.pretext.objectives.heads import ReplacedTokenDetectionHead
+
         return ReplacedTokenDetectionHead(shape)
 
-    def loss(self, head: nn.Module, inputs: LossInputs) -> LossTerm:
-        """Sum the sigmoid cross entropy over the tokens asked (see `Objective.loss`).
+    def num_parameters(self, shape: HeadShape) -> int:
+        """Dense H x H and dense H x 1, with biases."""
+        return (shape.hidden_size + 1) * (shape.hidden_size + 1)
 
-        Tallies: how many tokens were "replaced", how many the head "flagged" as such, and how many of these
-        rightly ("hit").
+    def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
+        """Sum the sigmoid cross entropy over the targets.
+
+        Tallies: the number of "replaced" tokens, the number "flagged" by the head, and the number of these that are
+        replaced ("hit").
         """
+        from torch.nn.functional import binary_cross_entropy_with_logits
+
+        from maskwright.core.row_counts import filled_up
+        from maskwright.core.tensors import LossTerm
+
         targets = inputs.targets
         scores = head(inputs.view.output.hidden[filled_up(targets.positions)])[: len(targets.labels)].float()
-        total = nn.functional.binary_cross_entropy_with_logits(scores, targets.labels.float(), reduction="sum")
+        total = binary_cross_entropy_with_logits(scores, targets.labels.float(), reduction="sum")
         is_replaced, is_flagged = targets.labels == 1, scores.detach() > 0
         return LossTerm(
             total=total,
@@ -88,18 +79,15 @@ class ReplacedTokenDetection(Objective):
         )
 
     def flops(self, shape: HeadShape) -> float:
-        """Dense H x H, dense H x 1 (see `Objective.flops`)."""
+        """Dense H x H, dense H x 1."""
         return 2.0 * (shape.hidden_size * shape.hidden_size + shape.hidden_size)
 
     def predictions_per_token(self, rate: float, length: float) -> float:
-        """Return 1, or the share of selected tokens (see `Objective.predictions_per_token`)."""
+        """1, or the share of selected tokens."""
         return 1.0 if self.loss_at == "everywhere" else rate
 
     def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
-        """Return the share of tokens replaced, and precision and recall at them.
-
-        Precision is left out where nothing is flagged, recall where nothing is replaced: neither is then a number.
-        """
+        """Return the share of replaced tokens, and precision and recall on them, each only where it is defined."""
         replaced, flagged, hit = (tallies.get(name, 0.0) for name in ("replaced", "flagged", "hit"))
         shares = {"replaced": replaced / count}
         if flagged:

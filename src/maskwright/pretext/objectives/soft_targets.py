@@ -1,16 +1,11 @@
 """Soft targets: say not only which token is right, but how likely a teacher finds every other one."""
 
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from maskwright.core.tensors import HeadShape, LossInputs, LossTerm
-from maskwright.core.types import Examples, Targets
-from maskwright.pretext.objectives.base import Objective
 from maskwright.pretext.objectives.cross_entropy_blocks import (
     BLOCK_ELEMENTS,
     ended,
@@ -20,63 +15,6 @@ from maskwright.pretext.objectives.cross_entropy_blocks import (
     scaled_once,
 )
 from maskwright.pretext.objectives.highest import highest
-
-_MLM = "mlm"
-
-
-class SoftTargets(Objective):
-    """Be as sure as the teacher of every entry of the vocabulary (Hinton et al. 2015; Sanh et al. 2019, section 3).
-
-    The loss is the Kullback-Leibler divergence of the student's distribution from the teacher's, both softened by a
-    temperature T, times T squared, which keeps the size of its gradients whatever T is (distillation:
-    distiller.py:372-450). Both see the same masked input. An answer counts as right where the student's best token is
-    the teacher's. The scores are those of the masked-token heads; this objective has no weights of its own.
-
-    Attributes:
-        temperature: T, by which scores are divided before the softmax.
-        loss_at: Where the teacher is asked: "everywhere", at special tokens too, or at the "selected" tokens only
-            (distillation: train.py, restrict_ce_to_mask).
-    """
-
-    kind: Literal["soft_targets"] = "soft_targets"
-    needs: ClassVar[frozenset[str]] = frozenset({"teacher", "mlm"})
-    predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "every_token"
-    needs_teacher_scores: ClassVar[bool] = True
-    temperature: float = Field(default=2.0, gt=0)
-    loss_at: Literal["everywhere", "selected"] = "everywhere"
-
-    def targets(self, examples: Examples) -> Targets:
-        """Return where the teacher is asked; the labels, the tokens that stood there, are not used."""
-        ids = examples.instances.ids
-        positions = np.arange(len(ids)) if self.loss_at == "everywhere" else examples.selection.positions
-        return Targets(positions=positions, labels=ids[positions].astype(np.int64))
-
-    def head(self, shape: HeadShape) -> nn.Module:
-        """No weights of its own (see `Objective.head`)."""
-        return nn.Identity()
-
-    def loss(self, head: nn.Module, inputs: LossInputs) -> LossTerm:
-        """Sum the divergence over the targets (see `Objective.loss`)."""
-        assert inputs.teacher is not None, "Recipe checks that there is a teacher"
-        places = inputs.targets.positions
-        mine, teachers = inputs.view.heads[_MLM], inputs.teacher.heads[_MLM]
-        features = mine(inputs.view.output.hidden[places])
-        with torch.no_grad():
-            teacher_features = teachers(inputs.teacher.output.hidden[places])
-        agreement = summed_divergence(
-            Scorer(features, inputs.view.word_embeddings, cast(Tensor, mine.bias)),
-            Scorer(teacher_features, inputs.teacher.word_embeddings, cast(Tensor, teachers.bias)),
-            self.temperature,
-        )
-        return LossTerm(total=agreement.total, count=len(places), correct=agreement.agreed)
-
-    def flops(self, shape: HeadShape) -> float:
-        """Dense H x E, output E x V (see `Objective.flops`); the teacher's own head is counted with the teacher."""
-        return 2.0 * (shape.hidden_size * shape.embedding_size + shape.embedding_size * shape.vocab_size)
-
-    def predictions_per_token(self, rate: float, length: float) -> float:
-        """Every token, or the share that is selected (see `Objective.predictions_per_token`)."""
-        return 1.0 if self.loss_at == "everywhere" else rate
 
 
 class Scorer(NamedTuple):

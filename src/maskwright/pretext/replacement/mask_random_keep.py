@@ -6,7 +6,6 @@ import numpy as np
 from pydantic import model_validator
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.flat_arrays import put_below
 from maskwright.core.randomness import Draws
 from maskwright.core.types import Instances, IntArray, Selection
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
@@ -79,17 +78,14 @@ class MaskRandomKeep(Replacement):
         self, ids: IntArray, instances: Instances, selection: Selection, draws: Draws, mask: int
     ) -> IntArray:
         """Put the mask token in where it is drawn, in place; return the tokens that are to become random ones."""
-        purpose, bounds, by_unit = "replacement decision", (self.mask, self.mask + self.random), self.per == "unit"
-        cu_seqlens = instances.cu_seqlens
-        at_random = put_below(draws.keys(purpose), cu_seqlens, selection, bounds, mask, ids, by_unit=by_unit)
-        if at_random is not None:
-            return at_random
         positions = selection.positions
-        decision = draws.uniform_of(purpose, cu_seqlens, selection.starts if by_unit else positions)
+        by_unit = self.per == "unit"
+        decided = selection.starts if by_unit else positions
+        decision = draws.uniform_of("replacement decision", instances.cu_seqlens, decided)
         if by_unit:
             decision = decision[selection.units]
-        ids[positions[decision < bounds[0]]] = mask
-        return positions[(decision >= bounds[0]) & (decision < bounds[1])]
+        ids[positions[decision < self.mask]] = mask
+        return positions[(decision >= self.mask) & (decision < self.mask + self.random)]
 
     def _random_ids(self, uniform: IntArray, vocabulary: VocabularyFacts) -> IntArray:
         if self.random_from == "corpus":

@@ -1,0 +1,378 @@
+"""Exact match and F1 of answers, in percent, as the official scripts of SQuAD and CMRC 2018 compute them.
+
+SQuAD: Rajpurkar et al. 2016 (section 6.1) and 2018; evaluate-v1.1.py and evaluate-v2.0.py of
+rajpurkar/SQuAD-explorer. Sums are taken one after the other in the order of the file, as there: another order changes
+the last digits (and so does Python 3.12's `sum`, which rounds less).
+
+CMRC 2018: Cui et al. 2019 (section 3.1); ymcui/cmrc2018, squad-style-data/cmrc2018_evaluate.py. DRCD (Shao et al.
+2018) was published without a script; the published scores of Chinese systems on it are this script's
+(ymcui/Chinese-ELECTRA, cmrc2018_drcd_evaluate.py, the same rules).
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+from maskwright.core.errors import DataError
+from maskwright.finetuning.examples import QuestionExample
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_WITHOUT_ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def squad(examples: Sequence[QuestionExample], predictions: Mapping[str, str]) -> dict[str, float]:
+    """Score answers as for SQuAD 1.1: a question counts its best right answer, one without a prediction counts 0.
+
+    Args:
+        examples: All questions, each with its right answers, in the order of the file.
+        predictions: Answers by the questions' keys.
+
+    Returns:
+        "exact_match" and "f1", in percent.
+
+    Raises:
+        DataError: If there are no questions, or one has no right answer.
+    """
+    _check_some(examples)
+    exact, f1 = [], []
+    for example in examples:
+        if not example.answers:
+            raise DataError(f"question {example.key!r} has no right answer", todo='Measure such files as "squad_v2".')
+        guess = predictions.get(example.key)
+        if guess is not None:
+            exact.append(max(float(_squad_normal(guess) == _squad_normal(answer.text)) for answer in example.answers))
+            f1.append(max(_squad_f1(guess, answer.text) for answer in example.answers))
+    return {"exact_match": _percent(exact, len(examples)), "f1": _percent(f1, len(examples))}
+
+
+def squad_v2(
+    examples: Sequence[QuestionExample],
+    predictions: Mapping[str, str],
+    no_answer: Mapping[str, float] | None = None,
+    threshold: float = 1.0,
+) -> dict[str, float]:
+    """Score answers as for SQuAD 2.0, where "" is the right answer to a question that the text does not answer.
+
+    Args:
+        examples: All questions in the order of the file; those without right answers are unanswerable.
+        predictions: Answers by the questions' keys, one for each.
+        no_answer: How sure the model is, on any scale, that there is no answer, by the questions' keys. It takes
+            answers back, and adds the best thresholds.
+        threshold: The answer to a question whose number is greater is taken back. 1 is the script's default.
+
+    Returns:
+        In percent, by the script's names: "exact", "f1", and "total" (a count); the same with "HasAns_" and "NoAns_"
+        for the questions with and without answers, where there are some; and, with `no_answer`, what
+        `best_threshold` finds: "best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh".
+
+    Raises:
+        DataError: If there are no questions, or one has no prediction, or no number in `no_answer`.
+    """
+    raw = score_questions(examples, predictions)
+    scores = raw
+    if no_answer is not None:
+        _check_all(raw, no_answer)
+        scores = [score.taken_back() if no_answer[score.key] > threshold else score for score in raw]
+    parts = {
+        "": scores,
+        "HasAns_": [score for score in scores if score.answerable],
+        "NoAns_": [score for score in scores if not score.answerable],
+    }
+    results: dict[str, float] = {}
+    for prefix, part in parts.items():
+        if part:
+            results[f"{prefix}exact"] = _percent((score.exact for score in part), len(part))
+            results[f"{prefix}f1"] = _percent((score.f1 for score in part), len(part))
+            results[f"{prefix}total"] = len(part)
+    if no_answer is not None:
+        for name in ("exact", "f1"):
+            best = best_threshold(raw, no_answer, name)
+            results |= {f"best_{name}": best.score, f"best_{name}_thresh": best.threshold}
+    return results
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionScore:
+    """How good the answer to one question is.
+
+    Attributes:
+        key: The question's.
+        answerable: Whether it has a right answer other than "".
+        answered: Whether the prediction is other than "".
+        exact: 1 where the answer is a right one, else 0.
+        f1: In [0, 1].
+    """
+
+    key: str
+    answerable: bool
+    answered: bool
+    exact: float
+    f1: float
+
+    def taken_back(self) -> "QuestionScore":
+        """Return the score of "" instead."""
+        right = float(not self.answerable)
+        return replace(self, answered=False, exact=right, f1=right)
+
+
+def score_questions(examples: Sequence[QuestionExample], predictions: Mapping[str, str]) -> list[QuestionScore]:
+    """Score the answer to each question by SQuAD 2.0's rules.
+
+    Right answers of which nothing is left without punctuation and articles do not count, as in the script.
+
+    Raises:
+        DataError: If there are no questions, or one has no prediction.
+    """
+    _check_some(examples)
+    scores = []
+    for example in examples:
+        if example.key not in predictions:
+            raise DataError(f"question {example.key!r} has no prediction")
+        guess = predictions[example.key]
+        right = [answer.text for answer in example.answers if _squad_normal(answer.text)] or [""]
+        scores.append(
+            QuestionScore(
+                key=example.key,
+                answerable=bool(example.answers),
+                answered=bool(guess),
+                exact=max(float(_squad_normal(guess) == _squad_normal(text)) for text in right),
+                f1=max(_squad_v2_f1(guess, text) for text in right),
+            )
+        )
+    return scores
+
+
+@dataclass(frozen=True, slots=True)
+class BestThreshold:
+    """The threshold that gives the best score.
+
+    Attributes:
+        score: That score, in percent.
+        threshold: Questions whose number is greater are answered by "".
+        answers: How many of the questions keep their answers, unanswerable and unanswered ones included.
+    """
+
+    score: float
+    threshold: float
+    answers: int
+
+
+def best_threshold(
+    scores: Sequence[QuestionScore], no_answer: Mapping[str, float], measure: Literal["exact", "f1"]
+) -> BestThreshold:
+    """Find the threshold that gives the best score, as the script does.
+
+    It begins with no question answered and lets them be answered one by one, the surest first. Two things are the
+    script's: where no answer at all is best it says 0, whatever the scale; and of questions with the same number it may
+    stop between, in the order of `no_answer`.
+
+    Args:
+        scores: Of all questions.
+        no_answer: By the questions' keys; others in it are passed over.
+        measure: Which score.
+
+    Raises:
+        DataError: If a question has no number.
+    """
+    _check_all(scores, no_answer)
+    by_key = {score.key: score for score in scores}
+    current = best = float(sum(not score.answerable for score in scores))
+    threshold, kept = 0.0, 0
+    surest_first = sorted((key for key in no_answer if key in by_key), key=lambda key: no_answer[key])
+    for number, key in enumerate(surest_first, start=1):
+        score = by_key[key]
+        if score.answerable:
+            current += getattr(score, measure)
+        elif score.answered:
+            current -= 1
+        if current > best:
+            best, threshold, kept = current, no_answer[key], number
+    return BestThreshold(100.0 * best / len(scores), threshold, kept)
+
+
+def _check_some(examples: Sequence[QuestionExample]) -> None:
+    """Refuse to measure nothing.
+
+    Raises:
+        DataError: If there are no questions.
+    """
+    if not examples:
+        raise DataError("there are no questions to measure", todo="Check the file.")
+
+
+def _percent(scores: Iterable[float], count: int) -> float:
+    """Return the mean in percent, rounded as the scripts round: summed in order, then 100 times, then divided."""
+    total = 0.0
+    for score in scores:
+        total += score
+    return 100.0 * total / count
+
+
+def _check_all(scores: Sequence[QuestionScore], no_answer: Mapping[str, float]) -> None:
+    for score in scores:
+        if score.key not in no_answer:
+            raise DataError(f"question {score.key!r} has no number that says how sure the model is of no answer")
+
+
+@lru_cache(maxsize=1 << 16)
+def _squad_normal(text: str) -> str:
+    # Lower case, without ASCII punctuation, English articles and superfluous space.
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_ASCII_PUNCTUATION)).split())
+
+
+def _squad_f1(guess: str, right: str) -> float:
+    guessed, wanted = _squad_normal(guess).split(), _squad_normal(right).split()
+    same = sum((Counter(guessed) & Counter(wanted)).values())
+    if same == 0:
+        return 0.0
+    precision, recall = same / len(guessed), same / len(wanted)
+    return (2 * precision * recall) / (precision + recall)
+
+
+def _squad_v2_f1(guess: str, right: str) -> float:
+    if not _squad_normal(guess) or not _squad_normal(right):
+        return float(_squad_normal(guess) == _squad_normal(right))
+    return _squad_f1(guess, right)
+
+
+# The script's list, gaps included: "‘", a single "…" and most ASCII punctuation stay.
+_CMRC_PUNCTUATION = "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』"
+_WITHOUT_CMRC_PUNCTUATION = str.maketrans("", "", _CMRC_PUNCTUATION)
+_PIECES = re.compile(r"[\u4e00-\u9fa5]|[^\u4e00-\u9fa5]+")
+
+
+def cmrc2018(examples: Sequence[QuestionExample], predictions: Mapping[str, str]) -> dict[str, float]:
+    """Score answers as for CMRC 2018: a question counts its best right answer, one without a prediction counts 0.
+
+    Args:
+        examples: All questions, each with its right answers, in the order of the file.
+        predictions: Answers by the questions' keys.
+
+    Returns:
+        "average" of the next two, "f1", "em", in percent, and how many questions there are ("total") and are without a
+        prediction ("skip"). The script prints them in capitals, the first three with three decimals.
+
+    Raises:
+        DataError: If there are no questions, or one has no right answer.
+    """
+    _check_some(examples)
+    exact, f1 = [], []
+    for example in examples:
+        if not example.answers:
+            raise DataError(f"question {example.key!r} has no right answer")
+        guess = predictions.get(example.key)
+        if guess is not None:
+            right = [answer.text for answer in example.answers]
+            exact.append(float(any(_cmrc_normal(guess) == _cmrc_normal(text) for text in right)))
+            f1.append(max(_cmrc_f1(guess, text) for text in right))
+    em_score, f1_score = _percent(exact, len(examples)), _percent(f1, len(examples))
+    return {
+        "average": (em_score + f1_score) * 0.5,
+        "f1": f1_score,
+        "em": em_score,
+        "total": len(examples),
+        "skip": len(examples) - len(exact),
+    }
+
+
+def _cmrc_normal(text: str) -> str:
+    # Spaces at the ends go before punctuation does: one beside it stays.
+    return text.lower().strip().translate(_WITHOUT_CMRC_PUNCTUATION)
+
+
+@lru_cache(maxsize=1 << 16)
+def _cmrc_segments(text: str) -> tuple[str, ...]:
+    # Chinese characters one by one, words of everything else.
+    return tuple(_cut(_cmrc_normal(text)))
+
+
+def _cut(text: str) -> Iterator[str]:
+    for piece in _PIECES.findall(text):
+        if "\u4e00" <= piece[0] <= "\u9fa5":
+            yield piece
+        else:
+            yield from western_words(piece)
+
+
+def _cmrc_f1(guess: str, right: str) -> float:
+    guessed, wanted = _cmrc_segments(guess), _cmrc_segments(right)
+    same = _longest_common_run(wanted, guessed)
+    if same == 0:
+        return 0.0
+    precision, recall = same / len(guessed), same / len(wanted)
+    return (2 * precision * recall) / (precision + recall)
+
+
+def _longest_common_run(first: Sequence[str], second: Sequence[str]) -> int:
+    # Of segments that follow each other without a gap, unlike the usual longest common subsequence.
+    longest = 0
+    ending = [0] * (len(second) + 1)  # the run that ends at each segment of the second
+    for segment in first:
+        before = 0
+        for place, other in enumerate(second, start=1):
+            before, ending[place] = ending[place], before + 1 if segment == other else 0
+            longest = max(longest, ending[place])
+    return longest
+
+
+# Words of the text between Chinese characters, as the script of CMRC 2018 gets them from NLTK's `word_tokenize`: the
+# rules of the Penn Treebank's tokenizer (R. MacIntyre's script, University of Pennsylvania, 1995) as NLTK 3.10 applies
+# them, for what can be there: lower case, none of the characters that the script of CMRC removes first.
+# DEVIATION: `word_tokenize` first cuts the text into sentences by a trained model (punkt), which is not part of the
+# library; here such a text is one sentence. That can matter where a full stop is before a space and is not the last
+# character: so in 9 of the 1,108 such texts in the answers of CMRC's dev and trial files ("st. felix", "terry a.
+# gates"), and none of these ends a sentence.
+_TREEBANK_RULES = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        # Quotes that open, and an apostrophe before a word that is no clitic.
+        (r"[«‘„]", r" \g<0> "),
+        (r'^"', r" `` "),
+        (r"""(?<=[ (\[{<])(?:"|'')""", r" `` "),
+        (r"(?<!\w)'(?!(?:re|ve|ll|m|t|s|d|n)\b)(?=\w)", r"' "),
+        # The full stop at the very end, with the brackets and quotes that close after it.
+        (r"""(?<=[^.])\.(?=[\]\)}>"'» ]*\s*$)""", r" . "),
+        # A comma before anything but a digit. What it stands before is passed over, so of two commas one stays.
+        (r",([^\d])", r" , \1"),
+        (r",$", r" , "),
+        (r"\.{2,}", r" \g<0> "),
+        (r"[;@#$%&?!\u2012-\u2015]", r" \g<0> "),
+        (r"([^'])' ", r"\1 ' "),
+        (r"[][(){}<>]", r" \g<0> "),
+        # Ends of the text count as spaces from here on.
+        (r"\A|\Z", " "),
+        # Quotes that close, and clitics.
+        (r"»", r" » "),
+        (r"''|\"", r" '' "),
+        (r"\s+", " "),
+        (r"([^' ])('[smd]?) ", r"\1 \2 "),
+        (r"([^' ])('ll|'re|'ve|n't) ", r"\1 \2 "),
+        # Two words written as one.
+        (r"\b(can)(not)\b", r" \1 \2 "),
+        (r"\b(d)('ye)\b", r" \1 \2 "),
+        (r"\b(gim|lem)(me)\b", r" \1 \2 "),
+        (r"\b(gon)(na)\b", r" \1 \2 "),
+        (r"\b(got)(ta)\b", r" \1 \2 "),
+        (r"\b(more)('n)\b", r" \1 \2 "),
+        (r"\b(wan)(na)(?=\s)", r" \1 \2 "),
+        (r" ('t)(is)\b", r" \1 \2 "),
+        (r" ('t)(was)\b", r" \1 \2 "),
+    )
+)
+
+
+@lru_cache(maxsize=1 << 12)
+def western_words(text: str) -> tuple[str, ...]:
+    """Cut a text into words, numbers and punctuation marks.
+
+    Example:
+        >>> western_words("it's 3,5% (getchu.com), ok.")
+        ('it', "'s", '3,5', '%', '(', 'getchu.com', ')', ',', 'ok', '.')
+    """
+    for pattern, replacement in _TREEBANK_RULES:
+        text = pattern.sub(replacement, text)
+    return tuple(text.split())

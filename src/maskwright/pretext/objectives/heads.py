@@ -1,0 +1,112 @@
+"""The prediction heads of the objectives, as PyTorch modules.
+
+M targets, B sequences, H hidden size, E embedding size, V vocabulary size.
+"""
+
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from maskwright.core.tensors import activation
+from maskwright.core.types import HeadShape, IntArray
+from maskwright.pretext.objectives.sbo import PLACE_WIDTH
+
+
+class MaskedLanguageModelingHead(nn.Module):
+    """Dense H -> E, activation, LayerNorm, tied word embeddings and a bias (run_pretraining.py:240-285).
+
+    Attributes:
+        dense: Linear H -> E.
+        layer_norm: LayerNorm of width E.
+        bias: Shape (V,), added to the logits.
+    """
+
+    def __init__(self, shape: HeadShape) -> None:
+        super().__init__()
+        self.activation = shape.hidden_activation
+        self.dense = nn.Linear(shape.hidden_size, shape.embedding_size)
+        self.layer_norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(shape.vocab_size))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Map hidden states (M, H) to the features (M, E) that are multiplied by the word embeddings."""
+        return cast(Tensor, self.layer_norm(activation(self.activation, self.dense(hidden))))
+
+
+class ReplacedTokenDetectionHead(nn.Module):
+    """Dense H -> H, activation, dense H -> 1 (electra: run_pretraining.py, get_discriminator_output).
+
+    DEVIATION: the original leaves `dense_prediction` to TensorFlow's default initializer (Glorot, uniform). Here the
+    recipe's initializer fills every matrix, as in Hugging Face's class. It is one row of H numbers.
+
+    Attributes:
+        dense: Linear H -> H.
+        dense_prediction: Linear H -> 1; positive scores mean "replaced".
+    """
+
+    def __init__(self, shape: HeadShape) -> None:
+        super().__init__()
+        self.activation = shape.hidden_activation
+        self.dense = nn.Linear(shape.hidden_size, shape.hidden_size)
+        self.dense_prediction = nn.Linear(shape.hidden_size, 1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Map hidden states (M, H) to logits (M,), the log-odds that a token was replaced."""
+        scores = self.dense_prediction(activation(self.activation, self.dense(hidden)))
+        return cast(Tensor, scores.squeeze(-1))
+
+
+class SpanBoundaryHead(nn.Module):
+    """Two layers over [left; right; position], each dense, activation and LayerNorm, then tied word embeddings.
+
+    Attributes:
+        place_embeddings: Row k - 1 is the k-th token of a span. Shape (max_places, 200).
+        dense_in: Linear 2 H + 200 -> H.
+        norm_in: LayerNorm of width H.
+        dense_out: Linear H -> E.
+        norm_out: LayerNorm of width E.
+        bias: Shape (V,), added to the logits.
+    """
+
+    def __init__(self, shape: HeadShape, max_places: int) -> None:
+        super().__init__()
+        self.activation = shape.hidden_activation
+        self.place_embeddings = nn.Embedding(max_places, PLACE_WIDTH)
+        self.dense_in = nn.Linear(2 * shape.hidden_size + PLACE_WIDTH, shape.hidden_size)
+        self.norm_in = nn.LayerNorm(shape.hidden_size, eps=shape.layer_norm_eps)
+        self.dense_out = nn.Linear(shape.hidden_size, shape.embedding_size)
+        self.norm_out = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(shape.vocab_size))
+
+    def forward(self, left: Tensor, right: Tensor, places: Tensor) -> Tensor:
+        """Map boundary states (M, H), twice, and positions in the span (M,), from 1, to features (M, E)."""
+        joined = torch.cat([left, right, self.place_embeddings(places - 1)], dim=-1)
+        inner = self.norm_in(activation(self.activation, self.dense_in(joined)))
+        return cast(Tensor, self.norm_out(activation(self.activation, self.dense_out(inner))))
+
+
+class PairHead(nn.Module):
+    """One linear layer over the pooled vector (bert: run_pretraining.py:288-305).
+
+    Attributes:
+        classifier: Linear H -> 2; the classes are the labels that the format assigns.
+    """
+
+    def __init__(self, shape: HeadShape) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(shape.hidden_size, 2)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        """Map pooled vectors (B, H) to class logits (B, 2)."""
+        scores: Tensor = self.classifier(pooled)
+        return scores
+
+
+def set_unigram_bias(bias: Tensor, token_counts: IntArray) -> None:
+    """Set an output bias (V,) to the log-frequencies of the vocabulary entries in the corpus, in place."""
+    # Add-one smoothing: an entry that the corpus lacks is rare, not impossible.
+    logs = np.log(token_counts.astype(np.float64) + 1)
+    with torch.no_grad():
+        bias.copy_(torch.from_numpy(logs - logs.mean()))

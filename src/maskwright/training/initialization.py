@@ -1,0 +1,538 @@
+"""Beginning where another model stands: which weights a new run takes, what must fit, and what is new.
+
+Two ways lead here. `--init` goes on from a model of the same shape, whatever it is asked now. A student begins with
+some of its teacher's layers (`recipes.towers.Teacher.initialise`).
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskwright.core.errors import RecipeError
+from maskwright.data.clean_store import CleanCorpus
+from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.vocabulary_extension import Extension, extend_vocabulary, frequent_words, tokens_per_word
+from maskwright.data.vocabulary_sample import DEFAULT_SAMPLE_BYTES
+from maskwright.data.words.word_lists import read_words
+from maskwright.huggingface.families import family_named
+from maskwright.model.config import EncoderConfig
+from maskwright.recipes.recipe import Recipe
+from maskwright.training.existing import (
+    ExistingModel,
+    differences,
+    differences_of_layers,
+    open_existing,
+    settings,
+    told,
+)
+from maskwright.training.model import PretrainingModel, build_model
+from maskwright.training.reporting import Reporter
+from maskwright.training.run_directory import GENERATOR
+from maskwright.training.teacher import check_teacher
+
+# Families whose encoders are the same network under other names. What sets the others apart, in a clause.
+_ALIKE = frozenset({"bert", "ernie", "electra"})
+_APART = {
+    "roberta": "counts positions from its padding id and knows no segments",
+    "albert": "has one block for all layers, behind narrow embeddings",
+    "distilbert": "has neither segments nor a pooler",
+}
+
+_HABITS = ("hidden_activation", "layer_norm_eps", "max_positions")
+"""What a run that goes on from a model does as the model did, unless the user says otherwise: the weights are used to
+it. Dropout is no such thing; it suits the run's own budget and text."""
+_NEARLY_ONE = frozenset({"gelu", "gelu_tanh"})
+
+KEPT = frozenset(
+    {
+        "training.learning_rate",
+        "training.optimizer.kind",
+        "encoder.initializer_range",
+        "encoder.initial_attention",
+        "objectives.mlm.initial_bias",
+    }
+)
+"""Fields that are not fitted to a budget where weights are taken over: the rates of short runs suit random weights and
+would undo trained ones, and the others are about weights that are not drawn."""
+
+_POSITIONS = "position_embeddings.weight"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The weights that a run begins with, and where they came from.
+
+    Attributes:
+        origin: What the run's record says of the model.
+        weights: By the names of `PretrainingModel`; parts that are not here are drawn.
+        taken: What was taken over, in words.
+        new: What is drawn.
+        left: What the model has and the run has no use for.
+    """
+
+    origin: Mapping[str, str]
+    weights: Mapping[str, Tensor]
+    taken: tuple[str, ...]
+    new: tuple[str, ...]
+    left: tuple[str, ...]
+
+    def put_into(self, model: PretrainingModel) -> None:
+        """Write the weights over those of an initialised model."""
+        own = model.weights()
+        with torch.no_grad():
+            for name, tensor in self.weights.items():
+                own[name].copy_(tensor)
+
+    def told(self) -> str:
+        """Say in a line what was done."""
+        parts = ((", ".join(items), word) for items, word in ((self.new, "new"), (self.left, "left")) if items)
+        more = "".join(f"; {word}: {items}" for items, word in parts)
+        return f"from {self.origin['model']} ({self.origin['family']}): {', '.join(self.taken)}{more}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a run's record says."""
+        return {**self.origin, "taken": list(self.taken), "new": list(self.new), "left": list(self.left)}
+
+
+def like_the_model(recipe: Recipe, model: ExistingModel, fixed: Collection[str]) -> Recipe:
+    """Return the recipe with a model's habits, if the model's weights fit it.
+
+    Args:
+        recipe: With the user's settings.
+        model: What the run goes on from.
+        fixed: Dotted fields the user set; they stay.
+
+    Raises:
+        RecipeError: If family or shape do not fit; all fields are named, with both values and what would mend them.
+    """
+    _same_family(recipe, model)
+    different = differences(recipe.encoder, model.config)
+    if different:
+        raise RecipeError(
+            f"recipe {recipe.name!r} cannot begin with the weights of {model.name}: {told(different)}",
+            todo=f"Give `{settings(different)}`, or choose another size of the recipe.",
+        )
+    return _with_habits(recipe, model, _HABITS, fixed)
+
+
+def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[str]) -> Recipe:
+    """Return a student's recipe with its teacher's activation, if the teacher's layers fit (see `like_the_model`)."""
+    mine, theirs = recipe.encoder, teacher.config
+    different = differences_of_layers(mine, theirs)
+    remedy = "or let it begin at random: `--set teacher.initialise=none`."
+    if "position_offset" in different:
+        system = "distilroberta" if theirs.position_offset else "distilbert"
+        raise RecipeError(
+            f"recipe {recipe.name!r} cannot begin with layers of {teacher.name}, a model of the family "
+            f"{teacher.family}: its positions begin at row {theirs.position_offset}, the recipe's at "
+            f"{mine.position_offset}",
+            todo=f"Choose a recipe {system}/SIZE, {remedy}",
+        )
+    if different:
+        raise RecipeError(
+            f"recipe {recipe.name!r} cannot begin with layers of its teacher {teacher.name}: {told(different)}",
+            todo=f"Give `{settings(different)}`, choose another size of the recipe, {remedy}",
+        )
+    if mine.num_layers > theirs.num_layers:
+        raise RecipeError(
+            f"recipe {recipe.name!r} has {mine.num_layers} layers, its teacher {teacher.name} {theirs.num_layers}",
+            todo=f"Give `--set encoder.num_layers={max(1, theirs.num_layers // 2)}`, {remedy}",
+        )
+    return _with_habits(recipe, teacher, ("hidden_activation", "max_positions"), fixed)
+
+
+def habits_told(before: EncoderConfig, after: EncoderConfig) -> str:
+    """Say in words what a recipe now does as its model did; "" if nothing changed."""
+    changed = [(habit, getattr(before, habit), getattr(after, habit)) for habit in _HABITS]
+    return ", ".join(f"{habit} {now} (recipe: {was})" for habit, was, now in changed if was != now)
+
+
+def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | None) -> Start:
+    """Say which weights of a model a run of the recipe takes; `like_the_model` must have let it pass.
+
+    Args:
+        recipe: What is trained.
+        model: Gives the encoder and the heads on it.
+        generator: Gives a generator and its head, if the recipe has one and the shape is the same.
+    """
+    with torch.device("meta"):
+        built = build_model(recipe, model.tokenizer.special_tokens.vocab_size)
+    own = built.weights()
+    weights, odd = _fitting(model.state, {name: own[name] for name in built.encoder_weights()})
+    new = set[str]()
+    if built.generator is not None:
+        parts = {name: _in_generator(name) for name in built.generator_weights()}
+        if generator is not None and (different := differences(built.generator.config, generator.config)):
+            new.add(f"generator ({told(different)})")
+        elif generator is not None:
+            found, misfits = _fitting(
+                generator.state, {name: own[inner] for name, inner in parts.items() if inner in own}
+            )
+            weights |= {parts[name]: tensor for name, tensor in found.items()}
+            odd |= {parts[name]: f"the generator's {said}" for name, said in misfits.items()}
+    on_generator = own.keys() - built.encoder_weights().keys()
+    taken, missing = _parts(weights, on_generator), _parts(own.keys() - weights.keys() - odd.keys(), on_generator)
+    if new:
+        missing.discard("generator")
+    return Start(
+        origin=model.to_json(),
+        weights=weights,
+        taken=tuple(sorted(taken)),
+        new=tuple(sorted({*missing, *new, *odd.values()})),
+        left=tuple(
+            sorted(
+                _parts(model.state.keys() - ((weights.keys() | odd.keys()) - on_generator))
+                | _rows_left(model.state, weights)
+            )
+        ),
+    )
+
+
+def start_from_teacher(recipe: Recipe, teacher: ExistingModel) -> Start:
+    """Say which weights a student takes from its teacher: embeddings, some layers, heads of the same kind.
+
+    Args:
+        recipe: The student; `like_the_teacher` must have let it pass.
+        teacher: The teacher.
+    """
+    with torch.device("meta"):
+        built = build_model(recipe, teacher.tokenizer.special_tokens.vocab_size)
+    layers = spread_layers(recipe.encoder.num_layers, teacher.config.num_layers)
+    state = {name: tensor for name, tensor in teacher.state.items() if "_blocks." not in name}
+    for part in ("attention", "ffn"):
+        mine, theirs = recipe.encoder.layer_plan(part), teacher.config.layer_plan(part)
+        for block in set(mine):
+            # A block that several layers share is begun with the first of them.
+            source = f"encoder.{part}_blocks.{theirs[layers[mine.index(block)]]}."
+            state |= {
+                f"encoder.{part}_blocks.{block}.{name.removeprefix(source)}": tensor
+                for name, tensor in teacher.state.items()
+                if name.startswith(source)
+            }
+    own = built.weights()
+    weights, odd = _fitting(state, own)
+    numbers = ", ".join(map(str, layers))
+    taken = _parts(weights) - {"layers"} | {f"layers {numbers} of {teacher.config.num_layers}"}
+    left = _parts(state.keys() - weights.keys() - odd.keys()) | _rows_left(state, weights)
+    if len(layers) < teacher.config.num_layers:
+        left.add("other layers")
+    return Start(
+        origin=teacher.to_json(),
+        weights=weights,
+        taken=tuple(sorted(taken)),
+        new=tuple(sorted({*_parts(own.keys() - weights.keys() - odd.keys()), *odd.values()})),
+        left=tuple(sorted(left)),
+    )
+
+
+def spread_layers(num_layers: int, of: int) -> tuple[int, ...]:
+    """Choose layers of a deeper model, from its first to its last, as evenly as whole numbers can be.
+
+    Layer i of l takes layer i (L - 1) / (l - 1), rounded; a single layer takes the first, which is used to embeddings.
+    Of 12, 6 layers take those that the original names one by one (distillation: scripts/extract_distilbert.py).
+
+    Args:
+        num_layers: l, at most `of`.
+        of: L.
+
+    Example:
+        >>> spread_layers(6, 12)
+        (0, 2, 4, 7, 9, 11)
+    """
+    gaps = max(1, num_layers - 1)
+    return tuple((2 * layer * (of - 1) + gaps) // (2 * gaps) for layer in range(num_layers))
+
+
+def _same_family(recipe: Recipe, model: ExistingModel) -> None:
+    families = {recipe.family, model.family}
+    if len(families) == 1 or families <= _ALIKE:
+        return
+    odd = recipe.family if recipe.family in _APART else model.family
+    shrink = " To shrink a model, let a recipe distilbert/SIZE learn from it: `--teacher`."
+    raise RecipeError(
+        f"recipe {recipe.name!r} makes a model of the family {recipe.family} and cannot begin with {model.name}, which "
+        f"is of the family {model.family}: {odd} {_APART[odd]}",
+        allowed="the same family, or two of " + ", ".join(sorted(_ALIKE)),
+        todo=f"Choose a recipe of the family {model.family}." + (shrink if recipe.family == "distilbert" else ""),
+    )
+
+
+def _with_habits(recipe: Recipe, model: ExistingModel, habits: Iterable[str], fixed: Collection[str]) -> Recipe:
+    theirs = {habit: getattr(model.config, habit) for habit in habits if f"encoder.{habit}" not in fixed}
+    changes = {habit: value for habit, value in theirs.items() if not _stays(recipe, habit, value)}
+    positions = changes.get("max_positions", recipe.encoder.max_positions)
+    if positions > model.config.max_positions:
+        raise RecipeError(
+            f"encoder.max_positions is {positions}, but {model.name} has learnt {model.config.max_positions} positions",
+            todo=f"Give `--set encoder.max_positions={model.config.max_positions}` or leave it out.",
+        )
+    if recipe.training.max_length > positions:
+        raise RecipeError(
+            f"training.phases reach length {recipe.training.max_length}, but {model.name} reads {positions} tokens",
+            todo=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {positions}}}]'`.",
+        )
+    return recipe.replace(encoder=recipe.encoder.replace(**changes))
+
+
+def _stays(recipe: Recipe, habit: str, value: Any) -> bool:
+    """Whether the recipe keeps its own: its family has no other, and the difference is slight (GELU: below 5e-4)."""
+    table = family_named(recipe.family).config
+    if habit == "hidden_activation":
+        return table.head_activation not in (None, value) and {table.head_activation, value} <= _NEARLY_ONE
+    return bool(table.fixed.get(habit, value) != value)
+
+
+def _fitting(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Take what has the shape that is wanted, of positions as many as are wanted; tell of what has another shape.
+
+    Returns:
+        The weights to take, by name; and, by name too, in words, those that have to be drawn although there are some.
+    """
+    found, odd = dict[str, Tensor](), dict[str, str]()
+    for name, like in wanted.items():
+        if name not in state:
+            continue
+        tensor = state[name][: len(like)] if name.endswith(_POSITIONS) else state[name]
+        if tensor.shape == like.shape:
+            found[name] = tensor
+        else:
+            odd[name] = f"{name} ({_times(like)}, the model's {_times(tensor)})"
+    return found, odd
+
+
+def _times(tensor: Tensor) -> str:
+    return " x ".join(map(str, tensor.shape))
+
+
+def _in_generator(name: str) -> str:
+    """Name a weight of a generator's own folder as `PretrainingModel` does."""
+    return "generator." + name.removeprefix("encoder.") if name.startswith("encoder.") else name
+
+
+def _rows_left(state: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> set[str]:
+    return {
+        f"positions from {len(weights[name])} on"
+        for name, tensor in state.items()
+        if name in weights and len(weights[name]) < len(tensor)
+    }
+
+
+def _parts(names: Iterable[str], on_generator: Collection[str] = ()) -> set[str]:
+    return {
+        f"generator's {_part(name)}" if name in on_generator and name.startswith("heads.") else _part(name)
+        for name in names
+    }
+
+
+def _part(name: str) -> str:
+    tower, _, rest = name.partition(".")
+    if tower == "heads":
+        return f"head {rest.partition('.')[0]!r}"
+    if tower == "generator":
+        return "generator"
+    if "_blocks." in rest:
+        return "layers"
+    return {"pooler": "pooler", "segment_embeddings": "segments"}.get(rest.partition(".")[0], "embeddings")
+
+
+_WORDS_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origins:
+    """The existing models of a run; all None where it begins at random and learns from text alone.
+
+    Attributes:
+        init: The model to go on from.
+        generator: Its generator, if it has one.
+        teacher: The model to learn from.
+        gives_layers: Whether the student begins with layers of the teacher.
+        words_to_find: How many words of the corpus are to be added to the vocabulary.
+        given_words: The vocabulary with the words of a list added; None without one.
+    """
+
+    init: ExistingModel | None = None
+    generator: ExistingModel | None = None
+    teacher: ExistingModel | None = None
+    gives_layers: bool = False
+    words_to_find: int = 0
+    given_words: Extension | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """The tokenizer that comes with them."""
+        model = self.init or self.teacher
+        return None if model is None else model.tokenizer
+
+    @property
+    def adds_words(self) -> bool:
+        """Whether the vocabulary is to be extended."""
+        return bool(self.words_to_find) or self.given_words is not None
+
+    @property
+    def bringer(self) -> str:
+        """What brought the tokenizer."""
+        if self.init is not None:
+            return "--init"
+        return "--tokenizer" if self.teacher is None else "the teacher"
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """Fields that are not to be fitted to the budget."""
+        if self.init is not None:
+            return KEPT
+        return KEPT - {"training.learning_rate"} if self.gives_layers else frozenset()
+
+    def fit(self, recipe: Recipe, fixed: Collection[str]) -> Recipe:
+        """Return the recipe as it goes with the models.
+
+        Args:
+            recipe: With the user's settings.
+            fixed: Dotted fields the user set; they stay.
+
+        Raises:
+            RecipeError: If a model's weights do not fit, or its answers cannot be learnt from.
+        """
+        if self.teacher is not None:
+            check_teacher(recipe, self.teacher)
+            if self.gives_layers:
+                recipe = like_the_teacher(recipe, self.teacher, fixed)
+        return recipe if self.init is None else like_the_model(recipe, self.init, fixed)
+
+    def extended(self, cleaned: CleanCorpus, seed: int, talk: Reporter) -> "Origins":
+        """Add words to the vocabulary of the model that the run goes on from, as `open_origins` was asked to.
+
+        Args:
+            cleaned: The corpus.
+            seed: Which sample of it.
+            talk: Where to report.
+
+        Raises:
+            DataError: If the corpus has no word to add.
+        """
+        assert self.init is not None
+        old = self.init.tokenizer
+        sample = list(cleaned.sample(DEFAULT_SAMPLE_BYTES, seed))
+        extension = self.given_words or extend_vocabulary(old, frequent_words(old, sample), self.words_to_find)
+        before, after = (tokens_per_word(each, sample, like=old) for each in (old, extension.tokenizer))
+        shown = ", ".join(extension.words[:_WORDS_SHOWN]) + (", ..." if len(extension.words) > _WORDS_SHOWN else "")
+        few = len(extension.pieces) < self.words_to_find
+        talk.say(
+            "vocabulary",
+            f"{len(extension.pieces):,} entries added to {old.special_tokens.vocab_size:,}"
+            f"{f' (the corpus has no more of the {self.words_to_find:,} asked for)' if few else ''}: {shown}; "
+            f"{before:.3f} tokens a word before, {after:.3f} now",
+        )
+        generator = None if self.generator is None else self.generator.extended(extension)
+        return replace(self, init=self.init.extended(extension), generator=generator)
+
+    def start(self, recipe: Recipe) -> Start | None:
+        """Return the weights to begin with; None where all are drawn.
+
+        Args:
+            recipe: As it is trained.
+        """
+        if self.init is not None:
+            return start_from(recipe, self.init, self.generator)
+        if self.teacher is not None and self.gives_layers:
+            return start_from_teacher(recipe, self.teacher)
+        return None
+
+
+def open_origins(
+    recipe: Recipe, init: str | None, tokenizer: Tokenizer | None, new_words: int | str | None = None
+) -> Origins:
+    """Open the models that a run begins with and learns from.
+
+    Args:
+        recipe: With the user's settings.
+        init: The model to go on from, if any.
+        tokenizer: What `--tokenizer` gave, if anything; it must be the models' own.
+        new_words: How many words of the corpus to add to the vocabulary of `init`, or a file of words; None for none.
+
+    Raises:
+        RecipeError: If the recipe wants a teacher and none is named, or two things are wanted that exclude each other.
+        ConversionError: If a model cannot be read.
+        DataError: If the list of words cannot be read, or holds nothing to add.
+    """
+    if new_words is not None and recipe.teacher is not None:
+        raise RecipeError(
+            "--extend-vocabulary would give the student words that its teacher has no scores for",
+            todo="Extend the teacher's vocabulary and train it first; then let the student learn from it.",
+        )
+    gives_layers = recipe.teacher is not None and recipe.teacher.initialise == "layers"
+    if init is not None and gives_layers:
+        raise RecipeError(
+            "--init and the recipe's teacher both say which weights to begin with",
+            todo="Leave --init out, or let the teacher only teach: `--set teacher.initialise=none`.",
+        )
+    teacher = None if recipe.teacher is None else open_existing(_teacher_named(recipe))
+    model = None if init is None else open_existing(init)
+    generator = None
+    if model is not None and recipe.generator is not None and (model.folder / GENERATOR / "config.json").exists():
+        generator = open_existing(str(model.folder / GENERATOR))
+    _one_tokenizer({"--init": model, "the teacher": teacher, "the generator": generator}, tokenizer)
+    given_words = None
+    if isinstance(new_words, str) and model is not None:
+        given_words = extend_vocabulary(model.tokenizer, read_words(Path(new_words).expanduser()))
+    return Origins(
+        init=model,
+        generator=generator,
+        teacher=teacher,
+        gives_layers=gives_layers,
+        words_to_find=new_words if isinstance(new_words, int) else 0,
+        given_words=given_words,
+    )
+
+
+def same_teacher(recipe: Recipe, recorded: Mapping[str, str], folder: Path) -> ExistingModel:
+    """Open the teacher of a run that is resumed.
+
+    Raises:
+        RecipeError: If it is no longer the model that the run began with.
+    """
+    teacher = open_existing(_teacher_named(recipe))
+    if teacher.fingerprint != recorded["fingerprint"]:
+        raise RecipeError(
+            f"the teacher {teacher.name} has changed since the run in {folder} began",
+            todo="Restore the old one to resume it, or choose another --out.",
+        )
+    return teacher
+
+
+def _teacher_named(recipe: Recipe) -> str:
+    assert recipe.teacher is not None
+    if not recipe.teacher.model:
+        raise RecipeError(
+            f"recipe {recipe.name!r} learns from a teacher, and none is given",
+            allowed="a run's folder, a Hugging Face folder or a hub name",
+            todo="Give it: `--teacher DIR_OR_HUB_NAME`",
+        )
+    return recipe.teacher.model
+
+
+def _one_tokenizer(models: Mapping[str, ExistingModel | None], given: Tokenizer | None) -> None:
+    brought = [] if given is None else [("--tokenizer", given)]
+    brought += [(source, model.tokenizer) for source, model in models.items() if model is not None]
+    for source, other in brought[1:]:
+        first, tokenizer = brought[0]
+        if not _equal(tokenizer, other):
+            raise RecipeError(
+                f"{first} and {source} bring different tokenizers ({tokenizer.special_tokens.vocab_size:,} and "
+                f"{other.special_tokens.vocab_size:,} entries)",
+                todo="Leave --tokenizer out: weights need the tokenizer they were trained with."
+                if given is not None
+                else "Choose models of one vocabulary.",
+            )
+
+
+def _equal(first: Tokenizer, second: Tokenizer) -> bool:
+    return first.fingerprint == second.fingerprint or (
+        first.kind == second.kind
+        and first.special_tokens == second.special_tokens
+        and first.backend.get_vocab() == second.backend.get_vocab()
+    )

@@ -1,0 +1,170 @@
+"""The folder a run leaves behind: everything needed to read, resume, repeat or ship it.
+
+run.json          the request (recipe, corpus, budget, seed), what was chosen, the environment, how it ended
+recipe.json       the full recipe that is trained
+data_card.*       what came in, what was dropped and why
+metrics.jsonl     what training computed (a function of the seed)        timing.jsonl   what the clock measured
+tensorboard/      the same for TensorBoard
+checkpoints/      the newest two, to resume from
+config.json, model.safetensors, tokenizer*       the model itself, in Hugging Face form
+generator/        where there is one: the same of the generator, a model folder of its own
+"""
+
+import contextlib
+import errno
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import torch
+
+from maskwright.core.errors import CheckpointError
+from maskwright.core.files import disk_problem, read_json, write_json
+from maskwright.huggingface.weight_files import WEIGHTS
+
+FORMAT = 1
+Work = Literal["pretraining", "fine-tuning"]
+GENERATOR = "generator"
+"""Sub-folder of a run's folder in which its generator lies."""
+_LOCK = ".lock"
+
+
+class RunDirectory:
+    """A run's folder, held by one process at a time.
+
+    Args:
+        path: The folder; made if absent.
+        work: What is done in it; a folder of the other kind of work is refused.
+        kept: What in it is worth protecting from another run, besides a model, as a glob.
+    """
+
+    def __init__(self, path: Path, work: Work = "pretraining", kept: str = "checkpoints/step-*") -> None:
+        self.path = path
+        self._work = work
+        self._kept = kept
+        self.checkpoints = path / "checkpoints"
+        self.generator = path / GENERATOR
+        self._lock: IO[str] | None = None
+        self._made = False
+
+    def open(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Take hold of the folder for a request.
+
+        Returns:
+            What `run.json` holds: {"request": ...} in a new folder, more where this very run was begun.
+
+        Raises:
+            CheckpointError: If the folder holds another run, another kind of work or other files, or another process is
+                at work in it.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise CheckpointError(f"{self.path} is a file, not a folder", todo="Choose another --out.")
+        self._made = not self.path.exists()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise disk_problem(error, self.path) from error
+        self._take_lock()
+        self._sweep()
+        record = self.path / "run.json"
+        if not record.exists():
+            # Dot files are this program's own (a lock, remains of a kill) or the system's.
+            strangers = sorted(item.name for item in self.path.iterdir() if not item.name.startswith("."))
+            if strangers:
+                raise CheckpointError(
+                    f"{self.path} is not empty and holds no run (found {', '.join(strangers[:3])})",
+                    todo="Choose an empty or new folder as --out.",
+                )
+            return {"request": dict(request)}
+        try:
+            held: dict[str, Any] = read_json(record)
+            before: dict[str, Any] = held["request"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{record} cannot be read: {error}", todo="Choose another --out.") from error
+        work = held.get("work", "pretraining")  # Records of the first version do not say: there was no other kind.
+        if work != self._work:
+            raise CheckpointError(
+                f"{self.path} holds a {work}, and a {self._work} would write its own model over that one",
+                todo="Choose another --out.",
+            )
+        if not any(self.path.glob(self._kept)) and not (self.path / WEIGHTS).exists():
+            return {"request": dict(request)}  # It ended before anything was kept: there is nothing to protect.
+        if differing := _differences(before, dict(request)):
+            shown = "; ".join(differing[:5]) + (f"; and {len(differing) - 5} more" if len(differing) > 5 else "")
+            raise CheckpointError(
+                f"{self.path} holds another run: {shown}",
+                todo="Repeat the old command to resume it, or choose another --out.",
+            )
+        return held
+
+    def _sweep(self) -> None:
+        """Remove what a kill in the middle of writing left; the folder is ours alone by now."""
+        places = (self.path, self.checkpoints, self.generator)
+        for leftover in [leftover for place in places for leftover in place.glob(".*.tmp")]:
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
+
+    def _take_lock(self) -> None:
+        try:
+            import fcntl
+        except ImportError:  # Windows has no flock; two runs in one folder are then the user's to avoid.
+            return
+        try:
+            lock = open(self.path / _LOCK, "w")  # noqa: SIM115 (held as long as the run)
+        except OSError as error:
+            raise disk_problem(error, self.path) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                self._lock = lock  # A file system without locks: two runs in one folder are the user's to avoid.
+                return
+            lock.close()
+            raise CheckpointError(
+                f"another process is training in {self.path}",
+                todo="Wait for it, stop it, or choose another --out.",
+            ) from None
+        self._lock = lock
+
+    def close(self) -> None:
+        """Let go of the folder. One that was made here and holds nothing yet is removed: the start failed."""
+        if self._made and {item.name for item in self.path.glob("*")} <= {_LOCK}:
+            with contextlib.suppress(OSError):
+                (self.path / _LOCK).unlink(missing_ok=True)
+                self.path.rmdir()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def write_record(self, record: Mapping[str, Any]) -> None:
+        """Write `run.json`."""
+        write_json(self.path / "run.json", {"format": FORMAT, "work": self._work, **record})
+
+
+def _differences(before: Any, now: Any, path: str = "") -> list[str]:
+    """Name every leaf in which two requests differ."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = sorted(before.keys() | now.keys())
+        return [line for key in keys for line in _differences(before.get(key), now.get(key), f"{path}.{key}")]
+    return [] if before == now else [f"{path.lstrip('.')} was {before!r}, now {now!r}"]
+
+
+def environment() -> dict[str, Any]:
+    """Say where a run takes place: versions, platform, threads."""
+    from importlib.metadata import version
+
+    return {
+        "maskwright": version("maskwright"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "tokenizers": version("tokenizers"),
+        "platform": platform.platform(),
+        "threads": torch.get_num_threads(),
+        "command": " ".join(sys.argv[:1] and [os.path.basename(sys.argv[0]), *sys.argv[1:]]),
+    }

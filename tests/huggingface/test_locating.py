@@ -1,0 +1,43 @@
+"""Missing folders are reported with the nearest name before the hub is asked."""
+
+from pathlib import Path
+
+import pytest
+
+from maskwright.core.errors import ConversionError
+from maskwright.huggingface import weight_files
+from maskwright.huggingface.locating import locate
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("quickstart", "others"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "config.json").write_text("{}")
+    return tmp_path / "runs"
+
+
+def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weight_files, "_from_hub", lambda name: pytest.fail(f"{name} was asked for on the hub"))
+
+
+@pytest.mark.parametrize("name", ["runs/quickstat", Path("runs/quickstat")])
+def test_a_misspelled_folder_is_not_requested_from_the_hub(
+    name: str | Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_hub(monkeypatch)
+    with pytest.raises(ConversionError, match=r"no folder 'runs/quickstat'.*others.*Did you mean 'runs/quickstart'\?"):
+        locate(name)
+
+
+def test_folders_are_found_and_hub_names_go_to_the_hub(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert locate("runs/quickstart") == Path("runs/quickstart")
+    monkeypatch.setattr(weight_files, "_from_hub", lambda name: Path("fetched") / name)
+    assert locate("owner/quickstat") == Path("fetched/owner/quickstat")
+
+
+def test_a_run_without_a_model_is_an_error(runs: Path) -> None:
+    (runs / "quickstart" / "config.json").rename(runs / "quickstart" / "run.json")
+    with pytest.raises(ConversionError, match="has not saved a model yet"):
+        locate("runs/quickstart")

@@ -1,0 +1,57 @@
+"""A process killed by SIGKILL between two checkpoints, and the same command again."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from test_pretrain import CLEAN
+from toy_runs import TOY, write_corpus
+
+from maskwright.training.metrics import read_rows
+from maskwright.training.pretrain import Run, pretrain
+from maskwright.training.reporting import Silent
+
+STEPS, KILLED_AT = 60, 20
+SETTINGS = (*TOY, "training.batch_sequences=24")
+
+
+def kill_after(step: int, corpus: Path, out: Path, cache: Path) -> None:
+    """Start the run in a process and kill it once its metrics hold a step."""
+    call = (
+        "from maskwright.training.pretrain import pretrain\n"
+        f"pretrain({str(corpus)!r}, out={str(out)!r}, recipe='electra/tiny', steps={STEPS}, set={SETTINGS!r}, "
+        f"clean={CLEAN!r}, workers=1, cache={str(cache)!r}, checkpoint_minutes=0.002)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", call], stderr=subprocess.DEVNULL)
+    while process.poll() is None:
+        if (rows := read_rows(out / "metrics.jsonl")) and rows[-1]["step"] >= step:
+            break
+        time.sleep(0.005)
+    process.kill()
+    assert process.wait() < 0, "the run ended by itself"
+
+
+def test_a_run_killed_by_the_system_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus.txt")
+
+    def train(out: str) -> Run:
+        return pretrain(
+            corpus,
+            out=tmp_path / out,
+            recipe="electra/tiny",
+            steps=STEPS,
+            set=SETTINGS,
+            clean=CLEAN,
+            workers=1,
+            cache=tmp_path / "cache",
+            reporter=Silent(),
+        )
+
+    expected = train("uninterrupted")
+    kill_after(KILLED_AT, corpus, tmp_path / "killed", tmp_path / "cache")
+    resumed = train("killed")
+    assert resumed.finished
+    assert expected.epochs > 1
+    for name in ("metrics.jsonl", "model.safetensors", "generator/model.safetensors"):
+        assert (expected.folder / name).read_bytes() == (resumed.folder / name).read_bytes(), name

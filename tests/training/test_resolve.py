@@ -1,0 +1,137 @@
+import math
+
+import pytest
+
+from maskwright.recipes.catalog import get, resolve
+from maskwright.recipes.optimization import AdamW
+from maskwright.training.resolve import batch_tokens, fit_length, fit_schedule, fit_vocabulary, vocabulary_size
+
+
+@pytest.mark.parametrize("tokens", [1e5, 1e6, 1e7, 1e8, 1e9, 1e11])
+def test_vocabulary_entries_are_seen_often_enough_or_it_is_the_smallest(tokens: float) -> None:
+    size = vocabulary_size(tokens, 30522)
+    assert 4096 <= size <= 30522
+    if 4096 < size < 30522:
+        assert size * math.log(size) * 100 <= tokens
+
+
+def test_large_budgets_get_the_published_vocabulary() -> None:
+    assert vocabulary_size(1e11, 30522) == 30522
+
+
+def test_batch_rule_meets_the_published_range_at_the_published_budgets() -> None:
+    # BERT read 128 B tokens (1 M steps of 256 sequences, mostly 128 long) and RoBERTa 2 T.
+    assert 100_000 < batch_tokens(1.3e11) < 200_000
+    assert 500_000 < batch_tokens(2.1e12) < 5_000_000
+
+
+def test_a_small_budget_gets_a_schedule_that_fits_into_it() -> None:
+    published = get("bert/mini")
+    recipe, choices = fit_schedule(published, 4e6, 20_000_000, 128.0, set())
+    training = recipe.training
+    assert training.steps * training.batch_sequences * 128 == pytest.approx(4e6, rel=0.02)
+    assert training.warmup_steps < training.steps / 5
+    assert training.learning_rate > published.training.learning_rate
+    assert {choice.field for choice in choices} >= {"training.batch_sequences", "training.learning_rate"}
+    assert all(choice.reason for choice in choices)
+
+
+@pytest.mark.parametrize(
+    ("name", "sharing", "rate"),
+    [
+        ("albert/tiny", "all", 0.003),
+        ("albert/mini", "all", 0.0015),
+        ("albert/mini", "ffn", 0.0015),
+        ("albert/mini", "none", 0.003),
+        ("albert/base", "all", 0.0005),
+    ],
+)
+def test_lamb_that_the_user_set_stays_and_its_rate_falls_with_the_layers_that_share_a_block(
+    name: str, sharing: str, rate: float
+) -> None:
+    published = resolve(name, [f"encoder.sharing={sharing}"])
+    recipe, choices = fit_schedule(published, 4e6, 20_000_000, 128.0, {"training.optimizer.kind"})
+    assert recipe.training.optimizer == published.training.optimizer.replace(betas=(0.9, 0.98))
+    assert recipe.training.learning_rate == rate
+    assert "training.learning_rate" in {choice.field for choice in choices}
+
+
+def test_small_steps_take_adamw_instead_of_lamb() -> None:
+    published = get("albert/mini")
+    recipe, choices = fit_schedule(published, 4e6, 20_000_000, 128.0, set())
+    assert recipe.training.optimizer == AdamW(betas=(0.9, 0.98))
+    assert recipe.training.learning_rate == get_fitted_rate("bert/mini") / 2  # 4 layers share a block.
+    (swap,) = (choice for choice in choices if choice.field == "training.optimizer.kind")
+    assert swap.shown() == ("lamb", "adamw")
+
+
+def test_large_steps_and_rates_of_the_user_keep_lamb() -> None:
+    published = get("albert/base")
+    large, _ = fit_schedule(published, 5e11, 10**12, 512.0, set())
+    assert large.training.batch_sequences >= 512
+    assert large.training.optimizer.kind == "lamb"
+    own, _ = fit_schedule(published, 4e6, 20_000_000, 128.0, {"training.learning_rate"})
+    assert own.training.optimizer.kind == "lamb"
+    assert own.training.learning_rate == published.training.learning_rate
+
+
+def test_a_generator_beside_lowers_the_rate() -> None:
+    assert get_fitted_rate("electra/mini") < get_fitted_rate("bert/mini")
+
+
+def test_attention_begins_at_neighbours_where_the_budget_is_small() -> None:
+    published = get("bert/mini")
+    small, choices = fit_schedule(published, 4e6, 20_000_000, 30.0, set())
+    assert small.encoder.initial_attention == "neighbours"
+    assert "encoder.initial_attention" in {choice.field for choice in choices}
+    large, _ = fit_schedule(published, 1e10, 10**11, 128.0, set())
+    assert large.encoder.initial_attention == "random"
+
+
+def get_fitted_rate(name: str) -> float:
+    return fit_schedule(get(name), 4e6, 20_000_000, 128.0, set())[0].training.learning_rate
+
+
+def test_what_the_user_set_stays() -> None:
+    published = get("bert/mini")
+    fixed = {"training.learning_rate", "tokenizer.vocab_size", "training.phases"}
+    recipe, choices = fit_schedule(published, 4e6, 20_000_000, 128.0, fixed)
+    assert recipe.training.learning_rate == published.training.learning_rate
+    assert "training.learning_rate" not in {choice.field for choice in choices}
+    assert fit_vocabulary(published, 4e6, fixed) == (published, [])
+    assert fit_length(published, 4e6, fixed) == (published, [])
+
+
+def test_many_passes_over_a_small_corpus_keep_dropout() -> None:
+    published = get("bert/mini")
+    once, _ = fit_schedule(published, 4e6, 20_000_000, 128.0, set())
+    often, _ = fit_schedule(published, 4e6, 200_000, 128.0, set())
+    assert once.encoder.hidden_dropout == 0.0
+    assert often.encoder.hidden_dropout == published.encoder.hidden_dropout
+
+
+def test_fitting_is_stable_against_a_machine_that_is_a_little_slower() -> None:
+    published = get("bert/mini")
+    batches = {
+        fit_schedule(published, tokens, 20_000_000, 128.0, set())[0].training.batch_sequences
+        for tokens in (3.7e6, 3.8e6, 3.9e6)
+    }
+    assert len(batches) == 1
+
+
+def test_small_budgets_begin_with_short_sequences_and_large_ones_keep_the_published_lengths() -> None:
+    published = get("bert/mini")
+    lengths = {
+        tokens: [phase.max_length for phase in fit_length(published, tokens, set())[0].training.phases]
+        for tokens in (4e6, 1e8, 1e10)
+    }
+    assert lengths == {4e6: [32, 128], 1e8: [128], 1e10: [128, 512]}
+
+
+def test_the_output_bias_begins_at_the_frequencies_unless_the_user_says_otherwise() -> None:
+    published = get("bert/mini")
+    fitted, choices = fit_schedule(published, 4e6, 20_000_000, 30.0, set())
+    assert "objectives.mlm.initial_bias" in {choice.field for choice in choices}
+    assert fitted.objectives[0].model_dump()["initial_bias"] == "frequencies"
+    kept, _ = fit_schedule(published, 4e6, 20_000_000, 30.0, {"objectives.mlm.initial_bias"})
+    assert kept.objectives[0].model_dump()["initial_bias"] == "zero"

@@ -1,0 +1,81 @@
+"""The folder of a run: whose it is, what is protected in it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from maskwright.core.errors import CheckpointError
+from maskwright.training.run_directory import RunDirectory, Work
+
+REQUEST = {"seed": 0}
+
+
+def begun(path: Path, work: Work, *files: str) -> None:
+    folder = RunDirectory(path, work, "runs/**/seed-*" if work == "fine-tuning" else "checkpoints/step-*")
+    folder.write_record({**folder.open(REQUEST), "result": "that of the first"})
+    folder.close()
+    for name in files:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text("precious")
+
+
+def opened(path: Path, work: Work, request: dict[str, int]) -> dict[str, object]:
+    folder = RunDirectory(path, work, "runs/**/seed-*" if work == "fine-tuning" else "checkpoints/step-*")
+    try:
+        return folder.open(request)
+    finally:
+        folder.close()
+
+
+@pytest.mark.parametrize(("first", "second"), [("pretraining", "fine-tuning"), ("fine-tuning", "pretraining")])
+def test_the_other_kind_of_work_is_refused_even_if_the_request_is_the_same(
+    first: Work, second: Work, tmp_path: Path
+) -> None:
+    begun(tmp_path, first, "model.safetensors")
+    with pytest.raises(CheckpointError, match=f"holds a {first}, and a {second} would write"):
+        opened(tmp_path, second, REQUEST)
+    assert opened(tmp_path, first, REQUEST)["result"] == "that of the first"
+    assert (tmp_path / "model.safetensors").read_text() == "precious"
+
+
+def test_a_record_that_does_not_say_is_a_pretraining(tmp_path: Path) -> None:
+    begun(tmp_path, "pretraining", "model.safetensors")
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record.pop("work") == "pretraining"
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    assert opened(tmp_path, "pretraining", REQUEST)["result"] == "that of the first"
+    with pytest.raises(CheckpointError, match="holds a pretraining"):
+        opened(tmp_path, "fine-tuning", REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("work", "kept"),
+    [
+        ("pretraining", "checkpoints/step-000000001/x"),
+        ("pretraining", "model.safetensors"),
+        ("fine-tuning", "runs/learning_rate=0.1/seed-0/run.json"),
+        ("fine-tuning", "model.safetensors"),
+    ],
+)
+def test_a_model_is_protected_as_checkpoints_are(work: Work, kept: str, tmp_path: Path) -> None:
+    begun(tmp_path, work, kept)
+    with pytest.raises(CheckpointError, match="holds another run: seed was 0, now 1"):
+        opened(tmp_path, work, {"seed": 1})
+    assert opened(tmp_path, work, REQUEST)["result"] == "that of the first"
+
+
+def test_what_ended_before_anything_was_kept_protects_nothing(tmp_path: Path) -> None:
+    begun(tmp_path, "pretraining")
+    assert opened(tmp_path, "pretraining", {"seed": 1}) == {"request": {"seed": 1}}
+
+
+def test_a_start_that_fails_leaves_no_folder_of_its_own(tmp_path: Path) -> None:
+    opened(tmp_path / "new", "pretraining", REQUEST)
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "old").mkdir()
+    opened(tmp_path / "old", "pretraining", REQUEST)
+    assert (tmp_path / "old").is_dir()
+    begun(tmp_path / "begun", "pretraining")
+    opened(tmp_path / "begun", "pretraining", REQUEST)
+    assert (tmp_path / "begun" / "run.json").is_file()
