@@ -70,12 +70,8 @@ def levers() -> list[Lever]:
         Lever("each text in a row of its own, filled up", batches=_one_a_row, lay=_with_filler),
         Lever("the whole last layer for all tokens", around=lambda: patch(f"{_TRAINING}.model.read_positions", _all)),
         Lever("all scores of the vocabulary at once", around=lambda: patch(f"{_MLM}.summed_cross_entropy", _whole)),
-        Lever("attention by products over rows", around=lambda: _backend("rows")),
         Lever("attention by products over rows, its gradients by autograd", around=lambda: _attention(dropout)),
-        Lever("the vocabulary's loss by PyTorch's functions, in blocks", around=lambda: _without(_LOSS)),
-        Lever("PyTorch's norm of gradients, clipping and AdamW", around=lambda: _without(_OPTIMIZER)),
-        Lever("PyTorch's functions for embeddings and between products", around=lambda: _without(*_SUBLAYERS)),
-        Lever("PyTorch's dropout (and what stands in the two lines before)", around=_usual_dropout),
+        Lever("PyTorch's dropout", around=_usual_dropout),
         Lever("attention by PyTorch's function", around=lambda: _backend("sdpa")),
         Lever(f"the other library of products ({_NAMES[other]})", around=lambda: matmul_library(other)),
         *(Lever(f"{slots:,} slots a pass", slots=slots) for slots in _SLOTS),
@@ -85,8 +81,6 @@ def levers() -> list[Lever]:
 
 _TRAINING, _ENCODER = "maskwright.training", "maskwright.model"
 _MLM = "maskwright.pretext.objectives.cross_entropy"
-_LOSS, _OPTIMIZER = "maskwright.pretext.objectives.cross_entropy_native", f"{_TRAINING}.adamw_native"
-_SUBLAYERS = f"{_ENCODER}.native.sublayers", f"{_ENCODER}.native.embeddings"
 _NAMES = {"default": "PyTorch's own choice", "onednn": "oneDNN"}
 
 
@@ -245,19 +239,6 @@ def _attention(drop: Callable[[Tensor, float, DropoutKey | None, int], Tensor]) 
 
 
 @contextlib.contextmanager
-def _without(*modules: str) -> Iterator[None]:
-    """Let PyTorch's functions compute what code of our own does by these modules."""
-
-    def is_allowed() -> bool:
-        return False
-
-    with contextlib.ExitStack() as patches:
-        for module in modules:
-            patches.enter_context(patch(f"{module}.is_allowed", is_allowed))
-        yield
-
-
-@contextlib.contextmanager
 def _usual_dropout() -> Iterator[None]:
     def drop(values: Tensor, rate: float, key: DropoutKey | None, call: int) -> Tensor:
         return values if key is None else F.dropout(values, rate)
@@ -267,7 +248,6 @@ def _usual_dropout() -> Iterator[None]:
 
     with (
         _attention(drop),
-        _without(*_SUBLAYERS),
         patch(f"{_ENCODER}.encoder.dropout", drop),
         patch(f"{_ENCODER}.block.dropout_add", drop_and_add),
     ):

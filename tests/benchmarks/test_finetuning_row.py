@@ -13,13 +13,13 @@ from benchmarks.settings import Settings
 from benchmarks.shapes import TINY, fitted
 from benchmarks.tuning_sides import BATCH, OwnTuning, TrainerTuning, settings_of
 from maskwright.finetuning.batching import units_of_step
-from maskwright.training.device import Machine, attention_code
+from maskwright.training.device import Machine
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the second in which a machine's speed is measured, and leave this process's memory as it is."""
-    machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None, attention_code())
+    machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
     monkeypatch.setattr("benchmarks.tuning_sides.own_machine", lambda: machine)
 
 

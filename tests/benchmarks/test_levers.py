@@ -1,6 +1,5 @@
 """Every lever can be taken away: a step is taken without it, and its loss is that of the whole step to rounding."""
 
-import contextlib
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,6 @@ from benchmarks.own import OwnStep
 from benchmarks.settings import Settings
 from benchmarks.shapes import TINY, chosen
 from benchmarks.workloads import Source, mlm_recipe, text_for
-from maskwright.core.native.library import Code
-from maskwright.model.native import embeddings, sublayer_calls
-from maskwright.pretext.objectives import cross_entropy_native
-from maskwright.training import adamw_native
 
 
 def test_a_step_without_any_lever_has_the_same_loss(tmp_path: Path) -> None:
@@ -49,36 +44,6 @@ def test_usual_dropout_is_computed_by_pytorch(tmp_path: Path, monkeypatch: pytes
     with own.around(), lever.around():
         own.step(batch)
     assert len(asked) == 1 + 3 * source.recipe.encoder.num_layers
-
-
-@pytest.mark.parametrize(
-    ("taken_away", "code"),
-    [
-        ("the vocabulary's loss by", cross_entropy_native.CODE),
-        ("PyTorch's norm of", adamw_native.CODE),
-        ("PyTorch's functions for", sublayer_calls.CODE),
-        ("PyTorch's functions for", embeddings.CODE),
-    ],
-)
-def test_c_code_is_asked_for_in_a_step_unless_its_lever_is_taken_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken_away: str, code: Code
-) -> None:
-    settings = Settings(scratch=tmp_path, quick=True, sizes=("tiny",))
-    (shape,) = chosen(settings, (TINY,))
-    text = text_for(shape, settings)
-    source = Source(mlm_recipe(shape, dropout=0.0, batch=shape.documents), text)
-    (lever,) = (each for each in levers.levers() if each.instead.startswith(taken_away))
-    (batch,) = levers.lever_steps(lever, source, shape, settings, 1 << 20)
-    asked, library = list[Code](), Code.library
-    monkeypatch.setattr(Code, "library", lambda self: asked.append(self) or library(self))
-    found = []
-    for around in (contextlib.nullcontext, lever.around):
-        own = OwnStep(source.recipe, text)
-        asked.clear()
-        with own.around(), around():
-            own.step(batch)
-        found.append(code in asked)
-    assert found == [True, False]
 
 
 def test_levers_are_put_back(tmp_path: Path) -> None:

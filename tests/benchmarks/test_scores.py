@@ -184,9 +184,9 @@ def command(tmp_path: Path, bert_folder: Path, monkeypatch: pytest.MonkeyPatch) 
     """Words that measure the set of cats with a tiny model."""
     import torch
 
-    from maskwright.training.device import Machine, attention_code
+    from maskwright.training.device import Machine
 
-    machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None, attention_code())
+    machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
     monkeypatch.setattr(finetuning, "prepare_machine_again", lambda *_: (machine, ""))
     for room in (score_sets, scores):
         monkeypatch.setattr(room, "SETS", (CATS, ASKED))

@@ -11,7 +11,7 @@ import torch
 from maskwright.cli.main import main
 from maskwright.finetuning import evaluating, finetuning, predicting, scoring
 from maskwright.finetuning.results import Results, SeedRow
-from maskwright.training.device import Machine, attention_code
+from maskwright.training.device import Machine
 
 _SETTINGS = (
     "epochs=8",
@@ -33,7 +33,7 @@ def _run(*arguments: object) -> int:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the second in which a machine's speed is measured, and leave this process's memory as it is."""
-    machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None, attention_code())
+    machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
     monkeypatch.setattr(scoring, "prepare_machine", lambda *_: machine)
     scoring.machine_to_score.cache_clear()
 
@@ -46,7 +46,7 @@ def tuned(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     animals = (("cat", "feline"), ("dog", "canine"))
     rows = [f"the {animal} {what},{label}" for what in does for animal, label in animals]
     (folder / "texts.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
-    machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None, attention_code())
+    machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(finetuning, "prepare_machine_again", lambda *_: (machine, ""))
         assert _run(
@@ -59,7 +59,7 @@ def tuned(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_finetune_prints_the_table_and_says_where_the_model_lies(
     tuned: Path, bert_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None, attention_code())
+    machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
     monkeypatch.setattr(finetuning, "prepare_machine_again", lambda *_: (machine, ""))
     again = (
         "finetune", bert_folder, "--task", "classification", "--train", tuned / "texts.csv", "--out", tuned / "out",

@@ -9,7 +9,7 @@ import torch
 
 from maskwright.core.devices import choose_device
 from maskwright.finetuning import finetuning, scoring
-from maskwright.training.device import Machine, Precision, attention_code
+from maskwright.training.device import Machine, Precision
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,6 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
             "default",
             1e9,
             autocast,
-            attention_code(),
         )
 
     def again(begun: Mapping[str, Any], device: str, cache: Path | None, precision: Precision) -> tuple[Machine, str]:

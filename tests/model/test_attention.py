@@ -4,11 +4,6 @@ import pytest
 import torch
 from flat_batches import PACKED, SMALL, encoder, packed, without_filler
 
-from maskwright.model.attention import attend
-from maskwright.model.attention_plan import plan_attention
-from maskwright.model.native.attention import CODE, attend_runs
-
-needs_native = pytest.mark.skipif(CODE.library() is None, reason="no C compiler, or not its processor")
 WHOLE_HEADS = SMALL.replace(hidden_size=32, num_heads=2)
 ONE_A_ROW = tuple((length,) for row in PACKED for length in row)
 FULL = ((24,), (24,))
@@ -43,16 +38,8 @@ def test_backends_agree_with_the_reference(backend, rows):
     _assert_same(_run(backend, batch), _run("reference", batch))
 
 
-@needs_native
-@pytest.mark.parametrize("rows", [PACKED, ONE_A_ROW, FULL], ids=["packed", "one a row", "full rows"])
-@pytest.mark.parametrize("key", [None, 99], ids=["nothing dropped", "dropout"])
-def test_our_own_code_agrees_with_the_reference(rows, key):
-    batch = packed(rows, 24, key=key)
-    _assert_same(_run("native", batch, WHOLE_HEADS), _run("reference", batch, WHOLE_HEADS))
-
-
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-@pytest.mark.parametrize("backend", ["rows", "sdpa", "jagged", "reference", pytest.param("native", marks=needs_native)])
+@pytest.mark.parametrize("backend", ["rows", "sdpa", "jagged", "reference"])
 @pytest.mark.parametrize("rows", [PACKED, ONE_A_ROW, FULL], ids=["packed", "one a row", "full rows"])
 @pytest.mark.parametrize(
     # PACKED has 91 tokens in rows of 96 slots: with five behind them the stream is as long as its rows, and is none.
@@ -66,7 +53,7 @@ def test_a_stream_without_the_filler_of_its_rows_gives_the_same(backend, rows, b
     _assert_same(found, _run("reference", batch, WHOLE_HEADS))
 
 
-@pytest.mark.parametrize("backend", ["rows", "reference", pytest.param("native", marks=needs_native)])
+@pytest.mark.parametrize("backend", ["rows", "reference"])
 @pytest.mark.parametrize("behind", [0, 3, 5])
 def test_attention_drops_by_the_place_in_a_row_whether_or_not_filler_is_there(backend, behind):
     config = WHOLE_HEADS.replace(hidden_dropout=0.0, attention_dropout=0.3)
@@ -74,13 +61,13 @@ def test_attention_drops_by_the_place_in_a_row_whether_or_not_filler_is_there(ba
     _assert_same(_run(backend, without_filler(batch, behind), config), _run("rows", batch, config))
 
 
-@pytest.mark.parametrize("backend", ["rows", pytest.param("native", marks=needs_native)])
+@pytest.mark.parametrize("backend", ["rows"])
 def test_all_of_dropout_is_the_same_for_a_stream_without_filler(backend):
     batch = without_filler(packed(PACKED, 24, key=99), behind=3)
     _assert_same(_run(backend, batch, WHOLE_HEADS), _run("reference", batch, WHOLE_HEADS))
 
 
-@pytest.mark.parametrize("backend", ["rows", "sdpa", "reference", pytest.param("native", marks=needs_native)])
+@pytest.mark.parametrize("backend", ["rows", "sdpa", "reference"])
 def test_an_empty_stream_without_filler_gives_nothing(backend):
     empty = torch.zeros(0, dtype=torch.int64)
     batch = replace(
@@ -90,23 +77,6 @@ def test_an_empty_stream_without_filler_gives_nothing(backend):
         num_tokens=0,
     )
     assert encoder(WHOLE_HEADS, backend)(batch).hidden.shape == (0, 32)
-
-
-@needs_native
-def test_our_own_code_takes_a_stream_that_is_not_cut_into_rows():
-    _assert_same(_run("native", packed(PACKED, None), WHOLE_HEADS), _run("reference", packed(PACKED, 24), WHOLE_HEADS))
-
-
-@needs_native
-def test_our_own_code_computes_what_autocast_rounds():
-    draws = torch.Generator().manual_seed(3)
-    inputs = [torch.randn(24, 32, generator=draws) for _ in range(3)]
-    plan = plan_attention(packed(((10, 14),), 24), "native", torch.float32)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = attend(*inputs, plan, num_heads=2)
-    wanted = attend_runs(*(each.bfloat16() for each in inputs), plan.runs, num_heads=2)
-    assert found.dtype == torch.bfloat16
-    assert torch.equal(found, wanted)
 
 
 @pytest.mark.parametrize("backend", ["rows", "sdpa"])
@@ -148,7 +118,6 @@ def test_fused_kernels_drop_by_the_key_and_put_the_generator_back(backend):
     assert not torch.allclose(first, none, atol=1e-2)
 
 
-@needs_native
 def test_a_model_in_fp64_stays_in_it_under_autocast():
     model, batch = encoder(WHOLE_HEADS).double(), packed(PACKED, 24)
     expected = model(batch).hidden

@@ -1,20 +1,16 @@
 """Both halves of a layer against plain modules, one after the other: results and every gradient."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from maskwright.core.own_code import allowed
 from maskwright.model.activated_linear import keeps_less
 from maskwright.model.attention import attend
-from maskwright.model.attention_plan import AttentionPlan
+from maskwright.model.attention_plan import AttentionPlan, Runs
 from maskwright.model.block import AttentionBlock, FeedForwardBlock
 from maskwright.model.config import EncoderConfig
 from maskwright.model.dropout import DropoutKey, dropout_add
-from maskwright.model.native.attention import Runs
 
 TOKENS, ROW = 24, 12
 KEY = DropoutKey.on(torch.device("cpu"), 7)
@@ -56,14 +52,6 @@ def _same(ours: list[Tensor], plain: list[Tensor], tolerance: float) -> None:
         assert (mine - theirs).abs().max() <= tolerance * max(1, theirs.abs().max())
 
 
-@pytest.fixture(params=[True, False], ids=["own code", "libraries"])
-def _code(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Compute by our own code, where it is there, and without it."""
-    with allowed(request.param):
-        yield
-
-
-@pytest.mark.usefixtures("_code")
 @pytest.mark.parametrize("key", [None, KEY], ids=["whole", "dropped"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("width", [64, 512], ids=["narrow", "wide"])
@@ -85,7 +73,6 @@ def test_feed_forward_is_the_plain_modules(width, name, key):
 
 
 # The fused kernels draw no masks on a CPU.
-@pytest.mark.usefixtures("_code")
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 @pytest.mark.parametrize(
     ("backend", "key"),
@@ -101,7 +88,6 @@ def test_attention_is_three_products(backend, key):
         slots=offsets[:-1],
         row_length=ROW,
         num_rows=num_rows,
-        longest=ROW,
     )
     plan = AttentionPlan(backend, ROW, num_rows=num_rows, offsets=offsets, longest=ROW, runs=runs)
 
@@ -116,7 +102,6 @@ def test_attention_is_three_products(backend, key):
         assert torch.equal(block(hidden, plan, key, 1), plain(hidden))
 
 
-@pytest.mark.usefixtures("_code")
 def test_attention_under_autocast_is_three_products():
     torch.manual_seed(0)
     block, hidden = AttentionBlock(_config(64)), _hidden(64)

@@ -6,8 +6,6 @@ from differences import assert_gradients_are_those_of_differences
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
-from maskwright.core.own_code import allowed
-from maskwright.pretext.objectives import cross_entropy_native as native
 from maskwright.pretext.objectives.cross_entropy import summed_cross_entropy
 from maskwright.pretext.objectives.highest import highest
 
@@ -113,16 +111,12 @@ def test_without_gradients_the_loss_is_the_same() -> None:
     assert total.item() == summed_cross_entropy(features, weight, bias, labels)[0].item()
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_autocast_multiplies_in_bfloat16_and_sums_in_float32(own: bool) -> None:
+def test_autocast_multiplies_in_bfloat16_and_sums_in_float32() -> None:
     features, weight, bias, labels = inputs(64, 100, 16, torch.float32)
-    with allowed(own):
-        exact = torch.autograd.grad(summed_cross_entropy(features, weight, bias, labels)[0], (features, weight, bias))
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            total, _, _ = summed_cross_entropy(features, weight, bias, labels, block_elements=1000)
-            # Our own code adds the bias to rounded products, in fp32.
-            takes = native.takes(torch.bfloat16, features, weight, bias)
-            logits = linear(features, weight).float() + bias if takes else linear(features, weight, bias).float()
+    exact = torch.autograd.grad(summed_cross_entropy(features, weight, bias, labels)[0], (features, weight, bias))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        total, _, _ = summed_cross_entropy(features, weight, bias, labels, block_elements=1000)
+        logits = linear(features, weight, bias).float()
     assert total.dtype == torch.float32
     assert torch.allclose(total, cross_entropy(logits, labels, reduction="sum"), rtol=1e-5)
     for rough, fine in zip(torch.autograd.grad(total, (features, weight, bias)), exact, strict=True):

@@ -6,10 +6,9 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import DeviceError, MaskwrightError
 from maskwright.core.files import read_json
-from maskwright.model.native import attention, embeddings, fp32, sublayer_calls, sublayers
-from maskwright.pretext.objectives import cross_entropy_native
+from maskwright.core.own_code import is_allowed
 from maskwright.recipes.catalog import get
-from maskwright.training import adamw_native, device
+from maskwright.training import device
 from maskwright.training.device import Precision, computing_on, prepare_machine, prepare_machine_again
 from maskwright.training.pretrain import Run, pretrain
 
@@ -81,26 +80,21 @@ def test_the_library_is_changed_where_it_is_faster_and_as_exact_and_the_choice_i
     assert prepare_machine("cpu", None, tmp_path).matmul == chosen
 
 
-def test_a_run_goes_on_with_the_attention_that_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = attention.CODE.library() is not None
-
-    def again(begun: dict[str, str]) -> tuple[str, str]:
-        machine, said = prepare_machine_again(begun, "cpu", tmp_path, "auto")
-        with computing_on(machine):
-            assert attention.takes(64, "cpu", torch.float32) == (machine.attention == "compiled")
-            layer = torch.nn.LayerNorm(64)
-            assert sublayers.takes(torch.ones(1, 64), layer) == (machine.attention == "compiled")
-        return machine.attention, said
-
-    assert again({}) == ("compiled" if there else "libraries", "")
-    # Begun when nothing was said of attention.
-    assert again({"matmul": "default"}) == ("libraries", "")
-    assert again({"matmul": "default", "attention": "libraries"}) == ("libraries", "")
-    codes = (attention, sublayer_calls, fp32, embeddings, cross_entropy_native, adamw_native)
-    for code in (each.CODE for each in codes):  # It is all of our own code, or none.
-        with monkeypatch.context() as patch:
-            patch.setattr(code, "_found", DeviceError("there is no C compiler here"))
-            used, said = again({"matmul": "default", "attention": "compiled"})
-        assert used == "libraries"
-        assert "there is no C compiler here" in said
-        assert "last digits" in said
+@pytest.mark.parametrize(
+    ("recorded", "kernels"),
+    [
+        ({}, "auto"),
+        ({"matmul": "default"}, "reference"),
+        ({"matmul": "default", "attention": "libraries"}, "reference"),
+        ({"matmul": "default", "attention": "compiled"}, "auto"),
+        ({"matmul": "default", "kernels": "reference"}, "reference"),
+        ({"matmul": "default", "kernels": "auto"}, "auto"),
+    ],
+)
+def test_a_run_resumes_with_its_kernels_even_if_an_older_version_recorded_them(
+    recorded: dict[str, str], kernels: str, tmp_path: Path
+) -> None:
+    machine, message = prepare_machine_again(recorded, "cpu", tmp_path, "auto")
+    assert (machine.kernels, message) == (kernels, "")
+    with computing_on(machine):
+        assert is_allowed() == (kernels == "auto")

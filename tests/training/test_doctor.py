@@ -9,9 +9,7 @@ import pytest
 import torch
 
 from maskwright.core.errors import DeviceError
-from maskwright.model import attention_plan
-from maskwright.model.native import attention as native
-from maskwright.model.native import fp32, sublayer_calls
+from maskwright.model.native import fp32
 from maskwright.model.packed.int8_support import Int8Support
 from maskwright.training import doctor as room
 from maskwright.training.device import Machine
@@ -95,10 +93,7 @@ def test_unknown_memory_and_load_give_no_advice() -> None:
     assert told(silent, peaks(busy=None)) == ""
 
 
-def test_usage_names_the_attention_that_the_encoder_would_choose(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_plan, "takes", lambda *_: True)
-    assert set(usage_of(MACHINE, HARDWARE).attention.values()) == {"native"}
-    monkeypatch.setattr(attention_plan, "takes", lambda *_: False)
+def test_usage_names_the_attention_that_the_encoder_would_choose() -> None:
     used = usage_of(MACHINE, HARDWARE)
     assert used.attention["length 128, with dropout"] == "rows"
     assert used.attention["length 1024, without dropout"] == "sdpa"
@@ -201,19 +196,6 @@ def test_int8_without_compiled_code_says_what_would_help(
     assert "int8" not in " ".join(doctor(cache=tmp_path).advice)
 
 
-def test_attention_without_compiled_code_says_what_would_help(
-    tmp_path: Path, measured: Callable[[], int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for code in (native.CODE, sublayer_calls.CODE, fp32.CODE):
-        with monkeypatch.context() as patch:
-            patch.setattr(code, "_found", DeviceError("there is no C compiler here", todo="Install gcc."))
-            (advice,) = (line for line in doctor(cache=tmp_path).advice if line.startswith("Training, and use"))
-        assert advice.endswith("which is not to be had: there is no C compiler here. Install gcc.")
-    # Another processor is no advice.
-    monkeypatch.setattr(native.CODE, "_found", DeviceError("the C code is for Linux"))
-    assert "Training, and use" not in " ".join(doctor(cache=tmp_path).advice)
-
-
 def test_json_is_plain(tmp_path: Path, measured: Callable[[], int]) -> None:
     import json
 
@@ -222,3 +204,13 @@ def test_json_is_plain(tmp_path: Path, measured: Callable[[], int]) -> None:
     assert data["hardware"]["processor"] == "A processor"
     assert data["usage"]["matmul"] == "onednn"
     assert data["int8"] == {"by": "compiled", "why": "", "todo": ""}
+
+
+def test_fp32_inference_without_compiled_code_says_what_would_help(
+    tmp_path: Path, measured: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fp32.CODE, "_found", DeviceError("there is no C compiler here", todo="Install gcc."))
+    assert "fp32 are unavailable: there is no C compiler here. Install gcc." in " ".join(doctor(cache=tmp_path).advice)
+    # Another processor is no advice.
+    monkeypatch.setattr(fp32.CODE, "_found", DeviceError("the C code is for Linux"))
+    assert "unavailable" not in " ".join(doctor(cache=tmp_path).advice)

@@ -12,9 +12,6 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core import tensor_files
 from maskwright.core.errors import CheckpointError, DataError, DeviceError, MaskwrightError, RecipeError
-from maskwright.core.files import read_json
-from maskwright.core.own_code import is_allowed
-from maskwright.model.native import attention
 from maskwright.training import checkpoint
 from maskwright.training.metrics import read_rows
 from maskwright.training.pretrain import Run, pretrain
@@ -98,42 +95,6 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
     for name in ("metrics.jsonl", "model.safetensors", "config.json", "recipe.json"):
         assert (peace.folder / name).read_bytes() == (resumed.folder / name).read_bytes(), name
     assert resumed.held_out == peace.held_out
-
-
-def test_a_run_begun_without_compiled_attention_ends_without_it(
-    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(attention.CODE, "_found", DeviceError("there is no C compiler here"))
-        peace = train("peace", checkpoint_minutes=0.0)
-        die_after(5, patch)
-        with pytest.raises(KeyboardInterrupt):
-            train("killed", checkpoint_minutes=0.0)
-    assert read_json(peace.folder / "run.json")["machine"]["attention"] == "libraries"
-    resumed = train("killed", checkpoint_minutes=0.0)
-    assert (peace.folder / "metrics.jsonl").read_bytes() == (resumed.folder / "metrics.jsonl").read_bytes()
-    if attention.CODE.library() is not None:
-        compiled = train("compiled")
-        assert read_json(compiled.folder / "run.json")["machine"]["attention"] == "compiled"
-        assert (peace.folder / "metrics.jsonl").read_bytes() != (compiled.folder / "metrics.jsonl").read_bytes()
-
-
-def test_batches_are_made_by_the_code_that_the_run_may_use(
-    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from maskwright.training import loop
-
-    make, seen = loop._make, list[bool]()
-
-    def made(*given: Any) -> Any:
-        seen.append(is_allowed())
-        return make(*given)
-
-    monkeypatch.setattr(loop, "_make", made)
-    monkeypatch.setattr(attention.CODE, "_found", DeviceError("there is no C compiler here"))
-    train(steps=3)
-    assert seen
-    assert not any(seen)
 
 
 def test_the_result_does_not_depend_on_micro_batches(

@@ -256,7 +256,7 @@ def test_a_run_tells_what_came_of_compiling_and_can_be_resumed_without(
 
     def prepared(*given: Any) -> tuple[Machine, str]:
         machine, said = prepare(*given)
-        return replace(machine, attention="compiled"), said
+        return replace(machine, kernels="auto"), said
 
     monkeypatch.setattr(pretrain_module, "prepare_machine_again", prepared)
     corpus, hearing = write_corpus(tmp_path / "corpus.txt"), Hearing()
@@ -285,17 +285,17 @@ def test_on_a_cpu_the_wish_changes_nothing(tmp_path: Path) -> None:
     assert "compile" not in read_json(run.folder / "run.json")["request"]
 
 
-GPU = Machine(torch.device("cuda"), "a GPU", 1, "default", 1e12, HALF, "compiled")
+GPU = Machine(torch.device("cuda"), "a GPU", 1, "default", 1e12, HALF, "auto")
 
 
 @pytest.mark.parametrize(
     ("machine", "wish", "computes"),
     [
-        (GPU, "auto", ("compiled", True, True)),
-        (GPU, "no", ("libraries", False, False)),
-        (replace(GPU, attention="libraries"), "auto", ("libraries", False, False)),
-        (replace(GPU, device=torch.device("cpu"), autocast=None), "auto", ("compiled", False, True)),
-        (replace(GPU, device=torch.device("cpu"), autocast=None), "no", ("compiled", False, True)),
+        (GPU, "auto", ("auto", True, True)),
+        (GPU, "no", ("reference", False, False)),
+        (replace(GPU, kernels="reference"), "auto", ("reference", False, False)),
+        (replace(GPU, device=torch.device("cpu"), autocast=None), "auto", ("auto", False, True)),
+        (replace(GPU, device=torch.device("cpu"), autocast=None), "no", ("auto", False, True)),
     ],
 )
 def test_a_gpu_computes_by_kernels_unless_told_otherwise_or_it_cannot(
@@ -308,7 +308,7 @@ def test_a_gpu_computes_by_kernels_unless_told_otherwise_or_it_cannot(
     found = []
 
     def sit(request: Any, folder: Any, record: Any, machine: Machine, *rest: Any, compiles: bool) -> None:
-        found.append((machine.attention, compiles, is_allowed()))
+        found.append((machine.kernels, compiles, is_allowed()))
 
     monkeypatch.setattr(pretrain_module, "prepare_machine_again", lambda *_: (machine, ""))
     monkeypatch.setattr(pretrain_module, "_sit", sit)

@@ -21,7 +21,6 @@ _INT8 = {
     "fp32": "nothing: it is computed in fp32",
 }
 _BACKENDS = {
-    "native": "our own code, compiled for this processor",
     "rows": "products of matrices over rows",
     "sdpa": "PyTorch's fused attention over rows",
     "jagged": "PyTorch's fused attention over sequences",

@@ -1,39 +1,46 @@
-"""Whether code of our own computes where there is some, or PyTorch's alone: one choice for all of it."""
+"""Global switch for native kernels: C code for inference, Triton kernels on a GPU."""
 
 import contextlib
 import functools
 import importlib.util
 from collections.abc import Iterator
-from contextvars import ContextVar
+from typing import Literal
 
 import torch
 
-_ALLOWED: ContextVar[bool] = ContextVar("whether our own code is used where it is there", default=True)
+Kernels = Literal["auto", "reference"]
+"""Use native kernels wherever they are available, or PyTorch alone."""
+
+_allowed = True
 
 
 @contextlib.contextmanager
 def allowed(wish: bool) -> Iterator[None]:
-    """Use our own code where it is there (C on a processor, Triton on a GPU), or do without, while the block runs.
+    """Enable or disable native kernels in all threads while the block runs.
 
-    A run goes on as it was begun. An encoder in use keeps what was allowed when its weights were laid out. Products of
-    8-bit integers are a precision of their own, and not asked about.
+    An inference encoder keeps what was allowed when its weights were packed. int8 is a precision of its own and is not
+    affected.
     """
-    before = _ALLOWED.set(wish)
+    global _allowed
+    before, _allowed = _allowed, wish
     try:
         yield
     finally:
-        _ALLOWED.reset(before)
+        _allowed = before
 
 
 def is_allowed() -> bool:
-    """Say whether our own code may be used (see `allowed`)."""
-    return _ALLOWED.get()
+    """Return whether native kernels may be used (see `allowed`)."""
+    return _allowed
 
 
 @functools.cache
 def has_kernels(device: torch.device) -> bool:
-    """Say whether our GPU kernels can be made for a device: an NVIDIA GPU with bf16 (compute capability 8.0 on), and
-    Triton, which comes with PyTorch for CUDA on Linux."""
+    """Return whether the Triton kernels run on a device.
+
+    They need an NVIDIA GPU with bf16 (compute capability 8.0 or later) and Triton, which comes with PyTorch for CUDA on
+    Linux.
+    """
     if device.type != "cuda" or torch.version.cuda is None or importlib.util.find_spec("triton") is None:
         return False
     return torch.cuda.get_device_capability(device) >= (8, 0)

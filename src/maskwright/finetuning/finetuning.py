@@ -165,7 +165,7 @@ def finetune(
             record = folder.open(plan.request)
             machine, said = prepare_machine_again(record.get("machine", {}), device, None, precision)
             if said:
-                talk.say("attention", said)
+                talk.say("kernels", said)
             with computing_on(machine):
                 return _sit(plan, folder, record, machine, range(seed, seed + seeds), checkpoint_minutes, talk)
         finally:
@@ -212,7 +212,7 @@ def _sit(
         "machine": {
             **machine.to_json(),
             # What it began with: another sitting may have it again.
-            "attention": record.get("machine", {}).get("attention", machine.attention),
+            "kernels": record.get("machine", {}).get("kernels", machine.kernels),
             "tokens_per_microbatch": tokens_per_microbatch,
         },
         "environment": environment(),

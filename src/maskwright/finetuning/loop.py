@@ -5,7 +5,6 @@ embeddings 0, layer k has k + 1, the pooler (which ELECTRA lacks) L + 1, the hea
 times decay^(L + 2 - depth). So the top layer learns at decay^2, not at decay.
 """
 
-import contextvars
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +20,7 @@ from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.optimization import AdamW
-from maskwright.training.adamw_native import total_norm
+from maskwright.training.adamw import total_norm
 from maskwright.training.optimizer import Optimizer, clipping_scale
 from maskwright.training.schedule import rate_factor
 
@@ -162,8 +161,7 @@ def train(
         return batcher.step(units, seed=seed, step=step)
 
     def submit(step: int) -> Future[StepBatches]:
-        # In this context: a thread of its own would not know what code it may use (`own_code.allowed`).
-        return maker.submit(contextvars.copy_context().run, make, step)
+        return maker.submit(make, step)
 
     with ThreadPoolExecutor(1, thread_name_prefix="batches") as maker:
         ahead = submit(first_step)

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from maskwright.model.attention_over_rows import as_autocast, attend_by_products, attend_fused
+from maskwright.model.attention_over_rows import attend_by_products, attend_fused
 from maskwright.model.attention_plan import AttentionPlan, Heads
 from maskwright.model.dropout import DropoutKey, dropout_factors, seeded_kernels
-from maskwright.model.native.attention import attend_runs
 
 
 def attend(
@@ -47,20 +46,6 @@ def attend(
     """
     heads = Heads(num_heads, dropout_rate if dropout_key else 0.0, dropout_key, dropout_call)
     return _BACKENDS[plan.backend](queries, keys, values, plan, heads)
-
-
-def _native(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: Heads) -> Tensor:
-    assert plan.runs is not None
-    return attend_runs(
-        as_autocast(queries),
-        as_autocast(keys),
-        as_autocast(values),
-        plan.runs,
-        num_heads=heads.number,
-        dropout_rate=heads.rate,
-        dropout_key=heads.key,
-        dropout_call=heads.call,
-    )
 
 
 def _jagged(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, heads: Heads) -> Tensor:
@@ -102,7 +87,6 @@ def _reference(queries: Tensor, keys: Tensor, values: Tensor, plan: AttentionPla
 
 
 _BACKENDS = {
-    "native": _native,
     "rows": attend_by_products,
     "sdpa": attend_fused,
     "jagged": _jagged,

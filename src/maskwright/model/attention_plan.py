@@ -2,7 +2,6 @@
 
 The backends of `attention.attend`:
 
-- "native": our own C code over the sequences themselves, on a processor that it is compiled for. Takes keyed dropout.
 - "rows": batched matrix products and a softmax over rows of equal length. Takes keyed dropout.
 - "sdpa": PyTorch's fused attention over the same rows; never writes the (R, R) scores to memory.
 - "jagged": PyTorch's fused attention over the sequences themselves, on a GPU in half precision: no mask.
@@ -22,10 +21,9 @@ from torch import Tensor
 from maskwright.core.tensors import FlatBatch
 from maskwright.model.dropout import DropoutKey
 from maskwright.model.gpu.rounded import OnGpu
-from maskwright.model.native.attention import Runs, multiplies_pairs, takes
 
-Backend = Literal["native", "rows", "sdpa", "jagged", "kernels", "reference"]
-DRAWING_FROM_WORDS: frozenset[Backend] = frozenset({"native", "rows", "reference"})
+Backend = Literal["rows", "sdpa", "jagged", "kernels", "reference"]
+DRAWING_FROM_WORDS: frozenset[Backend] = frozenset({"rows", "reference"})
 """Backends of `attend` that draw what is dropped from the key's random words (`dropout.RandomWords`); the others'
 kernels draw their own, seeded by the key."""
 
@@ -33,11 +31,30 @@ kernels draw their own, seeded by the key."""
 # and the rows a quarter with oneDNN; at R = 512 the fused kernel needs two thirds of the time, at R = 1024
 # half.
 _LONGEST_ROW_FOR_PRODUCTS = 256
-_MOST_PAIRS_IN_BF16 = {True: 1.0, False: 0.9}
-"""The library's products of bf16 are faster than our own code where more than this share of the pairs of tokens in rows
-(with dropout or without) are pairs of one sequence (LOG.md, "attention in bf16 by products of bf16")."""
-_MOST_PAIRS_BY_FP32 = {True: 0.85, False: 0.7}
-"""The same where our own code computes in fp32 (LOG.md, "streams without the filler of rows")."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """Runs of tokens that attend to each other.
+
+    Attributes:
+        offsets: Where they begin and end. Shape (S+1,), int64, from 0 to T.
+        real: Whether they are tokens, not padding, whose results are zero. Shape (S,), bool.
+        slots: Slot of each run's first token, counted through all rows: dropout is keyed by a token's place in its row.
+            Shape (S,), int64; no real run crosses the end of its row.
+        row_length: R, slots of a row.
+        num_rows: How many rows there are.
+    """
+
+    offsets: Tensor
+    real: Tensor
+    slots: Tensor
+    row_length: int
+    num_rows: int
+
+    def squares(self, num_heads: int) -> torch.Size:
+        """Return the shape of the squares of pairs whose bits are drawn: (rows, N, R, R)."""
+        return torch.Size((self.num_rows, num_heads, self.row_length, self.row_length))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +69,7 @@ class AttentionPlan:
         num_rows: How many rows there are, where that is asked ("rows", "sdpa").
         offsets: Shape (S+1,), where the runs of tokens of one sequence begin and end ("jagged").
         longest: At least the length of the longest run.
-        runs: The same for "native" and "reference".
+        runs: The same for "reference".
         on_gpu: The same for "kernels", and what else its layers share.
     """
 
@@ -84,56 +101,20 @@ class Heads:
     call: int
 
 
-def choose_backend(
-    row_length: int, device_type: str, dtype: torch.dtype, *, drops: bool, head_size: int, pairs: float = 1.0
-) -> Backend:
-    """Choose the fastest backend that can do what is asked.
+def choose_backend(row_length: int, device_type: str, dtype: torch.dtype, *, drops: bool) -> Backend:
+    """Return the fastest backend that can do what is asked.
 
     Args:
         row_length: R.
         device_type: "cpu", "cuda", ...
-        dtype: Precision of the products.
-        drops: Whether attention probabilities are dropped. On a CPU PyTorch's fused kernel cannot.
-        head_size: D.
-        pairs: Which share of the pairs of slots of a row is of one sequence (`share_of_pairs`): "native" computes no
-            others, and is chosen up to `most_pairs`.
+        dtype: Precision of the matmuls.
+        drops: Whether attention probabilities are dropped. PyTorch's fused kernel cannot drop them on a CPU.
     """
     if device_type == "cuda":
         return "jagged" if dtype in (torch.float16, torch.bfloat16) else "sdpa"
     if device_type != "cpu":
         return "rows" if drops else "sdpa"
-    usual: Backend = "rows" if drops or row_length <= _LONGEST_ROW_FOR_PRODUCTS else "sdpa"
-    if not takes(head_size, device_type, dtype):
-        return usual
-    return "native" if usual == "sdpa" or pairs <= most_pairs(dtype, head_size, drops=drops) else usual
-
-
-def most_pairs(dtype: torch.dtype, head_size: int, *, drops: bool) -> float:
-    """Return up to which share of pairs our own code is faster than products over rows (see `choose_backend`).
-
-    Args:
-        dtype: Precision of the products.
-        head_size: D.
-        drops: Whether attention probabilities are dropped.
-    """
-    if dtype != torch.bfloat16:
-        return 1.0
-    return (_MOST_PAIRS_IN_BF16 if multiplies_pairs(head_size) else _MOST_PAIRS_BY_FP32)[drops]
-
-
-def share_of_pairs(batch: FlatBatch, most: float) -> float:
-    """Return which share of the pairs of slots of a row are of two tokens of one sequence; 1 where nothing hangs on it.
-
-    Args:
-        batch: A batch cut into rows.
-        most: What the share is compared with. Counting takes a moment, and on a GPU would wait for it.
-    """
-    assert batch.row_length is not None
-    if most >= 1 or batch.ids.device.type != "cpu" or not len(batch.ids):
-        return 1.0
-    offsets = run_offsets(batch.sequence_ids, None if batch.row_slots is not None else batch.row_length)
-    lengths = offsets.diff()[batch.sequence_ids[offsets[:-1]] >= 0].double()
-    return float(lengths.square().sum()) / max(1, _num_rows(batch, batch.row_length) * batch.row_length**2)
+    return "rows" if drops or row_length <= _LONGEST_ROW_FOR_PRODUCTS else "sdpa"
 
 
 def _num_rows(batch: FlatBatch, row_length: int) -> int:
@@ -158,7 +139,7 @@ def plan_attention(batch: FlatBatch, backend: Backend, dtype: torch.dtype) -> At
         longest = max(row_length, len(batch.ids) - batch.num_tokens)
         return AttentionPlan(backend, row_length, offsets=offsets, longest=longest)
     num_rows = _num_rows(batch, row_length)
-    if backend in ("native", "reference"):
+    if backend == "reference":
         return AttentionPlan(backend, row_length, runs=_runs(batch, row_length, num_rows))
     if batch.num_tokens == len(batch.ids) == num_rows * row_length:
         slots = None  # No filler: the stream is the rows themselves.
@@ -182,8 +163,7 @@ def _runs(batch: FlatBatch, row_length: int, num_rows: int) -> Runs:
     if slots is not None:
         # Filler behind the last token lies in no row.
         begins = torch.cat([slots, slots.new_zeros(1)])[begins.clamp(max=len(slots))]
-    longest = int(offsets.diff().max()) if len(real) else 0
-    return Runs(offsets=offsets, real=real, slots=begins, row_length=row_length, num_rows=num_rows, longest=longest)
+    return Runs(offsets=offsets, real=real, slots=begins, row_length=row_length, num_rows=num_rows)
 
 
 def run_offsets(sequence_ids: Tensor, row_length: int | None) -> Tensor:

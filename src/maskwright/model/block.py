@@ -11,7 +11,6 @@ from maskwright.model.attention_plan import AttentionPlan
 from maskwright.model.config import EncoderConfig
 from maskwright.model.dropout import DropoutKey, dropout_add
 from maskwright.model.gpu.sublayers import attention_sublayer, feed_forward
-from maskwright.model.native import sublayers
 
 DROPOUT_CALLS = 3
 """Dropout calls in one layer: attention probabilities, attention output, feed-forward output."""
@@ -24,15 +23,13 @@ one product over that of three, in fp32 (bf16): width 128 .93 (.96), 256 .93 (1.
 class AttentionBlock(nn.Module):
     """Self-attention with its projections, residual and LayerNorm.
 
-    In training what follows each product may be computed by code of our own (`native.sublayers`, `gpu.sublayers`), past
-    the modules, whose hooks are then not called.
+    In training on a GPU, Triton kernels may compute it (`gpu.sublayers`) without calling the submodules or their hooks.
 
     Args:
         config: The shape.
-        is_shared: Whether several layers use it.
     """
 
-    def __init__(self, config: EncoderConfig, *, is_shared: bool = False) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         width = config.hidden_size
         self.query = nn.Linear(width, width)
@@ -43,7 +40,6 @@ class AttentionBlock(nn.Module):
         self._num_heads = config.num_heads
         self._attention_dropout = config.attention_dropout
         self._hidden_dropout = config.hidden_dropout
-        self._is_shared = is_shared
 
     def forward(
         self, hidden: Tensor, plan: AttentionPlan, key: DropoutKey | None, call: int, read: Tensor | None = None
@@ -78,10 +74,6 @@ class AttentionBlock(nn.Module):
                 rounded=plan.on_gpu.weights[self],
             )
         mixed, hidden = self.mix(hidden, plan, key, call, read)
-        if _by_own_code(self, hidden, self.output, self.norm):
-            return sublayers.close_attention(
-                mixed, hidden, self.output, self.norm, rate=self._hidden_dropout, key=key, call=call + 1
-            )
         normed: Tensor = self.norm(dropout_add(self.output(mixed), hidden, self._hidden_dropout, key, call + 1))
         return normed
 
@@ -117,8 +109,6 @@ class AttentionBlock(nn.Module):
         joins = width <= _WIDEST_JOINED and torch.is_grad_enabled() and plan.backend != "jagged"
         if not joins or hidden.device.type != "cpu":
             return tuple(layer(hidden) for layer in layers)
-        if _by_own_code(self, hidden, *layers):
-            return torch.split(sublayers.joined_projections(hidden, *layers), width, dim=1)
         weight = torch.cat([layer.weight for layer in layers])
         bias = torch.cat([layer.bias for layer in layers])
         return torch.split(F.linear(hidden, weight, bias), width, dim=1)
@@ -127,22 +117,19 @@ class AttentionBlock(nn.Module):
 class FeedForwardBlock(nn.Module):
     """Two dense layers with an activation between them, residual and LayerNorm.
 
-    In training what follows each product may be computed by code of our own (`native.sublayers`, `gpu.sublayers`), past
-    the modules, whose hooks are then not called.
+    In training on a GPU, Triton kernels may compute it (`gpu.sublayers`) without calling the submodules or their hooks.
 
     Args:
         config: The shape.
-        is_shared: Whether several layers use it.
     """
 
-    def __init__(self, config: EncoderConfig, *, is_shared: bool = False) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.dense_in = nn.Linear(config.hidden_size, config.intermediate_size)
         self.dense_out = nn.Linear(config.intermediate_size, config.hidden_size)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self._activation = config.hidden_activation
         self._hidden_dropout = config.hidden_dropout
-        self._is_shared = is_shared
 
     def products(self) -> list[list[nn.Linear]]:
         """Return the layers whose weights products take, those of one input together."""
@@ -173,10 +160,6 @@ class FeedForwardBlock(nn.Module):
                 call=call,
                 rounded=plan.on_gpu.weights[self],
             )
-        if self._activation in sublayers.ACTIVATIONS and _by_own_code(self, hidden, *layers):
-            return sublayers.feed_forward(
-                hidden, *layers, activation=self._activation, rate=self._hidden_dropout, key=key, call=call
-            )
         inner = self.dense_in(hidden)
         if keeps_less(self._activation, inner, self.dense_out):
             outer = activated_linear(self._activation, inner, self.dense_out)
@@ -184,9 +167,3 @@ class FeedForwardBlock(nn.Module):
             outer = self.dense_out(activation(self._activation, inner))
         normed: Tensor = self.norm(dropout_add(outer, hidden, self._hidden_dropout, key, call))
         return normed
-
-
-def _by_own_code(block: AttentionBlock | FeedForwardBlock, values: Tensor, *layers: nn.Linear | nn.LayerNorm) -> bool:
-    # Autocast rounds a weight once for all layers that use it, our own code for each, and adds up their gradients in
-    # fp32: with twelve layers on one block that costs more than the code gives.
-    return not (block._is_shared and torch.is_autocast_enabled("cpu")) and sublayers.takes(values, *layers)

@@ -11,9 +11,7 @@ from maskwright.model.attention_plan import (
     AttentionPlan,
     Backend,
     choose_backend,
-    most_pairs,
     plan_attention,
-    share_of_pairs,
 )
 from maskwright.model.block import DROPOUT_CALLS, AttentionBlock, FeedForwardBlock
 from maskwright.model.config import EncoderConfig
@@ -26,7 +24,6 @@ from maskwright.model.gpu.passes import CapturedPasses
 from maskwright.model.gpu.rounded import Joined, OnGpu, rounded
 from maskwright.model.gpu.runs import GpuRuns, runs_of, takes_own
 from maskwright.model.gpu.sublayers import computes_on, fits
-from maskwright.model.native import embeddings as native
 from maskwright.model.rows import cut_into_rows
 
 
@@ -62,14 +59,8 @@ class Encoder(nn.Module):
         self.embedding_projection = nn.Linear(width, hidden) if config.projects_embeddings else None
         self._attention_plan = config.layer_plan("attention")
         self._ffn_plan = config.layer_plan("ffn")
-        self.attention_blocks = nn.ModuleList(
-            AttentionBlock(config, is_shared=self._attention_plan.count(number) > 1)
-            for number in sorted(set(self._attention_plan))
-        )
-        self.ffn_blocks = nn.ModuleList(
-            FeedForwardBlock(config, is_shared=self._ffn_plan.count(number) > 1)
-            for number in sorted(set(self._ffn_plan))
-        )
+        self.attention_blocks = nn.ModuleList(AttentionBlock(config) for _ in set(self._attention_plan))
+        self.ffn_blocks = nn.ModuleList(FeedForwardBlock(config) for _ in set(self._ffn_plan))
         self.pooler = nn.Linear(hidden, hidden) if config.pooler else None
 
     def forward(self, batch: FlatBatch, read: Tensor | None = None) -> EncoderOutput:
@@ -195,13 +186,8 @@ class Encoder(nn.Module):
     def _embed(self, batch: FlatBatch, key: DropoutKey | None, *, on_gpu: bool) -> Tensor:
         config = self.config
         tables = self.word_embeddings, self.position_embeddings, self.segment_embeddings
-        own = None
         if on_gpu and takes_segments(self.segment_embeddings):
-            own = embedded
-        elif native.takes(batch, *tables, self.embedding_norm):
-            own = native.embedded
-        if own is not None:
-            return own(
+            return embedded(
                 batch,
                 *tables,
                 self.embedding_norm,
@@ -224,10 +210,7 @@ class Encoder(nn.Module):
             return self.backend, dtype
         if batch.row_slots is not None and self.computes_by_kernels(weight.device, dtype):
             return "kernels", dtype
-        head_size = self.config.head_size
-        pairs = share_of_pairs(batch, most_pairs(dtype, head_size, drops=drops))
-        chosen = choose_backend(batch.row_length, kind, dtype, drops=drops, head_size=head_size, pairs=pairs)
-        return chosen, dtype
+        return choose_backend(batch.row_length, kind, dtype, drops=drops), dtype
 
 
 def numbers_of_dropout(config: EncoderConfig, batch: FlatBatch, *, drops: bool) -> tuple[int, int]:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.recipes.optimization import AdamW
-from maskwright.training.adamw_native import NativeUpdate, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,12 @@ class Clipping:
         return cls(torch.where(over > 1, over, torch.ones_like(over)).float(), refused.float())
 
 
+def total_norm(tensors: Sequence[Tensor]) -> Tensor:
+    """Return the L2 norm over all elements of tensors on one device; not finite if an element is not."""
+    # One tensor after another on a CPU: the `foreach` form sums each in another order.
+    return torch.nn.utils.get_total_norm(tensors, foreach=bool(tensors) and not tensors[0].is_cpu)
+
+
 def scale_gradients(parameters: Iterable[nn.Parameter], scale: float) -> None:
     """Multiply all gradients there are by a number, in place."""
     gradients = [gradient for each in parameters if (gradient := each.grad) is not None]
@@ -45,7 +50,7 @@ def scale_gradients(parameters: Iterable[nn.Parameter], scale: float) -> None:
 
 
 class AdamWRule:
-    """Torch's AdamW with the constants of a recipe: its fused kernels, or on a processor our own code with its state.
+    """PyTorch's fused AdamW with the constants of a recipe.
 
     Google's BERT and ELECTRA leave Adam's bias correction out (bert:optimization.py:57-74): their update is
     lr * m / (sqrt(v) + eps). Torch always corrects, so at step t the rate, the epsilon and the decay handed to it are
@@ -70,8 +75,6 @@ class AdamWRule:
             eps=constants.eps,
             fused=True,
         )
-        decay_of = {each: decay for parameters, decay in groups for each in parameters}
-        self._native = NativeUpdate(decay_of, self._torch.state)
 
     def step(
         self, learning_rate: float, number: int, clipping: Clipping | None = None, gradient_scale: float = 1.0
@@ -90,11 +93,6 @@ class AdamWRule:
             first, second = 1 - beta1**number, math.sqrt(1 - beta2**number)
             scale = first / second
             rate, eps = learning_rate * scale, self.constants.eps / second
-        if clipping is None:
-            # Of the decay only its product with the rate counts, which is the same with the bias corrected or not.
-            step = Step(rate, eps, self.constants.betas, shrinkage=learning_rate, gradient_scale=gradient_scale)
-            if self._native.update(step):
-                return
         scale_gradients(self._parameters, gradient_scale)
         for group, decay in zip(self._torch.param_groups, self.decays, strict=True):
             group["lr"], group["eps"], group["weight_decay"] = rate, eps, decay / scale
@@ -112,4 +110,3 @@ class AdamWRule:
         """Give a parameter the moments that it had after `steps` steps."""
         count = torch.tensor(float(steps), dtype=torch.float32, device=parameter.device)
         self._torch.state[parameter] = {"step": count, **moments}
-        self._native.forget()

@@ -12,22 +12,14 @@ import torch
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
-from maskwright.core.native.library import first_problem
-from maskwright.core.own_code import allowed as own_code_allowed
+from maskwright.core.own_code import Kernels, allowed
 from maskwright.core.spec import fingerprint
 from maskwright.model.gpu.sublayers import computes_on
-from maskwright.model.native.attention import CODE as ATTENTION
-from maskwright.model.native.embeddings import CODE as EMBEDDINGS
-from maskwright.model.native.fp32 import CODE as FP32
-from maskwright.model.native.sublayer_calls import CODE as SUBLAYERS
-from maskwright.pretext.objectives.cross_entropy_native import CODE as CROSS_ENTROPY
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.adamw_native import CODE as ADAMW
 from maskwright.training.allocator import keep_freed_memory
 from maskwright.training.probe import has_onednn, probe_error, probe_layers, probe_matmul, products_by
 
 MatmulLibrary = Literal["default", "onednn"]
-AttentionCode = Literal["compiled", "libraries"]
 Precision = Literal["auto", "fp32", "bf16"]
 
 _PEAK_SECONDS = 0.2
@@ -60,8 +52,7 @@ class Machine:
         matmul: "default", or "onednn" where that library multiplies fp32 matrices faster and as exactly.
         peak_flops: Measured multiply-add operations x 2 a second of a large matrix product in the run's precision.
         autocast: bfloat16 for matrix products, on a GPU that has it or where it was asked for; else None (fp32).
-        attention: "compiled" where our own code computes it and all else that it can beside products (`encoder.native`,
-            `encoder.gpu`), else "libraries".
+        kernels: "auto" if native kernels may be used; "reference" if only PyTorch computes.
     """
 
     device: torch.device
@@ -70,7 +61,7 @@ class Machine:
     matmul: MatmulLibrary
     peak_flops: float
     autocast: torch.dtype | None
-    attention: AttentionCode = "libraries"
+    kernels: Kernels = "auto"
 
     @property
     def precision(self) -> Precision:
@@ -84,7 +75,7 @@ class Machine:
             "device": str(self.device),
             "matmul": self.matmul,
             "precision": self.precision,
-            "attention": self.attention,
+            "kernels": self.kernels,
         }
 
     def tokens_per_microbatch(self, hidden_size: int) -> int:
@@ -121,7 +112,7 @@ def prepare_machine(
     matmul: MatmulLibrary | None = None,
     cache: Path | None = None,
     precision: Precision = "auto",
-    attention: AttentionCode | None = None,
+    kernels: Kernels = "auto",
 ) -> Machine:
     """Choose the device and, on a CPU, the faster matrix-product library; have memory kept. Takes under a second.
 
@@ -135,7 +126,7 @@ def prepare_machine(
         matmul: The library that a run began with; None chooses.
         cache: Where the choice is kept; None for the user's cache folder.
         precision: "fp32", "bf16" for matrix products (the weights stay fp32), or "auto": bf16 on a GPU that has it.
-        attention: What computed it where a run began; None chooses. Our own code is taken only where it is there.
+        kernels: "auto" falls back to "reference" on a GPU that cannot run them.
 
     Raises:
         DeviceError: If there is no such device, no such precision, or the device does not have it.
@@ -153,14 +144,12 @@ def prepare_machine(
     half = torch.bfloat16
     if chosen.type == "cuda":
         if chosen.index is not None:
-            torch.cuda.set_device(chosen)  # Where kernels of our own are launched.
+            torch.cuda.set_device(chosen)  # Triton launches on the current device.
         autocast = half if has_bf16 and precision != "fp32" else None
-        code: AttentionCode = "compiled" if computes_on(chosen, autocast or torch.float32) else "libraries"
+        usable = kernels == "auto" and computes_on(chosen, autocast or torch.float32)
         peak = _peak(chosen, "fp32" if autocast is None else "bf16")
         name = torch.cuda.get_device_name(chosen)
-        return Machine(
-            chosen, name, threads, "default", peak, autocast, "libraries" if attention == "libraries" else code
-        )
+        return Machine(chosen, name, threads, "default", peak, autocast, "auto" if usable else "reference")
     if chosen.type != "cpu":
         raise DeviceError(f"training on {chosen.type!r} is not supported", allowed="cpu, cuda")
     keep_freed_memory()
@@ -168,7 +157,7 @@ def prepare_machine(
     library = matmul or _kept_choice(name, threads, cache or cache_folder())
     cpu_autocast = half if precision == "bf16" else None
     peak = _peak(chosen, "bf16" if cpu_autocast else _KINDS[library])
-    return Machine(chosen, name, threads, library, peak, cpu_autocast, attention_code(attention or "compiled"))
+    return Machine(chosen, name, threads, library, peak, cpu_autocast, kernels)
 
 
 def prepare_machine_again(
@@ -185,23 +174,21 @@ def prepare_machine_again(
     Returns:
         The machine, and what the user should know of it; "" if nothing.
     """
-    # Runs that say nothing of attention were begun when PyTorch's libraries alone computed it.
-    attention = begun.get("attention", "libraries") if begun else None
-    machine = prepare_machine(device, begun.get("matmul"), cache, precision, attention)
-    if attention != "compiled" or machine.attention == "compiled":
+    kernels = _recorded_kernels(begun)
+    machine = prepare_machine(device, begun.get("matmul"), cache, precision, kernels)
+    if not begun or machine.device.type == "cpu" or machine.kernels == kernels:
         return machine, ""
-    if machine.device.type != "cpu":
-        return machine, (
-            "this run was begun with kernels of our own on a GPU, which are not to be had now (they need Triton and "
-            "products of bf16): what is computed now differs in the last digits, and in what attention drops"
-        )
-    found = own_code_problem()
-    why = f" ({found.problem})" if found else ""
     return machine, (
-        "this run was begun with attention and all else beside products by our own compiled code, which is not to be "
-        "had now"
-        f"{why}: what is computed now differs in the last digits"
+        "kernels disabled: this run started with Triton kernels, which need Triton and a GPU with bf16; its numbers "
+        "now differ in the last digits, and so does what attention dropout drops"
     )
+
+
+def _recorded_kernels(begun: Mapping[str, Any]) -> Kernels:
+    if "kernels" in begun:
+        return "reference" if begun["kernels"] == "reference" else "auto"
+    # Older runs recorded "attention": "compiled" or "libraries"; the oldest recorded neither and had no kernels.
+    return "auto" if not begun or begun.get("attention") == "compiled" else "reference"
 
 
 def multiplies_bf16(device: torch.device) -> bool:
@@ -212,19 +199,6 @@ def multiplies_bf16(device: torch.device) -> bool:
         return False
     # Only says so where the processor has the instructions (AVX512_BF16 or AMX; on ARM, BF16).
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
-
-def attention_code(wish: AttentionCode = "compiled") -> AttentionCode:
-    """Return what computes attention and all else that code of our own can do (`own_code_problem`): that or libraries.
-
-    It is one choice: a run that began with the code goes on with all of it or with none.
-    """
-    return "compiled" if wish == "compiled" and own_code_problem() is None else "libraries"
-
-
-def own_code_problem() -> DeviceError | None:
-    """Return why our own code in fp32 is not to be had: an encoder's in training, the optimizer's, or scoring's."""
-    return first_problem((ATTENTION, SUBLAYERS, EMBEDDINGS, CROSS_ENTROPY, ADAMW, FP32))
 
 
 @contextlib.contextmanager
@@ -242,7 +216,7 @@ def computing_on(machine: Machine) -> Iterator[None]:
     one that makes batches must not hold that up (a step of bert/tiny's size took 5.8 ms instead of 8.0).
     """
     before = sys.getswitchinterval()
-    with matmul_library(machine.matmul), own_code_allowed(machine.attention == "compiled"):
+    with matmul_library(machine.matmul), allowed(machine.kernels == "auto"):
         try:
             if machine.device.type == "cuda":
                 sys.setswitchinterval(min(before, _TURN_SECONDS))

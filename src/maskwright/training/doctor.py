@@ -16,8 +16,9 @@ from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
 from maskwright.model.attention_plan import choose_backend
 from maskwright.model.gpu.runs import takes_own
+from maskwright.model.native.fp32 import CODE as FP32
 from maskwright.model.packed.int8_support import Int8Support, int8_support
-from maskwright.training.device import Machine, Precision, own_code_problem, prepare_machine
+from maskwright.training.device import Machine, Precision, prepare_machine
 from maskwright.training.hardware import Hardware, busy_cores, look_at_hardware
 from maskwright.training.probe import MatmulRate, probe_bandwidth, probe_matmul
 
@@ -123,7 +124,7 @@ def doctor(
     usage, int8 = usage_of(machine, hardware), int8_support()
     advice = (
         *advise(hardware, peaks, usage),
-        *_own_code_advice(own_code_problem()),
+        *_fp32_advice(FP32.problem()),
         *_int8_advice(int8),
     )
     return Diagnosis(hardware=hardware, peaks=peaks, usage=usage, int8=int8, advice=advice, kept=kept)
@@ -154,9 +155,9 @@ def usage_of(machine: Machine, hardware: Hardware) -> Usage:
     kind, dtype = machine.device.type, machine.autocast or torch.float32
 
     def backend(length: int, drops: bool) -> str:
-        if kind == "cuda" and machine.attention == "compiled":
+        if kind == "cuda" and machine.kernels == "auto":
             return "kernels" if takes_own(length, _HEAD_SIZE) else "flash"
-        return choose_backend(length, kind, dtype, drops=drops, head_size=_HEAD_SIZE)
+        return choose_backend(length, kind, dtype, drops=drops)
 
     attention = {
         f"length {length}, {'with' if drops else 'without'} dropout": backend(length, drops)
@@ -272,13 +273,10 @@ def _memory_advice(hardware: Hardware) -> list[str]:
     return told
 
 
-def _own_code_advice(problem: DeviceError | None) -> list[str]:
+def _fp32_advice(problem: DeviceError | None) -> list[str]:
     if problem is None or not problem.todo:
         return []
-    return [
-        "Training, and use in fp32, are faster by our own code, which is not to be had: "
-        f"{problem.problem}. {problem.todo}"
-    ]
+    return [f"Native kernels for inference in fp32 are unavailable: {problem.problem}. {problem.todo}"]
 
 
 def _int8_advice(int8: Int8Support) -> list[str]:

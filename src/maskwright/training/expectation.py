@@ -75,7 +75,7 @@ def reached_flops(config: EncoderConfig, machine: Machine) -> float:
         row = min(_ROW_ON_GPU, config.max_positions)
         rows = machine.tokens_per_microbatch(config.hidden_size) // row
     batch = _random_step(row, rows, drops=drops)
-    if machine.device.type == "cuda" and machine.attention == "compiled":
+    if machine.device.type == "cuda" and machine.kernels == "auto":
         compile_model(model, _random_step(row, _ROWS_OF_PROOF, drops=drops), machine.autocast)
     with own_code_allowed(is_allowed() and (machine.device.type == "cpu" or computes_by_own_code(model))):
         best, begun, steps = math.inf, time.perf_counter(), 0

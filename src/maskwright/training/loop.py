@@ -1,7 +1,6 @@
 """The loop: a generator of reports. Whoever runs it logs, evaluates, checkpoints and stops with plain `if`s."""
 
 import contextlib
-import contextvars
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -154,9 +153,7 @@ def train(
             upcoming[0].drop()
 
     def submit(phase: Phase, cursor: Cursor, step: int) -> Future[tuple[StepBatch, Cursor, float]]:
-        # In this context: a thread of its own would not know what code it may use (`own_code.allowed`).
-        run = contextvars.copy_context().run
-        return maker.submit(run, _make, model, phase, cursor, schedule.batch_sequences, step)
+        return maker.submit(_make, model, phase, cursor, schedule.batch_sequences, step)
 
     with ThreadPoolExecutor(1, thread_name_prefix="batches") as maker, contextlib.ExitStack() as at_end:
         at_end.callback(forget)

@@ -148,10 +148,10 @@ def pretrain(
                 return _run_of(record["result"], folder.path)
             machine, said = prepare_machine_again(record.get("machine", {}), device, request.cache, precision)
             if said:
-                talk.say("attention", said)
-            compiles = compiles_on(machine.device, compile) and machine.attention == "compiled"
+                talk.say("kernels", said)
+            compiles = compiles_on(machine.device, compile) and machine.kernels == "auto"
             if machine.device.type == "cuda" and not compiles:
-                machine = replace(machine, attention="libraries")
+                machine = replace(machine, kernels="reference")
             with computing_on(machine):
                 return _sit(request, folder, record, machine, checkpoint_minutes, talk, compiles=compiles)
         finally:

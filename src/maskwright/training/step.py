@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from maskwright.core.errors import TrainingError
-from maskwright.training.adamw import Clipping
-from maskwright.training.adamw_native import total_norm
+from maskwright.training.adamw import Clipping, total_norm
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer, clipping_scale

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.core.native.library import Code
-from maskwright.training.adamw_native import CODE
+from maskwright.model.native.fp32 import CODE
 
 
 def test_code_that_is_needed_is_the_code_that_is_there() -> None:

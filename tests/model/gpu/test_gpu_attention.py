@@ -33,10 +33,9 @@ CHILD = """
 import json, sys
 import numpy, torch
 from maskwright.model.attention import attend
-from maskwright.model.attention_plan import AttentionPlan
+from maskwright.model.attention_plan import AttentionPlan, Runs
 from maskwright.model.dropout import DropoutKey, RandomWords
 from maskwright.model.gpu import attention, launches
-from maskwright.model.native.attention import Runs
 
 numpy.seterr(all="ignore")  # Products of 64 bits are meant to overflow.
 num_heads, head_size = 2, 16
@@ -52,9 +51,7 @@ def errors(lengths, row_length, rate):
         slots.append(row * row_length + filled)
         filled += length
     offsets, slots = torch.tensor(offsets), torch.tensor(slots)
-    runs = Runs(
-        offsets=offsets, real=slots >= 0, slots=slots, row_length=row_length, num_rows=row + 1, longest=max(lengths)
-    )
+    runs = Runs(offsets=offsets, real=slots >= 0, slots=slots, row_length=row_length, num_rows=row + 1)
     key = DropoutKey.on(torch.device("cpu"), 7) if rate else None
     qkv = torch.randn(int(offsets[-1]), 3 * num_heads * head_size, requires_grad=True)
     expected = attend(

@@ -11,6 +11,8 @@ from maskwright.inference.batching import TextBatch, batches
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.initialisation import initialise
+from maskwright.model.packed.int8_support import multiplies_int8
+from maskwright.training.device import multiplies_bf16
 
 CPU = torch.device("cpu")
 WORDS = 90
@@ -31,6 +33,11 @@ ROUNDED: dict[ProductPrecision, tuple[float, float]] = {
     "bf16": (0.05, 0.999),
     "int8": (0.08, 0.998),
 }
+
+
+def has_precision(precision: ProductPrecision) -> bool:
+    """Return whether this processor multiplies numbers of a precision by instructions of its own."""
+    return {"fp32": True, "bf16": multiplies_bf16(CPU), "int8": multiplies_int8()}[precision]
 
 
 @cache

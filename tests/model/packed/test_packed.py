@@ -5,12 +5,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from packed_samples import CPU, ROUNDED, SHAPES, assert_near, encoder, expected, laid, make_encoder
+from packed_samples import ROUNDED, SHAPES, assert_near, encoder, expected, has_precision, laid, make_encoder
 
 from maskwright.core.errors import DeviceError
 from maskwright.core.tensors import activation
 from maskwright.core.types import ProductPrecision
-from maskwright.inference.precision import choose_precision
 from maskwright.model.packed.dense import FusedDense, Int8Dense, pack
 from maskwright.model.packed.encoder import PackedEncoder
 from maskwright.model.packed.native_dense import NativeDense
@@ -22,7 +21,7 @@ PRECISIONS = [
     pytest.param(
         precision,
         marks=pytest.mark.skipif(
-            choose_precision(precision, CPU) != precision,
+            not has_precision(precision),
             reason=f"this processor does not multiply {precision} numbers",
         ),
     )
@@ -106,7 +105,7 @@ def test_dense_computes_the_layer_its_activation_or_its_residual(name: str, prec
             assert_near(dense(inputs.to(dtype), residual.to(dtype)).float(), plain + residual, precision)
 
 
-@pytest.mark.skipif(choose_precision("int8", CPU) != "int8", reason="this processor does not multiply 8-bit numbers")
+@pytest.mark.skipif(not has_precision("int8"), reason="this processor does not multiply 8-bit numbers")
 class TestInt8:
     @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(seed=st.integers(0, 2**16), tokens=st.integers(1, 9), scale=st.sampled_from([1e-2, 1.0, 1e4]))
@@ -155,7 +154,7 @@ class TestInt8:
         torch.testing.assert_close(dense(inputs), wanted, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.skipif(choose_precision("int8", CPU) != "int8", reason="this processor does not multiply 8-bit numbers")
+@pytest.mark.skipif(not has_precision("int8"), reason="this processor does not multiply 8-bit numbers")
 def test_our_own_code_is_taken_where_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, bias = torch.randn(6, 32), torch.randn(6)
     assert isinstance(pack(weight, bias, "int8"), Int8Dense)

@@ -22,17 +22,10 @@ from maskwright.core.tensors import FlatBatch
 from maskwright.core.types import ProductPrecision
 from maskwright.model.attention import attend
 from maskwright.model.attention_over_rows import laid_into_rows
-from maskwright.model.attention_plan import (
-    AttentionPlan,
-    Backend,
-    most_pairs,
-    plan_attention,
-    share_of_pairs,
-)
+from maskwright.model.attention_plan import AttentionPlan, Backend, plan_attention
 from maskwright.model.block import AttentionBlock, FeedForwardBlock
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.native.attention import attend_read, takes
 from maskwright.model.packed.dense import joined, pack
 from maskwright.model.packed.embedding import Embedding
 from maskwright.model.packed.norm import Norm
@@ -59,7 +52,6 @@ class PackedEncoder:
         self._embedding = Embedding(encoder)
         self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self._narrow = config.hidden_size <= _NARROW
-        self._head_size = config.hidden_size // config.num_heads
         order = config.layer_plan("attention")
         # A block of the last layer alone may be laid out in parts: queries apart.
         apart = {order[-1]} if order.count(order[-1]) == 1 else set[int]()
@@ -100,9 +92,6 @@ class PackedEncoder:
     def _backend(self, batch: FlatBatch) -> Backend:
         row_length, num_slots = batch.row_length, len(batch.ids)
         assert row_length is not None
-        most = most_pairs(self._dtype, self._head_size, drops=False)
-        if takes(self._head_size, "cpu", self._dtype) and share_of_pairs(batch, most) <= most:
-            return "native"
         if self._dtype == torch.bfloat16:
             return "rows" if row_length >= _SHORTEST_ROWS else "sdpa"
         by_products = self._narrow and row_length in _ROWS_IN_FP32 and row_length % _FUSED_BLOCK
@@ -137,10 +126,7 @@ class _Attention(_AttentionOutput):
 
     def mix_read(self, hidden: Tensor, plan: AttentionPlan, read: Tensor) -> Tensor:
         """Mix for the tokens that are read. Shape (W, H)."""
-        if plan.runs is None:
-            return self.mix(hidden, plan)[read]
-        queries, keys, values = torch.split(self._project(hidden), hidden.shape[1], dim=1)
-        return attend_read(queries[read], keys, values, plan.runs, read, num_heads=self._num_heads)
+        return self.mix(hidden, plan)[read]
 
 
 @final
@@ -160,9 +146,6 @@ class _LastAttention(_AttentionOutput):
     def mix_read(self, hidden: Tensor, plan: AttentionPlan, read: Tensor) -> Tensor:
         """Mix for the tokens that are read. Shape (W, H)."""
         length, width = plan.row_length, hidden.shape[1]
-        if plan.runs is not None:
-            keys, values = torch.split(self._key_value(hidden), width, dim=1)
-            return attend_read(self._query(hidden[read]), keys, values, plan.runs, read, num_heads=self._num_heads)
         # Each gets a copy of its row's keys and values: together no more than there are.
         if len(read) > plan.num_rows:
             return self.mix(hidden, plan)[read]

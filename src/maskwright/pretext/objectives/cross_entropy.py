@@ -7,7 +7,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from maskwright.core.own_code import has_kernels, is_allowed
-from maskwright.pretext.objectives import cross_entropy_native as native
 from maskwright.pretext.objectives.cross_entropy_blocks import (
     BLOCK_ELEMENTS,
     ended,
@@ -15,7 +14,6 @@ from maskwright.pretext.objectives.cross_entropy_blocks import (
     in_blocks,
     keep,
     scaled_once,
-    spend,
 )
 from maskwright.pretext.objectives.cross_entropy_on_gpu import (
     GPU_BLOCK_ELEMENTS,
@@ -51,9 +49,8 @@ def summed_cross_entropy(
 
     Equals `cross_entropy(linear(features, weight, bias).float(), labels, reduction="sum")`. Logits are made
     in blocks of targets and turned into their own gradient in place, so that one block is the most that is
-    ever held; the plain way holds all of them three or four times. On a processor C code of our own turns them where it
-    is there (`cross_entropy_native`); under bf16 autocast on a GPU the blocks are larger, and kernels of our own make
-    the gradients (`cross_entropy_on_gpu`).
+    ever held; the plain way holds all of them three or four times. Under bf16 autocast on a GPU the blocks are larger,
+    and Triton kernels compute the gradients (`cross_entropy_on_gpu`).
 
     Args:
         features: Shape (M, E); M may be 0. Rows beyond those of the labels (`row_counts.filled_up`) are multiplied with
@@ -82,11 +79,6 @@ def summed_cross_entropy(
             drawn = None if sampling is None else draw_on_gpu(features, weight, bias, sampling, most)
             return Scores(total, correct, drawn)
         rows = max(1, (block_elements or BLOCK_ELEMENTS) // len(weight))
-        if native.takes(dtype, features, weight, bias):
-            total, correct, sampled = _SummedNatively.apply(  # type: ignore[no-untyped-call]
-                features, weight, bias, labels, dtype, rows, torch.is_grad_enabled(), sampling
-            )
-            return Scores(total, correct, sampled if sampling is not None else None)
         drawing = None
         if sampling is not None:
             unrounded = None if dtype == exact else (features.to(exact), weight.to(exact), bias.to(exact))
@@ -178,57 +170,6 @@ class _SummedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, slope: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         return *scaled_once(ctx, slope), None, None, None, None
-
-
-class _SummedNatively(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        features: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        labels: Tensor,
-        dtype: torch.dtype,
-        rows: int,
-        with_gradients: bool,
-        numbers: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        # The factors come as they are, and are rounded inside: gradients are scaled as they get their own precision.
-        targets, entries, offsets = features.to(dtype), weight.to(dtype), bias.float()
-        loss, correct = 0.0, 0
-        bias_grad = torch.zeros(len(weight), dtype=torch.float32) if with_gradients else None
-        sampled = labels.new_zeros(len(labels) if numbers is not None else 0)
-        is_rounded = dtype != torch.float32
-
-        def slopes_of(part: slice, block: Tensor) -> Tensor | None:
-            nonlocal loss, correct
-            if numbers is not None and is_rounded:
-                logits = torch.nn.functional.linear(features[part].float(), weight.float())
-                sampled[part] = native.draw(logits, offsets, numbers[part])
-                del logits  # Before there are others.
-            logits = torch.nn.functional.linear(block, entries)
-            asked = None if numbers is None or is_rounded else numbers[part]
-            scores = native.score(logits, offsets, labels[part], bias_grad, asked)
-            loss += scores.loss
-            correct += scores.correct
-            if scores.drawn is not None:
-                sampled[part] = scores.drawn
-            return logits if with_gradients else None
-
-        features_grad, weight_grad = in_blocks(targets, entries, len(labels), rows, slopes_of)
-        total, right = torch.tensor(loss, dtype=torch.float32), labels.new_tensor(correct)
-        if bias_grad is not None:
-            keep(ctx, features_grad, torch.zeros_like(weight) if weight_grad is None else weight_grad, bias_grad)
-            ctx.dtypes = features.dtype, weight.dtype, bias.dtype
-        ctx.mark_non_differentiable(right, sampled)
-        return total, right, sampled
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, slope: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        factor = float(slope)
-        gradients = zip(spend(ctx), ctx.dtypes, strict=True)
-        return *(native.scaled(each, factor, dtype) for each, dtype in gradients), None, None, None, None, None
 
 
 class _SummedOnGpu(torch.autograd.Function):
