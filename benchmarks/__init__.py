@@ -1,16 +1,15 @@
-"""How fast maskwright is, against what people would use today and against the machine itself.
+"""Speed of maskwright against other libraries, other settings and other revisions of itself.
 
-    python -m benchmarks                 every row that this machine can measure, then the page docs/performance.md
-    python -m benchmarks natural masks   some rows
-    python -m benchmarks --list          what the rows are
-    python -m benchmarks --quick         tiny settings: shows that everything works, measures nothing
-    python -m benchmarks render          the page's tables and plots, from the results that lie in benchmarks/results
+    python -m benchmarks train                      one suite; `--list` says which there are
+    python -m benchmarks train --cases natural      one case
+    python -m benchmarks train --against v0.1.0     beside another revision of this repository
+    python -m benchmarks train --quick              toy sizes: shows that it works, measures nothing
 
-A row is one module with a function `run(settings) -> Report`; `catalog.py` lists them. Rules that all rows keep:
+A suite has cases (a model and a kind of text), a case has contenders. Rules of all suites:
 
-- Both sides compute the same: the weights are written once by `save_model` and loaded by both, the tokens, masks and
-  targets are those of one batch, and the difference of their losses (dropout off) is printed beside every ratio.
-- Both sides run in one process, in turns (`timing.interleave`): the same threads, the same allocator, the same noise.
-- The peer gets no handicap: fused AdamW, PyTorch's fused attention, padding to the longest text of a batch.
+- Each contender runs in a process of its own; the contenders of a case run in turns, and the others are stopped
+  meanwhile. Tables show medians and quartiles over the rounds, and ratios of the same rounds.
+- Contenders of maskwright call the public functions that users call (`pretrain`, `load`, `finetune`).
+- Peers get no handicap: fused AdamW, PyTorch's attention, padding to the longest text of a batch.
 - Tokens are real tokens. Padding is work, not throughput.
 """

@@ -1,164 +1,126 @@
-"""`python -m benchmarks`: see the package's docstring."""
+"""`python -m benchmarks SUITE`: see the package's docstring."""
 
 import argparse
 import os
+import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from benchmarks.catalog import ROWS, load
-from maskwright.cli import output
-from maskwright.core.errors import MaskwrightError, unknown_name
+from benchmarks.runner import ROOT, Settings
+from benchmarks.suites import SIZES, SUITES
+from maskwright.core.files import write_text
 
-RESULTS = Path(__file__).parent / "results"
-RENDER = "render"
+_PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "onnxruntime", "openvino", "datasets")
+_QUIET = 0.15  # load per core
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for; return the exit code: 1 where a check failed, 2 where nothing could be run.
-
-    Args:
-        arguments: Words after the program's name; None takes those of this process.
-    """
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    options = _parser().parse_args(words)
-    if options.threads is not None:
-        os.environ["OMP_NUM_THREADS"] = str(options.threads)  # Before torch is imported, and for every process.
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    try:
-        if options.list:
-            output.table(
-                ("row", "measures", "minutes"),
-                [(name, row.title, f"{row.minutes:g}") for name, row in ROWS.items()],
-                right=(2,),
-            )
-            return 0
-        names = _checked(options.names)
-        if names == [RENDER]:
-            return _render(options)
-        if len(names) == 1:
-            return _run(names[0], options)
-        return _run_each(names, options, words)
-    except MaskwrightError as error:
-        output.fail(str(error))
-        return 2
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Measure how fast maskwright is, against transformers and the machine."
-    )
-    parser.add_argument("names", nargs="*", metavar="ROW", help="rows to run (see --list), or `render`; all by default")
-    parser.add_argument("--list", action="store_true", help="say what the rows are")
-    parser.add_argument("--quick", action="store_true", help="tiny settings: shows that it works, measures nothing")
-    parser.add_argument("--rounds", type=int, help="timed rounds (each row has its own number)")
-    parser.add_argument("--sizes", default="", help="only these models: tiny,small,base,albert")
-    parser.add_argument("--vocabulary", type=int, help="entries of the vocabulary (each model has its own)")
-    parser.add_argument("--corpus", type=Path, help="a text file to measure on (texts are made by default)")
-    parser.add_argument("--labelled", type=Path, help="folder of labelled sets to fine-tune on (made by default)")
-    parser.add_argument("--model", type=Path, help="a pretrained model to fine-tune (drawn weights by default)")
-    parser.add_argument("--threads", type=int, help="threads of every side (all cores by default)")
-    parser.add_argument(
-        "--allocator",
-        choices=("kept", "plain"),
-        default="kept",
-        help="whether the C library keeps freed memory, on every side (kept), or does as it always does",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="keys weights, texts and masks")
-    parser.add_argument("--results", type=Path, help="folder for the JSON files (benchmarks/results)")
-    parser.add_argument("--page", type=Path, help="the page to render into (docs/performance.md)")
-    return parser
-
-
-def _checked(names: Sequence[str]) -> list[str]:
-    for name in names:
-        if name not in (*ROWS, RENDER):
-            problem, allowed, todo = unknown_name("row", name, (*ROWS, RENDER))
-            raise MaskwrightError(problem, allowed=allowed, todo=todo)
-    return list(names) or list(ROWS)
-
-
-def _absolute(path: Path | None) -> Path | None:
-    return None if path is None else path.expanduser().resolve()
-
-
-def _results(options: argparse.Namespace) -> Path:
-    # Figures of tiny settings never lie among real ones.
-    folder: Path = options.results or (RESULTS / "quick" if options.quick else RESULTS)
-    return folder
-
-
-def _run(name: str, options: argparse.Namespace) -> int:
-    """Run one row in this process."""
-    from benchmarks.machine import facts, told
-    from benchmarks.report import keep, show
-    from benchmarks.settings import Settings
-    from maskwright.training.allocator import keep_freed_memory
-    from maskwright.training.hardware import busy_cores
-
-    # Before the first large tensor, and for every side: it is the machine that is set, not a program.
-    keeps_memory = options.allocator == "kept" and keep_freed_memory()
-    begun, busy = datetime.now(UTC), busy_cores(0.2 if options.quick else 2.0)
-    output.heading(name, ROWS[name].title)
-    with tempfile.TemporaryDirectory(prefix="maskwright-benchmarks-") as scratch:
-        settings = Settings(
-            scratch=Path(scratch),
-            quick=options.quick,
-            rounds=options.rounds,
-            sizes=tuple(filter(None, options.sizes.split(","))),
-            vocabulary=options.vocabulary,
-            corpus=_absolute(options.corpus),
-            labelled=_absolute(options.labelled),
-            model=_absolute(options.model),
-            seed=options.seed,
-            keeps_memory=keeps_memory,
-        )
-        try:
-            report = load(name)(settings)
-        except ImportError as error:
-            raise MaskwrightError(
-                f"row {name!r} needs {error.name}, which is not installed",
-                todo="Run `pip install 'maskwright[bench]'`.",
-            ) from error
-        found = facts(settings, begun, busy)
-    show(report)
-    output.note(told(found))
-    folder = _results(options)
-    if not report.measured:
-        # What another machine found, or this one with a GPU, is worth more than that there is none now.
-        output.note(f"nothing was measured: what lies in {folder} is left as it is")
+    """Run suites, print their tables as Markdown and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure the speed of maskwright.")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
+    parser.add_argument("--list", action="store_true", help="describe the suites")
+    parser.add_argument("--cases", default="", help="only these cases, separated by commas")
+    parser.add_argument("--sizes", default="", help=f"only these models: {','.join(SIZES)}")
+    parser.add_argument("--rounds", type=int, help="timed rounds (each suite has its own number)")
+    parser.add_argument("--threads", type=int, help="threads of every contender (default: all cores)")
+    parser.add_argument("--against", metavar="REV", help="also measure this git revision (train, inference, gpu)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the tables to a file too")
+    parser.add_argument("--quick", action="store_true", help="toy sizes: shows that it works, measures nothing")
+    parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.list:
+        for name, suite in SUITES.items():
+            print(f"{name:10} {(suite.__doc__ or '').splitlines()[0]}")
         return 0
-    path = keep(report, folder, name, {"title": ROWS[name].title, **found})
-    if not found["quiet"]:
-        output.warn(f"the machine was not quiet when this began ({busy:.1f} cores were busy): measure again")
-    output.note(f"kept in {path}")
-    return 0 if report.sound else 1
+    sizes = tuple(filter(None, options.sizes.split(",")))
+    for given, known, kind in ((options.suites, SUITES, "suite"), (sizes, SIZES, "size")):
+        for name in given:
+            if name not in known:
+                parser.error(f"no {kind} {name!r}; known: {', '.join(known)}")
+    if not options.suites:
+        parser.error(f"name a suite: {', '.join(SUITES)}")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    if options.threads is not None:
+        os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    page, code = f"{_machine(quick=options.quick)}\n", 0
+    print(page)
+    with (
+        tempfile.TemporaryDirectory(prefix="maskwright-benchmarks-") as scratch,
+        _revision(options.against) as against,
+    ):
+        for name in options.suites:
+            folder = Path(scratch) / name
+            folder.mkdir(exist_ok=True)
+            settings = Settings(
+                scratch=folder,
+                quick=options.quick,
+                rounds=options.rounds,
+                cases=tuple(filter(None, options.cases.split(","))),
+                sizes=sizes,
+                against=against,
+                in_process=options.in_process,
+            )
+            try:
+                for table in SUITES[name](settings):
+                    print(table.markdown() + "\n", flush=True)
+                    page += f"\n{table.markdown()}\n"
+                    if options.out is not None:
+                        write_text(options.out, page)
+            except RuntimeError as error:
+                print(f"{name}: {error}", file=sys.stderr)
+                code = 1
+    return code
 
 
-def _run_each(names: Sequence[str], options: argparse.Namespace, words: Sequence[str]) -> int:
-    """Run each row in a process of its own, so that none inherits another's memory; then render the page."""
-    rest = [word for word in words if word not in names]
-    failed = []
-    for name in (each for each in names if each != RENDER):
-        if subprocess.run([sys.executable, "-m", "benchmarks", name, *rest]).returncode:
-            failed.append(name)
-    if failed:
-        output.warn(f"rows with a failure: {', '.join(failed)}")
-    if RENDER in names or (len(names) == len(ROWS) and not options.quick):
-        _render(options)
-    return 1 if failed else 0
+@contextmanager
+def _revision(name: str | None) -> Iterator[tuple[str, Path] | None]:
+    """Check out another revision beside this one while the block runs."""
+    if name is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="maskwright-revision-") as folder:
+        tree = Path(folder) / "tree"
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", tree, name], cwd=ROOT, check=True)
+        try:
+            yield name, tree / "src"
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
 
 
-def _render(options: argparse.Namespace) -> int:
-    from benchmarks.render import PAGE, render
+def _machine(*, quick: bool) -> str:
+    """Describe the machine in a line, with a warning where it is not quiet."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    versions = []
+    for package in _PACKAGES:
+        try:
+            versions.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    line = f"{_processor()}; {cores} cores; Python {platform.python_version()}; {', '.join(versions)}; {_commit()}"
+    if quick:
+        return f"TOY SIZES, not a measurement. {line}"
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return f"NOT QUIET (load {load:.1f}). {line}" if load > _QUIET * cores else line
 
-    page = options.page or PAGE
-    written = render(_results(options), page)
-    output.note(f"wrote {', '.join(written) or 'nothing: there are no results'} into {page}")
-    return 0
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return f"commit {done.stdout.strip() or 'unknown'}"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,220 @@
+"""Contenders of maskwright. All contact with maskwright is here.
+
+`Pretrain`, `Inference` and `Finetune` call public functions only, so they also run with other revisions. `BuildCorpus`
+and `LEVERS` name internals: adapt them when these are renamed.
+"""
+
+import csv
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+NATIVE = (
+    # Functions that say whether a native kernel may run; a lever makes them return False.
+    "maskwright.model.native.attention.is_allowed",
+    "maskwright.model.native.embeddings.is_allowed",
+    "maskwright.model.native.sublayers.is_allowed",
+    "maskwright.pretext.objectives.cross_entropy_native.is_allowed",
+    "maskwright.training.adamw_native.is_allowed",
+)
+LEVERS: Mapping[str, Mapping[str, Any]] = {
+    # What stands in a lever's place: the value that each function then returns.
+    "PyTorch instead of all native kernels": dict.fromkeys(NATIVE, False),
+    "SDPA instead of native attention": {"maskwright.model.encoder.choose_backend": "sdpa"},
+    "whole last layer instead of output positions": {"maskwright.training.model.read_positions": None},
+    "freed memory returned to the system": {"maskwright.training.device.keep_freed_memory": False},
+    "512 tokens per micro-batch": {"maskwright.training.pretrain.tokens_at_once": 512},
+    "8,192 tokens per micro-batch": {"maskwright.training.pretrain.tokens_at_once": 8192},
+}
+INFERENCE_LEVERS: Mapping[str, Mapping[str, Any]] = {
+    "PyTorch instead of all native kernels": {
+        "maskwright.model.packed.native_products.is_allowed": False,
+        "maskwright.model.native.attention.is_allowed": False,
+    },
+}
+
+
+def _remove(levers: Mapping[str, Any]) -> None:
+    """Take levers away for the rest of this process."""
+    for target, value in levers.items():
+        patch(target, lambda *_, value=value, **__: value).start()
+
+
+class Pretrain:
+    """A call of `maskwright.pretrain` per run, timed by its own `timing.jsonl`: steps with the wait for their data.
+
+    Args:
+        corpus, tokenizer, cache, out: Paths. Prepared text in the cache is reused.
+        recipe: A recipe's name, with overrides `set`.
+        steps: Steps of a run.
+        levers: Functions that return a fixed value.
+        arguments: Further arguments of `pretrain`.
+    """
+
+    def __init__(
+        self,
+        corpus: str,
+        tokenizer: str,
+        cache: str,
+        out: str,
+        recipe: str,
+        set: Sequence[str],
+        steps: int,
+        levers: Mapping[str, Any] | None = None,
+        **arguments: Any,
+    ) -> None:
+        import maskwright
+        from maskwright import pretrain
+
+        self.version = maskwright.__file__
+        _remove(levers or {})
+        self._pretrain, self._corpus, self._out = pretrain, corpus, Path(out)
+        self._arguments = {
+            "tokenizer": tokenizer,
+            "cache": cache,
+            "recipe": recipe,
+            "set": list(set),
+            "steps": steps,
+            "as_published": True,
+            "device": "cpu",
+            "precision": "fp32",
+            "checkpoint_minutes": 60.0,
+            "clean": ["deduplicate=none", "min_document_bytes=1"],
+            **arguments,
+        }
+
+    def run(self) -> dict[str, Any]:
+        """Train from scratch."""
+        shutil.rmtree(self._out, ignore_errors=True)
+        self._pretrain(self._corpus, out=self._out, **self._arguments)
+        lines = (self._out / "timing.jsonl").read_text(encoding="utf-8").splitlines()
+        tokens = seconds = 0.0
+        last, done = {}, 0
+        for place, line in enumerate(lines):
+            last = json.loads(line)
+            took = (last["step"] - done) / last["steps_per_second"]
+            done = last["step"]
+            if place or len(lines) == 1:  # The first steps of a run allocate memory.
+                seconds, tokens = seconds + took, tokens + took * last["tokens_per_second"]
+        return {
+            "work": tokens,
+            "seconds": seconds,
+            "fill": last.get("fill"),
+            "mfu": last.get("model_flops_utilisation", last.get("mfu")),
+        }
+
+
+class Inference:
+    """`Model.fill_mask` or `Model.embed` on some texts, tokenizing included."""
+
+    def __init__(
+        self,
+        model: str,
+        task: str,
+        texts: Sequence[str],
+        calls: int,
+        precision: str = "fp32",
+        levers: Mapping[str, Any] | None = None,
+    ) -> None:
+        import warnings
+
+        from maskwright import load
+
+        _remove(levers or {})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # A precision that falls back to fp32 is not measured under its name.
+            loaded: Any = load(model, device="cpu", precision=precision)  # type: ignore[arg-type]
+        self._call = loaded.fill_mask if task == "fill-mask" else loaded.embed
+        self._texts, self._calls = list(texts), calls
+        self._call(self._texts)
+
+    def run(self) -> dict[str, Any]:
+        """Call it a few times."""
+        begun = time.perf_counter()
+        for _ in range(self._calls):
+            self._call(self._texts)
+        seconds = time.perf_counter() - begun
+        return {"work": self._calls, "seconds": seconds, "ms": 1e3 * seconds / self._calls}
+
+
+class Finetune:
+    """A whole call of `maskwright.finetune`: read, tokenize, train one epoch, score the development set, save."""
+
+    def __init__(self, model: str, train: str, dev: str, out: str) -> None:
+        from maskwright import finetune
+
+        self._finetune, self._model, self._out = finetune, model, Path(out)
+        self._train, self._dev = train, dev
+        with open(train, encoding="utf-8", newline="") as file:
+            self._count = sum(1 for _ in csv.DictReader(file))
+
+    def run(self) -> dict[str, Any]:
+        """Fine-tune from the same weights."""
+        shutil.rmtree(self._out, ignore_errors=True)
+        begun = time.perf_counter()
+        self._finetune(
+            self._model,
+            task="classification",
+            train=self._train,
+            dev=self._dev,
+            out=self._out,
+            set=["epochs=1", "batch_size=32", "learning_rate=5e-5", "max_length=128"],
+            device="cpu",
+            precision="fp32",
+        )
+        return {"work": self._count, "seconds": time.perf_counter() - begun}
+
+
+class BuildCorpus:
+    """From a text file to token shards: clean, deduplicate, split sentences, tokenize, find word starts, write."""
+
+    def __init__(self, file: str, kind: str, vocabulary: int, cache: str) -> None:
+        from maskwright.data import clean_store, shards, tokenizer_spec
+        from maskwright.data import vocabulary as vocabularies
+
+        spec = {
+            "wordpiece": tokenizer_spec.WordPiece,
+            "byte_bpe": tokenizer_spec.ByteBPE,
+            "unigram": tokenizer_spec.Unigram,
+        }[kind](vocab_size=vocabulary)
+        self._file, self._cache = file, Path(cache)
+        self._clean, self._tokenize = clean_store.clean_corpus, shards.tokenize_corpus
+        clean = self._clean([file], cache=self._cache / "first")
+        self.tokenizer = vocabularies.train_tokenizer(
+            spec, clean, seed=0, max_sample_bytes=3_000_000, cache=self._cache / "first"
+        )
+
+    def run(self) -> dict[str, Any]:
+        """Build in an empty cache."""
+        cache = self._cache / "timed"
+        shutil.rmtree(cache, ignore_errors=True)
+        begun = time.perf_counter()
+        clean = self._clean([self._file], cache=cache)
+        cleaned = time.perf_counter()
+        self._tokenize(clean, self.tokenizer, cache=cache)
+        ended = time.perf_counter()
+        return {
+            "work": os.path.getsize(self._file) / 1e6,
+            "seconds": ended - begun,
+            "cleaning": cleaned - begun,
+            "tokenizing": ended - cleaned,
+        }
+
+
+class EncodeAlone(BuildCorpus):
+    """Peer of `BuildCorpus`: the tokenizers library on documents in memory, same tokenizer; nothing is written."""
+
+    def run(self) -> dict[str, Any]:
+        """Encode all documents."""
+        os.environ["TOKENIZERS_PARALLELISM"] = "true"
+        documents = Path(self._file).read_text(encoding="utf-8").split("\n\n")
+        backend = self.tokenizer.backend
+        begun = time.perf_counter()
+        for first in range(0, len(documents), 1000):
+            backend.encode_batch_fast(documents[first : first + 1000], add_special_tokens=False)
+        return {"work": os.path.getsize(self._file) / 1e6, "seconds": time.perf_counter() - begun}

@@ -1,0 +1,293 @@
+"""Measure contenders in turns, each in a process of its own."""
+
+import importlib
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class ContenderError(Exception):
+    """A contender cannot be set up or run here; the others are measured nevertheless."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the command line asked for.
+
+    Attributes:
+        scratch: A folder that is removed afterwards.
+        quick: Toy sizes.
+        rounds: Timed rounds; None for the suite's own number.
+        cases, sizes: Names to measure; empty for all.
+        against: Name and source folder of another revision.
+        in_process: Run contenders in this process (tests).
+    """
+
+    scratch: Path
+    quick: bool = False
+    rounds: int | None = None
+    cases: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
+    against: tuple[str, Path] | None = None
+    in_process: bool = False
+
+    def wants(self, case: str) -> bool:
+        """Whether a case is measured."""
+        return not self.cases or case in self.cases
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """One of the things compared.
+
+    Attributes:
+        name: As tables call it.
+        make: "module:Class". The class takes `options`; its `run()` does the work once and returns at least "work"
+            (tokens, texts, bytes) and "seconds".
+        options: JSON values.
+        env: Environment variables of its process.
+        source: A `src` folder of another revision to import maskwright from.
+    """
+
+    name: str
+    make: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    source: Path | None = None
+
+    def build(self) -> Any:
+        """Return the object that does the work, in this process."""
+        module, _, name = self.make.partition(":")
+        return getattr(importlib.import_module(module), name)(**self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Median and quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        """Describe at least one value."""
+        if len(values) == 1:
+            return cls(values[0], values[0], values[0])
+        low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+        return cls(median, low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a contender's rounds gave: one mapping per round, in their order, or why there are none."""
+
+    name: str
+    rounds: list[dict[str, Any]]
+    problem: str = ""
+
+    @property
+    def speeds(self) -> list[float]:
+        """Work per second of each round."""
+        return [each["work"] / each["seconds"] for each in self.rounds]
+
+    def median(self, key: str) -> float | None:
+        """Return the median of a further figure, None where the contender has none."""
+        values = [each[key] for each in self.rounds if each.get(key) is not None]
+        return statistics.median(values) if values else None
+
+    def ratio(self, other: "Outcome") -> Spread | None:
+        """Return how many times as fast this is as another contender, from the speeds of the same rounds."""
+        if not self.rounds or not other.rounds:
+            return None
+        return Spread.of([own / theirs for own, theirs in zip(self.speeds, other.speeds, strict=True)])
+
+
+def measure(
+    contenders: Sequence[Contender], settings: Settings, *, rounds: int, warm_up: int = 1, busy: int = 0
+) -> list[Outcome]:
+    """Run contenders in turns; each round begins with another one.
+
+    Args:
+        contenders: What to compare; their names differ.
+        settings: May override `rounds`.
+        rounds: Timed rounds.
+        warm_up: Rounds before them that are not counted.
+        busy: How many other processes keep a core busy during each timed run.
+    """
+    rounds = settings.rounds or (1 if settings.quick else rounds)
+    warm_up = 0 if settings.quick else warm_up
+    outcomes = {contender.name: Outcome(contender.name, []) for contender in contenders}
+    if len(outcomes) < len(contenders):
+        raise ValueError(f"contenders with the same name: {[each.name for each in contenders]}")
+    with ExitStack() as stack:
+        running: dict[str, _Child | _Local] = {}
+        for contender in contenders:
+            try:
+                process = _Local(contender) if settings.in_process else _Child(contender)
+                stack.callback(process.close)
+                process.wait_until_ready()
+                running[contender.name] = process
+            except ContenderError as error:
+                outcomes[contender.name] = Outcome(contender.name, [], str(error))
+        for turn in range(warm_up + rounds):
+            names = list(running)
+            first = turn % max(1, len(names))
+            for name in (*names[first:], *names[:first]):
+                print(f"\r  round {turn - warm_up + 1} of {rounds}: {name:<40}", end="", file=sys.stderr, flush=True)
+                try:
+                    with busy_processes(busy):
+                        found = running[name].run()
+                except ContenderError as error:
+                    outcomes[name] = Outcome(name, [], str(error))
+                    running.pop(name).close()
+                    continue
+                if turn >= warm_up:
+                    outcomes[name].rounds.append(found)
+    print("\r" + " " * 60 + "\r", end="", file=sys.stderr, flush=True)
+    return list(outcomes.values())
+
+
+class _Local:
+    """A contender in this process."""
+
+    def __init__(self, contender: Contender) -> None:
+        try:
+            self._work = contender.build()
+        except Exception as error:  # As in a child process: the other contenders are measured.
+            raise ContenderError(_describe(error)) from error
+
+    def wait_until_ready(self) -> None:
+        pass
+
+    def run(self) -> dict[str, Any]:
+        try:
+            return {**self._work.run(), "peak": peak_memory()}
+        except Exception as error:
+            raise ContenderError(_describe(error)) from error
+
+    def close(self) -> None:
+        self._work = None
+
+
+class _Child:
+    """A contender in a process group of its own, which is stopped while others run.
+
+    An idle OpenMP thread may spin for milliseconds, with OMP_WAIT_POLICY=active for minutes: stopped, it cannot.
+    """
+
+    def __init__(self, contender: Contender) -> None:
+        path = [str(contender.source)] if contender.source else []
+        path += [value for value in [os.environ.get("PYTHONPATH", "")] if value]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.runner"],
+            cwd=ROOT,
+            env={**os.environ, **contender.env, "PYTHONPATH": os.pathsep.join(path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            process_group=0,
+        )
+        self._send({"make": contender.make, "options": dict(contender.options)})
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise ContenderError("its process ended") from None
+
+    def _receive(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise ContenderError(f"its process ended with exit code {self._process.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise ContenderError(answer["error"])
+        os.killpg(self._process.pid, signal.SIGSTOP)
+        return answer
+
+    def wait_until_ready(self) -> None:
+        self._receive()
+
+    def run(self) -> dict[str, Any]:
+        os.killpg(self._process.pid, signal.SIGCONT)
+        self._send({"do": "run"})
+        return self._receive()
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None and not pipe.closed:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    continue
+
+
+@contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """Keep so many other processes computing while the block runs."""
+    spin = "print(flush=True)\nwhile True: pass"
+    processes = [subprocess.Popen([sys.executable, "-c", spin], stdout=subprocess.PIPE) for _ in range(count)]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            process.stdout.readline()
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def peak_memory() -> int | None:
+    """Return the largest resident size of this process in bytes; None where the system does not say."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        return None
+    return next((1024 * int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")), None)
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip()[:200]}"
+
+
+def _serve() -> None:
+    """Answer the parent process line by line: first set up, then one run a line."""
+    # Libraries print to standard output; the answers have it for themselves.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    work: Any = None
+    for line in sys.stdin:
+        message = json.loads(line)
+        try:
+            if "make" in message:
+                work = Contender(name="", make=message["make"], options=message["options"]).build()
+                answer: dict[str, Any] = {}
+            else:
+                answer = {**work.run(), "peak": peak_memory()}
+        # A peer may fail in any way, a lack of memory included; the table then says so.
+        except Exception as error:
+            answer = {"error": _describe(error)}
+        answers.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,100 @@
+"""Measuring in turns, with contenders that do nothing but count."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.runner import Contender, Outcome, Settings, Spread, busy_processes, measure
+from benchmarks.table import Table, compare, number
+
+ORDER: list[str] = []
+
+
+class Fake:
+    """Says what it was made with."""
+
+    def __init__(self, name: str, seconds: float = 1.0, fails_at: int = -1) -> None:
+        self._name, self._seconds, self._fails_at, self._runs = name, seconds, fails_at, 0
+
+    def run(self) -> dict[str, Any]:
+        ORDER.append(self._name)
+        self._runs += 1
+        if self._runs == self._fails_at:
+            raise ValueError("cannot go on")
+        return {"work": 10, "seconds": self._seconds * self._runs}
+
+
+def _contender(name: str, **options: Any) -> Contender:
+    return Contender(name=name, make=f"{__name__}:Fake", options={"name": name, **options})
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    ORDER.clear()
+    return Settings(scratch=tmp_path, in_process=True)
+
+
+def test_contenders_take_turns_and_warm_up_is_not_counted(settings: Settings) -> None:
+    first, second = measure([_contender("a"), _contender("b", seconds=2.0)], settings, rounds=2, warm_up=1)
+    assert ORDER == ["a", "b", "b", "a", "a", "b"]
+    assert [each["seconds"] for each in first.rounds] == [2.0, 3.0]
+    assert first.ratio(second) == Spread(2.0, 2.0, 2.0)
+
+
+@pytest.mark.parametrize("broken", [_contender("b", fails_at=2), Contender(name="b", make="benchmarks.no_such:Thing")])
+def test_the_others_are_measured_when_one_fails(settings: Settings, broken: Contender) -> None:
+    first, second = measure([_contender("a"), broken], settings, rounds=2)
+    assert len(first.rounds) == 2
+    assert second.rounds == []
+    assert second.problem
+    assert first.ratio(second) is None
+    assert second.problem in compare("", [first, second], "tokens/s").markdown()
+
+
+def test_a_child_process_has_its_own_environment_and_is_stopped_between_turns(tmp_path: Path) -> None:
+    shows = Contender(name="set", make="tests.benchmarks.test_runner:Environment", env={"GOMP_SPINCOUNT": "7"})
+    plain = Contender(name="plain", make="tests.benchmarks.test_runner:Environment")
+    dies = Contender(name="dies", make="tests.benchmarks.test_runner:Dies")
+    found, other, dead = measure([shows, plain, dies], Settings(scratch=tmp_path), rounds=2, warm_up=0)
+    assert [each["work"] for each in found.rounds] == [7, 7]
+    assert [each["work"] for each in other.rounds] == [0, 0]
+    assert found.rounds[0]["peak"] is None or found.rounds[0]["peak"] > 1e6
+    assert "exit code 3" in dead.problem
+
+
+class Environment:
+    """Returns a variable of its process as its work."""
+
+    def run(self) -> dict[str, Any]:
+        import os
+
+        return {"work": int(os.environ.get("GOMP_SPINCOUNT", "0")), "seconds": 1.0}
+
+
+class Dies:
+    """Ends its process."""
+
+    def run(self) -> dict[str, Any]:
+        import os
+
+        os._exit(3)
+
+
+def test_busy_processes_end_with_the_block() -> None:
+    psutil = pytest.importorskip("psutil")
+    before = len(psutil.Process().children())
+    with busy_processes(2):
+        assert len(psutil.Process().children()) == before + 2
+    assert len(psutil.Process().children()) == before
+
+
+def test_spread_and_numbers() -> None:
+    assert Spread.of([4.0]) == Spread(4.0, 4.0, 4.0)
+    assert Spread.of([1.0, 2.0, 3.0, 4.0, 5.0]) == Spread(3.0, 2.0, 4.0)
+    assert [number(value) for value in (14229.3, 0.9, 0.0000012, 0)] == ["14,200", "0.900", "1.20e-06", "0"]
+    assert Outcome("a", [{"work": 1, "seconds": 2.0, "ms": 4.0}, {"work": 1, "seconds": 4.0}]).median("ms") == 4.0
+
+
+def test_cells_with_bars_stay_one_cell() -> None:
+    assert Table("", ("a", "b"), [("x|y", "1")]).markdown().splitlines()[-1] == "| x\\|y | 1 |"

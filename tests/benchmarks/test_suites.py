@@ -1,0 +1,78 @@
+"""Each suite runs end to end at toy size, in this process and offline."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import texts
+from benchmarks.__main__ import main
+
+pytest.importorskip("transformers")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rows"),
+    [
+        (["train", "--cases", "natural"], 4),
+        (["train", "--cases", "electra"], 3),
+        (["inference", "--cases", "1 x 16"], 8),
+        (["finetune"], 4),
+        (["corpus"], 2),
+        (["memory"], 3),
+        (["scaling", "--cases", "length"], 1),
+    ],
+)
+def test_a_suite_measures_every_contender(
+    arguments: list[str], rows: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
+    out = tmp_path / "tables.md"
+    assert main([*arguments, "--quick", "--in-process", "--rounds", "1", "--out", str(out)]) == 0
+    lines = [line for line in out.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    assert len([line for line in lines if "---" not in line]) >= rows + 1
+    # A processor may lack bf16; nothing else may fail.
+    assert [line for line in lines if "not measured" in line and "PrecisionChanged" not in line] == []
+    assert out.read_text(encoding="utf-8").splitlines()[0] in capsys.readouterr().out
+
+
+def test_unknown_suites_are_refused() -> None:
+    with pytest.raises(SystemExit):
+        main(["trian"])
+
+
+def test_made_texts_have_the_lengths_asked_for(tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    lengths = texts.natural_lengths(50)
+    tokenizer = AutoTokenizer.from_pretrained(texts.write_tokenizer(tmp_path / "tokenizer", 500))
+    encoded = tokenizer(texts.texts(lengths, 500))["input_ids"]
+    assert [len(ids) for ids in encoded] == lengths.tolist()
+    assert tokenizer.unk_token_id not in np.concatenate(encoded)
+
+
+def test_masked_batches_are_those_of_the_collator() -> None:
+    from benchmarks.peers import masked_batch
+
+    generator = np.random.default_rng(0)
+    ids = [[2, *generator.integers(5, 300, size).tolist(), 3] for size in (400, 100)]
+    batch = {name: value.numpy() for name, value in masked_batch(ids, 300, generator).items()}
+    selected = batch["labels"] != -100
+    assert 0.1 < selected.sum() / batch["attention_mask"].sum() < 0.2
+    assert (batch["labels"][selected] == batch["original"][selected]).all()
+    assert (batch["original"][selected] > 4).all()
+    assert (batch["input_ids"][~selected] == batch["original"][~selected]).all()
+    assert 0.6 < (batch["input_ids"][selected] == 4).mean() < 0.95
+
+
+def test_no_worktree_is_left_behind() -> None:
+    from benchmarks.__main__ import _revision
+
+    try:
+        with _revision("HEAD") as found:
+            assert found is not None
+            assert (found[1] / "maskwright" / "__init__.py").is_file()
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        pytest.skip("not a git checkout")
+    assert not found[1].exists()
