@@ -150,7 +150,8 @@ def test_folders_without_the_files_are_refused(tmp_path: Path) -> None:
         sst.find(tmp_path)
     (tmp_path / "training.tsv").write_text("x")
     with pytest.raises(
-        DataError, match=r"holds no files of SST-2, only training\.tsv\. Allowed: train\.tsv.*the nearest is 'training\.tsv'"
+        DataError,
+        match=r"holds no files of SST-2, only training\.tsv\. Allowed: train\.tsv.*the nearest is 'training\.tsv'",
     ):
         sst.find(tmp_path)
     with pytest.raises(DataError, match="is a file"):

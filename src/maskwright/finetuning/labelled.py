@@ -12,9 +12,9 @@ from maskwright.finetuning.examples import ExampleFile, has_label
 from maskwright.finetuning.holding_out import hold_out
 from maskwright.finetuning.labels import check_measurable, unlabelled
 from maskwright.finetuning.making_task import make_task, task_named
-from maskwright.finetuning.read_overrides import with_overrides
 from maskwright.finetuning.readers import Kind, Paths, ReadAs, ReadOptions, read_examples, to_keep, with_defaults
-from maskwright.finetuning.reading_for_model import benchmark_read_as, read_for_model
+from maskwright.finetuning.readers.options import with_overrides
+from maskwright.finetuning.reading import benchmark_read_as, read_for_model
 from maskwright.finetuning.sound_parts import doubts
 from maskwright.finetuning.tasks import Task
 from maskwright.finetuning.telling import tell

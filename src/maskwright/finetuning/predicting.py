@@ -18,10 +18,10 @@ from maskwright.finetuning.examples import (
 )
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.one_or_two_texts import FOR_FILES, FOR_INPUTS, refuse_other_texts
-from maskwright.finetuning.read_overrides import with_overrides
 from maskwright.finetuning.readers import Kind, Paths, ReadAs, ReadOptions, cut_into_words, is_called_a_file
+from maskwright.finetuning.readers.options import with_overrides
 from maskwright.finetuning.readers.texts import as_text
-from maskwright.finetuning.reading_for_model import read_for_model
+from maskwright.finetuning.reading import read_for_model
 from maskwright.finetuning.scoring import predict_examples
 from maskwright.finetuning.standard_input import STANDARD_INPUT, is_standard_input, read_standard_input
 from maskwright.finetuning.tasks.base import Prediction

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from maskwright.finetuning.readers.loading import decode, lines_of
+from maskwright.finetuning.readers.files import decode, lines_of
 
 STANDARD_INPUT = "standard input"
 
