@@ -12,8 +12,8 @@ from maskwright.core.errors import DataError, RecipeError
 from maskwright.finetuning.early_stopping import Measured, best_of, should_stop
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.grid import grid_points, point_name
-from maskwright.finetuning.holding_out import hold_out
 from maskwright.finetuning.hyperparameters import Hyperparameters
+from maskwright.finetuning.labelled import hold_out
 from maskwright.finetuning.labels import check_measurable, counted_labels, unlabelled
 from maskwright.finetuning.making_task import task_named
 from maskwright.finetuning.predicting import given_inputs
