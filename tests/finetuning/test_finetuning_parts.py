@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.finetuning.checks import check_measurable, counted_labels, unlabelled
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
-from maskwright.finetuning.holding_out import hold_out
 from maskwright.finetuning.hyperparameters import Hyperparameters
+from maskwright.finetuning.labelled import hold_out
 from maskwright.finetuning.making_task import task_named
 from maskwright.finetuning.plan import grid_points, point_name
 from maskwright.finetuning.predicting import given_inputs
-from maskwright.finetuning.read_overrides import with_overrides
 from maskwright.finetuning.readers import ReadOptions
+from maskwright.finetuning.readers.options import with_overrides
 from maskwright.finetuning.scoring import plain, summary
 from maskwright.finetuning.seed_run import Measured, best_of, should_stop
 from maskwright.finetuning.tasks import Classification, MultipleChoice, QuestionAnswering, Regression, Tagging
@@ -175,7 +175,7 @@ def test_reading_is_set_by_field() -> None:
 
 
 def test_whether_labels_are_needed_is_not_the_user_s() -> None:
-    with pytest.raises(RecipeError, match=r"labels=\.\.\. cannot be said"):
+    with pytest.raises(RecipeError, match=r"labels=\.\.\. cannot be set"):
         with_overrides(ReadOptions(), {}, ["labels=ignored"])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from maskwright.core.errors import DataError
-from maskwright.finetuning.reading_json import load_read_as, save_read_as
+from maskwright.finetuning.reading import load_read_as, save_read_as
 
 
 def test_it_is_kept_beside_the_model(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_it_is_kept_beside_the_model(tmp_path: Path) -> None:
     save_read_as(tmp_path, kept)
     assert load_read_as(tmp_path) == kept
     (tmp_path / "reading.json").write_text('{"txt": 1}')
-    with pytest.raises(DataError, match="does not tell how files are read"):
+    with pytest.raises(DataError, match="does not describe how files are read"):
         load_read_as(tmp_path)
     (tmp_path / "reading.json").write_text('{"first_option": 7}')
     with pytest.raises(DataError, match=r"reading\.json"):
@@ -32,7 +32,7 @@ def test_it_is_kept_beside_the_model(tmp_path: Path) -> None:
     [
         ({"benchmark": "nli"}, "names a benchmark 'nli' that is not known"),
         ({"benchmark": "rte", "only": 3}, r"reading\.json: "),
-        ({"benchmark": "rte", "texts": "a"}, "does not tell how files are read"),
+        ({"benchmark": "rte", "texts": "a"}, "does not describe how files are read"),
     ],
 )
 def test_what_is_no_reading_of_a_benchmark_is_refused(tmp_path: Path, told: dict[str, Any], message: str) -> None:

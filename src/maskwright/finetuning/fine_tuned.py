@@ -22,7 +22,7 @@ from maskwright.data.tokenizer import Tokenizer
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.heads import Head
 from maskwright.finetuning.readers import ReadAs
-from maskwright.finetuning.reading_json import load_read_as, save_read_as
+from maskwright.finetuning.reading import load_read_as, save_read_as
 from maskwright.finetuning.task_on_file import TASK_FILE, entries_of, guessed_task, means_the_same, read_task
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.classification import Regression

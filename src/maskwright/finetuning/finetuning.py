@@ -21,7 +21,7 @@ from maskwright.finetuning.hyperparameters import Hyperparameters, published_tas
 from maskwright.finetuning.labelled import LabelledRequest, read_labelled
 from maskwright.finetuning.plan import Plan, grid_points, make_plan, system_of
 from maskwright.finetuning.readers import ReadAs
-from maskwright.finetuning.reading_json import save_read_as
+from maskwright.finetuning.reading import save_read_as
 from maskwright.finetuning.results import GridRow, Results, SeedRow, write_model_card
 from maskwright.finetuning.seed_run import MODEL
 from maskwright.finetuning.study import RUNS, Study, StudyEnd, TestScores, measure_test

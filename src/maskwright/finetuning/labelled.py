@@ -1,22 +1,38 @@
-"""What a fine-tuning learns from: training, development and test examples of one task, read and counted aloud."""
+"""The examples of a fine-tuning: training, development and test files of one task, read, counted and reported."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError, RecipeError
+from maskwright.core.randomness import Permutation, integer_key
 from maskwright.core.spec import fingerprint
 from maskwright.finetuning.benchmarks import SPLITS, Benchmark, Split
 from maskwright.finetuning.checks import check_measurable, doubts, tell, unlabelled
-from maskwright.finetuning.examples import ExampleFile, has_label
-from maskwright.finetuning.holding_out import hold_out
+from maskwright.finetuning.examples import (
+    ChoiceExample,
+    E,
+    Example,
+    ExampleFile,
+    QuestionExample,
+    TaggedExample,
+    has_label,
+)
 from maskwright.finetuning.making_task import make_task, task_named
-from maskwright.finetuning.read_overrides import with_overrides
 from maskwright.finetuning.readers import Kind, Paths, ReadAs, ReadOptions, read_examples, to_keep, with_defaults
-from maskwright.finetuning.reading_for_model import benchmark_read_as, read_for_model
+from maskwright.finetuning.readers.options import with_overrides
+from maskwright.finetuning.reading import benchmark_read_as, read_for_model
 from maskwright.finetuning.tasks import Task
 from maskwright.training.reporting import Reporter
+
+_HELD_OUT_SHARE = 0.1
+_FEWEST_HELD_OUT = 5
+"""Examples held out of a small file, if these are no more than a third of it: one alone could not tell two models."""
+_HOLD_OUT_SEED = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +115,7 @@ class LabelledRequest:
         columns: Mapping[str, str | None],
         read: Sequence[str] = (),
     ) -> "LabelledRequest":
-        """Make a request of what the user said.
+        """Return the request that a command line or a call describes.
 
         Args:
             task: A benchmark's name, or a kind of task; "-" and "_" are the same.
@@ -129,13 +145,8 @@ class LabelledRequest:
             renamed = dict(options.label_names)
             row = replace(row, labels=tuple(renamed.get(label, label) for label in row.labels))
             options = replace(options, known_labels=options.known_labels or row.labels)
-        return cls(
-            kind=found.kind if isinstance(found, Benchmark) else found,
-            benchmark=row,
-            data=folder,
-            files=given,
-            options=options,
-        )
+        kind = found.kind if isinstance(found, Benchmark) else found
+        return cls(kind=kind, benchmark=row, data=folder, files=given, options=options)
 
     def paths(self, part: Split) -> Paths | None:
         """Return the files of a part: those that were named, else the benchmark's own; None where there are none."""
@@ -154,21 +165,18 @@ class LabelledRequest:
         train_read_as: ReadAs | None = None,
         trained: ReadAs | None = None,
     ) -> ExampleFile[Any] | None:
-        """Read a part, and tell how many examples it has, what was left out, and what was guessed.
+        """Read a part, and report how many examples it has, what was left out, and what was guessed.
 
         Args:
             part: "train", "dev" or "test".
-            talk: Where to tell.
-            needed: Whether rows without label are left out; None: but for test examples, which often have none.
-            called: What to call it; "" for the part's name.
-            train_read_as: How the training part was read; this one must be so too.
+            talk: Takes the report.
+            needed: Whether rows without label are left out; None: except for test examples, which often have none.
+            called: What to call the part in the report; "" for its name.
+            train_read_as: How the training part was read; this one must be readable so too.
             trained: How the training file of a model was read; this one is read so too, if it can be.
 
         Returns:
             The examples; None where there is no such file.
-
-        Raises:
-            DataError: If a file cannot be read.
         """
         paths = self.paths(part)
         if not paths:
@@ -184,12 +192,7 @@ class LabelledRequest:
 
 
 def read_labelled(request: LabelledRequest, task_fields: Mapping[str, Any], talk: Reporter) -> Labelled:
-    """Read all parts, and make the task of the training examples' labels.
-
-    Args:
-        request: Which files of which task.
-        task_fields: Fields of the task that the user set.
-        talk: Where to tell what was read.
+    """Read all parts, and make the task from the training examples' labels and the fields that the user set.
 
     Raises:
         DataError: If a file cannot be read, there is no training file, or the labels do not fit.
@@ -242,6 +245,53 @@ def read_labelled(request: LabelledRequest, task_fields: Mapping[str, Any], talk
     )
 
 
+def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
+    """Split examples into training and development ones, the same way for every seed.
+
+    Equal texts, and questions about one text, stay together: no text is seen in both parts.
+
+    `name` is the file, for messages. Raises DataError if there are too few.
+    """
+    groups: dict[Hashable, int] = {}
+    group_of = np.array([groups.setdefault(_shared_text(example), len(groups)) for example in examples])
+    if len(groups) < 2:
+        raise DataError(
+            f"{name} has {counted(len(examples), 'example')} of {counted(len(groups), 'text')}: none can be held out "
+            "to choose the model by",
+            todo="Give more examples, or a development file with `--dev FILE`.",
+        )
+    sizes = np.bincount(group_of)
+    wanted = max(round(_HELD_OUT_SHARE * len(examples)), min(_FEWEST_HELD_OUT, len(examples) // 3))
+    shuffled = Permutation(len(groups), integer_key(_HOLD_OUT_SEED, "held-out examples"))(
+        np.arange(len(groups))
+    ).tolist()
+    held = np.zeros(len(groups), dtype=bool)
+    left = wanted
+    for group in shuffled:
+        if sizes[group] <= left:
+            held[group] = True
+            left -= int(sizes[group])
+    if left == wanted:  # Every text has more examples than are wanted.
+        held[min(shuffled, key=lambda group: sizes[group])] = True
+    is_held = held[group_of].tolist()
+    return (
+        [example for example, out in zip(examples, is_held, strict=True) if not out],
+        [example for example, out in zip(examples, is_held, strict=True) if out],
+    )
+
+
+def _shared_text(example: Example) -> Hashable:
+    """Return what examples that stay together have in common."""
+    match example:
+        case QuestionExample():
+            return example.context or example.question
+        case ChoiceExample():
+            return example.context or (example.question, example.options)
+        case TaggedExample():
+            return example.words
+    return example.texts
+
+
 def _of_all_files(row: Benchmark, request: LabelledRequest, read_as: ReadAs) -> ReadAs:
     """Return how all files of a benchmark are read: as the row says, and beyond it as the training file showed."""
     train = request.paths("train")
@@ -250,7 +300,7 @@ def _of_all_files(row: Benchmark, request: LabelledRequest, read_as: ReadAs) -> 
 
 
 def _read_as_train(paths: Paths, kind: Kind, options: ReadOptions, train_read_as: ReadAs) -> ExampleFile[Any]:
-    """Read a part as the training part was; an error says how that is."""
+    """Read a part as the training part was; an error says how that was."""
     same = with_defaults(options, train_read_as)
     try:
         return read_examples(paths, kind, same)

@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 from maskwright.core.errors import DataError, RecipeError, unknown_name
 from maskwright.finetuning.benchmarks import BENCHMARKS, Benchmark, benchmark
-from maskwright.finetuning.read_overrides import in_tuples
 from maskwright.finetuning.readers import Kind, as_name, name_list
+from maskwright.finetuning.readers.options import in_tuples
 from maskwright.finetuning.tasks import KINDS, Task
 
 _OF_EXAMPLES = ("classification", "multi_label", "tagging", "question_answering")

@@ -18,11 +18,11 @@ from maskwright.finetuning.examples import (
     TextExample,
 )
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
-from maskwright.finetuning.read_overrides import with_overrides
 from maskwright.finetuning.readers import Kind, Paths, ReadAs, ReadOptions, cut_into_words, is_called_a_file
-from maskwright.finetuning.readers.loading import decode, lines_of
+from maskwright.finetuning.readers.files import decode, lines_of
+from maskwright.finetuning.readers.options import with_overrides
 from maskwright.finetuning.readers.texts import as_text
-from maskwright.finetuning.reading_for_model import read_for_model
+from maskwright.finetuning.reading import read_for_model
 from maskwright.finetuning.scoring import machine_to_score, predict_examples
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.tasks.tagging import Tagging

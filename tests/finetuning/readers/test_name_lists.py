@@ -7,8 +7,8 @@ import pytest
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.making_task import make_task
-from maskwright.finetuning.read_overrides import with_overrides
 from maskwright.finetuning.readers import ReadOptions, read_as_from_json, to_keep
+from maskwright.finetuning.readers.options import with_overrides
 
 EXAMPLES = [TextExample(key=str(n), texts=("a",), label=str(n % 2)) for n in range(4)]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import Answer, ExampleFile, QuestionExample
 from maskwright.finetuning.readers import ReadOptions, read_questions
-from maskwright.finetuning.readers.answers import AnswerCounts, WrittenAnswer, offset_unit, place_answer
+from maskwright.finetuning.readers.questions import AnswerCounts, WrittenAnswer, offset_unit, place_answer
 
 CONTEXT = "Ada 😀 wrote notes. Ada died in London."
 

@@ -24,12 +24,10 @@ def parts(train: Path, dev: Path, task: str = "classification", **columns: str) 
 
 
 def test_the_text_is_that_of_the_training_file(tmp_path: Path) -> None:
-    rows = ["a,ein langer Satz,gut", "b,noch ein Satz,schlecht", "c,und ein Satz,gut", "d,ein letzter,schlecht"]
-    train = written(tmp_path / "a.csv", "kurz,lang,urteil", *rows)
-    # Alone, the other column would be the longest here.
-    rows = ["diesmal viel mehr,e,gut", "so viel mehr,f,schlecht", "noch viel mehr,g,gut", "und viel mehr,h,schlecht"]
-    dev = written(tmp_path / "b.csv", "kurz,lang,urteil", *rows)
-    assert read_texts(dev, "classification").examples[0].texts == ("diesmal viel mehr",)
+    train = written(tmp_path / "a.csv", "satz,label", "ein Satz,gut", "noch einer,schlecht", "drei,gut", "vier,gut")
+    # By itself this one would be a file of pairs.
+    dev = written(tmp_path / "b.csv", "s1,s2,satz,label", "a,b,e,gut", "c,d,f,schlecht")
+    assert len(read_texts(dev, "classification").examples[0].texts) == 2
     _, found = parts(train, dev)
     assert found[0] == (("e",), "gut")
 
@@ -92,7 +90,7 @@ def test_a_named_label_is_never_the_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("delimiter", [";;", '"', "\n"])
 def test_what_is_no_delimiter_is_refused(tmp_path: Path, delimiter: str) -> None:
     file = written(tmp_path / "a.csv", "text,label", "x,y")
-    with pytest.raises(DataError, match="cannot stand between columns"):
+    with pytest.raises(DataError, match="cannot separate columns"):
         read_texts(file, "classification", ReadOptions(delimiter=delimiter))
 
 

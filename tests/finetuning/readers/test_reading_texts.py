@@ -40,11 +40,11 @@ def test_newcomers_csv_works_at_the_first_try(tmp_path: Path) -> None:
     ]
     assert not file.skipped
     assert file.notes == (
-        "semicolons stand between the columns",
-        "double quotes stand around texts, as in CSV",
+        "semicolons separate the columns",
+        "double quotes enclose texts, as in CSV",
         "the first line names the columns: Satz, Gefühl",
         "column 'Satz' is taken as the text",
-        "column 'Gefühl' is taken as the label (2 different values)",
+        "column 'Gefühl' is taken as the label",
     )
 
 
@@ -164,12 +164,17 @@ def test_all_fields_quoted_are_quoted(tmp_path: Path) -> None:
     assert rows(file) == [("one", "1"), ("two", "0")]
 
 
-def test_header_is_guessed_by_what_stands_below(tmp_path: Path) -> None:
-    no_header = read(tmp_path, "a.tsv", "Ein langer Satz.\t1\nNoch ein Satz.\t0\nUnd einer.\t1\nSo.\t0\n")
-    assert len(no_header.examples) == 4
-    assert "no header: the columns are called 1, 2" in no_header.notes
-    header = read(tmp_path, "b.tsv", "Aussage\tUrteil\nEin langer Satz.\t1\nNoch ein Satz.\t0\nUnd einer.\t1\nSo.\t0\n")
-    assert len(header.examples) == 4
+def test_header_is_guessed_by_what_is_below(tmp_path: Path) -> None:
+    lines = "Ein langer Satz.\t1\nNoch ein Satz.\t0\nUnd einer.\t1\nSo.\t0\n"
+    with pytest.raises(
+        DataError, match=r"no column has .* text \(the first row is 1: Ein langer Satz.; 2: 1\).*--text"
+    ):
+        read(tmp_path, "a.tsv", lines)
+    named = ReadOptions(text="1", label="2")
+    assert len(read(tmp_path, "a.tsv", lines, options=named).examples) == 4
+    with pytest.raises(DataError, match="Allowed: Aussage, Urteil"):
+        read(tmp_path, "b.tsv", "Aussage\tUrteil\n" + lines)
+    assert len(read(tmp_path, "b.tsv", "Satz\tUrteil\n" + lines).examples) == 4
     forced = read(
         tmp_path, "c.tsv", "Satz\tlabel\na b\tlabel\n", options=ReadOptions(header="none", text="1", label="2")
     )
@@ -180,23 +185,16 @@ def test_first_line_of_excel_names_the_delimiter(tmp_path: Path) -> None:
     assert rows(read(tmp_path, "a.csv", "sep=|\ntext|label\na,b|x\nc|y\n")) == [("a,b", "x"), ("c", "y")]
 
 
-def test_columns_are_guessed_by_name_and_content(tmp_path: Path) -> None:
+def test_columns_are_guessed_by_usual_names(tmp_path: Path) -> None:
     pair = read(tmp_path, "a.csv", "premise,hypothesis,label\na,b,1\nc,d,0\n")
     assert rows(pair)[0] == ("a", "b", "1")
     assert "columns 'premise' and 'hypothesis' are taken as a pair of texts" in pair.notes
-    content = "nr,kurz,stern,prosa\n" + "".join(f"{n},wort{n},{n % 3},ein langer Satz {n}\n" for n in range(30))
-    file = read(tmp_path, "b.csv", content)
-    assert rows(file)[4] == ("ein langer Satz 4", "1")
-    assert "column 'prosa' is taken as the text (the longest on average)" in file.notes
-    twins = "a,b,c,text\n" + "".join(f"{n % 2},{n % 3},{n},ein Satz {n}\n" for n in range(30))
-    with pytest.raises(
-        DataError, match=r"several columns could be the label \(a, b\).*Name it with the option 'label'"
-    ):
-        read(tmp_path, "c.csv", twins)
-    with pytest.raises(DataError, match="no column looks like a label"):
+    for header in ("text,urteil", "prosa,label"):  # the only other column
+        assert rows(read(tmp_path, "b.csv", f"id,{header}\n1,a,1\n2,b,0\n"))[0] == ("a", "1")
+    with pytest.raises(DataError, match=r"no column has a usual name of a label\. Allowed: a, b, text\. .*--label"):
+        read(tmp_path, "c.csv", "a,b,text\n1,0,ein Satz\n")
+    with pytest.raises(DataError, match="no column has a usual name of a label"):
         read(tmp_path, "d.csv", "text\nnur Text\n")
-    with pytest.raises(DataError, match="no column holds text"):
-        read(tmp_path, "e.csv", "zahl,label\n1,0\n2,1\n")
 
 
 def test_texts_without_labels_read_for_prediction(tmp_path: Path) -> None:
@@ -332,14 +330,9 @@ def test_columns_whose_name_stands_twice_are_said_where_they_are_not_read(tmp_pa
     assert [example.key for example in named.examples[:2]] == ["0", "1"]
 
 
-@pytest.mark.parametrize(
-    "options", [ReadOptions(header="none"), ReadOptions(header="none", text="1", label="2")], ids=["guessed", "named"]
-)
-def test_names_that_are_read_as_an_example_since_it_was_asked_for_are_told(
-    tmp_path: Path, options: ReadOptions
-) -> None:
+def test_names_that_are_read_as_an_example_since_it_was_asked_for_are_noted(tmp_path: Path) -> None:
     days = "".join(f"day {number} was what it was\t{('good', 'bad')[number % 2]}\n" for number in range(20))
-    file = read(tmp_path, "c.tsv", "text\tlabel\n" + days, options=options)
+    file = read(tmp_path, "c.tsv", "text\tlabel\n" + days, options=ReadOptions(header="none", text="1", label="2"))
     assert rows(file)[0] == ("text", "label")
     assert any("looks like names: text, label" in note for note in file.notes)
 

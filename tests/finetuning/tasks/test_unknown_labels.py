@@ -7,8 +7,8 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import TextExample
-from maskwright.finetuning.read_overrides import with_overrides
 from maskwright.finetuning.readers import ReadOptions
+from maskwright.finetuning.readers.options import with_overrides
 from maskwright.finetuning.tasks import Classification, MultiLabel
 
 

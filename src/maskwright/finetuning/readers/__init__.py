@@ -1,12 +1,27 @@
-"""Labelled files as examples. `read_examples` reads any kind; the others one kind each."""
+"""Labelled files as examples: `read_examples` reads any kind of task, from one file or several."""
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from maskwright.core.errors import DataError, unknown_name
+from maskwright.finetuning.examples import ExampleFile
 from maskwright.finetuning.readers.choices import read_choices
-from maskwright.finetuning.readers.formats import is_called_a_file
-from maskwright.finetuning.readers.name_lists import as_name, name_list
-from maskwright.finetuning.readers.options import Format, Kind, ReadOptions, TextKind
+from maskwright.finetuning.readers.files import is_called_a_file
+from maskwright.finetuning.readers.options import (
+    Format,
+    Kind,
+    ReadAs,
+    ReadOptions,
+    TextKind,
+    as_name,
+    name_list,
+    read_as_from_json,
+    to_keep,
+    with_defaults,
+)
 from maskwright.finetuning.readers.questions import read_questions
-from maskwright.finetuning.readers.read_as import ReadAs, read_as_from_json, to_keep, with_defaults
-from maskwright.finetuning.readers.reading import Paths, read_examples
 from maskwright.finetuning.readers.tagged import cut_into_words, read_tagged
 from maskwright.finetuning.readers.texts import read_texts
 
@@ -30,3 +45,57 @@ __all__ = [
     "to_keep",
     "with_defaults",
 ]
+
+Paths = str | Path | Sequence[str | Path]
+
+_READERS: Mapping[str, Callable[[Path, ReadOptions], ExampleFile[Any]]] = {
+    "classification": lambda path, options: read_texts(path, "classification", options),
+    "regression": lambda path, options: read_texts(path, "regression", options),
+    "multi_label": lambda path, options: read_texts(path, "multi_label", options),
+    "tagging": read_tagged,
+    "question_answering": read_questions,
+    "multiple_choice": read_choices,
+}
+
+
+def read_examples(paths: Paths, kind: Kind, options: ReadOptions = ReadOptions()) -> ExampleFile[Any]:
+    """Read the examples of a labelled file, or of several as one.
+
+    Args:
+        paths: A file; a folder of RACE; or several, read one after the other (C3 has two files for each split), the
+            later ones as the first.
+        kind: The kind of task.
+        options: How to read them. What they leave open is guessed, and the notes say so.
+
+    Raises:
+        DataError: If a file cannot be read, with the file, the line, what was found and what to do.
+    """
+    if kind not in _READERS:
+        problem, allowed, todo = unknown_name("kind of task", kind, _READERS)
+        raise DataError(problem, allowed=allowed, todo=todo)
+    read: list[ExampleFile[Any]] = []
+    for path in [paths] if isinstance(paths, str | Path) else paths:
+        as_first = with_defaults(options, read[0].read_as) if read else options
+        read.append(_READERS[kind](Path(path).expanduser(), as_first))
+    if not read:
+        raise DataError("no file was given", allowed="one file or more")
+    return read[0] if len(read) == 1 else _merged(read)
+
+
+def _merged(files: list[ExampleFile[Any]]) -> ExampleFile[Any]:
+    keys = [example.key for file in files for example in file.examples]
+    clash = len(set(keys)) < len(keys)  # line numbers occur again in every file
+    names = [Path(file.name).name for file in files]
+    names = names if len(set(names)) == len(names) else [file.name for file in files]
+    return ExampleFile(
+        name=", ".join(file.name for file in files),
+        examples=tuple(
+            replace(example, key=f"{name}:{example.key}") if clash else example
+            for name, file in zip(names, files, strict=True)
+            for example in file.examples
+        ),
+        skipped=tuple(skipped for file in files for skipped in file.skipped),
+        notes=tuple(f"{file.name}: {note}" for file in files for note in file.notes),
+        read_as=files[0].read_as,
+        names_among_rows=next((file.names_among_rows for file in files if file.names_among_rows), ()),
+    )

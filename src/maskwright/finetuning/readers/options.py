@@ -1,11 +1,65 @@
-"""What a labelled file is read as: its kind of task, its format, and which of its columns mean what."""
+"""How a labelled file is read: its kind of task, its format, and which of its columns mean what.
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+Guesses depend on what a file happens to contain. What the training file showed is therefore kept, for the development
+and test files, and beside the model for files that it meets later (`to_keep`, `with_defaults`).
+"""
 
-from pydantic import BeforeValidator
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Annotated, Any, Literal
 
-from maskwright.finetuning.readers.name_lists import as_name, name_list, name_pairs
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
+
+from maskwright.core.errors import DataError, RecipeError, unknown_name
+from maskwright.core.spec import parse_overrides
+
+
+def as_name(value: Any) -> Any:
+    """Return a number or truth value, which YAML makes of `0` and `true`, as text, in a list too; else the value."""
+    if isinstance(value, list | tuple):
+        return tuple(map(as_name, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def name_list(value: Any) -> Any:
+    """Return names as a tuple, from a list or from a text with commas between; anything else unchanged.
+
+    Example:
+        >>> name_list("neg, pos"), name_list("neg"), name_list([0, "a, b"])
+        (('neg', 'pos'), ('neg',), ('0', 'a, b'))
+    """
+    value = as_name(value)
+    if isinstance(value, str):
+        return tuple(stripped for part in value.split(",") if (stripped := part.strip()))
+    return value
+
+
+def name_pairs(value: Any) -> tuple[tuple[Any, Any], ...]:
+    """Return pairs of names as tuples, from a list of pairs, one pair alone, or a mapping.
+
+    Example:
+        >>> name_pairs([["neg", 0], ["pos", 1]]), name_pairs(["neg", 0]), name_pairs({"neg": 0})
+        ((('neg', '0'), ('pos', '1')), (('neg', '0'),), (('neg', '0'),))
+    """
+    if isinstance(value, dict):
+        value = list(value.items())
+    elif _is_pair(value):
+        value = [value]
+    if not isinstance(value, list | tuple) or not all(map(_is_pair, value)):
+        raise PydanticCustomError("pairs", "write pairs of names, '[[one, another], [one, another]]'")
+    return tuple((as_name(one), as_name(other)) for one, other in value)
+
+
+def _is_pair(value: Any) -> bool:
+    return (
+        isinstance(value, list | tuple)
+        and len(value) == 2
+        and not any(isinstance(part, list | tuple | dict) for part in value)
+    )
+
 
 TextKind = Literal["classification", "regression", "multi_label"]
 Kind = Literal["classification", "regression", "multi_label", "tagging", "question_answering", "multiple_choice"]
@@ -16,8 +70,8 @@ Format = Literal["csv", "tsv", "jsonl", "json", "parquet", "text", "conll", "squ
 "race": RACE's records, as a folder of them or one a line; "dream": DREAM's and C3's lists."""
 
 Columns = Annotated[str | tuple[str, ...], BeforeValidator(as_name)]
-"""A column's name, or several of which the first that the file has is taken. A file without header has columns that
-are called "1", "2" and so on; "-1" is the last one of CoNLL columns."""
+"""A column's name, or several of which the first that the file has is used. A file without header has columns
+called "1", "2" and so on; "-1" is the last one of CoNLL columns."""
 
 Names = Annotated[tuple[str, ...], BeforeValidator(name_list)]
 Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(name_pairs)]
@@ -25,7 +79,7 @@ Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(name_pairs)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How to read a labelled file. What is left open is guessed, and every guess is said in the file's notes.
+    """How to read a labelled file. What is left open is guessed, and every guess is in the file's notes.
 
     Attributes:
         format: None: by suffix and content.
@@ -36,15 +90,15 @@ class ReadOptions:
         first_option: What the right options are numbered from, where they are numbered (choice).
         key: Column of the example's id; else `index`, `idx` or `id` where its values differ, else the line number.
         label_columns: Multi-label: columns of 0 and 1, named as the classes, in place of `label`.
-        label_separator: Multi-label: what stands between the classes in one column of text.
-        label_names: (as written, as wanted) for labels that are to be called otherwise.
+        label_separator: Multi-label: what separates the classes in one column of text.
+        label_names: (as written, as wanted) for labels that are to be renamed.
         known_labels: All labels there are; a row with another is bad. Empty: any.
         dropped_labels: Rows with these labels are left out by rule, e.g. "-" where the annotators did not agree.
         only: (column, value): rows that have the column with another value are left out by rule.
         labels: "needed": a row without label is bad. "if_there": it is kept without one. "ignored": labels are not
             read, as for prediction.
         header: Whether the first line names the columns.
-        quoting: "csv": texts may stand in double quotes; "none": a double quote is a character like any other.
+        quoting: "csv": double quotes may enclose texts; "none": a double quote is an ordinary character.
         delimiter: One character.
         encoding: As Python names it.
         word_ending: "segmentation_digit": every word ends in a digit that is no part of it ("科0"), as in Weibo NER.
@@ -81,3 +135,92 @@ class ReadOptions:
 def as_names(columns: Columns) -> tuple[str, ...]:
     """Return the names as a tuple, whether one or several were given."""
     return (columns,) if isinstance(columns, str) else columns
+
+
+ReadAs = Mapping[str, Any]
+"""Fields of `ReadOptions` with the values that a file was read with."""
+
+_KEPT = (
+    "text",
+    "text2",
+    "choices",
+    "label",
+    "label_columns",
+    "label_separator",
+    "label_names",
+    "first_option",
+    "header",
+    "quoting",
+    "delimiter",
+    "word_ending",
+)
+"""What files of the same data have in common. Format and encoding can differ from file to file."""
+_OPEN = ReadOptions()
+
+
+def to_keep(options: ReadOptions, shown: ReadAs) -> dict[str, Any]:
+    """Return what is kept of how a file was read: what was asked for, and what the file showed."""
+    asked = {name: getattr(options, name) for name in _KEPT if getattr(options, name) != getattr(_OPEN, name)}
+    return {**asked, **shown}
+
+
+def with_defaults(options: ReadOptions, read_as: ReadAs) -> ReadOptions:
+    """Return options with what they leave open filled in from how another file was read."""
+    filled = {name: value for name, value in read_as.items() if getattr(options, name) == getattr(_OPEN, name)}
+    if options.named_columns():
+        filled.pop("header", None)  # the header is where these columns are
+    if options.text:
+        filled.pop("text2", None)
+    if options.label or options.label_columns:
+        filled = {name: value for name, value in filled.items() if name not in ("label", "label_columns")}
+    return replace(options, **filled)
+
+
+def read_as_from_json(data: Any, where: str, others: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what was kept in a JSON file; `others` are fields that are allowed besides the usual ones.
+
+    Raises:
+        DataError: If it does not fit.
+    """
+    allowed = (*_KEPT, *others)
+    if not isinstance(data, dict) or not data.keys() <= set(allowed):
+        raise DataError(f"{where} does not describe how files are read", allowed=", ".join(allowed))
+    try:
+        options = TypeAdapter(ReadOptions).validate_python({**asdict(_OPEN), **data})
+    except ValidationError as error:
+        raise DataError(f"{where}: {error.errors()[0]['msg']}", todo="Remove the file to have it guessed.") from None
+    return {name: getattr(options, name) for name in data}
+
+
+def with_overrides(options: ReadOptions, columns: Mapping[str, str | None], read: Sequence[str]) -> ReadOptions:
+    """Return options with the user's columns and settings.
+
+    Args:
+        options: Before.
+        columns: Columns by role ("text", "text2", "label"); None leaves them.
+        read: "field=value".
+
+    Raises:
+        RecipeError: If a field is unknown or its value is not allowed.
+    """
+    changes: dict[str, Any] = {role: name for role, name in columns.items() if name is not None}
+    known = [field.name for field in fields(ReadOptions) if field.name != "labels"]
+    for name, value in parse_overrides(read):
+        if name == "labels":
+            problem = "--read labels=... cannot be set: whether rows need a label follows from what the file is for"
+            raise RecipeError(problem, allowed=", ".join(known))
+        if name not in known:
+            problem, allowed, todo = unknown_name("setting of reading", name, known)
+            raise RecipeError(problem, allowed=allowed, todo=todo)
+        changes[name] = in_tuples(value)
+    try:
+        return TypeAdapter(ReadOptions).validate_python(asdict(replace(options, **changes)))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise RecipeError(f"--read {where}: {first['msg']}; found {first['input']!r}") from None
+
+
+def in_tuples(value: Any) -> Any:
+    """Return a value with its lists, as JSON and command lines have them, as tuples."""
+    return tuple(in_tuples(item) for item in value) if isinstance(value, list) else value

@@ -1,25 +1,39 @@
-"""Sentences of words with a tag each: CoNLL columns, records with lists, or plain text to be cut into words."""
+"""Sentences of words with a tag each: CoNLL columns, records with lists, or plain text to be cut into words.
+
+Tags are kept as written; the notes name their scheme. Among tags of entities, a tag that is none is refused.
+"""
 
 import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from maskwright.core.amounts import counted
+from maskwright.core.errors import DataError, nearest
+from maskwright.core.half_characters import HALF_CHARACTER
 from maskwright.finetuning.examples import ExampleFile, TaggedExample
-from maskwright.finetuning.readers import column_names
-from maskwright.finetuning.readers.conll import read_conll
-from maskwright.finetuning.readers.formats import format_of
-from maskwright.finetuning.readers.labels import class_name
-from maskwright.finetuning.readers.options import ReadOptions
-from maskwright.finetuning.readers.roles import find_column, key_column, need_column
-from maskwright.finetuning.readers.rows import Row, Table
-from maskwright.finetuning.readers.skips import Skips
+from maskwright.finetuning.metrics.entities import is_entity_tag, mark_entities, scheme_of
+from maskwright.finetuning.readers.columns import TAGS, TEXTS, WORDS, key_column, label_column, need_column
+from maskwright.finetuning.readers.files import LoadedText, Skips, format_of, lines_of, load_text
+from maskwright.finetuning.readers.options import Columns, ReadOptions, as_names
 from maskwright.finetuning.readers.tables import read_table
-from maskwright.finetuning.readers.tags import check_tags, scheme_note
-from maskwright.finetuning.readers.texts import as_text
+from maskwright.finetuning.readers.texts import as_text, class_name
 
 # A Han character (with its extensions), a run of letters and digits of any other script, or a single other mark.
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+|[^\w\s]")
+# Only these end a word or make a line blank. Words may consist of other white space, e.g. an ideographic space.
+_SPACES = " \t"
+_RUN_OF_SPACES = re.compile("[ \t]+")
+_DIGIT_SHARE = 0.95
+_TAGS_SHOWN = 8
+# B-PER as it may be misspelt: b-PER, B_PER, B:PER.
+_LOOSE_TAG = re.compile(r"([BIESLUM])[-_.:/\u2010-\u2015]([^\W\d_].*)", re.IGNORECASE)
+
+_Line = tuple[int, list[str]]
+"""Line number and columns."""
 
 
 def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[TaggedExample]:
@@ -35,42 +49,48 @@ def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile
     """
     format = format_of(path, "tagging", options)
     if format == "conll":
-        return read_conll(path, options)
+        return _read_conll(path, options)
     skips = Skips(str(path), options.bad_rows)
     table = read_table(path, format, options, skips)
-    if not table.rows:
-        skips.finished(0)
-    notes = list(table.notes)
-    words_column = need_column(table, options.text or (*column_names.WORDS, *column_names.TEXTS), "the words", "text")
-    tags_column = None
-    if options.labels == "needed":
-        tags_column = need_column(table, options.label or column_names.TAGS, "the tags", "label")
-    elif options.labels == "if_there":
-        tags_column = find_column(table, options.label or column_names.TAGS)
-    key = key_column(table, options, taken=[name for name in (words_column, tags_column) if name])
+    words_column = need_column(table, options.text or (*WORDS, *TEXTS), "the words", "text")
+    tags_column = label_column(table, options, TAGS, "the tags")
+    key = key_column(table, options, taken=(words_column, tags_column))
     examples = []
     first: dict[str, str] = {}  # the place of each tag
     cut = 0
-    for row in table.rows:
+    for place, number, cells in table.records():
         try:
-            example = _example(table, row, words_column, tags_column, key)
-            cut += isinstance(row.values[table.columns.index(words_column)], str)
+            words, text = _words(cells[words_column])
+            tags = _tags(cells[tags_column], len(words), cut=text is not None) if tags_column else None
+            if tags is None and options.labels == "needed":
+                raise ValueError("no tags")
+            name = as_text(cells[key]).strip() if key else number
         except ValueError as error:
-            skips.add(table.place(row), str(error))
+            skips.add(place, str(error))
             continue
-        if example.tags is None and options.labels == "needed":
-            skips.add(table.place(row), "no tags")
-        else:
-            examples.append(example)
-            for number, tag in enumerate(example.tags or (), 1):
-                first.setdefault(tag, f"{table.place(row)}, word {number}")
+        cut += text is not None
+        examples.append(TaggedExample(key=name, words=words, tags=tags, text=text))
+        for count, tag in enumerate(tags or (), 1):
+            first.setdefault(tag, f"{place}, word {count}")
+    notes = list(table.notes)
     if cut:
         notes.append(f"{cut} texts are cut into words: Han characters one by one, else at spaces and punctuation")
+    read_as = {"text": words_column} | ({"label": tags_column} if tags_column else {})
+    return _finished(path, examples, skips, notes, read_as, first.__getitem__)
+
+
+def _finished(
+    path: Path,
+    examples: list[TaggedExample],
+    skips: Skips,
+    notes: list[str],
+    read_as: dict[str, str],
+    place: Callable[[str], str],
+) -> ExampleFile[TaggedExample]:
     skipped = skips.finished(len(examples))
     if tagged := [example.tags for example in examples if example.tags is not None]:
-        check_tags(tagged, first.__getitem__)
-        notes.append(scheme_note(tagged))
-    read_as = {"text": words_column} | ({"label": tags_column} if tags_column else {})
+        _check_tags(tagged, place)
+        notes.append(_scheme_note(tagged))
     return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes), read_as=read_as)
 
 
@@ -84,36 +104,258 @@ def cut_into_words(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(text))
 
 
-def _example(table: Table, row: Row, words_column: str, tags_column: str | None, key: str | None) -> TaggedExample:
-    cells = dict(zip(table.columns, row.values, strict=True))
-    value = cells[words_column]
-    tags = _tags(cells[tags_column]) if tags_column else None
-    text = None
-    if isinstance(value, str):
-        if tags is not None:
-            raise ValueError("the words are one text, not a list, so the tags have no words")
-        text = as_text(value)
-        words = cut_into_words(text)
-    elif isinstance(value, list):
-        words = tuple(as_text(word) for word in value)
-    else:
+def _words(value: object) -> tuple[tuple[str, ...], str | None]:
+    """Return the words of a cell, and the text that they were cut from, if they were."""
+    text = as_text(value) if isinstance(value, str) else None
+    if text is None and not isinstance(value, list):
         raise ValueError(f"the words are a {type(value).__name__}, not a list")
+    words = cut_into_words(text) if text is not None else tuple(as_text(word) for word in value)  # type: ignore[attr-defined]
     if not words:
         raise ValueError("no words")
     if not all(word.strip() for word in words):
         raise ValueError("one of the words is empty")
-    if tags is not None and len(tags) != len(words):
-        raise ValueError(f"{counted(len(words), 'word')} with {counted(len(tags), 'tag')}")
-    name = as_text(cells[key]).strip() if key else str(row.number)
-    return TaggedExample(key=name, words=words, tags=tags, text=text)
+    return words, text
 
 
-def _tags(value: object) -> tuple[str, ...] | None:
+def _tags(value: object, words: int, *, cut: bool) -> tuple[str, ...] | None:
     if value is None:
         return None
     if not isinstance(value, list):
         raise ValueError(f"the tags are a {type(value).__name__}, not a list")
-    tags = [class_name(tag) for tag in value]
-    if any(tag is None for tag in tags):
+    if cut:
+        raise ValueError("the words are one text, not a list, so the tags have no words")
+    tags = tuple(tag for one in value if (tag := class_name(one)) is not None)
+    if len(tags) != len(value):
         raise ValueError("one of the tags is missing")
-    return tuple(tag for tag in tags if tag is not None)
+    if len(tags) != words:
+        raise ValueError(f"{counted(words, 'word')} with {counted(len(tags), 'tag')}")
+    return tags
+
+
+class _Columns(NamedTuple):
+    """Where word and tag are, from 0; negative from the end. The tag is None where tags are not read."""
+
+    word: int
+    tag: int | None
+    width: int
+
+
+def _read_conll(path: Path, options: ReadOptions) -> ExampleFile[TaggedExample]:
+    """Read sentences of words with a tag each.
+
+    Columns are separated by tabs if the file has any, else by runs of spaces. The word is the first column and the
+    tag the last, unless the options name others by number ("1", "4", "-1"). Tags stay as they are written; their
+    scheme is noted. `-DOCSTART-` lines and comments (a line beginning with "#" before a sentence that has not the
+    columns or the tag of a word) are no words. A sentence with a bad line is left out whole: one missing word would
+    be wrong too.
+    """
+    skips = Skips(str(path), options.bad_rows)
+    loaded = load_text(path, options.encoding)
+    tabs = "\t" in loaded.text
+    lines = [(number, _split(line, tabs)) for number, line in enumerate(lines_of(loaded.text), 1)]
+    notes = list(loaded.notes)
+    columns, read_as = _columns(lines, options, loaded, notes)
+    examples = []
+    first: dict[str, int] = {}  # the line of each tag
+    for sentence in _sentences(lines, columns, notes):
+        problem = _problem(sentence, columns)
+        if problem is not None:
+            skips.add(f"{loaded.name}, line {problem[0]}", problem[1])
+            continue
+        words = tuple(fields[columns.word] for _, fields in sentence)
+        tag = columns.tag
+        tags = None if tag is None else tuple(fields[tag].strip() for _, fields in sentence)
+        examples.append(TaggedExample(key=str(sentence[0][0]), words=words, tags=tags))
+        for (number, _), its in zip(sentence, tags or (), strict=False):
+            first.setdefault(its, number)
+    examples = _without_digits(examples, options, skips, loaded, notes)
+    return _finished(path, examples, skips, notes, read_as, lambda tag: f"{loaded.name}, line {first[tag]}")
+
+
+def _split(line: str, tabs: bool) -> list[str]:
+    """Cut a line into columns; a blank one has none."""
+    if not line.strip(_SPACES):
+        return []
+    return line.rstrip("\t ").split("\t") if tabs and "\t" in line else _RUN_OF_SPACES.split(line.strip(_SPACES))
+
+
+def _columns(
+    lines: Sequence[_Line], options: ReadOptions, loaded: LoadedText, notes: list[str]
+) -> tuple[_Columns, dict[str, str]]:
+    """Return where words and tags stand, and the same as fields of `ReadOptions`."""
+    counts = Counter(len(fields) for _, fields in lines if fields)
+    width = counts.most_common(1)[0][0] if counts else 0
+    word = _number(options.text, 0, width, "words", loaded.name)
+    read_as = {"text": str(word % width + 1)} if width else {}
+    if options.labels == "ignored" or (width == 1 and options.labels == "if_there"):
+        return _Columns(word, None, width), read_as
+    if options.labels == "if_there" and options.label and not _fitting(options.label, width):
+        notes.append(f"there is no column {as_names(options.label)[0]}: the file has no tags")
+        return _Columns(word, None, width), read_as
+    if width < 2:
+        raise DataError(
+            f"{loaded.name}: most lines have one column, so there are no tags",
+            allowed="a word and its tag on each line, with a tab or spaces between",
+            todo="Check that this is the right file; for prediction tags are not needed.",
+        )
+    tag = _number(options.label, -1, width, "tags", loaded.name)
+    if not options.label and width > 2:
+        notes.append(
+            f"the words are taken from column {word + 1 or width} and the tags from the last of {width} columns"
+        )
+    return _Columns(word, tag, width), {**read_as, "label": str(tag % width + 1)}
+
+
+def _number(columns: Columns, default: int, width: int, what: str, file: str) -> int:
+    """Return a column's place, from 0, of the number that names it, from 1 or, negative, from the end."""
+    names = as_names(columns)
+    if not names:
+        return default
+    for number in _fitting(columns, width):
+        return number - 1 if number > 0 else number
+    raise DataError(
+        f"{file} has no column {names[0]!r} for the {what}", allowed=f"1 to {width}, or -1 for the last column"
+    )
+
+
+def _fitting(columns: Columns, width: int) -> list[int]:
+    """Return those numbers of columns that there are."""
+    numbers = [int(name) for name in as_names(columns) if re.fullmatch(r"-?\d+", name)]
+    return [number for number in numbers if 1 <= abs(number) <= width]
+
+
+def _sentences(lines: Sequence[_Line], columns: _Columns, notes: list[str]) -> Iterator[list[_Line]]:
+    tag = columns.tag
+    tags = {fields[tag] for _, fields in lines if tag is not None and _is_word(fields, columns) and fields[0][0] != "#"}
+    comments = documents = 0
+    sentence: list[_Line] = []
+    for number, fields in lines:
+        if not fields:
+            if sentence:
+                yield sentence
+            sentence = []
+        elif fields[0].startswith("-DOCSTART-"):
+            documents += 1
+        elif not sentence and fields[0].startswith("#") and not _is_tagged(fields, columns, tags):
+            comments += 1
+        else:
+            sentence.append((number, fields))
+    if sentence:
+        yield sentence
+    if documents:
+        notes.append(f"{counted(documents, 'line')} -DOCSTART- {_are(documents)} no words")
+    if comments:
+        notes.append(f"{counted(comments, 'line')} beginning with # {_are(comments)} taken as comments")
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _is_word(fields: Sequence[str], columns: _Columns) -> bool:
+    return len(fields) == columns.width and bool(fields[0])
+
+
+def _is_tagged(fields: Sequence[str], columns: _Columns, tags: set[str]) -> bool:
+    return len(fields) == columns.width and (columns.tag is None or fields[columns.tag] in tags)
+
+
+def _problem(sentence: Sequence[_Line], columns: _Columns) -> tuple[int, str] | None:
+    """Return the line and reason if a sentence cannot be read."""
+    for number, fields in sentence:
+        if len(fields) != columns.width:
+            return number, f"{counted(len(fields), 'column')} where most lines have {columns.width}"
+        if not fields[columns.word].strip(_SPACES):
+            return number, "no word"
+        if HALF_CHARACTER.search(fields[columns.word]):
+            return number, "half a character in the word (broken UTF-8)"
+        if columns.tag is not None and not fields[columns.tag].strip():
+            return number, "no tag"
+    return None
+
+
+def _without_digits(
+    examples: list[TaggedExample], options: ReadOptions, skips: Skips, loaded: LoadedText, notes: list[str]
+) -> list[TaggedExample]:
+    """Take the digit off every word ("科0" is 科, the first of its word) if the options say so; never by a guess."""
+    if options.word_ending == "as_written":
+        words = [word for example in examples for word in example.words]
+        if sum(len(word) > 1 and word[-1].isdecimal() for word in words) > _DIGIT_SHARE * len(words):
+            notes.append("nearly every word ends in a digit, which is kept (in Weibo NER's files it is no part of it)")
+        return examples
+    kept = []
+    for example in examples:
+        if all(len(word) > 1 and word[-1].isdecimal() for word in example.words):
+            kept.append(replace(example, words=tuple(word[:-1] for word in example.words)))
+        else:
+            wrong = next(word for word in example.words if len(word) < 2 or not word[-1].isdecimal())
+            skips.add(
+                f"{loaded.name}, line {example.key}", f"the word {wrong!r} does not end in a digit as the others do"
+            )
+    return kept
+
+
+def _check_tags(sentences: Sequence[Sequence[str]], place: Callable[[str], str]) -> None:
+    """Refuse tags that are none among tags of entities: each would be a class of its own, and mark no entity.
+
+    Raises:
+        DataError: With the place of the first one.
+    """
+    counts = Counter(tag for tags in sentences for tag in tags)
+    if not mark_entities(counts) or not (wrong := [tag for tag in counts if not is_entity_tag(tag)]):
+        return
+    tag = wrong[0]
+    all_of_them = f" are none: {_listed(wrong)}" if len(wrong) > 1 else ""
+    marked = sum(counts[tag] for tag in wrong)
+    known = [tag for tag in counts if is_entity_tag(tag)]
+    guess = _meant(tag) or (f"B-{tag}" if f"B-{tag}" in known else nearest(tag, known))
+    raise DataError(
+        f"{place(tag)}: {tag!r} is not a tag of entities, as others of the file are; {marked:,} of {counts.total():,} "
+        f"tags{all_of_them}",
+        allowed='"O", or B, I, E, S, L, U or M with a hyphen and a type, e.g. "B-PER"',
+        todo=" ".join(filter(None, [f"Did you mean {guess!r}?" if guess else "", "Correct the tag in the file."])),
+    )
+
+
+def _meant(tag: str) -> str | None:
+    """Return how a tag of entities would be written that is only miswritten, "B-PER" of "b_PER"; else None."""
+    if tag in ("o", "0"):
+        return "O"
+    match = _LOOSE_TAG.fullmatch(tag)
+    return f"{match[1].upper()}-{match[2]}" if match and not is_entity_tag(tag) else None
+
+
+def _scheme_note(sentences: Sequence[Sequence[str]]) -> str:
+    """Say which scheme of entities the tags of a file follow, if any."""
+    counts = Counter(tag for tags in sentences for tag in tags)
+    shown = _listed([tag for tag, _ in counts.most_common()])
+    try:
+        scheme = scheme_of(sentences)
+    except DataError as error:
+        if mark_entities(counts):
+            return f"tags of no known scheme ({shown}): {error.problem}"
+        note = f"{len(counts)} tags that mark no entities as BIO and its like do: {shown}"
+        miswritten = next((tag for tag in counts if tag != "0" and _meant(tag)), None) if "O" in counts else None
+        return f"{note}; if they should, write {_meant(miswritten)!r} for {miswritten!r}" if miswritten else note
+    if scheme in ("BIO", "IO"):
+        # In BIO an I without its beginning is an error of the file, and ends up in no entity.
+        loose = sum(_goes_on(tag) and not _same(before, tag) for tags in sentences for before, tag in _pairs(tags))
+        if scheme == "BIO" and loose:
+            return f"tags of scheme BIO ({shown}); {loose} tags I follow no tag of their type and mark no entity"
+    return f"tags of scheme {scheme} ({shown})"
+
+
+def _listed(tags: Sequence[str]) -> str:
+    return ", ".join(tags[:_TAGS_SHOWN]) + (", ..." if len(tags) > _TAGS_SHOWN else "")
+
+
+def _pairs(tags: Sequence[str]) -> list[tuple[str, str]]:
+    return list(zip(("O", *tags[:-1]), tags, strict=True))
+
+
+def _goes_on(tag: str) -> bool:
+    return tag == "I" or tag.startswith("I-")
+
+
+def _same(before: str, tag: str) -> bool:
+    return before != "O" and before[1:] == tag[1:]

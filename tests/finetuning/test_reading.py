@@ -18,8 +18,7 @@ from maskwright.finetuning.finetuning import finetune
 from maskwright.finetuning.labelled import LabelledRequest, read_labelled
 from maskwright.finetuning.predicting import predict
 from maskwright.finetuning.readers import ReadOptions
-from maskwright.finetuning.reading_for_model import read_for_model
-from maskwright.finetuning.reading_json import load_read_as, save_read_as
+from maskwright.finetuning.reading import load_read_as, read_for_model, save_read_as
 from maskwright.finetuning.scoring import plain
 from maskwright.training.reporting import Silent
 
@@ -169,12 +168,12 @@ def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_pat
     with pytest.raises(DataError, match="input 2: single texts, and this model learnt from pairs"):
         predict(paraphrases, [("the cat", "the dog"), "the cat"], device="cpu", reporter=Silent())
     file = tmp_path / "own.csv"
-    file.write_text("frage,antwort\nthe cat,the old dog\n", encoding="utf-8")
+    file.write_text("satz,antwort\nthe cat,the old dog\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"own\.csv: single texts, and .*--text2 COLUMN"):
         predict(paraphrases, file=file, device="cpu", reporter=Silent())
-    [one] = predict(paraphrases, file=file, text="frage", text2="antwort", device="cpu", reporter=Silent())
+    [one] = predict(paraphrases, file=file, text="satz", text2="antwort", device="cpu", reporter=Silent())
     assert one.of == "the cat | the old dog"
-    (tmp_path / "labelled.csv").write_text("frage,label\nthe cat,1\nthe dog,0\na cat,1\na dog,0\n", encoding="utf-8")
+    (tmp_path / "labelled.csv").write_text("satz,label\nthe cat,1\nthe dog,0\na cat,1\na dog,0\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"labelled\.csv: single texts"):
         evaluate(paraphrases, file=tmp_path / "labelled.csv", device="cpu", reporter=Silent())
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\nthe cat\t1\nthe dog\t0\n", encoding="utf-8")
@@ -223,13 +222,13 @@ COLA = {"benchmark": "cola", "format": "tsv", "quoting": "none", "text": ("sente
 @pytest.mark.parametrize(
     ("first", "texts", "said"),
     [
-        ("Nr\tUrteil\tHerkunft\tWortlaut\n", [], "guessed anew.*begins with names of columns: Nr, Urteil"),
+        ("Nr\tUrteil\tHerkunft\tSatz\n", [], "guessed anew.*begins with names of columns: Nr, Urteil"),
         ("gj04\t1\t*\tHe left .\n", ["He left ."], r"column '4'; the first line is an example"),
     ],
 )
-@pytest.mark.parametrize("labels", ["ignored", "needed"])
+@pytest.mark.parametrize("labels", ["ignored", "if_there"])
 def test_names_that_nobody_knows_are_told_by_the_numbers_below_them(
-    tmp_path: Path, first: str, texts: list[str], said: str, labels: Literal["ignored", "needed"]
+    tmp_path: Path, first: str, texts: list[str], said: str, labels: Literal["ignored", "if_there"]
 ) -> None:
     file = tmp_path / "own.tsv"
     rows = ("gj05\t0\t*\tThey drank .", "gj06\t1\t*\tWe ate .", "gj07\t0\t*\tWe slept .", "gj08\t1\t*\tI ran .")
