@@ -80,7 +80,7 @@ def test_the_discriminator_s_folder_holds_no_generator(run: Run) -> None:
     assert not loaded.unexpected
 
 
-@pytest.mark.parametrize("killed_after", [1, 6, 11])
+@pytest.mark.parametrize("killed_after", [1, 11])  # 6, the change of length: test_resumed_systems
 def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
     train: Callable[..., Run], run: Run, monkeypatch: pytest.MonkeyPatch, killed_after: int
 ) -> None:
@@ -124,8 +124,8 @@ def test_the_run_says_how_both_halves_stand(train: Callable[..., Run]) -> None:
     listening = Listening()
     train("told", reporter=listening, steps=4)
     generator, detection = [text for topic, text in listening.said if topic == "health"]
-    assert generator.startswith("generator: held-out loss")
-    assert detection.startswith("detection: the generator replaced")
+    assert generator.startswith("generator: held-out MLM loss")
+    assert detection.startswith("discriminator: held-out RTD loss")
 
 
 @pytest.mark.parametrize(

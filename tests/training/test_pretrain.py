@@ -12,7 +12,7 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core import tensor_files
 from maskwright.core.errors import CheckpointError, DataError, DeviceError, MaskwrightError, RecipeError
-from maskwright.training import checkpoint
+from maskwright.training import checkpoint, preparation, resolve
 from maskwright.training.metrics import read_rows
 from maskwright.training.pretrain import Run, pretrain
 from maskwright.training.reporting import Silent
@@ -77,21 +77,18 @@ def test_a_run_learns_and_leaves_everything_behind(train: Callable[..., Run], co
     assert rows[-1]["unigram_loss"] == pytest.approx(run.baseline.loss)
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize("killed_after", [1, 6, 11])  # 6: the first step of the second length phase
+@pytest.mark.parametrize("killed_after", [1, 11])  # 6, the change of length: test_resumed_systems, for every recipe
 def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
-    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, recipe: str, killed_after: int
+    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, killed_after: int
 ) -> None:
     overrides = (*TOY, "training.batch_sequences=24")
-    if recipe.startswith("roberta"):
-        overrides = (*overrides, "tokenizer.vocab_size=400")
-    peace = train("peace", recipe=recipe, set=overrides, checkpoint_minutes=0.0)
-    assert peace.epochs > 1  # The order of data is drawn anew in between.
+    peace = train("peace", set=overrides, checkpoint_minutes=0.0)
+    assert peace.epochs > 1  # Each epoch has another order of the data.
     with monkeypatch.context() as patch:
         die_after(killed_after, patch)
         with pytest.raises(KeyboardInterrupt):
-            train("killed", recipe=recipe, set=overrides, checkpoint_minutes=0.0)
-    resumed = train("killed", recipe=recipe, set=overrides, checkpoint_minutes=0.0)
+            train("killed", set=overrides, checkpoint_minutes=0.0)
+    resumed = train("killed", set=overrides, checkpoint_minutes=0.0)
     for name in ("metrics.jsonl", "model.safetensors", "config.json", "recipe.json"):
         assert (peace.folder / name).read_bytes() == (resumed.folder / name).read_bytes(), name
     assert resumed.held_out == peace.held_out
@@ -127,6 +124,42 @@ def test_a_signal_saves_and_the_same_call_resumes(train: Callable[..., Run], mon
     assert (stopped.finished, stopped.steps, stopped.stopped_by) == (False, 5, "SIGTERM")
     resumed = train()
     assert (resumed.finished, resumed.steps, resumed.stopped_by) == (True, 12, None)
+
+
+class Slow:
+    """A clock on which every step takes a second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        self.now += 0.5
+        return self.now
+
+
+@pytest.mark.parametrize(("speed", "is_replanned"), [(1e6, True), (95.0, False)])
+def test_a_time_budget_is_replanned_once_from_the_measured_speed(
+    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, speed: float, is_replanned: bool
+) -> None:
+    lines = list[str]()
+
+    class Listening(Silent):
+        def say(self, topic: str, text: str) -> None:
+            if text.startswith("planned"):
+                lines.append(text)
+
+    monkeypatch.setattr(loop, "time", Slow())
+    monkeypatch.setattr(preparation, "reached_flops", lambda *_: 1.0)
+    monkeypatch.setattr(resolve, "expected_tokens", lambda *_: speed * 60)
+    run = train(steps=None, minutes=1, reporter=Listening())
+    record = read_json(run.folder / "run.json")
+    assert record["expected_tokens"] == speed * 60
+    assert bool(record["replanned_tokens"]) == is_replanned
+    if is_replanned:
+        assert record["replanned_tokens"] == pytest.approx(run.tokens, rel=0.5)
+        assert lines[0].startswith("planned 60 M tokens, at the measured speed ")
+    assert lines[-1] == f"planned {speed * 60 / 1e6:.3g} M, trained on {run.tokens / 1e6:.3g} M in 1 minutes"
+    assert len(lines) == 1 + is_replanned
 
 
 def test_a_finished_run_is_not_repeated(train: Callable[..., Run]) -> None:

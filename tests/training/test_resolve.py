@@ -4,7 +4,18 @@ import pytest
 
 from maskwright.recipes.catalog import get, resolve
 from maskwright.recipes.optimization import AdamW
-from maskwright.training.resolve import batch_tokens, fit_length, fit_schedule, fit_vocabulary, vocabulary_size
+from maskwright.training.budget import Budget
+from maskwright.training.resolve import (
+    CorpusStatistics,
+    batch_tokens,
+    fit_length,
+    fit_schedule,
+    fit_vocabulary,
+    vocabulary_size,
+)
+from maskwright.training.resolve import (
+    resolve as resolve_run,
+)
 
 
 @pytest.mark.parametrize("tokens", [1e5, 1e6, 1e7, 1e8, 1e9, 1e11])
@@ -135,3 +146,47 @@ def test_the_output_bias_begins_at_the_frequencies_unless_the_user_says_otherwis
     assert fitted.objectives[0].model_dump()["initial_bias"] == "frequencies"
     kept, _ = fit_schedule(published, 4e6, 20_000_000, 30.0, {"objectives.mlm.initial_bias"})
     assert kept.objectives[0].model_dump()["initial_bias"] == "zero"
+
+
+RAW = CorpusStatistics(chinese_share=0.0)
+TOKENIZED = CorpusStatistics(chinese_share=0.0, tokens=20_000_000, mean_length=30.0)
+
+
+def test_before_tokenization_only_what_tokenization_needs_is_resolved() -> None:
+    published = get("bert/mini")
+    run = resolve_run(published, Budget("tokens", 4e6), RAW)
+    assert [choice.field for choice in run.choices] == ["training.phases", "tokenizer.vocab_size"]
+    assert run.expected_tokens == 4e6
+    assert run.recipe.training.replace(phases=published.training.phases) == published.training
+    assert resolve_run(published, Budget("tokens", 4e6), RAW) == run
+    assert published == get("bert/mini")
+
+
+def test_after_tokenization_the_schedule_is_resolved_and_lengths_stay() -> None:
+    before = resolve_run(get("bert/mini"), Budget("tokens", 4e6), RAW).recipe
+    run = resolve_run(before, Budget("tokens", 4e6), TOKENIZED)
+    assert run.recipe.training.phases == before.training.phases
+    assert run.recipe.tokenizer == before.tokenizer
+    expected, choices = fit_schedule(before, 4e6, 20_000_000, 30.0, ())
+    assert (run.recipe, run.choices) == (expected, tuple(choices))
+
+
+def test_a_faster_machine_is_planned_more_tokens_for_the_same_time() -> None:
+    slow, fast = (
+        resolve_run(get("bert/mini"), Budget("seconds", 600), RAW, reached_flops=speed) for speed in (1e10, 1e12)
+    )
+    assert fast.expected_tokens > 50 * slow.expected_tokens
+    assert fast.recipe.tokenizer.vocab_size > slow.recipe.tokenizer.vocab_size
+
+
+def test_steps_buy_what_the_resolved_batches_hold() -> None:
+    run = resolve_run(get("bert/mini"), Budget("steps", 1000), TOKENIZED)
+    assert run.recipe.training.steps == 1000
+    assert run.expected_tokens == 1000 * run.recipe.training.batch_sequences * 30.0
+
+
+def test_as_published_changes_nothing() -> None:
+    published = get("bert/mini")
+    run = resolve_run(published, Budget("steps", 10), TOKENIZED, as_published=True)
+    assert (run.recipe, run.choices) == (published, ())
+    assert run.expected_tokens == 10 * published.training.batch_sequences * 30.0

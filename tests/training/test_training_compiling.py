@@ -307,11 +307,13 @@ def test_a_gpu_computes_by_kernels_unless_told_otherwise_or_it_cannot(
 ) -> None:
     found = []
 
-    def sit(request: Any, folder: Any, record: Any, machine: Machine, *rest: Any, compiles: bool) -> None:
+    def open_session(request: Any, directory: Any, record: Any, machine: Machine, *rest: Any, compiles: bool) -> Any:
         found.append((machine.kernels, compiles, is_allowed()))
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(pretrain_module, "prepare_machine_again", lambda *_: (machine, ""))
-    monkeypatch.setattr(pretrain_module, "_sit", sit)
+    monkeypatch.setattr(pretrain_module, "_open_session", open_session)
     corpus = write_corpus(tmp_path / "corpus.txt")
-    pretrain(corpus, compile=wish, **settings(tmp_path, Hearing()))
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(corpus, compile=wish, **settings(tmp_path, Hearing()))
     assert found == [computes]

@@ -27,7 +27,7 @@ def stop_on_signals() -> Iterator[StopRequest]:
             raise KeyboardInterrupt
         request.signal = signal.Signals(number).name
         # Written to the descriptor: a signal may come in the middle of another write.
-        os.write(2, b"\nstopping after this step and saving; once more to stop at once\n")
+        os.write(2, b"\nstopping after this step and saving; press Ctrl-C again to stop at once\n")
 
     previous = {}
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -31,7 +31,7 @@ class JsonLines:
     Args:
         path: The file; made if absent.
         last_step: Lines of later steps (written after the checkpoint that a run resumes from) are dropped, and so is
-            a line that a kill cut short.
+            a truncated line.
     """
 
     def __init__(self, path: Path, last_step: int) -> None:
@@ -55,20 +55,20 @@ class JsonLines:
             raise disk_problem(error, self.path) from error
 
     def sync(self) -> None:
-        """Make what was written safe from a power cut."""
+        """Flush to disk (fsync)."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise disk_problem(error, self.path) from error
 
     def close(self) -> None:
-        """Close the file; all lines were handed over already."""
+        """Close the file."""
         with contextlib.suppress(OSError):
             self._file.close()
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read all whole lines of a metrics file; an absent file has none."""
+    """Return the rows of a metrics file, without a truncated last one; none if there is no file."""
     return [row for _, row in _whole_lines(path)] if path.exists() else []
 
 
@@ -84,23 +84,23 @@ def _whole_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 class Journal:
-    """Writes each step down and keeps the live line fresh.
+    """Writes the metrics of each step and updates the progress line.
 
     Args:
-        folder: The run's folder.
-        last_step: Steps done so far; later lines of an interrupted sitting are dropped.
+        folder: The run directory.
+        last_step: Steps done so far; later lines, of an interrupted session, are dropped.
         budget: For the time left.
-        peak_flops: The machine's measured matrix-product speed, for utilisation.
-        talk: Where the live line goes.
+        peak_flops: The machine's measured peak matmul throughput, for MFU.
+        reporter: Where the progress line goes.
     """
 
     _SMOOTHING = 0.95
 
-    def __init__(self, folder: Path, last_step: int, budget: Budget, peak_flops: float, talk: Reporter) -> None:
+    def __init__(self, folder: Path, last_step: int, budget: Budget, peak_flops: float, reporter: Reporter) -> None:
         self._metrics = JsonLines(folder / "metrics.jsonl", last_step)
         self._timing = JsonLines(folder / "timing.jsonl", last_step)
-        self._board = _Board(folder / "tensorboard", last_step, talk)
-        self._budget, self._peak, self._talk = budget, peak_flops, talk
+        self._board = _Board(folder / "tensorboard", last_step, reporter)
+        self._budget, self._peak, self._reporter = budget, peak_flops, reporter
         self._smooth_loss: float | None = None
         self._window: list[StepReport] = []
         self._sums = _Sums()
@@ -134,7 +134,7 @@ class Journal:
             self._clock(report, seconds)
 
     def held_out(self, step: int, measured: Mapping[str, Measured], baseline: Baseline | None) -> None:
-        """Record a measurement on held-out text."""
+        """Record an evaluation on held-out text."""
         numbers: dict[str, float] = {}
         for kind, value in measured.items():
             numbers[f"held_out_{kind}_loss"] = value.loss
@@ -146,14 +146,14 @@ class Journal:
         self._write(step, numbers)
 
     def speed_line(self) -> str:
-        """Say how fast this sitting was: real tokens a second, fill, waiting for data, utilisation."""
+        """Return one line on the speed of this session."""
         sums = self._sums
         if not sums.seconds:
-            return "no step was taken"
+            return "no step was done"
         return (
-            f"{sums.tokens / sums.seconds:,.0f} tokens a second ({sums.tokens / sums.slots:.1%} of the slots filled), "
-            f"{sums.waited / sums.seconds:.1%} of the time waiting for data, "
-            f"{sums.flops / sums.seconds / self._peak:.0%} of the machine's matrix-product peak"
+            f"{sums.tokens / sums.seconds:,.0f} tokens/s, {sums.flops / sums.seconds / self._peak:.0%} model FLOPs "
+            f"utilization, {1 - sums.tokens / sums.slots:.1%} padding, {sums.waited / sums.seconds:.1%} of the time "
+            "waiting for data"
         )
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class Journal:
         self._board.close()
 
     def sync(self) -> None:
-        """Make what was written safe from a power cut; called before each checkpoint."""
+        """Flush to disk (fsync); called before each checkpoint."""
         self._metrics.sync()
 
     def _write(self, step: int, numbers: Mapping[str, float]) -> None:
@@ -172,7 +172,7 @@ class Journal:
             self._board.add(name, value, step)
 
     def _clock(self, report: StepReport, seconds: float) -> None:
-        """Record speeds over the steps since the last time, and renew the live line."""
+        """Record speeds over the steps since the last call, and update the progress line."""
         window, self._window = self._window, []
         tokens = sum(seen.batch.num_tokens for seen in window)
         slots = sum(seen.batch.num_slots for seen in window)
@@ -189,7 +189,7 @@ class Journal:
         self._timing.write({"step": step, **numbers})
         for name, value in numbers.items():
             self._board.add(f"timing/{name}", value, step)
-        self._talk.training(report.progress, self._line(report, numbers))
+        self._reporter.training(report.progress, self._line(report, numbers))
 
     def _line(self, report: StepReport, numbers: Mapping[str, float]) -> str:
         spent = report.position.spent
@@ -197,12 +197,12 @@ class Journal:
         if self._budget.unit == "seconds":
             left = self._budget.amount - spent.seconds
         accuracy = report.result.accuracies.get("mlm")
-        found = report.result.details.get("rtd", {}).get("recall")
+        recall = report.result.details.get("rtd", {}).get("recall")
         parts = [
             f"step {spent.steps:,}",
             f"loss {self._smooth_loss:.3f}",
-            "" if accuracy is None else f"right {accuracy:.0%}",
-            "" if found is None else f"found {found:.0%}",
+            "" if accuracy is None else f"mlm_acc {accuracy:.2f}",
+            "" if recall is None else f"rtd_recall {recall:.2f}",
             f"{numbers['tokens_per_second']:,.0f} tokens/s",
             f"{int(max(left, 0) // 60)}:{int(max(left, 0) % 60):02d} left",
         ]
@@ -210,7 +210,7 @@ class Journal:
 
 
 class _Sums:
-    """Totals of a sitting's steps."""
+    """Totals over the steps of a session."""
 
     def __init__(self) -> None:
         self.tokens = self.slots = 0
@@ -225,14 +225,14 @@ class _Sums:
 
 
 class _Board:
-    """TensorBoard's writer. The numbers are in the JSON files too, so its troubles never stop a run."""
+    """TensorBoard's writer. The JSON files hold the numbers too, so a failure here never stops a run."""
 
-    def __init__(self, folder: Path, last_step: int, talk: Reporter) -> None:
-        self._talk = talk
+    def __init__(self, folder: Path, last_step: int, reporter: Reporter) -> None:
+        self._reporter = reporter
         if not last_step:
-            shutil.rmtree(folder, ignore_errors=True)  # What a run that never reached a checkpoint left.
+            shutil.rmtree(folder, ignore_errors=True)  # Left by a run that never reached a checkpoint.
         with warnings.catch_warnings():
-            # TensorBoard's own protobuf and numpy deprecations are not the user's concern.
+            # TensorBoard's own deprecation warnings.
             warnings.simplefilter("ignore")
             from torch.utils.tensorboard import SummaryWriter
 
@@ -247,7 +247,7 @@ class _Board:
             self._writer.add_scalar(name, value, step)
         except OSError as error:
             self._writer = None
-            self._talk.say("warning", f"TensorBoard's log cannot be written ({error}); metrics.jsonl goes on")
+            self._reporter.say("warning", f"cannot write TensorBoard's log ({error}); metrics.jsonl is still written")
 
     def close(self) -> None:
         if self._writer is not None:

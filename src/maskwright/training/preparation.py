@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,10 @@ from maskwright.training.budget import Budget
 from maskwright.training.checkpoint import check_savable
 from maskwright.training.device import Machine, Precision
 from maskwright.training.existing import ExistingModel
-from maskwright.training.expectation import expected_tokens, reached_flops
+from maskwright.training.expectation import reached_flops
 from maskwright.training.initialization import Start, habits_told, open_origins, same_teacher
 from maskwright.training.reporting import Reporter
-from maskwright.training.resolve import Choice, fit_batch, fit_length, fit_phrases, fit_schedule, fit_vocabulary
+from maskwright.training.resolve import Choice, CorpusStatistics, resolve
 from maskwright.training.workload import Text, mean_length
 
 
@@ -126,7 +127,7 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     Raises:
         MaskwrightError: If something the user gave cannot be honoured.
     """
-    recipe, choices = request.recipe, list[Choice]()
+    recipe = request.recipe
     check_similar_words(recipe)
     check_words(recipe.words)
     _common_weights([source.weight for source in resolve_sources(request.sources)])
@@ -143,7 +144,7 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     published = recipe.encoder
     recipe = origins.fit(recipe, request.fixed)
     if told := habits_told(published, recipe.encoder):
-        talk.say("as before", f"the encoder goes on as the model did: {told}")
+        talk.say("encoder", f"as in the initial model: {told}")
     check_savable(recipe, recipe.tokenizer.pad if given is None else given.special_tokens.pad)
     request = replace(request, fixed=request.fixed | origins.kept)
     cleaned = _clean(request, talk)
@@ -152,59 +153,44 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
         given = origins.tokenizer
         assert given is not None
         recipe = with_tokenizer(recipe, given)
-    # Only a budget of time asks how fast the machine is.
-    reached = reached_flops(recipe.encoder, machine) if request.budget.unit == "seconds" else 0.0
-    if not request.as_published:
-        if lexicons_work():
-            recipe, choices = fit_phrases(recipe, cleaned.scripts.get("Han", 0.0), request.fixed)
-        # The length first: the vocabulary's size and the batch follow from how many tokens the budget buys.
-        tokens = _tokens(request, recipe, reached, teacher=origins.teacher)
-        recipe, more = fit_length(recipe, tokens, request.fixed)
-        choices += more
+    chinese_share = cleaned.scripts.get("Han", 0.0)
+    fixed = set(request.fixed)
     if given is not None:
-        tokenizer = given
-    else:
-        if not request.as_published:
-            recipe, more = fit_vocabulary(recipe, _tokens(request, recipe, reached), request.fixed)
-            choices += more
-        tokenizer = train_tokenizer(
-            recipe.tokenizer, cleaned, seed=request.seed, cache=request.cache, progress=talk.stage
-        )
-    recipe = with_tokenizer(recipe, tokenizer)
+        fixed.add("tokenizer.vocab_size")
+    if not lexicons_work():
+        fixed.add("words.phrases")
+    fit = partial(
+        resolve,
+        budget=request.budget,
+        fixed=fixed,
+        # Only a budget of time depends on the machine's speed.
+        reached_flops=reached_flops(recipe.encoder, machine) if request.budget.unit == "seconds" else 0.0,
+        teacher=None if origins.teacher is None else origins.teacher.config,
+        as_published=request.as_published,
+    )
+    before = fit(recipe, corpus=CorpusStatistics(chinese_share=chinese_share))
+    tokenizer = given or train_tokenizer(
+        before.recipe.tokenizer, cleaned, seed=request.seed, cache=request.cache, progress=talk.stage
+    )
+    recipe = with_tokenizer(before.recipe, tokenizer)
     text = _tokenize(request, recipe, cleaned, tokenizer, talk)
-    length = mean_length(recipe, text, request.seed)
-    budget_tokens = _tokens(request, recipe, reached, length, teacher=origins.teacher)
-    if not request.as_published:
-        recipe, more = fit_schedule(recipe, budget_tokens, text.documents.num_tokens, length, request.fixed)
-        choices += more
+    statistics = CorpusStatistics(
+        chinese_share=chinese_share,
+        tokens=text.documents.num_tokens,
+        mean_length=mean_length(recipe, text, request.seed),
+    )
+    resolved = fit(recipe, corpus=statistics)
     return Prepared(
-        recipe=recipe,
+        recipe=resolved.recipe,
         tokenizer=tokenizer,
         text=text,
-        expected_tokens=budget_tokens,
-        choices=choices,
+        expected_tokens=resolved.expected_tokens,
+        choices=[*before.choices, *resolved.choices],
         card=cleaned.folder,
         fingerprint=cleaned.fingerprint,
         teacher=origins.teacher,
-        start=origins.start(recipe),
+        start=origins.start(resolved.recipe),
     )
-
-
-def _tokens(
-    request: Request,
-    recipe: Recipe,
-    reached: float,
-    mean_length: float | None = None,
-    teacher: ExistingModel | None = None,
-) -> float:
-    """Return how many tokens the budget buys with a recipe as it stands."""
-    length = mean_length or float(recipe.training.phases[0].max_length)
-    if request.budget.unit == "steps":
-        if request.as_published:
-            return request.budget.amount * recipe.training.batch_sequences * length
-        # The fitted step reads a quarter as many tokens as there are steps (see `fit.batch_tokens`), within bounds.
-        return request.budget.amount * length * fit_batch(recipe, request.budget.amount**2 / 4, length, request.fixed)
-    return expected_tokens(request.budget, recipe, reached, None if teacher is None else teacher.config)
 
 
 def prepare_again(request: Request, recipe: Recipe, folder: Path, record: dict[str, Any], talk: Reporter) -> Prepared:
@@ -326,8 +312,8 @@ def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer:
     unknown = int(corpus.token_counts[tokenizer.special_tokens.unk]) / max(1, corpus.num_tokens)
     talk.say(
         "tokens",
-        f"{corpus.num_tokens / 1e6:.2f} M tokens of {size:,} {tokenizer.kind} entries, "
-        f"{cleaned.num_characters / max(1, corpus.num_tokens):.2f} characters a token, "
+        f"{corpus.num_tokens / 1e6:.2f} M tokens, {tokenizer.kind} vocabulary of {size:,} entries, "
+        f"{cleaned.num_characters / max(1, corpus.num_tokens):.2f} characters per token, "
         f"{unknown:.2%} unknown{_took(begun)}",
     )
     if corpus.collocations is not None:

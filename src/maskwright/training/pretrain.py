@@ -1,4 +1,4 @@
-"""`maskwright.pretrain`: from a corpus and a recipe to a trained, loadable model, in the order in which it happens."""
+"""`maskwright.pretrain`: from a corpus and a recipe to a trained, loadable model."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -28,19 +28,19 @@ from maskwright.training.teacher import build_teacher
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run as it stands.
+    """The state of a run.
 
     Attributes:
-        folder: Where it lies; also a Hugging Face model folder.
-        finished: Whether the budget is spent (else it was interrupted and resumes with the same call).
+        folder: The run directory; also a Hugging Face model directory.
+        finished: Whether the budget is spent; if not, the same call resumes the run.
         steps: Optimizer steps done.
-        tokens: Real tokens read.
+        tokens: Tokens read, padding not counted.
         epochs: Passes over the training text.
         seconds: Seconds inside the training loop.
         held_out: Loss and accuracy of each objective on held-out text, by kind.
-        baseline: What guessing by frequency achieves there; None if nothing could be held out.
+        baseline: The unigram baseline there; None without held-out text.
         fitted: What was fitted to the budget: field, published and chosen value, reason.
-        stopped_by: The signal that interrupted it, or None.
+        stopped_by: The signal that interrupted the run, or None.
     """
 
     folder: Path
@@ -89,15 +89,15 @@ def pretrain(
 
     Args:
         corpus: Files, folders, globs, `docstrings` or Hugging Face dataset names, each optionally `:weight`.
-        out: The run's folder; new, empty, or holding this very run.
+        out: The run directory: new, empty, or of this same run.
         recipe: A recipe's name, a JSON file, or a recipe.
         steps, tokens, minutes, hours, flops: The budget; give one. None is needed with `as_published`.
         seed: Keys every random choice.
         set: Overrides of recipe fields, "masking.rate=0.3".
         as_published: Keep the published schedule, batch, length and vocabulary, whatever the budget.
         tokenizer: A tokenizer folder to use instead of training a vocabulary.
-        init: A model of the same shape to go on from: a run's folder, a Hugging Face folder or a hub name. Its
-            tokenizer comes with it.
+        init: A model of the same shape to start from: a run directory, a Hugging Face directory or a hub name. Its
+            tokenizer is used too.
         extend_vocabulary: How many words of the corpus to add to that model's vocabulary, or a file of words, one a
             line.
         teacher: The model that a recipe with a teacher learns from; the same as `set=["teacher.model=..."]`.
@@ -106,29 +106,26 @@ def pretrain(
         device: "auto", "cpu", "cuda" or "cuda:N".
         precision: "fp32", "bf16" for matrix products (weights, sums and losses stay fp32), or "auto": bf16 on a GPU
             that has it.
-        compile: "auto" lets kernels of our own compute on a GPU in bf16, and captures passes as graphs, if one batch
-            then gives the same loss and gradients; "no" leaves all to PyTorch's operations.
+        compile: "auto" uses native kernels and CUDA graphs on a GPU in bf16, if they give the same loss and gradients
+            on one batch; "no" uses PyTorch's operations only.
         workers: Processes for preparation; None for one a core.
         cache: Where prepared text is kept; None for the user's cache folder.
-        checkpoint_minutes: Time between checkpoints (longer where writing one would take over 3 % of it).
-        reporter: Where the run talks; None for standard error.
+        checkpoint_minutes: Time between checkpoints (longer if writing one would take over 3 % of it).
+        reporter: Where messages go; None for standard error.
 
     Raises:
-        MaskwrightError: If anything the user gave cannot be honoured; nothing is lost.
+        MaskwrightError: If an argument is invalid or the run cannot go on; nothing saved is lost.
     """
     pairs = parse_overrides(set)
     if teacher is not None:
         pairs.append(("teacher.model", str(teacher)))
     chosen = override(recipe if isinstance(recipe, Recipe) else resolve(str(recipe)), pairs)
+    budget = Budget.of(steps=steps, tokens=tokens, minutes=minutes, hours=hours, flops=flops)
     request = Request(
         sources=(str(corpus),) if isinstance(corpus, str | Path) else tuple(str(source) for source in corpus),
         recipe=chosen,
         fixed=frozenset(path for name, value in pairs for path in _leaves(name, value)),
-        budget=_budget(
-            Budget.of(steps=steps, tokens=tokens, minutes=minutes, hours=hours, flops=flops),
-            chosen,
-            as_published,
-        ),
+        budget=budget or _published_budget(chosen, as_published),
         seed=seed,
         as_published=as_published,
         tokenizer=None if tokenizer is None else Path(tokenizer).expanduser(),
@@ -139,23 +136,39 @@ def pretrain(
         workers=workers,
         cache=None if cache is None else Path(cache).expanduser(),
     )
-    folder = RunDirectory(Path(out).expanduser())
-    with reporter or OnConsole() as talk:
+    directory = RunDirectory(Path(out).expanduser())
+    with reporter or OnConsole() as reporter:
         try:
-            record = folder.open(request.to_json())
+            record = directory.open(request.to_json())
             if record.get("result", {}).get("finished"):
-                talk.say("finished", f"{folder.path} is trained already; nothing is left to do")
-                return _run_of(record["result"], folder.path)
-            machine, said = prepare_machine_again(record.get("machine", {}), device, request.cache, precision)
-            if said:
-                talk.say("kernels", said)
+                reporter.say("finished", f"{directory.path} is already trained; nothing to do")
+                return _run_of(record["result"], directory.path)
+            machine, warning = prepare_machine_again(record.get("machine", {}), device, request.cache, precision)
+            if warning:
+                reporter.say("warning", warning)
             compiles = compiles_on(machine.device, compile) and machine.kernels == "auto"
             if machine.device.type == "cuda" and not compiles:
                 machine = replace(machine, kernels="reference")
             with computing_on(machine):
-                return _sit(request, folder, record, machine, checkpoint_minutes, talk, compiles=compiles)
+                session, record = _open_session(request, directory, record, machine, reporter, compiles=compiles)
+                with stop_on_signals() as stop:
+                    end = session.run(stop, checkpoint_minutes * 60)
+            run = Run(
+                folder=directory.path,
+                finished=end.finished,
+                steps=end.spent.steps,
+                tokens=end.spent.tokens,
+                epochs=end.epochs,
+                seconds=end.spent.seconds,
+                held_out=end.held_out,
+                baseline=end.baseline,
+                fitted=record["fitted"],
+                stopped_by=None if end.finished else stop.signal,
+            )
+            directory.write_record({**record, "replanned_tokens": end.replanned_tokens, "result": run.to_json()})
+            return run
         finally:
-            folder.close()
+            directory.close()
 
 
 def _words_to_add(words: int | str | Path | None, init: str | Path | None) -> int | str | None:
@@ -164,7 +177,7 @@ def _words_to_add(words: int | str | Path | None, init: str | Path | None) -> in
     if init is None:
         raise RecipeError(
             "--extend-vocabulary adds words to the vocabulary of an existing model, and none is given",
-            todo="Say which, `--init DIR_OR_HUB_NAME`; without one, the vocabulary is learnt from the corpus anyway.",
+            todo="Name the model, `--init DIR_OR_HUB_NAME`. Without one, the vocabulary is learned from the corpus.",
         )
     text = str(words)
     if not text.removeprefix("-").isdecimal():
@@ -175,97 +188,86 @@ def _words_to_add(words: int | str | Path | None, init: str | Path | None) -> in
 
 
 def _leaves(path: str, value: Any) -> list[str]:
-    """List the fields that an override sets: a mapping sets what it names and no more."""
+    """List the fields that an override sets; a mapping sets only the fields it names."""
     if isinstance(value, dict) and value:
         return [leaf for name, item in value.items() for leaf in _leaves(f"{path}.{name}", item)]
     return [path]
 
 
-def _budget(given: Budget | None, recipe: Recipe, as_published: bool) -> Budget:
-    if given is not None:
-        return given
+def _published_budget(recipe: Recipe, as_published: bool) -> Budget:
     if as_published:
         return Budget("steps", recipe.training.steps)
     raise RecipeError(
         "no budget was given",
-        todo="Say how much may be spent, e.g. `--minutes 10` (or --hours, --steps, --tokens, --flops); "
-        "`--as-published` alone takes the published number of steps.",
+        todo="Give one, e.g. `--minutes 10` (or --hours, --steps, --tokens, --flops); `--as-published` alone takes the "
+        "published number of steps.",
     )
 
 
-def _sit(
+def _open_session(
     request: Request,
-    folder: RunDirectory,
+    directory: RunDirectory,
     record: dict[str, Any],
     machine: Machine,
-    checkpoint_minutes: float,
-    talk: Reporter,
+    reporter: Reporter,
     *,
     compiles: bool,
-) -> Run:
-    talk.say(
+) -> tuple[Session, dict[str, Any]]:
+    """Prepare the text, or prepare it again for a run that resumes, and build the session.
+
+    Returns:
+        The session, and the run's record.
+    """
+    reporter.say(
         "machine",
-        f"{machine.name}, {machine.threads} threads, matrix products at {machine.peak_flops / 1e9:.0f} GFLOP/s"
-        + (" (oneDNN)" if machine.matmul == "onednn" else "")
-        + (" in bf16" if machine.precision == "bf16" else ""),
+        f"{machine.name}, {machine.threads} threads, peak matmul throughput {machine.peak_flops / 1e9:.0f} GFLOP/s in "
+        + ("bf16" if machine.precision == "bf16" else "fp32")
+        + (" (oneDNN)" if machine.matmul == "onednn" else ""),
     )
     if record.get("prepared"):
-        recipe = validate(Recipe, read_json(folder.path / "recipe.json"), str(folder.path / "recipe.json"))
-        prepared = prepare_again(request, recipe, folder.path, record, talk)
+        recipe = validate(Recipe, read_json(directory.path / "recipe.json"), str(directory.path / "recipe.json"))
+        prepared = prepare_again(request, recipe, directory.path, record, reporter)
     else:
-        prepared = prepare(request, machine, talk)
-        record = _begin(folder, record, prepared, machine)
+        prepared = prepare(request, machine, reporter)
+        record = _begin(directory, record, prepared, machine)
     if prepared.choices:
         rows = [(choice.field, *choice.shown(), choice.reason) for choice in prepared.choices]
-        talk.tabulate("fitted", ("to the budget", "published", "here", "because"), rows)
-    talk.say(
+        reporter.tabulate("fitted", ("recipe field", "published", "this run", "reason"), rows)
+    recipe = prepared.recipe
+    reporter.say(
         "plan",
-        f"{prepared.recipe.name} for {request.budget}: about {prepared.expected_tokens / 1e6:.3g} M tokens, "
-        f"{prepared.recipe.training.batch_sequences} sequences a step, peak learning rate "
-        f"{prepared.recipe.training.learning_rate:g}, into {folder.path}",
+        f"{recipe.name}, {request.budget}: about {prepared.expected_tokens / 1e6:.3g} M tokens in batches of "
+        f"{recipe.training.batch_sequences} sequences, peak learning rate {recipe.training.learning_rate:g}; output in "
+        f"{directory.path}",
     )
     if prepared.start is not None:
-        talk.say("begins", prepared.start.told())
+        reporter.say("weights", prepared.start.told())
     session = Session(
-        folder=folder,
-        recipe=prepared.recipe,
+        directory=directory,
+        recipe=recipe,
         text=prepared.text,
         budget=request.budget,
         seed=request.seed,
         machine=machine,
         expected_tokens=prepared.expected_tokens,
-        talk=talk,
-        teacher=None if prepared.teacher is None else build_teacher(prepared.teacher, prepared.recipe),
+        replanned_tokens=record.get("replanned_tokens"),
+        reporter=reporter,
+        teacher=None if prepared.teacher is None else build_teacher(prepared.teacher, recipe),
         start=prepared.start,
-        tokens_per_microbatch=_tokens_per_microbatch(record, prepared.recipe, machine),
+        tokens_per_microbatch=_tokens_per_microbatch(record, recipe, machine),
         compiles=compiles,
     )
-    with stop_on_signals() as stop:
-        end = session.run(stop, checkpoint_minutes * 60)
-    run = Run(
-        folder=folder.path,
-        finished=end.finished,
-        steps=end.spent.steps,
-        tokens=end.spent.tokens,
-        epochs=end.epochs,
-        seconds=end.spent.seconds,
-        held_out=end.held_out,
-        baseline=end.baseline,
-        fitted=record["fitted"],
-        stopped_by=None if end.finished else stop.signal,
-    )
-    folder.write_record({**record, "result": run.to_json()})
-    return run
+    return session, record
 
 
-def _begin(folder: RunDirectory, record: Mapping[str, Any], prepared: Prepared, machine: Machine) -> dict[str, Any]:
-    """Write all that a resumed run must find again; `run.json` last, since it says that the rest is there."""
-    write_json(folder.path / "recipe.json", prepared.recipe.model_dump(mode="json"))
+def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepared, machine: Machine) -> dict[str, Any]:
+    """Write what resuming needs; `run.json` last, since it implies that the rest is there."""
+    write_json(directory.path / "recipe.json", prepared.recipe.model_dump(mode="json"))
     card = read_json(prepared.card / "data_card.json")
-    write_json(folder.path / "data_card.json", {**card, "levels": prepared.text.levels})
+    write_json(directory.path / "data_card.json", {**card, "levels": prepared.text.levels})
     page = (prepared.card / "data_card.md").read_text(encoding="utf-8")
-    write_text(folder.path / "data_card.md", with_levels(page, prepared.text.levels))
-    for place in (folder.path, folder.generator) if prepared.recipe.generator else (folder.path,):
+    write_text(directory.path / "data_card.md", with_levels(page, prepared.text.levels))
+    for place in (directory.path, directory.generator) if prepared.recipe.generator else (directory.path,):
         prepared.tokenizer.save(place, max_length=prepared.recipe.training.max_length)
     begun = {
         **record,
@@ -281,12 +283,12 @@ def _begin(folder: RunDirectory, record: Mapping[str, Any], prepared: Prepared, 
         "tokens_per_microbatch": tokens_at_once(machine, prepared.recipe),
         "environment": environment(),
     }
-    folder.write_record(begun)
+    directory.write_record(begun)
     return begun
 
 
 def _tokens_per_microbatch(record: Mapping[str, Any], recipe: Recipe, machine: Machine) -> int:
-    # Dropout is keyed by micro-batches: a run goes on with those that it began with, on the same kind of device.
+    # Dropout is keyed by micro-batch, so a resumed run keeps its size on the same kind of device.
     kind = str(record.get("machine", {}).get("device", "")).partition(":")[0]
     kept: int = record.get("tokens_per_microbatch", 0) if kind == machine.device.type else 0
     return kept or tokens_at_once(machine, recipe)

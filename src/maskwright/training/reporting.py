@@ -1,4 +1,4 @@
-"""What a run says while it runs: plain lines and one live progress line. Results never depend on it."""
+"""Screen output of a run: lines, small tables and one progress line. Results never depend on it."""
 
 import sys
 import time
@@ -14,27 +14,27 @@ from rich.text import Text
 
 
 class Reporter(ABC):
-    """Receives what a run has to say."""
+    """Receives the messages of a run."""
 
     @abstractmethod
     def say(self, topic: str, text: str) -> None:
-        """Tell something once: a topic of one word and a sentence."""
+        """Print a message: a topic of one word and a sentence."""
 
     @abstractmethod
     def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Tell a small table."""
+        """Print a small table."""
 
     @abstractmethod
     def stage(self, name: str, done: int, total: int | None) -> None:
-        """Tell how far a stage of preparation is (also a `text.progress.Progress`)."""
+        """Show the progress of a preparation stage (also a `data.progress.Progress`)."""
 
     @abstractmethod
     def training(self, share: float, text: str) -> None:
-        """Tell how far training is, and how it goes."""
+        """Show the progress of training, as a share and a text."""
 
     @abstractmethod
     def close(self) -> None:
-        """Take any live line away."""
+        """Remove the progress line."""
 
     def __enter__(self) -> Self:
         return self
@@ -46,19 +46,19 @@ class Reporter(ABC):
 
 
 class Silent(Reporter):
-    """Says nothing."""
+    """Prints nothing."""
 
     def say(self, topic: str, text: str) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
     def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
     def stage(self, name: str, done: int, total: int | None) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
     def training(self, share: float, text: str) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
     def close(self) -> None:
         """Nothing to close."""
@@ -67,7 +67,7 @@ class Silent(Reporter):
 class OnConsole(Reporter):
     """Lines and a progress bar on a console (standard error by default).
 
-    Where the console is no terminal (a log file), the bar becomes a line every 30 seconds.
+    If the console is not a terminal (a log file), the bar becomes a line every 30 seconds.
 
     Args:
         console: Where to write.
@@ -139,7 +139,7 @@ class OnConsole(Reporter):
             self.close()
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the progress bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

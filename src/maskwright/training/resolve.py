@@ -1,8 +1,8 @@
-"""Fit a published recipe to a small budget: vocabulary, batch, learning rate, warm-up, length, dropout.
+"""Resolve a published recipe for a budget: sequence length, vocabulary size, batch size, schedule, dropout.
 
-The published schedules mean a million steps of hundreds of sequences; a short run with their warm-up and batch would
-learn nothing. Each rule below moves one field, says why, and ends at the published value once the budget is large.
-The measurements behind the constants are in LOG.md.
+Published schedules have a million steps of hundreds of sequences; a short run with their warmup and batch size learns
+nothing. Each rule below changes one field, gives its reason, and returns the published value for a large budget. The
+measurements behind the constants are in LOG.md.
 """
 
 import math
@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskwright.core.amounts import exact_or_short, plain_float, short_count
+from maskwright.model.config import EncoderConfig
 from maskwright.recipes.optimization import LengthPhase
 from maskwright.recipes.recipe import Recipe
+from maskwright.training.budget import Budget
+from maskwright.training.expectation import expected_tokens
 
 SEEN_ENOUGH = 100
 """Times a vocabulary entry should be met in training (Gowda and May 2020: 95 % of the types at least 100 times)."""
@@ -88,6 +91,83 @@ def _shown(value: Any) -> str:
             return str(value)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusStatistics:
+    """What `resolve` reads of a corpus.
+
+    Attributes:
+        chinese_share: Share of the letters that are Chinese characters, in [0, 1].
+        tokens: Tokens of the text; None before it is tokenized.
+        mean_length: Mean tokens of a sequence in the first length phase; None before the text is tokenized.
+    """
+
+    chinese_share: float
+    tokens: int | None = None
+    mean_length: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedRun:
+    """A recipe fitted to a budget.
+
+    Attributes:
+        recipe: What is trained.
+        expected_tokens: Tokens that the budget is planned to buy.
+        choices: The changed fields, with reasons.
+    """
+
+    recipe: Recipe
+    expected_tokens: float
+    choices: tuple[Choice, ...] = ()
+
+
+def resolve(
+    recipe: Recipe,
+    budget: Budget,
+    corpus: CorpusStatistics,
+    *,
+    fixed: Collection[str] = (),
+    reached_flops: float = 0.0,
+    teacher: EncoderConfig | None = None,
+    as_published: bool = False,
+) -> ResolvedRun:
+    """Fit a recipe to a budget and a corpus. A pure function; a run calls it twice.
+
+    Before the text is tokenized it fits what tokenization and layout need: phrase sources, sequence lengths, vocabulary
+    size. Afterwards it fits batch size, learning rate, schedule, initialization and dropout to the measured statistics.
+
+    Args:
+        recipe: With the user's settings; on the second call the first call's result, with the real tokenizer.
+        budget: What may be spent.
+        corpus: Before tokenization, `tokens` and `mean_length` are None.
+        fixed: Dotted fields that stay, as the user set them.
+        reached_flops: Training FLOPs per second on this machine; read for a budget of time only.
+        teacher: The teacher's shape, if there is one.
+        as_published: Change nothing, only compute `expected_tokens`.
+    """
+
+    def tokens(fitted: Recipe) -> float:
+        length = corpus.mean_length or float(fitted.training.phases[0].max_length)
+        if budget.unit != "steps":
+            return expected_tokens(budget, fitted, reached_flops, teacher)
+        if as_published:
+            return budget.amount * fitted.training.batch_sequences * length
+        # By `batch_tokens`, S steps of sqrt(T) / 2 tokens read T = S^2 / 4 tokens, if no bound on the batch applies.
+        return budget.amount * length * fit_batch(fitted, budget.amount**2 / 4, length, fixed)
+
+    if as_published:
+        return ResolvedRun(recipe=recipe, expected_tokens=tokens(recipe))
+    if corpus.tokens is not None and corpus.mean_length is not None:
+        planned = tokens(recipe)
+        fitted, choices = fit_schedule(recipe, planned, corpus.tokens, corpus.mean_length, fixed)
+        return ResolvedRun(recipe=fitted, expected_tokens=planned, choices=tuple(choices))
+    recipe, phrases = fit_phrases(recipe, corpus.chinese_share, fixed)
+    # The length first: how many tokens the budget buys depends on it, and the vocabulary size depends on that.
+    recipe, lengths = fit_length(recipe, tokens(recipe), fixed)
+    recipe, vocabulary = fit_vocabulary(recipe, tokens(recipe), fixed)
+    return ResolvedRun(recipe=recipe, expected_tokens=tokens(recipe), choices=(*phrases, *lengths, *vocabulary))
+
+
 def vocabulary_size(tokens: float, published: int) -> int:
     """Return the largest power-of-two vocabulary whose rarest entries are still met often enough.
 
@@ -124,7 +204,7 @@ def fit_vocabulary(recipe: Recipe, tokens: float, fixed: Collection[str]) -> tup
     size = vocabulary_size(tokens, published)
     if size == published or _is_fixed("tokenizer.vocab_size", fixed):
         return recipe, []
-    reason = f"of {short_count(tokens)} tokens each entry should be seen about {SEEN_ENOUGH} times"
+    reason = f"so that each entry occurs about {SEEN_ENOUGH} times in {short_count(tokens)} tokens"
     changed = recipe.replace(tokenizer=recipe.tokenizer.replace(vocab_size=size))
     return changed, [Choice("tokenizer.vocab_size", published, size, reason)]
 
@@ -168,28 +248,44 @@ def fit_schedule(
     swaps = lamb and batch < LAMB_SEQUENCES and not _is_fixed("training.learning_rate", fixed)
     swaps = swaps and not _is_fixed("training.optimizer.kind", fixed)
     wanted: list[tuple[str, Any, str]] = [
-        ("training.batch_sequences", batch, f"{short_count(batch * mean_length)} tokens a step, {steps:,} steps"),
-        ("training.steps", steps, f"what {short_count(tokens)} tokens are worth at this batch"),
+        ("training.batch_sequences", batch, f"{short_count(batch * mean_length)} tokens per step, {steps:,} steps"),
+        ("training.steps", steps, f"{short_count(tokens)} tokens at this batch size"),
     ]
     if steps < published.steps:
         spread = _two_digits(SPREAD_AT_WIDTH_768 * math.sqrt(768 / width))
         wanted += [
-            *([("training.optimizer.kind", "adamw", "LAMB is for batches of thousands")] if swaps else []),
+            *(
+                [("training.optimizer.kind", "adamw", "LAMB is made for batches of thousands of sequences")]
+                if swaps
+                else []
+            ),
             ("training.warmup_steps", round(WARMUP_SHARE * steps), f"{WARMUP_SHARE:.0%} of the budget"),
-            ("training.learning_rate", _short_run_rate(recipe, lamb=lamb and not swaps), "short runs bear more"),
-            ("training.schedule", "linear", "no jump when a warm-up of 10 % ends"),
-            ("training.optimizer.betas", (published.optimizer.betas[0], 0.98), "a memory of 50 steps, not 1000"),
-            ("training.clip_norm", published.clip_norm or 1.0, "a high rate needs the guard"),
-            ("encoder.initializer_range", spread, f"0.02 suits width 768, this is {width}"),
+            (
+                "training.learning_rate",
+                _short_run_rate(recipe, lamb=lamb and not swaps),
+                "short runs tolerate a higher learning rate",
+            ),
+            ("training.schedule", "linear", "no jump of the learning rate after warmup"),
+            (
+                "training.optimizer.betas",
+                (published.optimizer.betas[0], 0.98),
+                "second moments averaged over 50 steps, not 1000",
+            ),
+            ("training.clip_norm", published.clip_norm or 1.0, "a high learning rate needs clipping"),
+            ("encoder.initializer_range", spread, f"0.02 is for hidden size 768, this is {width}"),
         ]
         if tokens < LONG_BUDGET_TOKENS:
-            why = f"{short_count(tokens)} tokens are few to find out what stands side by side"
+            why = f"{short_count(tokens)} tokens are few; attention starts at neighboring tokens"
             wanted.append(("encoder.initial_attention", "neighbours", why))
         if epochs < FEW_EPOCHS:
-            why = f"{epochs:.2g} passes over the text leave nothing to overfit"
+            why = f"no overfitting expected in {epochs:.2g} epochs"
             wanted += [("encoder.hidden_dropout", 0.0, why), ("encoder.attention_dropout", 0.0, why)]
         wanted += [
-            (f"objectives.{objective.kind}.initial_bias", "frequencies", "what can be counted need not be learnt")
+            (
+                f"objectives.{objective.kind}.initial_bias",
+                "frequencies",
+                "output bias starts at unigram log-frequencies",
+            )
             for objective in recipe.objectives
             if "initial_bias" in type(objective).model_fields
         ]
@@ -213,10 +309,10 @@ def fit_length(recipe: Recipe, tokens: float, fixed: Collection[str]) -> tuple[R
             LengthPhase(share=0.8, max_length=32),
             LengthPhase(share=0.2, max_length=longest),
         )
-        reason = f"{short_count(tokens)} tokens first teach what stands near a word"
+        reason = f"{short_count(tokens)} tokens are few; short sequences first"
     else:
         wanted = (LengthPhase(share=1.0, max_length=longest),)
-        reason = f"{short_count(tokens)} tokens are better spent on many short sequences"
+        reason = f"{short_count(tokens)} tokens give more in many short sequences"
     if _mean_length(wanted) >= _mean_length(published):
         return recipe, []
     changed = recipe.replace(training=recipe.training.replace(phases=wanted))
@@ -236,7 +332,7 @@ def fit_phrases(recipe: Recipe, chinese: float, fixed: Collection[str]) -> tuple
     if not asked or published != ("segmenter",) or chinese >= MOSTLY_CHINESE:
         return recipe, []
     wanted = (*published, "collocations")
-    reason = f"{chinese:.0%} of the letters are Chinese, and a segmenter cuts no others"
+    reason = f"{chinese:.0%} of the letters are Chinese; the segmenter finds phrases in no other script"
     changed = recipe.replace(words=recipe.words.replace(phrases=wanted))
     return changed, [Choice("words.phrases", published, wanted, reason)]
 
