@@ -329,7 +329,7 @@ def test_damaged_files_are_named(folder):
 
 def test_missing_weights_folders_and_files_in_place_of_folders_are_told(folder):
     (folder / "model.safetensors").unlink()
-    _fails(folder, "contains no weights", "model.safetensors")
+    _fails(folder, "holds no weights", "model.safetensors")
     _fails(folder / "nowhere", "nowhere", "there is no folder")
     _fails(folder / "config.json", "is a file")
     _fails(str(folder / "no" / "where"), "does not exist")

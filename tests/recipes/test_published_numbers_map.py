@@ -1,4 +1,4 @@
-"""The pages that map numbers, examples and deviations to code say what is there: no test, line or number astray."""
+"""Check that tests, commands, numbers and deviations named in the documentation exist in the code."""
 
 import re
 from collections import Counter
@@ -19,23 +19,23 @@ def cited(text: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", PAGES[:2])
-def test_every_test_that_is_named_exists(name: str) -> None:
+def test_every_named_test_exists(name: str) -> None:
     found = cited(page(name))
     assert len(found) > 20
     for file, test in found:
         assert re.search(rf"^def {test}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), f"{file}::{test}"
 
 
-def test_each_of_the_45_numbers_has_its_test_or_the_reason_why_not() -> None:
+def test_each_of_the_45_numbers_has_a_test_or_a_reason() -> None:
     rows = re.findall(r"^\| (\d+) \|(.*)\|(.*)\|$", page("published_numbers.md"), re.MULTILINE)
     assert sorted(int(number) for number, _, _ in rows) == list(range(1, 46))
-    without = {int(number) for number, _, held in rows if not cited(held)}
+    without = {int(number) for number, _, test in rows if not cited(test)}
     assert without == {37, 40}
-    assert all(held.strip().startswith("no test: ") for number, _, held in rows if int(number) in without)
+    assert all(test.strip().startswith("no test: ") for number, _, test in rows if int(number) in without)
 
 
 @pytest.mark.parametrize("name", PAGES[1:])
-def test_every_command_names_a_recipe_and_settings_that_fit(name: str) -> None:
+def test_every_command_names_a_valid_recipe_and_settings(name: str) -> None:
     found = commands(page(name))
     assert len(found) >= 8
     for command in found:
@@ -48,14 +48,16 @@ def test_every_command_names_a_recipe_and_settings_that_fit(name: str) -> None:
             assert options <= set(pretrain_command.__annotations__)
 
 
-def test_every_system_has_its_commands() -> None:
-    told = {command.recipe.split("/")[0] for command in commands(page("systems.md")) if "--recipe" in command.words}
-    assert told == {name.split("/")[0] for name in catalog.names()} - {"distilroberta"}
+def test_every_system_has_a_command() -> None:
+    documented = {
+        command.recipe.split("/")[0] for command in commands(page("systems.md")) if "--recipe" in command.words
+    }
+    assert documented == {name.split("/")[0] for name in catalog.names()} - {"distilroberta"}
 
 
-def test_every_deviation_is_told() -> None:
+def test_every_deviation_is_documented() -> None:
     marked = Counter[str]()
     for file in SOURCES.rglob("*.py"):
         marked[str(file.relative_to(SOURCES))] += file.read_text(encoding="utf-8").count("DEVIATION:")
-    told = Counter(re.findall(r"^- .*\(`([\w/]+\.py)`\)\.$", page("systems.md"), re.MULTILINE))
-    assert told == +marked
+    documented = Counter(re.findall(r"^- .*\(`([\w/]+\.py)`\)\.$", page("systems.md"), re.MULTILINE))
+    assert documented == +marked

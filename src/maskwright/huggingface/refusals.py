@@ -5,8 +5,7 @@ that another family has classes for is refused.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from maskwright.core.errors import ConversionError
 from maskwright.huggingface.families import FAMILIES, Family
@@ -15,8 +14,7 @@ from maskwright.model.config import EncoderConfig
 _ACTIVATIONS = ("gelu_tanh", "gelu", "relu")
 
 
-@dataclass(frozen=True, slots=True)
-class _Obstacle:
+class _Obstacle(NamedTuple):
     problem: str
     allowed: str
     remedy: str

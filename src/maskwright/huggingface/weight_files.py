@@ -53,7 +53,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             todo="If you trust the source, convert it once with transformers: "
             f"`AutoModelForPreTraining.from_pretrained({str(folder)!r}).save_pretrained('converted')`",
         )
-    raise ConversionError(f"{folder} contains no weights", allowed=f"{WEIGHTS}, or {_INDEX} with its shards")
+    raise ConversionError(f"{folder} holds no weights", allowed=f"{WEIGHTS}, or {_INDEX} with its shards")
 
 
 def _shards(index: Path) -> list[str]:
