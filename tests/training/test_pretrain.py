@@ -12,7 +12,8 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core import tensor_files
 from maskwright.core.errors import CheckpointError, DataError, DeviceError, MaskwrightError, RecipeError
-from maskwright.training import checkpoint, preparation, resolve
+from maskwright.core.files import read_json
+from maskwright.training import checkpoint, loop, preparation, resolve
 from maskwright.training.metrics import read_rows
 from maskwright.training.pretrain import Run, pretrain
 from maskwright.training.reporting import Silent
