@@ -49,7 +49,7 @@ def test_one_flipped_byte_is_noticed(tmp_path: Path) -> None:
     content = bytearray((newest / "weights.safetensors").read_bytes())
     content[-1] ^= 1
     (newest / "weights.safetensors").write_bytes(content)
-    with pytest.raises(CheckpointError, match="no checkpoint is whole"):
+    with pytest.raises(CheckpointError, match="no checkpoint is intact"):
         checkpoint.latest(tmp_path)
 
 

@@ -105,7 +105,7 @@ def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
     record = json.loads((run.folder / "run.json").read_text())
     assert record["begun_with"]["taken"] == ["embeddings", "head 'mlm'", "layers 0 of 2"]
     assert record["teacher"]["fingerprint"] == record["begun_with"]["fingerprint"]
-    assert any(topic == "begins" and "layers 0 of 2" in text for topic, text in heard.lines)
+    assert any(topic == "weights" and "layers 0 of 2" in text for topic, text in heard.lines)
 
 
 def test_a_student_begins_exactly_where_its_teacher_is(

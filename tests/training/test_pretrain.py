@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from toy_runs import TOY, write_corpus
 
 from maskwright.core import tensor_files
+from maskwright.core.amounts import short_count
 from maskwright.core.errors import CheckpointError, DataError, DeviceError, MaskwrightError, RecipeError
 from maskwright.core.files import read_json
 from maskwright.training import checkpoint, loop, preparation, resolve
@@ -158,8 +159,8 @@ def test_a_time_budget_is_replanned_once_from_the_measured_speed(
     assert bool(record["replanned_tokens"]) == is_replanned
     if is_replanned:
         assert record["replanned_tokens"] == pytest.approx(run.tokens, rel=0.5)
-        assert lines[0].startswith("planned 60 M tokens, at the measured speed ")
-    assert lines[-1] == f"planned {speed * 60 / 1e6:.3g} M, trained on {run.tokens / 1e6:.3g} M in 1 minutes"
+        assert lines[0].startswith("planned 60M tokens, at the measured speed ")
+    assert lines[-1] == f"planned {short_count(speed * 60)}, trained on {short_count(run.tokens)} in 1 minutes"
     assert len(lines) == 1 + is_replanned
 
 

@@ -18,7 +18,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.training.existing import ExistingModel, differences, differences_of_layers, open_existing, settings
 from maskwright.training.initialization import (
     Start,
-    habits_told,
+    describe_changes,
     like_the_model,
     like_the_teacher,
     spread_layers,
@@ -115,7 +115,7 @@ def test_a_head_of_another_task_is_new_and_the_old_one_left(bert: ExistingModel)
     start = start_from(like_the_model(recipe, bert, ()), bert, None)
     assert start.left == ("head 'nsp'", "pooler")
     assert start.new == ()
-    assert "left: head 'nsp', pooler" in start.told()
+    assert "ignored: head 'nsp', pooler" in start.told()
     assert start.to_json()["fingerprint"] == bert.fingerprint
 
 
@@ -154,9 +154,9 @@ def test_habits_of_the_model_are_kept_unless_the_user_says_otherwise(tmp_path: P
     assert (followed.encoder.layer_norm_eps, followed.encoder.hidden_dropout) == (1e-5, 0.1)
     kept = like_the_model(toy("bert/tiny"), model, {"encoder.hidden_activation"})
     assert (kept.encoder.hidden_activation, kept.encoder.layer_norm_eps) == ("gelu_tanh", 1e-5)
-    told = habits_told(toy("bert/tiny").encoder, followed.encoder)
+    told = describe_changes(toy("bert/tiny").encoder, followed.encoder)
     assert told.startswith("hidden_activation relu (recipe: gelu_tanh), layer_norm_eps 1e-05 (recipe: 1e-12)")
-    assert habits_told(followed.encoder, followed.encoder) == ""
+    assert describe_changes(followed.encoder, followed.encoder) == ""
 
 
 def test_a_family_that_has_no_other_activation_keeps_its_own_where_that_is_nearly_the_same(
@@ -181,7 +181,7 @@ def test_a_recipe_takes_as_many_positions_as_the_user_wants_and_no_more_than_the
     start = start_from(short, bert, None)
     assert torch.equal(start.weights[POSITIONS], bert.state[POSITIONS][:33])
     assert "positions from 33 on" in start.left
-    with pytest.raises(RecipeError, match=r"max_positions is 512.*learnt 40 positions.*max_positions=40"):
+    with pytest.raises(RecipeError, match=r"max_positions is 512.*has 40 positions.*max_positions=40"):
         like_the_model(toy("bert/tiny", "encoder.max_positions=512"), bert, {"encoder.max_positions"})
     long = toy("bert/tiny", "encoder.max_positions=512", "training.phases=[{max_length: 128}]")
     with pytest.raises(RecipeError, match=r"reach length 128.*reads 40 tokens.*max_length: 40"):
@@ -237,7 +237,7 @@ def test_the_settings_for_the_model_s_sharing_are_all_named_at_once(
 def test_families_apart_are_refused_with_the_reason(recipe: str, reason: str, bert: ExistingModel) -> None:
     if recipe not in names():
         pytest.skip(f"there is no recipe {recipe}")
-    with pytest.raises(RecipeError, match=rf"cannot begin with .*family bert: .*{reason}"):
+    with pytest.raises(RecipeError, match=rf"cannot load .*family bert: .*{reason}"):
         like_the_model(resolve(recipe), bert, ())
 
 
@@ -279,7 +279,7 @@ def test_a_student_that_does_not_fit_is_told_what_would(bert: ExistingModel) -> 
         like_the_teacher(toy("distilbert/tiny", "encoder.hidden_size=64", "teacher.model=x"), bert, ())
     with pytest.raises(RecipeError, match=r"has 5 layers, its teacher .* 4\..*num_layers=2"):
         like_the_teacher(toy("distilbert/tiny", "encoder.num_layers=5", "teacher.model=x"), bert, ())
-    with pytest.raises(RecipeError, match=r"positions begin at row 0, the recipe's at 2.*distilbert/SIZE"):
+    with pytest.raises(RecipeError, match=r"positions start at row 0, the recipe's at 2.*distilbert/SIZE"):
         like_the_teacher(toy("distilroberta/tiny", "teacher.model=x", "tokenizer.vocab_size=300"), bert, ())
 
 

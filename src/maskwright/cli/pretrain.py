@@ -17,7 +17,9 @@ def command(
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The run's folder; the same command again resumes it.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(help="Run directory; the same command again resumes the run.", show_default=False)
+    ],
     recipe: Annotated[
         str, typer.Option(help="A recipe's name (see `maskwright recipes`) or a JSON file.")
     ] = "bert/mini",
@@ -38,16 +40,16 @@ def command(
         bool,
         typer.Option("--as-published", help="Keep the paper's schedule instead of fitting it to the budget."),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Keys every random choice.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     tokenizer: Annotated[
         Path | None,
-        typer.Option(help="Use this tokenizer folder instead of training a vocabulary.", show_default=False),
+        typer.Option(help="Use this tokenizer directory instead of training a vocabulary.", show_default=False),
     ] = None,
     init: Annotated[
         str | None,
         typer.Option(
             metavar="DIR_OR_NAME",
-            help="Go on from this model (a run, a Hugging Face folder or hub name) instead of random weights.",
+            help="Start from this model (a run, a Hugging Face directory or hub name) instead of random weights.",
             show_default=False,
         ),
     ] = None,
@@ -78,15 +80,15 @@ def command(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     precision: Annotated[
         Literal["auto", "fp32", "bf16"],
-        typer.Option(help="Of matrix products: auto (bf16 on a GPU that has it), fp32 or bf16."),
+        typer.Option(help="Matmul precision: auto (bf16 on a GPU that has it), fp32 or bf16."),
     ] = "auto",
     compile: Annotated[
         Literal["auto", "no"],
-        typer.Option(help="On a GPU: auto (own kernels and captured graphs, where proven to compute the same) or no."),
+        typer.Option(help="On a GPU: auto (native kernels and CUDA graphs, if verified against PyTorch) or no."),
     ] = "auto",
     workers: Annotated[
         int | None,
-        typer.Option(help="Processes that prepare text; one a core by default.", show_default=False),
+        typer.Option(help="Processes that prepare text; default: one per core.", show_default=False),
     ] = None,
     checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 1.0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
@@ -123,15 +125,18 @@ def command(
     if json:
         output.print_json(run.to_json())
     elif run.finished:
-        output.note(f"trained: {run.steps:,} steps, {run.tokens / 1e6:.2f} M tokens")
-        output.note(f"now try: {_next_command(run.folder)}")
+        output.note(f"finished: {run.steps:,} steps, {run.tokens:,} tokens")
+        output.note(f"try it: {_next_command(run.folder)}")
     if not run.finished:
-        output.note(f"stopped by {run.stopped_by} after step {run.steps:,} and saved; the same command again resumes")
+        output.note(
+            f"stopped by {run.stopped_by} after step {run.steps:,}, checkpoint saved; "
+            "run the same command again to resume"
+        )
         sys.exit(130)
 
 
 def _next_command(folder: Path) -> str:
-    """Return what shows best what a finished run has learnt: it depends on the heads that it left."""
+    """Return the command that shows what a finished run has learned; it depends on the saved heads."""
     from maskwright.recipes.catalog import resolve
 
     recipe = resolve(str(folder / "recipe.json"))

@@ -1,4 +1,4 @@
-"""From a text to what a detector of replaced tokens reads, and from its scores to the tokens it doubts."""
+"""Replaced token detection: the result for a text, and its display."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -7,21 +7,21 @@ from typing import Any
 from rich.text import Text
 
 THRESHOLD = 0.5
-"""Probability from which a token counts as replaced: where the detector holds that more likely than not."""
+"""Probability from which a token counts as replaced."""
 
 _FLAGGED, _BESIDE = "bold white on red", "red"
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One token of a text, as a detector sees it.
+    """One token of a text with its probability of being replaced.
 
     Attributes:
         token: The token, readably: "##ing" continues the word before, " the" brings its own space.
         token_id: Its id.
         start, end: The characters [start, end) of the text that it covers.
-        probability: How likely it is that another token stood there, in [0, 1].
-        replaced: Whether that reaches the threshold.
+        probability: That the token was replaced, in [0, 1].
+        replaced: Whether the probability reaches the threshold.
     """
 
     token: str
@@ -34,11 +34,11 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """One text and what a detector holds of its tokens.
+    """The result for one text.
 
     Attributes:
         text: The text.
-        tokens: Its tokens in order, as far as the model reads.
+        tokens: Its tokens in order, up to the maximum length.
     """
 
     text: str
@@ -55,7 +55,7 @@ class Detection:
 
 
 def summary(detections: Sequence[Detection]) -> str:
-    """Say how many tokens look replaced: "2 of 9 tokens look replaced"."""
+    """Return a summary such as "2 of 9 tokens look replaced"."""
     total = sum(len(detection.tokens) for detection in detections)
     found = sum(len(detection.replaced) for detection in detections)
     return f"{found:,} of {total:,} token{'s' * (total != 1)} look{'s' * (found == 1)} replaced"

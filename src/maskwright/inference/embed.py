@@ -1,4 +1,4 @@
-"""One vector a text: the mean of its tokens' states, or its first token's (Reimers and Gurevych 2019, 3)."""
+"""Pooling: one vector per text (Reimers and Gurevych 2019, section 3)."""
 
 from typing import Literal, get_args
 
@@ -15,11 +15,7 @@ POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 
 
 def check_pooling(name: str) -> None:
-    """Refuse a pooling that does not exist.
-
-    Raises:
-        MaskwrightError: If there is none of that name.
-    """
+    """Raise MaskwrightError if there is no such pooling."""
     if name not in POOLINGS:
         problem, allowed, todo = unknown_name("pooling", name, POOLINGS)
         raise MaskwrightError(problem, allowed=allowed, todo=todo)
@@ -30,14 +26,14 @@ def mean_of_tokens(hidden: Tensor, batch: FlatBatch) -> Tensor:
 
     Args:
         hidden: Hidden states in fp32, shape (T, H).
-        batch: What was encoded: B sequences, in the order in which they lie; filler is not counted.
+        batch: B sequences; padding is ignored.
 
     Returns:
         Shape (B, H).
     """
     real = batch.sequence_ids >= 0
     lengths = torch.bincount(batch.sequence_ids[real], minlength=len(batch.first_tokens))
-    # Not index_add: on a GPU that adds in no fixed order.
+    # Not index_add, which is nondeterministic on a GPU.
     return torch.segment_reduce(hidden[real], "mean", lengths=lengths)
 
 
@@ -48,7 +44,7 @@ def nearest_texts(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDAr
         vectors: Shape (n, H), n at least 2.
 
     Returns:
-        Which one (n,) and how similar, in [-1, 1] (n,). A vector of zeros is like no other: similarity 0.
+        Indices (n,) and similarities in [-1, 1] (n,). A zero vector has similarity 0.
     """
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     directions = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)

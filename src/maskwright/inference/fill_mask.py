@@ -1,4 +1,4 @@
-"""From a text with masks to what the encoder reads, and from the scores of a mask to its best tokens."""
+"""Fill masks: tokenize a text with masks, and turn the scores at a mask into its best tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from maskwright.data.tokenizer import Tokenizer
 from maskwright.recipes.catalog import resolve
 
 MASK_FORMS = ("[MASK]", "<mask>")
-"""How a mask may be written, whatever the model calls its own."""
+"""Accepted spellings of a mask, for every model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """One token that may stand at a mask.
+    """One predicted token.
 
     Attributes:
         score: Its probability, in [0, 1].
@@ -36,14 +36,14 @@ class Filled:
 
 @dataclass(frozen=True, slots=True)
 class MaskedText:
-    """One text as the encoder reads it.
+    """A tokenized text with masks.
 
     Attributes:
         text: The text, its masks written as the model writes them.
         ids: Shape (L,), special tokens in place.
         positions: Shape (K,), where in `ids` the masks are.
         spans: Shape (K, 2), the characters [start, end) of each mask in `text`.
-        is_cut: Whether the text was too long and `ids` holds the part around the masks.
+        is_cut: Whether the text was truncated to the part around the masks.
     """
 
     text: str
@@ -160,11 +160,7 @@ def _shortened(text: str, width: int = 60) -> str:
 
 
 def never_saw_masks(folder: Path) -> bool:
-    """Whether a folder is a run whose recipe puts other words where it asks, and no mask (MacBERT's).
-
-    Args:
-        folder: Of any model; one that is no run, or a run of another version, tells nothing.
-    """
+    """Whether a directory is a run whose recipe never shows the mask token to the model (MacBERT)."""
     recipe = folder / "recipe.json"
     try:
         return recipe.is_file() and not resolve(str(recipe)).replacement.shows_masks

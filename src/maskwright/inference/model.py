@@ -1,4 +1,4 @@
-"""`maskwright.load`: a trained model, ready to fill masks, to find replaced tokens and to turn texts into vectors."""
+"""`maskwright.load`: a trained model that fills masks, detects replaced tokens and embeds texts."""
 
 import functools
 import warnings
@@ -37,25 +37,24 @@ _FIRST = np.zeros(1, dtype=np.int64)
 
 
 class TextCut(UserWarning):
-    """A text was longer than the model reads at once, and only a part of it was used."""
+    """A text was longer than the model's maximum length and was truncated."""
 
 
 @final
 class Model:
     """A trained encoder with its tokenizer and, if it has them, its heads for masked and for replaced tokens.
 
-    Nothing here is random: the same call gives the same numbers. In other company a text's numbers are the
-    same to within rounding (about 1e-6 in fp32).
+    Results are deterministic. In another batch a text's results agree to within rounding (about 1e-6 in fp32).
 
     Args:
         name: Where it came from, for messages.
         tokenizer: Its tokenizer.
         encoder: The encoder, in evaluation mode.
-        mlm_head: The head that scores the vocabulary at a mask; None if the folder holds none.
-        max_length: Tokens read at once, special ones counted.
-        rtd_head: The head that says which tokens were replaced (ELECTRA's discriminator); None if there is none.
-        generator: A model that was trained beside it and fills masks in its stead (ELECTRA's generator).
-        precision: What matrices are multiplied in, from `choose_precision`; the weights of the modules are fp32.
+        mlm_head: The masked language modeling head, if there is one.
+        max_length: Maximum sequence length, special tokens included.
+        rtd_head: The replaced token detection head (ELECTRA's discriminator), if there is one.
+        generator: ELECTRA's generator, which fills masks for a discriminator.
+        precision: Of matmuls, from `choose_precision`; the modules' weights are fp32.
 
     Attributes:
         name, tokenizer, encoder, mlm_head, max_length, rtd_head, generator, precision: As given.
@@ -85,13 +84,13 @@ class Model:
     def fill_mask(
         self, texts: str | Sequence[str], *, top_k: int = 5, batch_tokens: int = BATCH_TOKENS
     ) -> list[list[list[Filled]]]:
-        """Say which tokens may stand at each mask. Several masks in one text are guessed independently.
+        """Predict the tokens at each mask. Several masks in one text are predicted independently.
 
-        Where the model itself has no head for masked tokens, its generator does it.
+        A model without a masked language modeling head uses its generator.
 
         Args:
             texts: Texts with `[MASK]` or `<mask>` (either form fits any model); a single text is a list.
-                Of a text that is too long the part around its masks is read, with the warning `TextCut`.
+                Of a text that is too long, the part around its masks is used, with the warning `TextCut`.
             top_k: Tokens for each mask, 1 to the size of the vocabulary.
             batch_tokens: Tokens of a forward pass.
 
@@ -129,7 +128,7 @@ class Model:
         with torch.inference_mode():
             for laid, hidden in self._encode([text.ids for text in masked], batch_tokens, asked):
                 owners = np.repeat(laid.texts, [len(asked[text]) for text in laid.texts])
-                # In blocks, since a row of scores is as wide as the vocabulary.
+                # In blocks, to bound the memory of the logits.
                 for first in range(0, len(owners), _MASKS_AT_ONCE):
                     block = slice(first, first + _MASKS_AT_ONCE)
                     scores, ids = best_tokens(self._scores(hidden[block]), top_k, vocab_size)
@@ -141,7 +140,7 @@ class Model:
     def detect(
         self, texts: str | Sequence[str], *, threshold: float = THRESHOLD, batch_tokens: int = BATCH_TOKENS
     ) -> list[Detection]:
-        """Say which tokens of a text look as if another had stood there (Clark et al. 2020).
+        """Predict which tokens of a text were replaced (Clark et al. 2020).
 
         Args:
             texts: Any texts; a single text is a list of one. Of a text that is too long the beginning is read, with

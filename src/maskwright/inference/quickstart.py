@@ -1,4 +1,4 @@
-"""The whole path on text that is already on the machine: corpus, vocabulary, training, filled masks."""
+"""`maskwright quickstart`: train on text that is already on the machine, then fill masks."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ SETTINGS = (
     "objectives=[{kind: mlm, initial_bias: frequencies}]",
     "format=doc_sentences",
 )
-"""Docstrings are short, and in minutes a model learns more from many short sequences (LOG.md)."""
+"""Docstrings are short, and a run of minutes learns more from many short sequences (LOG.md)."""
 PROMPTS = (
     "Return the [MASK] of the array.",
     "If the file does not [MASK], an error is raised.",
@@ -27,12 +27,12 @@ PROMPTS = (
     "Compute the mean and the standard [MASK] of the data.",
     "Whether or [MASK] to use the cache.",
 )
-"""Sentences in the manner of documentation, which is what the embedded corpus is made of."""
+"""Sentences like those in docstrings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quickstart:
-    """What the quickstart gives.
+    """The result of the quickstart.
 
     Attributes:
         run: The trained run.
@@ -64,11 +64,11 @@ def quickstart(
     """Train on the docstrings of this Python installation and fill some masks.
 
     Args:
-        out: The run's folder.
-        minutes: Training time; preparation takes about a minute more, once.
+        out: The run directory.
+        minutes: Training time; the first run needs about one more for preparation.
         recipe: What to train.
         prompts: Texts with one mask each.
-        reporter: Where the run talks; None for standard error.
+        reporter: Where messages go; None for standard error.
     """
     run = pretrain("docstrings", out=out, recipe=recipe, minutes=minutes, set=SETTINGS, reporter=reporter)
     if not run.finished:

@@ -1,4 +1,4 @@
-"""Texts from files and results to files, one a line: `.txt` or `.jsonl`, also compressed."""
+"""Read texts from and write results to files, one per line: `.txt` or `.jsonl`, also compressed."""
 
 import json
 import sys

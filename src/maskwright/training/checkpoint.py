@@ -1,7 +1,8 @@
-"""Checkpoints that are whole or absent: a folder a step, checked by checksum, written beside and renamed.
+"""Checkpoints (to resume) and saved models (to use).
 
-A checkpoint holds the weights and the optimizer's moments (safetensors) and the run's state (JSON). There is no random
-state to keep: every draw is keyed.
+A checkpoint is a directory per step: weights and optimizer moments (safetensors), the run's position in its budget and
+data (JSON), and checksums. It is written to a temporary directory and renamed. It holds no random state: all random
+numbers are keyed.
 """
 
 import json
@@ -33,7 +34,7 @@ _KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What was read back.
+    """A checkpoint that was read.
 
     Attributes:
         step: Optimizer steps done.
@@ -63,7 +64,7 @@ def save(
         DeviceError: If the disk is full; earlier checkpoints are untouched.
     """
     folder = checkpoints / f"step-{step:09d}"
-    if folder.exists():  # A damaged one of the same step was passed over when the run resumed.
+    if folder.exists():  # A damaged checkpoint of this step, which was skipped on resuming.
         shutil.rmtree(folder)
     with atomic_folder(folder) as temporary:
         files = {"weights.safetensors": weights, "optimizer.safetensors": moments}
@@ -81,13 +82,13 @@ def save(
 
 
 def latest(checkpoints: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Read the newest checkpoint that is whole.
+    """Read the newest intact checkpoint.
 
     Returns:
         The checkpoint (None if there is none at all) and a line for each newer one that was damaged.
 
     Raises:
-        CheckpointError: If there are checkpoints but none is whole.
+        CheckpointError: If there are checkpoints but none is intact.
     """
     folders = sorted(checkpoints.glob("step-*"), reverse=True)
     damaged: list[str] = []
@@ -98,7 +99,7 @@ def latest(checkpoints: Path) -> tuple[Checkpoint | None, list[str]]:
             damaged.append(str(error))
     if damaged:
         raise CheckpointError(
-            "no checkpoint is whole: " + " ".join(damaged),
+            "no checkpoint is intact: " + " ".join(damaged),
             todo=f"Remove {checkpoints.parent} to train from the start, or restore it from a copy.",
         )
     return None, []
@@ -122,13 +123,13 @@ def _read(folder: Path) -> Checkpoint:
 
 
 class CheckpointTimer:
-    """Calls `save` at a cadence.
+    """Calls `save` every minute, or less often if saving takes long.
 
     Args:
         save: Writes a checkpoint of a step.
         last_step: The step of the newest checkpoint, -1 for none.
-        seconds: Time between checkpoints; 0 keeps every step (for checking resumption).
-        share: Largest share of the time that writing may take.
+        seconds: Time between checkpoints; 0 saves after every step (for tests).
+        share: Largest share of the time that saving may take.
     """
 
     def __init__(self, save: Callable[[], None], last_step: int, seconds: float = 60.0, share: float = 0.03) -> None:
@@ -137,11 +138,11 @@ class CheckpointTimer:
         self._next = time.monotonic() + seconds
 
     def is_due(self) -> bool:
-        """Whether the time has come."""
+        """Whether a checkpoint is due."""
         return time.monotonic() >= self._next
 
     def keep(self, step: int) -> None:
-        """Write a checkpoint of this step, unless there is one already."""
+        """Save this step, unless it is saved already."""
         if step == self._last_step:
             return
         begun = time.monotonic()
@@ -152,21 +153,17 @@ class CheckpointTimer:
 
 
 def check_savable(recipe: Recipe, pad: int) -> None:
-    """Refuse a recipe whose models its family's Hugging Face classes cannot hold.
-
-    Args:
-        recipe: What is to be trained.
-        pad: The padding id.
+    """Refuse a recipe that its family's Hugging Face classes cannot represent.
 
     Raises:
-        ConversionError: With the field, what it could be, and the families that hold it as it is.
+        ConversionError: Names the field, allowed values, and the families that can represent it.
     """
-    for encoder, heads in _towers(recipe):
+    for encoder, heads in _saved_encoders(recipe):
         refuse_inexpressible(family_named(recipe.family), encoder, pad, frozenset(heads))
 
 
-def _towers(recipe: Recipe) -> list[tuple[EncoderConfig, set[str]]]:
-    """List the encoders that will be saved, and the kinds of the heads on each."""
+def _saved_encoders(recipe: Recipe) -> list[tuple[EncoderConfig, set[str]]]:
+    """Return the encoders that will be saved, each with the kinds of its heads."""
     kinds: set[str] = {objective.kind for objective in recipe.objectives}
     if recipe.generator is None:
         return [(recipe.encoder, kinds)]
@@ -175,16 +172,10 @@ def _towers(recipe: Recipe) -> list[tuple[EncoderConfig, set[str]]]:
 
 
 def save_models(folder: Path, recipe: Recipe, model: PretrainingModel, special_tokens: SpecialTokens) -> None:
-    """Write what is trained as transformers reads it, a generator in a folder beside it.
-
-    Args:
-        folder: The encoder's; the generator's is its sub-folder `GENERATOR`.
-        recipe: What is trained.
-        model: Its weights.
-        special_tokens: Padding id and vocabulary size.
+    """Save the encoder in Hugging Face format, and a generator in the sub-directory `GENERATOR`.
 
     Raises:
-        DeviceError: If the folder cannot be written.
+        DeviceError: If the directory cannot be written.
     """
     models = [(folder, recipe.encoder, model.encoder_weights())]
     if model.generator is not None:

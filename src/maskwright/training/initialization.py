@@ -1,7 +1,7 @@
-"""Beginning where another model stands: which weights a new run takes, what must fit, and what is new.
+"""Initialization from existing models: which weights a run loads, what must match, what is newly initialized.
 
-Two ways lead here. `--init` goes on from a model of the same shape, whatever it is asked now. A student begins with
-some of its teacher's layers (`recipes.towers.Teacher.initialise`).
+`--init` loads a model of the same shape, whatever its objectives were. A student loads some of its teacher's layers
+(`recipes.towers.Teacher.initialise`).
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -34,18 +34,18 @@ from maskwright.training.reporting import Reporter
 from maskwright.training.run_directory import GENERATOR
 from maskwright.training.teacher import check_teacher
 
-# Families whose encoders are the same network under other names. What sets the others apart, in a clause.
-_ALIKE = frozenset({"bert", "ernie", "electra"})
-_APART = {
+# Families whose encoders are the same network, and how the others differ.
+_COMPATIBLE = frozenset({"bert", "ernie", "electra"})
+_DIFFERENCE = {
     "roberta": "counts positions from its padding id and knows no segments",
     "albert": "has one block for all layers, behind narrow embeddings",
     "distilbert": "has neither segments nor a pooler",
 }
 
-_HABITS = ("hidden_activation", "layer_norm_eps", "max_positions")
-"""What a run that goes on from a model does as the model did, unless the user says otherwise: the weights are used to
-it. Dropout is no such thing; it suits the run's own budget and text."""
-_NEARLY_ONE = frozenset({"gelu", "gelu_tanh"})
+_KEPT_SETTINGS = ("hidden_activation", "layer_norm_eps", "max_positions")
+"""Settings that a run takes over from the model it starts from, unless the user sets them. Dropout is not one of them:
+it depends on the run's own budget and text."""
+_SIMILAR_ACTIVATIONS = frozenset({"gelu", "gelu_tanh"})
 
 KEPT = frozenset(
     {
@@ -56,22 +56,22 @@ KEPT = frozenset(
         "objectives.mlm.initial_bias",
     }
 )
-"""Fields that are not fitted to a budget where weights are taken over: the rates of short runs suit random weights and
-would undo trained ones, and the others are about weights that are not drawn."""
+"""Fields that are not fitted to the budget if weights are loaded: the learning rates of short runs are for random
+weights, and the others only affect random weights."""
 
 _POSITIONS = "position_embeddings.weight"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The weights that a run begins with, and where they came from.
+    """The initial weights of a run, and where they come from.
 
     Attributes:
-        origin: What the run's record says of the model.
-        weights: By the names of `PretrainingModel`; parts that are not here are drawn.
-        taken: What was taken over, in words.
-        new: What is drawn.
-        left: What the model has and the run has no use for.
+        origin: The model, as the run's record names it.
+        weights: By the names of `PretrainingModel`; the rest is newly initialized.
+        taken: Loaded parts, in words.
+        new: Newly initialized parts.
+        left: Parts of the model that the run ignores.
     """
 
     origin: Mapping[str, str]
@@ -81,60 +81,59 @@ class Start:
     left: tuple[str, ...]
 
     def put_into(self, model: PretrainingModel) -> None:
-        """Write the weights over those of an initialised model."""
+        """Write the weights into an initialized model."""
         own = model.weights()
         with torch.no_grad():
             for name, tensor in self.weights.items():
                 own[name].copy_(tensor)
 
     def told(self) -> str:
-        """Say in a line what was done."""
-        parts = ((", ".join(items), word) for items, word in ((self.new, "new"), (self.left, "left")) if items)
+        """Return one line that lists the loaded, newly initialized and ignored parts."""
+        parts = (
+            (", ".join(items), word)
+            for items, word in ((self.new, "newly initialized"), (self.left, "ignored"))
+            if items
+        )
         more = "".join(f"; {word}: {items}" for items, word in parts)
-        return f"from {self.origin['model']} ({self.origin['family']}): {', '.join(self.taken)}{more}"
+        return f"loaded from {self.origin['model']} ({self.origin['family']}): {', '.join(self.taken)}{more}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a run's record says."""
+        """Return the entry in the run's record."""
         return {**self.origin, "taken": list(self.taken), "new": list(self.new), "left": list(self.left)}
 
 
 def like_the_model(recipe: Recipe, model: ExistingModel, fixed: Collection[str]) -> Recipe:
-    """Return the recipe with a model's habits, if the model's weights fit it.
-
-    Args:
-        recipe: With the user's settings.
-        model: What the run goes on from.
-        fixed: Dotted fields the user set; they stay.
+    """Return the recipe with the settings of a model whose weights it loads; `fixed` fields stay.
 
     Raises:
-        RecipeError: If family or shape do not fit; all fields are named, with both values and what would mend them.
+        RecipeError: If family or shape do not match; names all fields, both values and a remedy.
     """
     _same_family(recipe, model)
     different = differences(recipe.encoder, model.config)
     if different:
         raise RecipeError(
-            f"recipe {recipe.name!r} cannot begin with the weights of {model.name}: {told(different)}",
+            f"recipe {recipe.name!r} cannot load the weights of {model.name}: {told(different)}",
             todo=f"Give `{settings(different)}`, or choose another size of the recipe.",
         )
-    return _with_habits(recipe, model, _HABITS, fixed)
+    return _with_settings_of(recipe, model, _KEPT_SETTINGS, fixed)
 
 
 def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[str]) -> Recipe:
     """Return a student's recipe with its teacher's activation, if the teacher's layers fit (see `like_the_model`)."""
     mine, theirs = recipe.encoder, teacher.config
     different = differences_of_layers(mine, theirs)
-    remedy = "or let it begin at random: `--set teacher.initialise=none`."
+    remedy = "or start from random weights: `--set teacher.initialise=none`."
     if "position_offset" in different:
         system = "distilroberta" if theirs.position_offset else "distilbert"
         raise RecipeError(
-            f"recipe {recipe.name!r} cannot begin with layers of {teacher.name}, a model of the family "
-            f"{teacher.family}: its positions begin at row {theirs.position_offset}, the recipe's at "
+            f"recipe {recipe.name!r} cannot load layers of {teacher.name}, a model of the family "
+            f"{teacher.family}: its positions start at row {theirs.position_offset}, the recipe's at "
             f"{mine.position_offset}",
             todo=f"Choose a recipe {system}/SIZE, {remedy}",
         )
     if different:
         raise RecipeError(
-            f"recipe {recipe.name!r} cannot begin with layers of its teacher {teacher.name}: {told(different)}",
+            f"recipe {recipe.name!r} cannot load layers of its teacher {teacher.name}: {told(different)}",
             todo=f"Give `{settings(different)}`, choose another size of the recipe, {remedy}",
         )
     if mine.num_layers > theirs.num_layers:
@@ -142,22 +141,22 @@ def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[s
             f"recipe {recipe.name!r} has {mine.num_layers} layers, its teacher {teacher.name} {theirs.num_layers}",
             todo=f"Give `--set encoder.num_layers={max(1, theirs.num_layers // 2)}`, {remedy}",
         )
-    return _with_habits(recipe, teacher, ("hidden_activation", "max_positions"), fixed)
+    return _with_settings_of(recipe, teacher, ("hidden_activation", "max_positions"), fixed)
 
 
-def habits_told(before: EncoderConfig, after: EncoderConfig) -> str:
-    """Say in words what a recipe now does as its model did; "" if nothing changed."""
-    changed = [(habit, getattr(before, habit), getattr(after, habit)) for habit in _HABITS]
+def describe_changes(before: EncoderConfig, after: EncoderConfig) -> str:
+    """Describe the settings taken over from the model; "" if there are none."""
+    changed = [(habit, getattr(before, habit), getattr(after, habit)) for habit in _KEPT_SETTINGS]
     return ", ".join(f"{habit} {now} (recipe: {was})" for habit, was, now in changed if was != now)
 
 
 def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | None) -> Start:
-    """Say which weights of a model a run of the recipe takes; `like_the_model` must have let it pass.
+    """Return the weights that a run loads from a model that passed `like_the_model`.
 
     Args:
         recipe: What is trained.
-        model: Gives the encoder and the heads on it.
-        generator: Gives a generator and its head, if the recipe has one and the shape is the same.
+        model: Source of the encoder and its heads.
+        generator: Source of the generator and its head, if the recipe has one of the same shape.
     """
     with torch.device("meta"):
         built = build_model(recipe, model.tokenizer.special_tokens.vocab_size)
@@ -193,12 +192,7 @@ def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | 
 
 
 def start_from_teacher(recipe: Recipe, teacher: ExistingModel) -> Start:
-    """Say which weights a student takes from its teacher: embeddings, some layers, heads of the same kind.
-
-    Args:
-        recipe: The student; `like_the_teacher` must have let it pass.
-        teacher: The teacher.
-    """
+    """Return the weights that a student loads from its teacher: embeddings, some layers, heads of the same kind."""
     with torch.device("meta"):
         built = build_model(recipe, teacher.tokenizer.special_tokens.vocab_size)
     layers = spread_layers(recipe.encoder.num_layers, teacher.config.num_layers)
@@ -206,7 +200,7 @@ def start_from_teacher(recipe: Recipe, teacher: ExistingModel) -> Start:
     for part in ("attention", "ffn"):
         mine, theirs = recipe.encoder.layer_plan(part), teacher.config.layer_plan(part)
         for block in set(mine):
-            # A block that several layers share is begun with the first of them.
+            # A block that several layers share loads the weights of the first of them.
             source = f"encoder.{part}_blocks.{theirs[layers[mine.index(block)]]}."
             state |= {
                 f"encoder.{part}_blocks.{block}.{name.removeprefix(source)}": tensor
@@ -230,10 +224,10 @@ def start_from_teacher(recipe: Recipe, teacher: ExistingModel) -> Start:
 
 
 def spread_layers(num_layers: int, of: int) -> tuple[int, ...]:
-    """Choose layers of a deeper model, from its first to its last, as evenly as whole numbers can be.
+    """Choose evenly spaced layers of a deeper model, the first and the last included.
 
-    Layer i of l takes layer i (L - 1) / (l - 1), rounded; a single layer takes the first, which is used to embeddings.
-    Of 12, 6 layers take those that the original names one by one (distillation: scripts/extract_distilbert.py).
+    Layer i of l takes layer i (L - 1) / (l - 1), rounded; a single layer takes the first.
+    For 6 of 12 layers this gives the list in the original (distillation: scripts/extract_distilbert.py).
 
     Args:
         num_layers: l, at most `of`.
@@ -249,25 +243,25 @@ def spread_layers(num_layers: int, of: int) -> tuple[int, ...]:
 
 def _same_family(recipe: Recipe, model: ExistingModel) -> None:
     families = {recipe.family, model.family}
-    if len(families) == 1 or families <= _ALIKE:
+    if len(families) == 1 or families <= _COMPATIBLE:
         return
-    odd = recipe.family if recipe.family in _APART else model.family
+    odd = recipe.family if recipe.family in _DIFFERENCE else model.family
     shrink = " To shrink a model, let a recipe distilbert/SIZE learn from it: `--teacher`."
     raise RecipeError(
-        f"recipe {recipe.name!r} makes a model of the family {recipe.family} and cannot begin with {model.name}, which "
-        f"is of the family {model.family}: {odd} {_APART[odd]}",
-        allowed="the same family, or two of " + ", ".join(sorted(_ALIKE)),
+        f"recipe {recipe.name!r} makes a model of the family {recipe.family} and cannot load {model.name}, which "
+        f"is of the family {model.family}: {odd} {_DIFFERENCE[odd]}",
+        allowed="the same family, or two of " + ", ".join(sorted(_COMPATIBLE)),
         todo=f"Choose a recipe of the family {model.family}." + (shrink if recipe.family == "distilbert" else ""),
     )
 
 
-def _with_habits(recipe: Recipe, model: ExistingModel, habits: Iterable[str], fixed: Collection[str]) -> Recipe:
+def _with_settings_of(recipe: Recipe, model: ExistingModel, habits: Iterable[str], fixed: Collection[str]) -> Recipe:
     theirs = {habit: getattr(model.config, habit) for habit in habits if f"encoder.{habit}" not in fixed}
     changes = {habit: value for habit, value in theirs.items() if not _stays(recipe, habit, value)}
     positions = changes.get("max_positions", recipe.encoder.max_positions)
     if positions > model.config.max_positions:
         raise RecipeError(
-            f"encoder.max_positions is {positions}, but {model.name} has learnt {model.config.max_positions} positions",
+            f"encoder.max_positions is {positions}, but {model.name} has {model.config.max_positions} positions",
             todo=f"Give `--set encoder.max_positions={model.config.max_positions}` or leave it out.",
         )
     if recipe.training.max_length > positions:
@@ -279,19 +273,15 @@ def _with_habits(recipe: Recipe, model: ExistingModel, habits: Iterable[str], fi
 
 
 def _stays(recipe: Recipe, habit: str, value: Any) -> bool:
-    """Whether the recipe keeps its own: its family has no other, and the difference is slight (GELU: below 5e-4)."""
+    """Whether the recipe keeps its value: its family allows no other, and they hardly differ (GELU: below 5e-4)."""
     table = family_named(recipe.family).config
     if habit == "hidden_activation":
-        return table.head_activation not in (None, value) and {table.head_activation, value} <= _NEARLY_ONE
+        return table.head_activation not in (None, value) and {table.head_activation, value} <= _SIMILAR_ACTIVATIONS
     return bool(table.fixed.get(habit, value) != value)
 
 
 def _fitting(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Take what has the shape that is wanted, of positions as many as are wanted; tell of what has another shape.
-
-    Returns:
-        The weights to take, by name; and, by name too, in words, those that have to be drawn although there are some.
-    """
+    """Return the weights of matching shape (position embeddings are truncated), and descriptions of the mismatches."""
     found, odd = dict[str, Tensor](), dict[str, str]()
     for name, like in wanted.items():
         if name not in state:
@@ -309,7 +299,7 @@ def _times(tensor: Tensor) -> str:
 
 
 def _in_generator(name: str) -> str:
-    """Name a weight of a generator's own folder as `PretrainingModel` does."""
+    """Return the name that `PretrainingModel` has for a weight of a generator's own directory."""
     return "generator." + name.removeprefix("encoder.") if name.startswith("encoder.") else name
 
 
@@ -344,14 +334,14 @@ _WORDS_SHOWN = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origins:
-    """The existing models of a run; all None where it begins at random and learns from text alone.
+    """The existing models that a run loads weights from or learns from.
 
     Attributes:
-        init: The model to go on from.
+        init: The model whose weights are loaded.
         generator: Its generator, if it has one.
         teacher: The model to learn from.
-        gives_layers: Whether the student begins with layers of the teacher.
-        words_to_find: How many words of the corpus are to be added to the vocabulary.
+        gives_layers: Whether the student loads layers of the teacher.
+        words_to_find: How many words of the corpus to add to the vocabulary.
         given_words: The vocabulary with the words of a list added; None without one.
     """
 
@@ -364,38 +354,34 @@ class Origins:
 
     @property
     def tokenizer(self) -> Tokenizer | None:
-        """The tokenizer that comes with them."""
+        """Their tokenizer."""
         model = self.init or self.teacher
         return None if model is None else model.tokenizer
 
     @property
     def adds_words(self) -> bool:
-        """Whether the vocabulary is to be extended."""
+        """Whether to extend the vocabulary."""
         return bool(self.words_to_find) or self.given_words is not None
 
     @property
-    def bringer(self) -> str:
-        """What brought the tokenizer."""
+    def tokenizer_option(self) -> str:
+        """The option that the tokenizer comes from, for messages."""
         if self.init is not None:
             return "--init"
         return "--tokenizer" if self.teacher is None else "the teacher"
 
     @property
     def kept(self) -> frozenset[str]:
-        """Fields that are not to be fitted to the budget."""
+        """Fields that are not fitted to the budget."""
         if self.init is not None:
             return KEPT
         return KEPT - {"training.learning_rate"} if self.gives_layers else frozenset()
 
     def fit(self, recipe: Recipe, fixed: Collection[str]) -> Recipe:
-        """Return the recipe as it goes with the models.
-
-        Args:
-            recipe: With the user's settings.
-            fixed: Dotted fields the user set; they stay.
+        """Return the recipe with the settings that the models require; `fixed` fields stay.
 
         Raises:
-            RecipeError: If a model's weights do not fit, or its answers cannot be learnt from.
+            RecipeError: If a model's weights do not match, or the teacher cannot teach the recipe's objectives.
         """
         if self.teacher is not None:
             check_teacher(recipe, self.teacher)
@@ -404,12 +390,7 @@ class Origins:
         return recipe if self.init is None else like_the_model(recipe, self.init, fixed)
 
     def extended(self, cleaned: CleanCorpus, seed: int, talk: Reporter) -> "Origins":
-        """Add words to the vocabulary of the model that the run goes on from, as `open_origins` was asked to.
-
-        Args:
-            cleaned: The corpus.
-            seed: Which sample of it.
-            talk: Where to report.
+        """Add words to the vocabulary of the initial model, as `open_origins` was asked to.
 
         Raises:
             DataError: If the corpus has no word to add.
@@ -425,17 +406,13 @@ class Origins:
             "vocabulary",
             f"{len(extension.pieces):,} entries added to {old.special_tokens.vocab_size:,}"
             f"{f' (the corpus has no more of the {self.words_to_find:,} asked for)' if few else ''}: {shown}; "
-            f"{before:.3f} tokens a word before, {after:.3f} now",
+            f"tokens per word: {before:.3f} before, {after:.3f} now",
         )
         generator = None if self.generator is None else self.generator.extended(extension)
         return replace(self, init=self.init.extended(extension), generator=generator)
 
     def start(self, recipe: Recipe) -> Start | None:
-        """Return the weights to begin with; None where all are drawn.
-
-        Args:
-            recipe: As it is trained.
-        """
+        """Return the initial weights; None if all are random."""
         if self.init is not None:
             return start_from(recipe, self.init, self.generator)
         if self.teacher is not None and self.gives_layers:
@@ -446,11 +423,11 @@ class Origins:
 def open_origins(
     recipe: Recipe, init: str | None, tokenizer: Tokenizer | None, new_words: int | str | None = None
 ) -> Origins:
-    """Open the models that a run begins with and learns from.
+    """Open the models that a run loads weights from or learns from.
 
     Args:
         recipe: With the user's settings.
-        init: The model to go on from, if any.
+        init: The model whose weights to load, if any.
         tokenizer: What `--tokenizer` gave, if anything; it must be the models' own.
         new_words: How many words of the corpus to add to the vocabulary of `init`, or a file of words; None for none.
 
@@ -467,7 +444,7 @@ def open_origins(
     gives_layers = recipe.teacher is not None and recipe.teacher.initialise == "layers"
     if init is not None and gives_layers:
         raise RecipeError(
-            "--init and the recipe's teacher both say which weights to begin with",
+            "--init and the recipe's teacher both say which weights to load",
             todo="Leave --init out, or let the teacher only teach: `--set teacher.initialise=none`.",
         )
     teacher = None if recipe.teacher is None else open_existing(_teacher_named(recipe))
@@ -490,10 +467,10 @@ def open_origins(
 
 
 def same_teacher(recipe: Recipe, recorded: Mapping[str, str], folder: Path) -> ExistingModel:
-    """Open the teacher of a run that is resumed.
+    """Open the teacher of a run that resumes.
 
     Raises:
-        RecipeError: If it is no longer the model that the run began with.
+        RecipeError: If the model has changed since the run began.
     """
     teacher = open_existing(_teacher_named(recipe))
     if teacher.fingerprint != recorded["fingerprint"]:

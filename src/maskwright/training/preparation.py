@@ -1,4 +1,4 @@
-"""From corpus arguments to prepared text and the recipe that will really be trained."""
+"""Preparation: from corpus arguments to tokenized text and the resolved recipe."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from maskwright.training.checkpoint import check_savable
 from maskwright.training.device import Machine, Precision
 from maskwright.training.existing import ExistingModel
 from maskwright.training.expectation import reached_flops
-from maskwright.training.initialization import Start, habits_told, open_origins, same_teacher
+from maskwright.training.initialization import Start, describe_changes, open_origins, same_teacher
 from maskwright.training.reporting import Reporter
 from maskwright.training.resolve import Choice, CorpusStatistics, resolve
 from maskwright.training.workload import Text, mean_length
@@ -41,7 +41,7 @@ from maskwright.training.workload import Text, mean_length
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What the user asked for, checked.
+    """The validated arguments of a run.
 
     Attributes:
         sources: Corpus arguments.
@@ -51,12 +51,12 @@ class Request:
         seed: Keys every random choice.
         as_published: Fit nothing to the budget.
         tokenizer: A tokenizer folder to use instead of training one.
-        init: A model to go on from; None to begin at random.
+        init: A model to start from; None for random weights.
         extend_vocabulary: How many words of the corpus to add to that model's vocabulary, or a file of words.
         cleaning: How text is cleaned.
         workers: Processes for preparation; None for one a core.
-        cache: Where prepared text is kept; None for the user's cache folder.
-        precision: Of matrix products.
+        cache: Cache directory for prepared text; None for the user's.
+        precision: Of matmuls.
     """
 
     sources: tuple[str, ...]
@@ -92,18 +92,18 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What preparation gives.
+    """The result of preparation.
 
     Attributes:
         recipe: What is trained.
         tokenizer: Its tokenizer.
         text: Prepared text.
-        expected_tokens: Tokens the budget will buy, roughly.
+        expected_tokens: Tokens the budget is planned to buy.
         choices: What was fitted and why.
         card: The folder that holds data_card.json and data_card.md.
         fingerprint: Identifies the cleaned corpus.
         teacher: The recipe's teacher; None without one.
-        start: The weights to begin with; None where all are drawn, or a checkpoint holds them.
+        start: The initial weights; None if they are random or in a checkpoint.
     """
 
     recipe: Recipe
@@ -121,11 +121,10 @@ class Prepared:
 def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     """Clean, choose the vocabulary, tokenize, and fit the recipe to the budget.
 
-    What can be wrong at no cost (weights, the tokenizer folder, a list of words, what could not be saved) is looked at
-    before any work.
+    Cheap checks (weights, tokenizer, word lists, whether the model can be saved) come before any work.
 
     Raises:
-        MaskwrightError: If something the user gave cannot be honoured.
+        MaskwrightError: If an argument is invalid.
     """
     recipe = request.recipe
     check_similar_words(recipe)
@@ -136,14 +135,14 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     if (tokenizer_given := origins.tokenizer or given) is not None:
         if "tokenizer.vocab_size" in request.fixed:
             raise RecipeError(
-                f"{origins.bringer} brings its own vocabulary, but tokenizer.vocab_size was set too",
+                f"{origins.tokenizer_option} brings its own vocabulary, but tokenizer.vocab_size was set too",
                 todo="Leave one of them out.",
             )
         recipe = with_tokenizer(recipe, tokenizer_given, adopt=origins.tokenizer is not None)
     given = tokenizer_given
     published = recipe.encoder
     recipe = origins.fit(recipe, request.fixed)
-    if told := habits_told(published, recipe.encoder):
+    if told := describe_changes(published, recipe.encoder):
         talk.say("encoder", f"as in the initial model: {told}")
     check_savable(recipe, recipe.tokenizer.pad if given is None else given.special_tokens.pad)
     request = replace(request, fixed=request.fixed | origins.kept)
@@ -194,7 +193,7 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
 
 
 def prepare_again(request: Request, recipe: Recipe, folder: Path, record: dict[str, Any], talk: Reporter) -> Prepared:
-    """Prepare the text of a run that is resumed: its recipe and tokenizer are those in its folder.
+    """Prepare the text of a run that resumes, with the recipe and tokenizer in its directory.
 
     Raises:
         RecipeError: If the corpus, a word list or the teacher is no longer the same.
@@ -232,11 +231,11 @@ def prepare_again(request: Request, recipe: Recipe, folder: Path, record: dict[s
 
 
 def with_tokenizer(recipe: Recipe, tokenizer: Tokenizer, *, adopt: bool = False) -> Recipe:
-    """Return the recipe with the vocabulary it will really have (a small corpus may give fewer entries).
+    """Return the recipe with the actual vocabulary size (a small corpus may give fewer entries) and casing.
 
     Args:
         recipe: What is trained.
-        tokenizer: What it will read with.
+        tokenizer: The actual tokenizer.
         adopt: Whether the tokenizer may be of another kind, since it comes with a model.
 
     Raises:
@@ -270,7 +269,7 @@ def text_of(corpus: Corpus, tokenizer: Tokenizer, weights: Sequence[float | None
 
 
 def _common_weights(weights: Sequence[float | None]) -> tuple[float, ...] | None:
-    """Return the weights if they say anything; all sources carry one, or none does."""
+    """Return the weights of several sources; either all sources have one, or none."""
     given = [weight for weight in weights if weight is not None]
     if given and len(given) < len(weights):
         raise RecipeError(
@@ -332,11 +331,11 @@ def _took(begun: float) -> str:
 
 
 def empty_levels(recipe: Recipe, levels: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Warn of each level that masking asks for and of which there is no unit: what is done instead, and the remedy.
+    """Yield a warning for each level of spans that the masking selects and the text does not contain.
 
     Args:
         recipe: What is trained.
-        levels: What was found of each level (`text.words.level_facts`).
+        levels: Counts of each level (`data.words.level_facts`).
     """
     for level in sorted(recipe.masking.levels):
         if levels[level]["units"]:
@@ -361,7 +360,7 @@ _DOCUMENTS_MEASURED = 5000
 
 
 def check_similar_words(recipe: Recipe) -> None:
-    """Raise DataError if the recipe wants similar words that cannot be had: before any long work."""
+    """Raise DataError if the recipe needs a source of similar words that is not available."""
     if (spec := recipe.replacement.similar_words) is not None:
         check_source(spec)
 
@@ -369,7 +368,7 @@ def check_similar_words(recipe: Recipe) -> None:
 def with_similar_words(
     text: Text, recipe: Recipe, corpus: Corpus, tokenizer: Tokenizer, *, seed: int, cache: Path | None, talk: Reporter
 ) -> Text:
-    """Add the table to the text's vocabulary if the recipe's replacement asks for one, and say what it covers.
+    """Add the table of similar words to the text's vocabulary, if the replacement needs one, and report its coverage.
 
     Raises:
         DataError: If its source cannot be used, or gives no word of the corpus a similar one.
@@ -395,10 +394,9 @@ def with_similar_words(
 
 
 def measured_outcomes(recipe: Recipe, text: Text, seed: int) -> Mapping[str, int]:
-    """Count what becomes of the selected tokens in some sequences, laid out and masked by the rules of training.
+    """Count the outcomes of the replacement for the selected tokens of a sample of sequences.
 
-    They come from documents at equal distances and are as long as in the first phase; of several maskings the first
-    is taken. They are a sample, not the sequences that training will draw.
+    The sample comes from evenly spaced documents, at the length of the first phase and with the first masking stage.
     """
     some = np.linspace(0, len(text.documents) - 1, min(len(text.documents), _DOCUMENTS_MEASURED)).astype(np.int64)
     documents = text.documents.pick(some)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from maskwright.core.amounts import short_count
 from maskwright.core.errors import RecipeError
 from maskwright.core.files import read_json, write_json, write_text
 from maskwright.core.spec import override, parse_overrides, validate
@@ -236,7 +237,7 @@ def _open_session(
     recipe = prepared.recipe
     reporter.say(
         "plan",
-        f"{recipe.name}, {request.budget}: about {prepared.expected_tokens / 1e6:.3g} M tokens in batches of "
+        f"{recipe.name}, {request.budget}: about {short_count(prepared.expected_tokens)} tokens in batches of "
         f"{recipe.training.batch_sequences} sequences, peak learning rate {recipe.training.learning_rate:g}; output in "
         f"{directory.path}",
     )

@@ -1,13 +1,13 @@
-"""The folder a run leaves behind: everything needed to read, resume, repeat or ship it.
+"""The run directory: everything needed to read, resume, repeat or ship a run.
 
-run.json          the request (recipe, corpus, budget, seed), what was chosen, the environment, how it ended
+run.json          the request (recipe, corpus, budget, seed), fitted fields, environment, result
 recipe.json       the full recipe that is trained
-data_card.*       what came in, what was dropped and why
-metrics.jsonl     what training computed (a function of the seed)        timing.jsonl   what the clock measured
-tensorboard/      the same for TensorBoard
+data_card.*       the corpus: sources, what was dropped and why
+metrics.jsonl     losses, accuracies (a function of the seed)        timing.jsonl   speeds
+tensorboard/      both for TensorBoard
 checkpoints/      the newest two, to resume from
 config.json, model.safetensors, tokenizer*       the model itself, in Hugging Face form
-generator/        where there is one: the same of the generator, a model folder of its own
+generator/        if the recipe has one: the generator, a model directory of its own
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _LOCK = ".lock"
 
 
 class RunDirectory:
-    """A run's folder, held by one process at a time.
+    """A run directory, locked by one process at a time.
 
     Args:
         path: The folder; made if absent.
@@ -52,7 +52,7 @@ class RunDirectory:
         self._made = False
 
     def open(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Take hold of the folder for a request.
+        """Lock the directory for a request.
 
         Returns:
             What `run.json` holds: {"request": ...} in a new folder, more where this very run was begun.

@@ -6,6 +6,7 @@ A run has one session; each time it is interrupted and resumed, one more.
 import contextlib
 from dataclasses import dataclass
 
+from maskwright.core.amounts import short_count
 from maskwright.core.errors import CheckpointError
 from maskwright.core.own_code import allowed
 from maskwright.recipes.recipe import Recipe
@@ -186,7 +187,7 @@ class Session:
             self.replanned_tokens = tokens
             self.reporter.say(
                 "plan",
-                f"planned {self.expected_tokens / 1e6:.3g} M tokens, at the measured speed {tokens / 1e6:.3g} M fit",
+                f"planned {short_count(self.expected_tokens)} tokens, at the measured speed {short_count(tokens)} fit",
             )
 
     def _report_end(self, held_out: dict[str, Measured], spent: Spent, progress: float) -> None:
@@ -198,7 +199,7 @@ class Session:
         if self.budget.unit == "seconds" and progress >= 1:
             self.reporter.say(
                 "tokens",
-                f"planned {self.expected_tokens / 1e6:.3g} M, trained on {spent.tokens / 1e6:.3g} M in {self.budget}",
+                f"planned {short_count(self.expected_tokens)}, trained on {short_count(spent.tokens)} in {self.budget}",
             )
 
     def _compile(self) -> str:
