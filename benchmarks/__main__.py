@@ -3,6 +3,7 @@
 import argparse
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.suites:
         parser.error(f"name a suite: {', '.join(SUITES)}")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    if not options.in_process:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Contenders and worktrees are then cleaned up.
     if options.threads is not None:
         os.environ["OMP_NUM_THREADS"] = str(options.threads)
     page, code = f"{_machine(quick=options.quick)}\n", 0
@@ -65,12 +68,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 against=against,
                 in_process=options.in_process,
             )
+            before = page
             try:
                 for table in SUITES[name](settings):
                     print(table.markdown() + "\n", flush=True)
                     page += f"\n{table.markdown()}\n"
                     if options.out is not None:
                         write_text(options.out, page)
+                if page == before:
+                    raise RuntimeError(f"no case is named {options.cases!r}")
             except RuntimeError as error:
                 print(f"{name}: {error}", file=sys.stderr)
                 code = 1

@@ -1,5 +1,6 @@
 """Each suite runs end to end at toy size, in this process and offline."""
 
+import pkgutil
 import subprocess
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from benchmarks import texts
 from benchmarks.__main__ import main
+from benchmarks.ours import INFERENCE_LEVERS, LEVERS
 
 pytest.importorskip("transformers")
 
@@ -40,6 +42,14 @@ def test_a_suite_measures_every_contender(
 def test_unknown_suites_are_refused() -> None:
     with pytest.raises(SystemExit):
         main(["trian"])
+    assert main(["train", "--quick", "--in-process", "--cases", "natrual"]) == 1
+
+
+@pytest.mark.parametrize(
+    "target", sorted({name for lever in (*LEVERS.values(), *INFERENCE_LEVERS.values()) for name in lever})
+)
+def test_levers_name_functions_that_exist(target: str) -> None:
+    assert callable(pkgutil.resolve_name(target))
 
 
 def test_made_texts_have_the_lengths_asked_for(tmp_path: Path) -> None:
