@@ -87,4 +87,4 @@ def test_a_finished_run_names_what_shows_best_what_it_has_learnt(
     monkeypatch.setattr(module, "pretrain", pretrain)
     with pytest.raises(SystemExit):
         main(["pretrain", "corpus.txt", "--out", str(tmp_path)])
-    assert f"now try: maskwright {verb} {tmp_path} " in capsys.readouterr().err.replace("\n", " ")
+    assert f"try: maskwright {verb} {tmp_path} " in capsys.readouterr().err.replace("\n", " ")

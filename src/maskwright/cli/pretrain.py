@@ -13,24 +13,26 @@ def command(
     corpus: Annotated[
         list[str],
         typer.Argument(
-            help="Files, folders, globs, `docstrings`, or Hugging Face dataset names; `PATH:WEIGHT` to mix.",
+            help="Files, directories, globs, `docstrings`, or Hugging Face dataset names; `PATH:WEIGHT` to mix.",
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The run's folder; the same command again resumes it.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(help="Run directory; the same command again resumes the run.", show_default=False)
+    ],
     recipe: Annotated[
-        str, typer.Option(help="A recipe's name (see `maskwright recipes`) or a JSON file.")
+        str, typer.Option(help="Name of a recipe (see `maskwright recipes`) or path of a JSON file.")
     ] = "bert/mini",
     minutes: Annotated[float | None, typer.Option(help="Budget: minutes of training.", show_default=False)] = None,
     hours: Annotated[float | None, typer.Option(help="Budget: hours of training.", show_default=False)] = None,
     steps: Annotated[int | None, typer.Option(help="Budget: optimizer steps.", show_default=False)] = None,
-    tokens: Annotated[float | None, typer.Option(help="Budget: tokens read, e.g. 1e8.", show_default=False)] = None,
+    tokens: Annotated[float | None, typer.Option(help="Budget: training tokens, e.g. 1e8.", show_default=False)] = None,
     flops: Annotated[float | None, typer.Option(help="Budget: training FLOPs, e.g. 1e16.", show_default=False)] = None,
     set: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
-            help="Set any field of the recipe, e.g. `masking.rate=0.3`; repeatable.",
+            help="Override a field of the recipe, e.g. `masking.rate=0.3`; repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -38,16 +40,16 @@ def command(
         bool,
         typer.Option("--as-published", help="Keep the paper's schedule instead of fitting it to the budget."),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Keys every random choice.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     tokenizer: Annotated[
         Path | None,
-        typer.Option(help="Use this tokenizer folder instead of training a vocabulary.", show_default=False),
+        typer.Option(help="Tokenizer directory to use instead of training a tokenizer.", show_default=False),
     ] = None,
     init: Annotated[
         str | None,
         typer.Option(
             metavar="DIR_OR_NAME",
-            help="Go on from this model (a run, a Hugging Face folder or hub name) instead of random weights.",
+            help="Initialize from this model (a run, a Hugging Face directory or hub name) instead of random weights.",
             show_default=False,
         ),
     ] = None,
@@ -55,7 +57,7 @@ def command(
         str | None,
         typer.Option(
             metavar="N_OR_FILE",
-            help="With --init: add N words of the corpus to the vocabulary, or those of a file, one a line.",
+            help="With --init: add N words of the corpus to the vocabulary, or those of a file, one per line.",
             show_default=False,
         ),
     ] = None,
@@ -63,7 +65,7 @@ def command(
         str | None,
         typer.Option(
             metavar="DIR_OR_NAME",
-            help="The model that a distilbert recipe learns from; short for `--set teacher.model=...`.",
+            help="Teacher model of a distilbert recipe; short for `--set teacher.model=...`.",
             show_default=False,
         ),
     ] = None,
@@ -71,27 +73,29 @@ def command(
         list[str] | None,
         typer.Option(
             "--clean",
-            help="Set a field of the cleaning, e.g. `deduplicate=none`; repeatable.",
+            help="Override a field of the text cleaning, e.g. `deduplicate=none`; repeatable.",
             show_default=False,
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     precision: Annotated[
         Literal["auto", "fp32", "bf16"],
-        typer.Option(help="Of matrix products: auto (bf16 on a GPU that has it), fp32 or bf16."),
+        typer.Option(help="Precision of matrix multiplications: auto (bf16 on a GPU that supports it), fp32 or bf16."),
     ] = "auto",
     compile: Annotated[
         Literal["auto", "no"],
-        typer.Option(help="On a GPU: auto (own kernels and captured graphs, where proven to compute the same) or no."),
+        typer.Option(
+            help="On a GPU: auto (Triton kernels and CUDA graphs, after a check that they give equal results) or no."
+        ),
     ] = "auto",
     workers: Annotated[
         int | None,
-        typer.Option(help="Processes that prepare text; one a core by default.", show_default=False),
+        typer.Option(help="Number of processes that prepare text; default: one per core.", show_default=False),
     ] = None,
     checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 1.0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train an encoder on a corpus, for a budget. Ctrl-C saves first; the same command again resumes."""
+    """Pretrain an encoder on a corpus within a budget. Ctrl-C saves a checkpoint; the same command again resumes."""
     from maskwright.recipes.catalog import resolve
 
     resolve(recipe, set or ())  # before PyTorch is imported, which takes seconds
@@ -124,14 +128,16 @@ def command(
         output.print_json(run.to_json())
     elif run.finished:
         output.note(f"trained: {run.steps:,} steps, {run.tokens / 1e6:.2f} M tokens")
-        output.note(f"now try: {_next_command(run.folder)}")
+        output.note(f"try: {_next_command(run.folder)}")
     if not run.finished:
-        output.note(f"stopped by {run.stopped_by} after step {run.steps:,} and saved; the same command again resumes")
+        output.note(
+            f"stopped by {run.stopped_by} after step {run.steps:,}, checkpoint saved; the same command again resumes"
+        )
         sys.exit(130)
 
 
 def _next_command(folder: Path) -> str:
-    """Return what shows best what a finished run has learnt: it depends on the heads that it left."""
+    """Return the command that suits the heads of a finished run."""
     from maskwright.recipes.catalog import resolve
 
     recipe = resolve(str(folder / "recipe.json"))

@@ -1,4 +1,4 @@
-"""`maskwright quickstart`: the whole path on text that is already on this machine."""
+"""`maskwright quickstart`: pretrain and try a model on text that is already on this machine."""
 
 import sys
 from pathlib import Path
@@ -10,29 +10,31 @@ from maskwright.cli import output
 
 
 def command(
-    out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("runs/quickstart"),
-    minutes: Annotated[float, typer.Option(help="Minutes of training; preparation takes about one more, once.")] = 3.5,
-    recipe: Annotated[str, typer.Option(help="What to train.")] = "bert/tiny",
+    out: Annotated[Path, typer.Option(help="Run directory.")] = Path("runs/quickstart"),
+    minutes: Annotated[
+        float, typer.Option(help="Minutes of training; the first preparation takes about one more.")
+    ] = 3.5,
+    recipe: Annotated[str, typer.Option(help="Name of a recipe (see `maskwright recipes`).")] = "bert/tiny",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train a small encoder on the docstrings of this Python installation and let it fill some blanks."""
+    """Train a small encoder on the docstrings of this Python installation and predict masked tokens with it."""
     from maskwright.inference.quickstart import quickstart
 
     done = quickstart(out=out, minutes=minutes, recipe=recipe)
     if not done.run.finished:
-        output.note(f"stopped by {done.run.stopped_by} and saved; the same command again resumes")
+        output.note(f"stopped by {done.run.stopped_by} checkpoint saved; the same command again resumes")
         sys.exit(130)
     if json:
         output.print_json(done.to_json())
         return
     output.table(
-        ("text", "best guesses"),
+        ("text", "predictions"),
         [
             (prompt, "   ".join(f"{best.token} {best.score:.0%}" for best in filled))
             for prompt, filled in zip(done.prompts, done.filled, strict=True)
         ],
-        title="What the blanks are filled with",
+        title="Predictions of the masked tokens",
     )
-    output.note(f"The model lies in {out}; it loads with transformers' AutoModel. Try:")
+    output.note(f"The model is in {out} and loads with transformers' AutoModel. Try:")
     output.note(f'  maskwright fill-mask {out} "Raise an error if the [MASK] is empty."')
     output.note("  maskwright pretrain YOUR_TEXT --minutes 10 --out runs/mine")
