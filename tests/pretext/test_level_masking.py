@@ -123,7 +123,7 @@ def test_levels_that_do_not_add_up_or_shape_a_budget_are_refused() -> None:
     with pytest.raises(ValidationError, match=r"basic 0.5 \+ phrase 0.333333 .* add up to 1"):
         LevelMasking(basic=0.5)
     for field, value in (("max_targets", 20), ("rounding", "up"), ("counted", "ordinary")):
-        with pytest.raises(ValidationError, match=f"{field} shapes a budget"):
+        with pytest.raises(ValidationError, match=f"{field} defines a budget"):
             LevelMasking.model_validate({field: value})
 
 
