@@ -36,13 +36,14 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the predictions as JSON.")] = False,
 ) -> None:
     """Predict a class with its probability, a number, entities with their positions, an answer or a choice."""
-    check_model(model)
     from maskwright.core.files import check_writable
-    from maskwright.finetuning.predicting import given_inputs, predict
-    from maskwright.finetuning.scoring import plain, summary, write_predictions
 
     if out:
         check_writable(out.expanduser().parent)
+    check_model(model)
+    from maskwright.finetuning.predicting import given_inputs, predict
+    from maskwright.finetuning.scoring import plain, summary, write_predictions
+
     inputs, files = given_inputs(texts or [], file or [])
     predictions = predict(
         model, inputs, file=files, text=text, text2=text2, read=read or (), device=device, precision=precision
