@@ -68,5 +68,5 @@ def test_detect_needs_a_detector(bert_folder: Path, capsys: pytest.CaptureFixtur
 def test_fill_mask_says_that_the_generator_fills(electra_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run("fill-mask", electra_folder, "the [MASK] sat", "--json") == 0
     captured = capsys.readouterr()
-    assert f"filled by the generator in {electra_folder / 'generator'}" in captured.err
+    assert f"predicted by the generator in {electra_folder / 'generator'}" in captured.err
     assert len(json.loads(captured.out)[0]["masks"][0]) == 5

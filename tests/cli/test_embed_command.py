@@ -28,7 +28,7 @@ def test_embed_writes_a_row_for_each_line(
     np.testing.assert_array_equal(vectors, expected)
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "302 texts, 32 numbers each, in" in captured.err
+    assert "302 texts, 32 dimensions, written to" in captured.err
     assert "1 text of 302 blank" in captured.err
 
 
@@ -54,8 +54,8 @@ def test_embed_writes_below_the_home_folder(bert_folder: Path, tmp_path: Path, m
 def test_embed_shows_near_texts(roberta_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run("embed", roberta_folder, "the cat", "the cats", "我爱北京") == 0
     captured = capsys.readouterr()
-    assert "nearest of the others" in captured.out
-    assert "3 texts, 32 numbers each" in captured.err
+    assert "nearest neighbor" in captured.out
+    assert "3 texts, 32 dimensions" in captured.err
 
 
 @pytest.mark.parametrize(

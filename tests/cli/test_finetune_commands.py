@@ -209,7 +209,7 @@ def test_options_arrive_and_an_interruption_ends_with_130(
         "--precision", "bf16",
     )  # fmt: skip
     assert code == 130
-    assert "the same command again goes on" in capsys.readouterr().err.replace("\n", " ")
+    assert "the same command again resumes" in capsys.readouterr().err.replace("\n", " ")
     assert given["model"] == "runs/a"
     assert (given["seeds"], given["seed"], given["system"], given["as_published"]) == (3, 5, "macbert", True)
     assert given["from_scratch"] is True

@@ -7,6 +7,9 @@ import pytest
 from maskwright.cli.main import main
 from maskwright.recipes import catalog
 
+SYSTEMS = [name for name in catalog.names() if name.endswith("/base")]
+"""The base size of every system."""
+
 
 @pytest.fixture
 def run(capsys):
@@ -44,7 +47,7 @@ def test_json_before_a_verb_is_refused_and_not_forgotten(run, verb):
     assert f"`maskwright recipes {verb} ... --json`" in err
 
 
-@pytest.mark.parametrize("name", catalog.names())
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_recipes_show_prints_every_recipe(run, name):
     code, out, _ = run("recipes", "show", name)
     assert code == 0
@@ -72,7 +75,7 @@ def test_recipes_diff_prints_what_differs(run):
     assert "masking" in out
 
 
-@pytest.mark.parametrize("name", catalog.names())
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_recipes_diff_sets_every_recipe_against_bert(run, name, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")  # A narrow terminal folds long names.
     code, out, _ = run("recipes", "diff", "bert/base", name, "--json")
@@ -91,7 +94,7 @@ def test_recipes_diff_sets_every_recipe_against_bert(run, name, monkeypatch):
 def test_recipes_diff_of_the_same_says_so(run):
     code, out, err = run("recipes", "diff", "bert/base", "bert/base")
     assert (code, out) == (0, "")
-    assert "make the same choices" in err
+    assert "are identical" in err
 
 
 def test_recipes_diff_for_programs(run):
@@ -102,11 +105,11 @@ def test_recipes_diff_for_programs(run):
     ]
 
 
-@pytest.mark.parametrize("name", catalog.names())
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_recipes_size_prints_every_recipe(run, name):
     code, out, _ = run("recipes", "size", name)
     assert code == 0
-    assert "in pre-training" in out
+    assert "pretraining, total" in out
     assert "FLOPs" in out
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from maskwright.core.errors import DataError
 from maskwright.core.types import Instances
 from maskwright.pretext.masking import LevelMasking, PMIMasking, WholeWordMasking
-from maskwright.pretext.masking.units import units
+from maskwright.pretext.masking.sampling import units
 
 lengths = st.lists(st.integers(3, 90), min_size=1, max_size=8)
 
@@ -123,14 +123,14 @@ def test_levels_that_do_not_add_up_or_shape_a_budget_are_refused() -> None:
     with pytest.raises(ValidationError, match=r"basic 0.5 \+ phrase 0.333333 .* add up to 1"):
         LevelMasking(basic=0.5)
     for field, value in (("max_targets", 20), ("rounding", "up"), ("counted", "ordinary")):
-        with pytest.raises(ValidationError, match=f"{field} shapes a budget"):
+        with pytest.raises(ValidationError, match=f"{field} defines a budget"):
             LevelMasking.model_validate({field: value})
 
 
 @pytest.mark.parametrize("masking", [LevelMasking(), PMIMasking()], ids=["levels", "pmi"])
 def test_a_text_without_the_level_is_an_error_that_says_so(masking: LevelMasking | PMIMasking) -> None:
     instances = batch_of([40] * 3)
-    with pytest.raises(DataError, match=r"no units of the level 'phrase'.*words\.phrases"):
+    with pytest.raises(DataError, match=r"no 'phrase' annotations.*words\.phrases"):
         masking.select(instances, draws_for(instances))
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from maskwright.core.randomness import Draws
 from maskwright.core.types import Instances, Selection
 from maskwright.pretext.masking import NgramMasking
-from maskwright.pretext.masking.windows import Visits, take_windows
+from maskwright.pretext.masking.ngram import Visits, take_windows
 
 ALBERT = NgramMasking()
 CAPPED = NgramMasking(max_targets=20)

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from pretext_samples import SPECIAL, batch_of, draws_for, looks_uniform, one_of
 
 from maskwright.core.types import BoolArray, Instances
-from maskwright.pretext.masking.order import RandomOrder
-from maskwright.pretext.masking.units import count_reached
+from maskwright.pretext.masking.sampling import RandomOrder, count_reached
 
 lengths = st.lists(st.one_of(st.integers(2, 40), st.integers(2, 300)), min_size=1, max_size=8)
 

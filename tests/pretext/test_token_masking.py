@@ -103,7 +103,7 @@ def test_favoured_draws_of_a_batch_are_those_of_its_sequences() -> None:
 
 
 def test_a_weight_that_would_do_nothing_is_refused() -> None:
-    with pytest.raises(ValidationError, match=r"smoothing 1 weighs tokens .* set favour to 'rare'"):
+    with pytest.raises(ValidationError, match=r"smoothing 1 has no effect .* set favour to 'rare'"):
         TokenMasking(smoothing=1)
     assert TokenMasking(favour="rare", smoothing=1).uses_token_counts
     # Turning it off in a recipe that favours rare tokens takes one setting.

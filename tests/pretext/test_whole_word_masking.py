@@ -9,8 +9,7 @@ from pydantic import ValidationError
 
 from maskwright.core.types import Instances
 from maskwright.pretext.masking import LevelMasking, Masking, PMIMasking, SpanMasking, WholeWordMasking
-from maskwright.pretext.masking.order import RandomOrder
-from maskwright.pretext.masking.units import fill_budgets, words
+from maskwright.pretext.masking.sampling import RandomOrder, fill_budgets, words
 
 
 @settings(deadline=None, max_examples=200)

@@ -73,9 +73,9 @@ def test_students_of_bert_have_no_segments_and_those_of_roberta_one() -> None:
 
 def test_the_teacher_is_told_in_words() -> None:
     told = {row.path: (row.label, row.value) for row in rows(catalog.get("distilbert/base"))}
-    assert told["teacher.model"] == ("teacher", "any run or model folder: --teacher")
-    assert told["masking.favour"] == ("favoured", "rare tokens")
-    assert told["masking.smoothing"] == ("weight if rare ones are favoured", "count to the power -0.7")
+    assert told["teacher.model"] == ("teacher", "set with --teacher")
+    assert told["masking.favour"] == ("sampling", "rare tokens more often")
+    assert told["masking.smoothing"] == ("weight of rare tokens", "count to the power -0.7")
     assert told["objectives.soft_targets.temperature"] == ("soft targets", "temperature 2")
 
 

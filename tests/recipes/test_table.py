@@ -44,16 +44,16 @@ def test_paths_of_rows_are_those_that_overrides_take(name):
 
 def test_rows_read_like_the_paper():
     words = {row.path: (row.label, row.value) for row in rows(catalog.get("bert/base"))}
-    assert words["masking.rate"] == ("share selected", "15 %")
+    assert words["masking.rate"] == ("masking rate", "15 %")
     assert words["training.steps"] == ("steps", "1M")
     assert words["training.learning_rate"] == ("learning rate", "1e-4")
     assert words["training.phases"] == ("sequence length", "90 % at 128 + 10 % at 512")
-    assert words["training.batch_sequences"] == ("batch", "256 sequences")
-    assert words["masks.copies"] == ("drawn", "10 times, then repeated (static)")
-    assert words["tokenizer.vocab_size"] == ("vocabulary", "30,522")
+    assert words["training.batch_sequences"] == ("batch size", "256 sequences")
+    assert words["masks.copies"] == ("sampled", "10 times, then repeated (static masking)")
+    assert words["tokenizer.vocab_size"] == ("vocabulary size", "30,522")
     assert words["encoder.layer_norm_eps"] == ("LayerNorm epsilon", "1e-12")
-    assert words["encoder.embedding_size"] == ("embedding size", "as hidden size")
-    assert words["objectives.nsp.weight"] == ("next sentence", "weight 1")
+    assert words["encoder.embedding_size"] == ("embedding size", "same as hidden size")
+    assert words["objectives.nsp.weight"] == ("next sentence prediction", "weight 1")
     assert words["training.optimizer.betas"] == ("betas", "0.9, 0.999")
 
 
@@ -64,8 +64,8 @@ def test_rows_read_like_the_paper():
         ("training.phases", catalog.get("roberta/base").training.phases, "512"),
         ("encoder.sharing", "all", "attention and feed-forward"),
         ("encoder.sharing", "ffn", "feed-forward"),
-        ("encoder.sharing", "none", "nothing"),
-        ("encoder.attention_plan", None, "as the sharing says"),
+        ("encoder.sharing", "none", "none"),
+        ("encoder.attention_plan", None, "as set by sharing"),
         ("encoder.attention_plan", (0, 0, 0), "one, shared by all layers"),
         ("encoder.attention_plan", (0, 0, 1, 1), "0 0 1 1"),
         ("masking.max_targets", 20, "20"),

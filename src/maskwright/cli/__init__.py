@@ -1,1 +1,1 @@
-"""Floor 6: the command line. One thin file a verb: options in, one call, results out."""
+"""The command line: one thin module per subcommand, which parses options, makes one call and prints the result."""

@@ -1,4 +1,4 @@
-"""`maskwright detect`: let a trained model mark the tokens of a text that look replaced."""
+"""`maskwright detect`: mark the tokens of a text that look replaced."""
 
 from typing import Annotated
 
@@ -24,13 +24,13 @@ def command(
     model: ModelArgument,
     texts: TextsArgument = None,
     file: FileOption = None,
-    threshold: Annotated[float, typer.Option(help="Probability from which a token is marked.")] = 0.5,
+    threshold: Annotated[float, typer.Option(help="Probability above which a token is marked.")] = 0.5,
     out: LinesOption = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "fp32",
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, with every token.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, with all tokens.")] = False,
 ) -> None:
-    """Mark the tokens that look as if another had stood there (a model trained with an electra recipe)."""
+    """Mark tokens that look replaced, with a model pretrained by an electra recipe."""
     given = gather(texts, file)
     check_model(model)
     from maskwright.inference.detect import marked, summary

@@ -1,4 +1,4 @@
-"""`maskwright doctor`: what this machine is, what training will use on it, and what would help."""
+"""`maskwright doctor`: hardware, training configuration and advice for this machine."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,34 +10,32 @@ if TYPE_CHECKING:
     from maskwright.training.doctor import Diagnosis
 
 _KINDS = {
-    "fp32": "fp32, default library",
+    "fp32": "fp32, default BLAS",
     "fp32_onednn": "fp32, oneDNN",
     "bf16": "bf16",
 }
-_LIBRARIES = {"default": "PyTorch's default library", "onednn": "oneDNN"}
+_LIBRARIES = {"default": "PyTorch's default BLAS", "onednn": "oneDNN"}
 _INT8 = {
-    "compiled": "our own code, compiled for this processor",
-    "libraries": "PyTorch's libraries",
-    "fp32": "nothing: it is computed in fp32",
+    "compiled": "native kernels",
+    "libraries": "PyTorch",
+    "fp32": "not supported: fp32 is used",
 }
 _BACKENDS = {
-    "rows": "products of matrices over rows",
-    "sdpa": "PyTorch's fused attention over rows",
-    "jagged": "PyTorch's fused attention over sequences",
-    "kernels": "our own kernels, compiled for this GPU",
-    "flash": "FlashAttention-2, all else by our own kernels",
+    "rows": "batched matmul over padded rows",
+    "sdpa": "PyTorch SDPA over padded rows",
+    "jagged": "PyTorch SDPA over nested sequences",
+    "kernels": "Triton kernels",
+    "flash": "FlashAttention-2, other operations by Triton kernels",
 }
 
 
 def command(
-    device: Annotated[str, typer.Option(help="What training would be asked for: auto, cpu, cuda or cuda:N.")] = "auto",
-    precision: Annotated[
-        Literal["auto", "fp32", "bf16"], typer.Option(help="What training would be asked for.")
-    ] = "auto",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again, even if figures are kept.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    device: Annotated[str, typer.Option(help="Device of the training: auto, cpu, cuda or cuda:N.")] = "auto",
+    precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help="Precision of the training.")] = "auto",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again, ignoring cached results.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what this machine is, how fast it can be, what training will use here, and what would help."""
+    """Show the hardware, its peak speed, the configuration that training will use, and advice."""
     from maskwright.training.doctor import doctor
 
     found = doctor(device, precision=precision, fresh=fresh)
@@ -52,7 +50,7 @@ def command(
     for sentence in found.advice:
         output.console().print(f"- {sentence}", soft_wrap=True, markup=False)
     if not found.advice:
-        output.note("Nothing is known that would make training faster here.")
+        output.note("No advice: no known change would make training faster here.")
 
 
 def _machine(found: "Diagnosis") -> list[tuple[str, str, str]]:
@@ -64,10 +62,10 @@ def _machine(found: "Diagnosis") -> list[tuple[str, str, str]]:
     cards = [f"{card.name}, {size_in_bytes(card.memory)}, capability {card.capability}" for card in hardware.gpus]
     return [
         ("machine", "processor", hardware.processor),
-        ("machine", "cores", f"{hardware.cores}, of which this process may use {hardware.usable_cores:g}{load}"),
-        ("machine", "instructions", " ".join(hardware.instructions) or "none that matter here"),
+        ("machine", "cores", f"{hardware.cores}, {hardware.usable_cores:g} usable by this process{load}"),
+        ("machine", "instructions", " ".join(hardware.instructions) or "none relevant"),
         ("machine", "memory", f"{size_in_bytes(hardware.memory)}{free}"),
-        *(("machine", "graphics card", card) for card in cards or ["none that PyTorch can use"]),
+        *(("machine", "GPU", card) for card in cards or ["none usable by PyTorch"]),
         ("machine", "system", hardware.system),
     ]
 
@@ -75,23 +73,23 @@ def _machine(found: "Diagnosis") -> list[tuple[str, str, str]]:
 def _peaks(found: "Diagnosis") -> list[tuple[str, str, str]]:
     rows = []
     for device, peaks in found.peaks.items():
-        part = f"best of {device}"
+        part = f"peak of {device}"
         for kind, rate in peaks.matmul.items():
             measured = f"{rate.flops / 1e9:,.0f} GFLOP/s, error {rate.error:.0e} against fp64"
-            rows.append((part, f"products in {_KINDS[kind]}", measured))
-        rows.append((part, "memory", f"{peaks.bandwidth / 1e9:,.0f} GB/s read and written"))
-        rows.append((part, "measured", peaks.measured + (" (kept; --fresh measures again)" if found.kept else "")))
+            rows.append((part, f"matmul in {_KINDS[kind]}", measured))
+        rows.append((part, "memory", f"{peaks.bandwidth / 1e9:,.0f} GB/s read + write"))
+        rows.append((part, "measured", peaks.measured + (" (cached; --fresh measures again)" if found.kept else "")))
     return rows
 
 
 def _usage(found: "Diagnosis") -> list[tuple[str, str, str]]:
     usage = found.usage
-    library = f", through {_LIBRARIES[usage.matmul]}" if usage.device == "cpu" else ""
+    library = f", {_LIBRARIES[usage.matmul]}" if usage.device == "cpu" else ""
     rows = [
         ("training uses", "device", usage.device + (f", {usage.threads} threads" if usage.device == "cpu" else "")),
         ("training uses", "precision", usage.precision + library),
         *(
-            ("training uses", f"tokens at once, hidden size {width}", f"{tokens:,}")
+            ("training uses", f"tokens per micro-batch, hidden size {width}", f"{tokens:,}")
             for width, tokens in usage.tokens_per_microbatch.items()
         ),
     ]
@@ -103,5 +101,5 @@ def _usage(found: "Diagnosis") -> list[tuple[str, str, str]]:
 
 
 def _int8(found: "Diagnosis") -> tuple[str, str, str]:
-    why = f", since {found.int8.why}" if found.int8.why else ""
-    return ("models use", "for --precision int8", _INT8[found.int8.by] + why)
+    why = f": {found.int8.why}" if found.int8.why else ""
+    return ("inference uses", "--precision int8", _INT8[found.int8.by] + why)

@@ -1,4 +1,4 @@
-"""`maskwright embed`: turn texts into vectors with a trained model."""
+"""`maskwright embed`: compute sentence embeddings."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,19 +29,17 @@ def command(
     file: FileOption = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write the vectors to this .npy file, one row a text, float32.", show_default=False),
+        typer.Option(help="Write the embeddings to this .npy file, one row per text, float32.", show_default=False),
     ] = None,
-    pooling: Annotated[
-        str, typer.Option(help="mean (over a text's tokens) or first (the classification token).")
-    ] = "mean",
+    pooling: Annotated[str, typer.Option(help="mean (of a text's tokens) or first (the [CLS] token).")] = "mean",
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale each vector to length 1.")] = False,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "fp32",
     json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON; with the vectors if there is no --out.")
+        bool, typer.Option("--json", help="Print the result as JSON; includes the embeddings if there is no --out.")
     ] = False,
 ) -> None:
-    """Turn each text into one vector. Without --out or --json, show which texts are nearest to each other."""
+    """Compute one embedding per text. Without --out or --json, show the nearest neighbor of each text."""
     given = gather(texts, file)
     check_model(model)
     import contextlib
@@ -59,7 +57,7 @@ def command(
         raise MaskwrightError(f"cannot write vectors as {out.name!r}", allowed="a name that ends in .npy")
     chosen = output.one_of("pooling", pooling, POOLINGS)
     loaded = load_for_use(model, device, precision)
-    # The file is begun before the work, so that a folder that cannot be written is noticed at once.
+    # The file is opened first, so that an unwritable directory fails immediately.
     with atomic_path(out) if out else contextlib.nullcontext() as temporary:
         with warnings_said(), OnConsole(output.talk()) as talk:
             progress = talk.stage if len(given) > _LONG else no_progress
@@ -68,17 +66,17 @@ def command(
             with open(temporary, "wb") as saved:
                 np.save(saved, vectors)
     if blank := [text for text in given if not text.strip()]:
-        output.note(f"{number_of_texts(blank)} of {len(given):,} blank: such vectors say nothing")
+        output.note(f"{number_of_texts(blank)} of {len(given):,} blank: their embeddings carry no meaning")
     shape = list(vectors.shape)
     if json:
         values = {"out": str(out)} if out else {"vectors": vectors.tolist()}
         output.print_json({"shape": shape, "pooling": pooling, "normalized": normalize, **values})
         return
-    output.note(f"{number_of_texts(given)}, {shape[1]} numbers each" + (f", in {out}" if out else ""))
+    output.note(f"{number_of_texts(given)}, {shape[1]} dimensions" + (f", written to {out}" if out else ""))
     if not out and len(given) > 1:
         nearest, similarity = nearest_texts(vectors[:_SHOWN])
         output.table(
-            ("text", "nearest of the others", "cosine"),
+            ("text", "nearest neighbor", "cosine similarity"),
             [
                 (text, given[other], f"{cosine:.3f}")
                 for text, other, cosine in zip(given, nearest.tolist(), similarity.tolist(), strict=False)
@@ -87,4 +85,4 @@ def command(
             fixed=(2,),
         )
     if not out:
-        output.note("Give --out FILE.npy to keep the vectors.")
+        output.note("Use --out FILE.npy to save the embeddings.")

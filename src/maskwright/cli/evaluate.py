@@ -1,4 +1,4 @@
-"""`maskwright evaluate`: measure a fine-tuned model on labelled examples."""
+"""`maskwright evaluate`: evaluate a fine-tuned model on labeled examples."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,7 +9,7 @@ from maskwright.cli import output
 from maskwright.cli.finetune import LABEL_HELP, PRECISION_HELP, READ_HELP, TEXT2_HELP, TEXT_HELP
 from maskwright.cli.texts import DEVICE_HELP, check_model
 
-FINE_TUNED_HELP = "A folder that `maskwright finetune` wrote, or a transformers model for such a task."
+FINE_TUNED_HELP = "Output directory of `maskwright finetune`, or a transformers model for the task."
 
 
 def command(
@@ -17,14 +17,14 @@ def command(
     task: Annotated[
         str | None,
         typer.Option(
-            help="A benchmark, for its files, columns and metrics; else the model's own task.", show_default=False
+            help="A benchmark, for its files, columns and metrics. Default: the model's own task.", show_default=False
         ),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="The folder of the benchmark's own files.", show_default=False)
+    data: Annotated[Path | None, typer.Option(help="Directory of the benchmark's files.", show_default=False)] = None,
+    split: Annotated[str, typer.Option(help="Split of the benchmark: train, dev or test.")] = "dev",
+    file: Annotated[
+        list[Path] | None, typer.Option(help="A labeled file instead of a benchmark's split.", show_default=False)
     ] = None,
-    split: Annotated[str, typer.Option(help="Which of its files: train, dev or test.")] = "dev",
-    file: Annotated[list[Path] | None, typer.Option(help="A labelled file instead.", show_default=False)] = None,
     text: Annotated[str | None, typer.Option(help=TEXT_HELP, show_default=False)] = None,
     text2: Annotated[str | None, typer.Option(help=TEXT2_HELP, show_default=False)] = None,
     label: Annotated[str | None, typer.Option(help=LABEL_HELP, show_default=False)] = None,
@@ -36,7 +36,11 @@ def command(
     precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help=PRECISION_HELP)] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Measure a fine-tuned model on labelled examples."""
+    """Evaluate a fine-tuned model on labeled examples."""
+    from maskwright.core.files import check_writable
+
+    if out:
+        check_writable(out.expanduser().parent)
     check_model(model)
     from maskwright.finetuning.evaluating import evaluate
 
@@ -60,4 +64,4 @@ def command(
     output.heading(done.model, f"on {done.examples:,} examples of {done.file}")
     output.table(("metric", "value"), [(name, f"{value:.4f}") for name, value in done.metrics.items()], right=(1,))
     if done.cut:
-        output.note(f"{done.cut:,} examples were cut to the model's length")
+        output.note(f"{done.cut:,} examples were truncated to the model's maximum length")

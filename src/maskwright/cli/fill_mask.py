@@ -1,4 +1,4 @@
-"""`maskwright fill-mask`: let a trained model fill the blanks of a text."""
+"""`maskwright fill-mask`: predict the masked tokens of a text."""
 
 from pathlib import Path
 from typing import Annotated
@@ -25,16 +25,16 @@ def command(
     model: ModelArgument,
     texts: Annotated[
         list[str] | None,
-        typer.Argument(help="Texts with `[MASK]` or `<mask>`; either fits any model.", show_default=False),
+        typer.Argument(help="Texts with `[MASK]` or `<mask>`; both work for any model.", show_default=False),
     ] = None,
     file: FileOption = None,
-    top_k: Annotated[int, typer.Option("--top-k", "-k", help="Tokens for each mask.")] = 5,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", help="Predictions per mask.")] = 5,
     out: LinesOption = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "fp32",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Say which tokens may stand at each mask of a text. Several masks are guessed independently."""
+    """Predict the token at each mask of a text. Several masks are predicted independently."""
     given = gather(texts, file)
     check_model(model)
     from dataclasses import asdict
@@ -45,9 +45,9 @@ def command(
     out = out and out.expanduser()
     loaded = load_for_use(model, device, precision)
     if loaded.mlm_head is None and loaded.generator is not None:
-        output.note(f"filled by the generator in {loaded.generator.name}")
+        output.note(f"predicted by the generator in {loaded.generator.name}")
     if never_saw_masks(Path(model).expanduser()):
-        output.note("trained without [MASK] tokens: what it makes of one was never learnt")
+        output.note("this model was pretrained without [MASK] tokens: its predictions for them are unreliable")
     with warnings_said():
         filled = loaded.fill_mask(given, top_k=top_k)
     plain = [

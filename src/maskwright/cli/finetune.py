@@ -1,4 +1,4 @@
-"""`maskwright finetune`: turn a pretrained model and labelled examples into a measured model."""
+"""`maskwright finetune`: fine-tune a pretrained model on labeled examples and evaluate it."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,11 @@ from typer.core import TyperCommand
 from maskwright.cli import output
 from maskwright.cli.texts import DEVICE_HELP, MODEL_HELP, check_model
 
-TEXT_HELP = "Column of the text (words, question); else guessed, and said."
+TEXT_HELP = "Column of the text (words, question). Default: guessed from the header."
 TEXT2_HELP = "Column of the second text (context)."
-LABEL_HELP = "Column of the label (tags, answers); else guessed, and said."
-PRECISION_HELP = "Of matrix products: auto (bf16 on a GPU that has it), fp32 or bf16."
-READ_HELP = "Set how files are read, e.g. `quoting=none`, `encoding=gb18030`; repeatable."
+LABEL_HELP = "Column of the label (tags, answers). Default: guessed from the header."
+PRECISION_HELP = "Precision of matrix multiplications: auto (bf16 on a GPU that supports it), fp32 or bf16."
+READ_HELP = "Option for reading files, e.g. `quoting=none`, `encoding=gb18030`; repeatable."
 
 
 def command(
@@ -23,59 +23,62 @@ def command(
     task: Annotated[
         str,
         typer.Option(
-            help="A benchmark (sst-2, squad-1.1, ...), or a kind of task for files of your own: classification, "
+            help="A benchmark (sst-2, squad-1.1, ...), or a task type for your own files: classification, "
             "regression, multi-label, tagging, question-answering, multiple-choice.",
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The folder; the same command again goes on in it.", show_default=False)],
-    data: Annotated[
-        Path | None, typer.Option(help="The folder of the benchmark's own files.", show_default=False)
-    ] = None,
+    out: Annotated[Path, typer.Option(help="Output directory; the same command again resumes.", show_default=False)],
+    data: Annotated[Path | None, typer.Option(help="Directory of the benchmark's files.", show_default=False)] = None,
     train: Annotated[
         list[Path] | None, typer.Option(help="Training file (CSV, TSV, JSONL, ...).", show_default=False)
     ] = None,
     dev: Annotated[
         list[Path] | None,
-        typer.Option(help="Development file, to choose by; else a tenth of --train is held out.", show_default=False),
+        typer.Option(
+            help="Validation file for model selection. Default: a tenth of --train is held out.", show_default=False
+        ),
     ] = None,
     test: Annotated[
-        list[Path] | None, typer.Option(help="Test file: measured once, at the end.", show_default=False)
+        list[Path] | None, typer.Option(help="Test file, evaluated once at the end.", show_default=False)
     ] = None,
     text: Annotated[str | None, typer.Option(help=TEXT_HELP, show_default=False)] = None,
     text2: Annotated[str | None, typer.Option(help=TEXT2_HELP, show_default=False)] = None,
     label: Annotated[str | None, typer.Option(help=LABEL_HELP, show_default=False)] = None,
     read: Annotated[list[str] | None, typer.Option("--read", help=READ_HELP, show_default=False)] = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds to train, for the spread.")] = 1,
+    seeds: Annotated[int, typer.Option(help="Number of seeds to train with.")] = 1,
     seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
     grid: Annotated[
         list[str] | None,
         typer.Option(
             "--grid",
-            help="Settings to choose from on dev with the first seed, e.g. `learning_rate=1e-4,3e-4`; repeatable.",
+            help="Hyperparameter grid, searched on dev with the first seed: `learning_rate=1e-4,3e-4`; repeatable.",
             show_default=False,
         ),
     ] = None,
     set: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="Set any setting, e.g. `epochs=5`, `learning_rate=1e-4`; repeatable.", show_default=False
+            "--set",
+            help="Override a hyperparameter, e.g. `epochs=5`, `learning_rate=1e-4`; repeatable.",
+            show_default=False,
         ),
     ] = None,
     as_published: Annotated[
-        bool, typer.Option("--as-published", help="Keep the published settings, however small model and data are.")
+        bool, typer.Option("--as-published", help="Keep the published hyperparameters, even for small models and data.")
     ] = False,
     from_scratch: Annotated[
         bool,
         typer.Option(
             "--from-scratch",
-            help="Keep the model's shape and tokenizer only: what pretraining is worth is seen beside it.",
+            help="Train from random weights, as a baseline; keeps the model's shape and tokenizer.",
         ),
     ] = False,
     system: Annotated[
         str | None,
         typer.Option(
-            help="Whose published settings to take (macbert, spanbert, ...); else the model's own.", show_default=False
+            help="System whose published hyperparameters are used (macbert, spanbert, ...). Default: the model's own.",
+            show_default=False,
         ),
     ] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
@@ -83,8 +86,9 @@ def command(
     checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 1.0,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Fine-tune a model on labelled examples and measure it. Ctrl-C saves; the same command again goes on."""
-    check_model(model)
+    """Fine-tune a model on labeled examples and evaluate it. Ctrl-C saves; the same command again resumes."""
+    if not out.expanduser().exists():  # a finished run needs no model
+        check_model(model)
     from maskwright.finetuning.finetuning import finetune
 
     done = finetune(
@@ -121,39 +125,39 @@ def command(
             title = ""
         for note in done.results.notes:
             output.note(note)
-        output.note(f"The best seed's model and the results lie in {done.folder}. Now try:")
+        output.note(f"The best seed's model and the results are in {done.folder}. Try:")
         output.note(f"  maskwright predict {done.folder} ...")
     if not done.finished:
-        output.note(f"stopped by {done.stopped_by} and saved; the same command again goes on")
+        output.note(f"stopped by {done.stopped_by}, checkpoint saved; the same command again resumes")
         sys.exit(130)
 
 
-# Of the errors that typer raises at words it cannot parse it names only children.
+# The base class of typer's usage errors, which typer does not export.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 class Command(TyperCommand):
-    """The verb; an option that it has not, but a setting is called so, is answered with how settings are given."""
+    """The command; an unknown option with the name of a hyperparameter is answered with `--set`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words after the verb."""
+        """Parse the arguments."""
         try:
             return super().parse_args(ctx, args)
         except _UsageError as found:
             error: Any = found
-            # Only the error about an option that is not there lists options that are near.
+            # Only the error for an unknown option lists similar options.
             if hasattr(error, "possibilities") and not error.possibilities:
                 from maskwright.core.errors import nearest
                 from maskwright.finetuning.hyperparameters import Hyperparameters
 
                 name = error.option_name.lstrip("-").replace("-", "_")
                 if field := nearest(name, Hyperparameters.model_fields):
-                    error.message += f" (settings are given so: --set {field}=VALUE)"
+                    error.message += f" (use --set {field}=VALUE)"
             raise
 
 
 def _in_width(columns: Sequence[str], width: int) -> Iterator[list[int]]:
-    """Yield the numbers of columns that stand beside each other, the first with each: SQuAD 2.0 has ten metrics."""
+    """Yield the columns of tables that fit a width, each with the first column: SQuAD 2.0 has ten metrics."""
     first = len("standard deviation") + 2
     shown, taken = [0], first
     for number, name in enumerate(columns[1:], 1):

@@ -1,14 +1,14 @@
-"""The command `maskwright`: a table of verbs, each imported only when it is called.
+"""The command `maskwright`: a table of subcommands, each imported only when it is called.
 
-A verb is one line in `VERBS` and one module `cli/<module>.py` with a name `command`, which is a function with
-typer's annotations (`Annotated[..., typer.Option(...)]`; the docstring is the help) or, for a verb with verbs
-of its own, a `typer.Typer`; a class `Command` beside it may parse its words. A verb's module
+A subcommand is one line in `VERBS` and one module `cli/<module>.py` with the attribute `command`, which is a function
+with typer's annotations (`Annotated[..., typer.Option(...)]`; the docstring is the help) or, for a group of
+subcommands, a `typer.Typer`; an optional class `Command` customizes argument parsing. A subcommand's module
 
-- imports only typer, `cli.output` and the standard library at its top, and what it calls inside the function,
-  so that `--help` answers at once everywhere;
-- holds no logic: options in, one call, results to `output`;
-- lets `MaskwrightError` rise: it ends here as one line on standard error and exit code 2 (where
-  MASKWRIGHT_DEBUG=1, as a traceback). An interrupt ends with 130, a closed pipe quietly.
+- imports only typer, `cli.output` and the standard library at the top, and everything else inside the function, so that
+  `--help` is fast;
+- contains no logic: it parses options, makes one call and prints the result with `output`;
+- lets `MaskwrightError` propagate: it is printed here as one line on standard error with exit code 2 (with
+  MASKWRIGHT_DEBUG=1, as a traceback). An interrupt exits with 130, a closed pipe silently.
 """
 
 import importlib
@@ -32,8 +32,8 @@ class Verb:
 
     Attributes:
         module: Name of the module in `maskwright.cli`.
-        help: What the verb does, in one line.
-        panel: The heading under which it stands.
+        help: One line of help.
+        panel: The heading of its group.
     """
 
     module: str
@@ -41,27 +41,27 @@ class Verb:
     panel: str
 
 
-_TRAIN, _USE, _SEE = "Train", "Use", "See"
+_TRAIN, _USE, _SEE = "Training", "Inference", "Inspection"
 
 VERBS: Mapping[str, Verb] = MappingProxyType(
     {
         "quickstart": Verb("quickstart", "Train and try a small model on text already on this machine.", _TRAIN),
-        "pretrain": Verb("pretrain", "Train an encoder on a corpus; run again to resume.", _TRAIN),
-        "finetune": Verb("finetune", "Fine-tune a model on labelled examples and measure it.", _TRAIN),
-        "fill-mask": Verb("fill_mask", "Let a trained model fill the blanks of a text.", _USE),
-        "detect": Verb("detect", "Mark the tokens of a text that look replaced (ELECTRA).", _USE),
-        "embed": Verb("embed", "Turn texts into vectors with a trained model.", _USE),
-        "predict": Verb("predict", "Let a fine-tuned model predict.", _USE),
-        "evaluate": Verb("evaluate", "Measure a fine-tuned model on labelled examples.", _USE),
-        "recipes": Verb("recipes", "List, show, compare and size the papers' recipes.", _SEE),
-        "show": Verb("show", "Show what a recipe does to a text, in colour.", _SEE),
-        "doctor": Verb("doctor", "Say what this machine can do, what training uses on it, what would help.", _SEE),
+        "pretrain": Verb("pretrain", "Pretrain an encoder on a corpus; run again to resume.", _TRAIN),
+        "finetune": Verb("finetune", "Fine-tune a model on labeled examples and evaluate it.", _TRAIN),
+        "fill-mask": Verb("fill_mask", "Predict the masked tokens of a text.", _USE),
+        "detect": Verb("detect", "Mark tokens of a text that look replaced (ELECTRA).", _USE),
+        "embed": Verb("embed", "Compute sentence embeddings.", _USE),
+        "predict": Verb("predict", "Predict with a fine-tuned model.", _USE),
+        "evaluate": Verb("evaluate", "Evaluate a fine-tuned model on labeled examples.", _USE),
+        "recipes": Verb("recipes", "List, show, compare and size the recipes of the published systems.", _SEE),
+        "show": Verb("show", "Show how a recipe masks a text, in color.", _SEE),
+        "doctor": Verb("doctor", "Show hardware, training configuration and advice for this machine.", _SEE),
     }
 )
 
 
 def load(name: str) -> Any:
-    """Import a verb's module and return its command, ready to be called."""
+    """Import a subcommand's module and return its command."""
     module = importlib.import_module(f"maskwright.cli.{VERBS[name].module}")
     command = module.command
     if isinstance(command, typer.Typer):
@@ -74,7 +74,7 @@ def load(name: str) -> Any:
 
 
 class LazyGroup(TyperGroup):
-    """A group that knows its verbs by name and help line, and imports one only to run it."""
+    """A group that imports a subcommand only to run it."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -82,7 +82,7 @@ class LazyGroup(TyperGroup):
             self.add_command(TyperCommand(name, help=verb.help, rich_help_panel=verb.panel))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return (name, command, remaining arguments); an unknown name is answered with the nearest."""
+        """Return (name, command, remaining arguments); for an unknown name, suggest the nearest."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if name is None else load(name), rest
 
@@ -100,7 +100,7 @@ def _root(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Train, measure and ship your own encoder: the BERT family as recipes."""
+    """Train, evaluate and ship your own BERT-family encoder."""
 
 
 def build() -> Any:
@@ -109,7 +109,7 @@ def build() -> Any:
         cls=LazyGroup,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
-        epilog="New here? `maskwright quickstart` trains a small model on text this machine already has.",
+        epilog="New here? `maskwright quickstart` trains a small model on text that this machine already has.",
     )
     app.callback()(_root)
     return get_command(app)
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit.
 
     Args:
-        arguments: Words after the program's name; None takes those of this process.
+        arguments: Command-line arguments; None for those of this process.
     """
     try:
         build().main(args=arguments, prog_name="maskwright")

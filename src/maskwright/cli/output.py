@@ -1,6 +1,6 @@
-"""How verbs speak: results to standard output, talk and errors to standard error, colours where they help.
+"""Printing: results to standard output, progress and errors to standard error, colored where that helps.
 
-rich leaves colours out where the output is no terminal or NO_COLOR is set.
+rich omits colors if the output is not a terminal or NO_COLOR is set.
 """
 
 import io
@@ -23,13 +23,13 @@ Cell = str | Text
 def console() -> Console:
     """Return the console for results, on standard output."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        # What the code page of a pipe lacks (Windows again) is shown as its number: a table is for looking at.
+        # Characters that a pipe's code page lacks (on Windows) are escaped.
         sys.stdout.reconfigure(errors="backslashreplace")
     return _console(sys.stdout)
 
 
 def talk() -> Console:
-    """Return the console for progress, remarks and errors, on standard error."""
+    """Return the console for progress, notes and errors, on standard error."""
     return _console(sys.stderr)
 
 
@@ -50,11 +50,11 @@ def table(
     """Print a table of results.
 
     Args:
-        columns: Headings; all empty for a table without a heading line.
-        rows: Cells as text (never read as markup).
+        columns: Column names; all empty for a table without a header.
+        rows: Cells as plain text (not markup).
         title: A line above.
-        right: Numbers of the columns that hold numbers and stand to the right.
-        fixed: Numbers of the columns whose cells are never folded.
+        right: Indices of right-aligned columns.
+        fixed: Indices of columns whose cells are never wrapped.
     """
     drawn = Table(
         title=Text(title, style="bold") if title else None,
@@ -78,22 +78,22 @@ def table(
 
 
 def heading(name: str, remark: str) -> None:
-    """Print what the results are about: a name and a remark on it."""
+    """Print a title: a name and a remark."""
     console().print(Text.assemble((name, "bold"), "  ", (remark, "dim")), soft_wrap=True)
 
 
 def strong(text: str) -> Text:
-    """Return text that stands out, as a cell."""
+    """Return a bold cell."""
     return Text(text, style="bold")
 
 
 def faint(text: str) -> Text:
-    """Return text that stands back, as a cell."""
+    """Return a dimmed cell."""
     return Text(text, style="dim")
 
 
 def grouped(names: Iterable[str]) -> Iterator[str]:
-    """Yield each name where it begins and "" where it goes on, for the first column of a table."""
+    """Yield each name once and "" for its repeats, for the first column of a table."""
     last = None
     for name in names:
         yield "" if name == last else name
@@ -101,9 +101,9 @@ def grouped(names: Iterable[str]) -> Iterator[str]:
 
 
 def print_json(value: Any) -> None:
-    """Print a JSON-like value on standard output, indented, in UTF-8, for programs to read."""
-    # JSON is UTF-8 wherever it goes, but a pipe on Windows speaks an old code page. The halves of surrogate pairs
-    # that names of files may hold become JSON's own escapes (\udc80), which is how backslashreplace writes them.
+    """Print a JSON-like value on standard output, indented, in UTF-8."""
+    # JSON is UTF-8, but a pipe on Windows uses an old code page. Lone surrogates, which file names may contain, become
+    # JSON escapes (\udc80), the format of backslashreplace.
     data = (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
     binary = getattr(sys.stdout, "buffer", None)
     if binary is None:  # a notebook's output, or one caught in a StringIO
@@ -115,17 +115,17 @@ def print_json(value: Any) -> None:
 
 
 def note(text: str) -> None:
-    """Say something beside the results, on standard error."""
+    """Print a note on standard error."""
     talk().print(Text(text, style="dim"), soft_wrap=True)
 
 
 def warn(text: str) -> None:
-    """Say that something was not done as asked, on standard error."""
+    """Print a warning on standard error."""
     talk().print(Text.assemble(("warning: ", "bold yellow"), text), soft_wrap=True)
 
 
 def fail(text: str) -> None:
-    """Say why the command could not be done: one line on standard error."""
+    """Print an error as one line on standard error."""
     talk().print(Text.assemble(("error: ", "bold red"), (text, "red")), soft_wrap=True)
 
 
@@ -133,11 +133,7 @@ Name = TypeVar("Name", bound=str)
 
 
 def one_of(what: str, name: str, allowed: Sequence[Name]) -> Name:
-    """Return `name` if it is among the allowed ones, else say which is nearest.
-
-    Raises:
-        MaskwrightError: If it is not.
-    """
+    """Return `name` if it is allowed; otherwise raise MaskwrightError with the nearest name."""
     for option in allowed:
         if name == option:
             return option

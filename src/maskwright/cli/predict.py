@@ -1,4 +1,4 @@
-"""`maskwright predict`: let a fine-tuned model say what it thinks of texts or of a file."""
+"""`maskwright predict`: predict with a fine-tuned model."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -22,27 +22,28 @@ def command(
     ] = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option(help="A file; `-` reads one text a line from standard input.", show_default=False),
+        typer.Option(help="A file; `-` reads one text per line from standard input.", show_default=False),
     ] = None,
     text: Annotated[str | None, typer.Option(help=TEXT_HELP, show_default=False)] = None,
     text2: Annotated[str | None, typer.Option(help=TEXT2_HELP, show_default=False)] = None,
     read: Annotated[list[str] | None, typer.Option("--read", help=READ_HELP, show_default=False)] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write the predictions to this .jsonl file, one line each.", show_default=False),
+        typer.Option(help="Write the predictions to this .jsonl file, one per line.", show_default=False),
     ] = None,
     device: DeviceOption = "auto",
     precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help=PRECISION_HELP)] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the predictions as JSON.")] = False,
 ) -> None:
-    """Predict: a class with its probability, a number, entities with their places, an answer, an option."""
-    check_model(model)
+    """Predict a class with its probability, a number, entities with their positions, an answer or a choice."""
     from maskwright.core.files import check_writable
-    from maskwright.finetuning.predicting import given_inputs, predict
-    from maskwright.finetuning.scoring import plain, summary, write_predictions
 
     if out:
         check_writable(out.expanduser().parent)
+    check_model(model)
+    from maskwright.finetuning.predicting import given_inputs, predict
+    from maskwright.finetuning.scoring import plain, summary, write_predictions
+
     inputs, files = given_inputs(texts or [], file or [])
     predictions = predict(
         model, inputs, file=files, text=text, text2=text2, read=read or (), device=device, precision=precision
@@ -54,7 +55,7 @@ def command(
         output.print_json([plain(prediction) for prediction in predictions])
     elif not out:
         output.table(
-            ("score", "prediction", "of"),
+            ("score", "prediction", "input"),
             [(*summary(prediction), _shortened(prediction.of)) for prediction in predictions],
             right=(0,),
         )

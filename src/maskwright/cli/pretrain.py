@@ -13,7 +13,7 @@ def command(
     corpus: Annotated[
         list[str],
         typer.Argument(
-            help="Files, folders, globs, `docstrings`, or Hugging Face dataset names; `PATH:WEIGHT` to mix.",
+            help="Files, directories, globs, `docstrings`, or Hugging Face dataset names; `PATH:WEIGHT` to mix.",
             show_default=False,
         ),
     ],
@@ -21,18 +21,18 @@ def command(
         Path, typer.Option(help="Run directory; the same command again resumes the run.", show_default=False)
     ],
     recipe: Annotated[
-        str, typer.Option(help="A recipe's name (see `maskwright recipes`) or a JSON file.")
+        str, typer.Option(help="Name of a recipe (see `maskwright recipes`) or path of a JSON file.")
     ] = "bert/mini",
     minutes: Annotated[float | None, typer.Option(help="Budget: minutes of training.", show_default=False)] = None,
     hours: Annotated[float | None, typer.Option(help="Budget: hours of training.", show_default=False)] = None,
     steps: Annotated[int | None, typer.Option(help="Budget: optimizer steps.", show_default=False)] = None,
-    tokens: Annotated[float | None, typer.Option(help="Budget: tokens read, e.g. 1e8.", show_default=False)] = None,
+    tokens: Annotated[float | None, typer.Option(help="Budget: training tokens, e.g. 1e8.", show_default=False)] = None,
     flops: Annotated[float | None, typer.Option(help="Budget: training FLOPs, e.g. 1e16.", show_default=False)] = None,
     set: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
-            help="Set any field of the recipe, e.g. `masking.rate=0.3`; repeatable.",
+            help="Override a field of the recipe, e.g. `masking.rate=0.3`; repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -57,7 +57,7 @@ def command(
         str | None,
         typer.Option(
             metavar="N_OR_FILE",
-            help="With --init: add N words of the corpus to the vocabulary, or those of a file, one a line.",
+            help="With --init: add N words of the corpus to the vocabulary, or those of a file, one per line.",
             show_default=False,
         ),
     ] = None,
@@ -65,7 +65,7 @@ def command(
         str | None,
         typer.Option(
             metavar="DIR_OR_NAME",
-            help="The model that a distilbert recipe learns from; short for `--set teacher.model=...`.",
+            help="Teacher model of a distilbert recipe; short for `--set teacher.model=...`.",
             show_default=False,
         ),
     ] = None,
@@ -73,7 +73,7 @@ def command(
         list[str] | None,
         typer.Option(
             "--clean",
-            help="Set a field of the cleaning, e.g. `deduplicate=none`; repeatable.",
+            help="Override a field of the text cleaning, e.g. `deduplicate=none`; repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -93,7 +93,7 @@ def command(
     checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 1.0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train an encoder on a corpus, for a budget. Ctrl-C saves first; the same command again resumes."""
+    """Pretrain an encoder on a corpus within a budget. Ctrl-C saves a checkpoint; the same command again resumes."""
     from maskwright.recipes.catalog import resolve
 
     resolve(recipe, set or ())  # before PyTorch is imported, which takes seconds

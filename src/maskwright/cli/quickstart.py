@@ -1,4 +1,4 @@
-"""`maskwright quickstart`: the whole path on text that is already on this machine."""
+"""`maskwright quickstart`: pretrain and try a model on text that is already on this machine."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ def command(
     recipe: Annotated[str, typer.Option(help="What to train.")] = "bert/tiny",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train a small encoder on the docstrings of this Python installation and let it fill some blanks."""
+    """Train a small encoder on the docstrings of this Python installation and predict masked tokens with it."""
     from maskwright.inference.quickstart import quickstart
 
     done = quickstart(out=out, minutes=minutes, recipe=recipe)

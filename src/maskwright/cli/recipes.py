@@ -6,33 +6,33 @@ import typer
 
 from maskwright.cli import output
 
-command = typer.Typer(help="List, show, compare and size the papers' recipes.", no_args_is_help=False)
+command = typer.Typer(help="List, show, compare and size the recipes of the published systems.", no_args_is_help=False)
 
 Name = Annotated[
-    str, typer.Argument(help="A recipe of the list, its JSON file, or a run's folder.", show_default=False)
+    str, typer.Argument(help="Name of a recipe, path of its JSON file, or a run directory.", show_default=False)
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="Change a field, e.g. masking.rate=0.3. Repeatable."),
+    typer.Option("--set", metavar="FIELD=VALUE", help="Override a field, e.g. masking.rate=0.3. Repeatable."),
 ]
 
 
 @command.callback(invoke_without_command=True)
 def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
-    """List, show, compare and size the papers' recipes. Alone: list them."""
+    """List, show, compare and size the recipes of the published systems. Without a subcommand: list them."""
     if (verb := context.invoked_subcommand) is not None:
         if as_json:
             from maskwright.core.errors import MaskwrightError
 
-            told = f"Write it at the end: `maskwright recipes {verb} ... --json`"
-            raise MaskwrightError(f"--json stands before the verb {verb!r}", todo=told)
+            todo = f"Put it at the end: `maskwright recipes {verb} ... --json`"
+            raise MaskwrightError(f"--json must come after the subcommand {verb!r}", todo=todo)
         return
     from maskwright.core.amounts import short_count
     from maskwright.recipes.catalog import get, names
     from maskwright.recipes.sizing import sizes
 
-    listed = [(recipe, sizes(recipe).encoder_and_pooler) for recipe in map(get, names())]
+    entries = [(recipe, sizes(recipe).encoder_and_pooler) for recipe in map(get, names())]
     if as_json:
         output.print_json(
             [
@@ -45,12 +45,12 @@ def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
                     "summary": recipe.summary,
                     "paper": recipe.paper,
                 }
-                for recipe, parameters in listed
+                for recipe, parameters in entries
             ]
         )
         return
     output.table(
-        ("recipe", "layers", "hidden", "heads", "parameters", "what is special"),
+        ("recipe", "layers", "hidden", "heads", "parameters", "summary"),
         [
             (
                 recipe.name,
@@ -60,16 +60,16 @@ def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
                 short_count(parameters),
                 recipe.summary,
             )
-            for recipe, parameters in listed
+            for recipe, parameters in entries
         ],
         right=(1, 2, 3, 4),
     )
-    output.note("See all of one: maskwright recipes show NAME. Change any field when training: --set FIELD=VALUE.")
+    output.note("Details: maskwright recipes show NAME. Any field can be overridden: --set FIELD=VALUE.")
 
 
 @command.command("show")
 def show_recipe(name: Name, changes: Set = None, as_json: AsJson = False) -> None:
-    """Show every choice of a recipe, in the words of the papers' tables."""
+    """Show all settings of a recipe as a table."""
     from maskwright.recipes.catalog import resolve
     from maskwright.recipes.table import rows
 
@@ -94,12 +94,12 @@ def diff_recipes(
     second: Name,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Change a field of the second recipe. Repeatable."),
+        typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the second recipe. Repeatable."),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="List what they agree on, too.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include equal settings.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show in what two recipes differ."""
+    """Show the differences between two recipes."""
     from dataclasses import asdict
 
     from maskwright.recipes.catalog import resolve
@@ -111,7 +111,7 @@ def diff_recipes(
         output.print_json({"left": left.name, "right": right.name, "fields": [asdict(line) for line in lines]})
         return
     if not lines:
-        output.note(f"{left.name} and {right.name} make the same choices.")
+        output.note(f"{left.name} and {right.name} are identical.")
         return
     output.table(
         ("", "", left.name, right.name),
@@ -129,7 +129,7 @@ def diff_recipes(
 
 @command.command("size")
 def size_recipe(name: Name, changes: Set = None, as_json: AsJson = False) -> None:
-    """Count a recipe's parameters, operations and memory."""
+    """Show the number of parameters, FLOPs and memory of a recipe."""
     from dataclasses import asdict
 
     from maskwright.core.amounts import share, short_count, size_in_bytes
@@ -158,15 +158,21 @@ def size_recipe(name: Name, changes: Set = None, as_json: AsJson = False) -> Non
         parameters.append(_total("encoder + pooler", counted.encoder_and_pooler))
     if counted.generator:
         shared = recipe.generator is not None and recipe.generator.shared == "embeddings"
-        remark = "without the embeddings it shares" if shared else ""
+        remark = "without shared embeddings" if shared else ""
         parameters.append(_total("generator", sum(counted.generator.values()), remark))
     parameters.extend((f"{name_words(kind)} head", f"{count:,}", "") for kind, count in counted.heads.items() if count)
-    parameters.append(_total("in pre-training", counted.pretraining))
-    whose = "the generator alone, embeddings too" if counted.generator else "no pooler, no other head"
-    parameters.append(_total("as masked language model only", counted.masked_lm, whose))
+    parameters.append(_total("pretraining, total", counted.pretraining))
+    remark = "generator with its embeddings" if counted.generator else "no pooler, no other head"
+    parameters.append(_total("masked language model only", counted.masked_lm, remark))
     output.table(("parameters", "", ""), parameters, right=(1,))
     output.table(
-        ("sequence length", "share of steps", "FLOPs per token, training", "inference", "all steps"),
+        (
+            "sequence length",
+            "share of steps",
+            "training FLOPs per token",
+            "inference FLOPs per token",
+            "total training FLOPs",
+        ),
         [
             (
                 str(phase.max_length),
@@ -180,9 +186,9 @@ def size_recipe(name: Name, changes: Set = None, as_json: AsJson = False) -> Non
         right=(0, 1, 2, 3, 4),
     )
     output.table(
-        ("memory in training, fp32", ""),
+        ("training memory, fp32", ""),
         [(kind, size_in_bytes(count)) for kind, count in counted.memory.items()]
-        + [("together, without activations", size_in_bytes(sum(counted.memory.values())))],
+        + [("total, without activations", size_in_bytes(sum(counted.memory.values())))],
         right=(1,),
     )
 

@@ -1,4 +1,4 @@
-"""`maskwright show`: what a recipe does to a text."""
+"""`maskwright show`: how a recipe masks a text."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,36 +12,37 @@ def command(
     recipe: Annotated[
         str,
         typer.Argument(
-            help="A recipe (see `maskwright recipes`), its JSON file, or a run's folder.", show_default=False
+            help="Name of a recipe (see `maskwright recipes`), path of its JSON file, or a run directory.",
+            show_default=False,
         ),
     ],
     text: Annotated[str | None, typer.Option(help="The text; blank lines separate documents.")] = None,
-    text_file: Annotated[Path | None, typer.Option(help="Read the text from a file (- for standard input).")] = None,
+    text_file: Annotated[Path | None, typer.Option(help="Read the text from a file; `-` for standard input.")] = None,
     tokenizer: Annotated[
         Path | None,
-        typer.Option(help="A folder with a tokenizer. Without: the run's, or a small one that is learnt."),
+        typer.Option(help="A tokenizer directory. Default: the run's, or a small one trained for this."),
     ] = None,
     corpus: Annotated[
         list[str] | None,
         typer.Option(
-            help="A corpus as `pretrain` takes it: vocabulary, phrases, similar words, counts come from it. Repeatable."
+            help="Corpus as for `pretrain`, for vocabulary, phrases, similar words and token counts. Repeatable."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The run's seed.")] = 0,
-    epoch: Annotated[int, typer.Option(min=0, help="Which epoch's masks.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    epoch: Annotated[int, typer.Option(min=0, help="Epoch whose masks are shown.")] = 0,
     stage: Annotated[
         int | None,
-        typer.Option(min=1, help="Which stage of training, where masking goes in several. Without: the last."),
+        typer.Option(min=1, help="Stage of training, if masking has several. Default: the last."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Most sequences shown.")] = 10,
-    html: Annotated[Path | None, typer.Option(help="Write a page for the browser to this file.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of sequences shown.")] = 10,
+    html: Annotated[Path | None, typer.Option(help="Write an HTML page to this file.")] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Change a field, e.g. masking.rate=0.3. Repeatable."),
+        typer.Option("--set", metavar="FIELD=VALUE", help="Override a field, e.g. masking.rate=0.3. Repeatable."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what a recipe does to a text: units, what replaced them, what is to be predicted."""
+    """Show how a recipe masks a text: masked units, their replacements and the targets."""
     from maskwright.core.files import write_text
     from maskwright.inference.showing import show
     from maskwright.inference.showing.page import page

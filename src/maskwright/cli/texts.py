@@ -1,4 +1,4 @@
-"""What the verbs that use a model share: their options, where texts come from, and how warnings are said."""
+"""Shared by the commands that use a model: options, input texts, loading and warnings."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from maskwright.inference.model import Model
     from maskwright.inference.precision import Precision
 
-MODEL_HELP = "A run's folder, or a Hugging Face model's folder or hub name."
+MODEL_HELP = "A run directory, or a Hugging Face model directory or hub name."
 DEVICE_HELP = "auto, cpu, cuda or cuda:N."
 
 ModelArgument = Annotated[str, typer.Argument(help=MODEL_HELP, show_default=False)]
 TextsArgument = Annotated[list[str] | None, typer.Argument(help="Texts.", show_default=False)]
 FileOption = Annotated[
     Path | None,
-    typer.Option(help="Read one text a line from a .txt or .jsonl file; `-` reads standard input.", show_default=False),
+    typer.Option(help="Read one text per line from a .txt or .jsonl file; `-` for standard input.", show_default=False),
 ]
 LinesOption = Annotated[
-    Path | None, typer.Option(help="Write the result to this .jsonl file, one line a text.", show_default=False)
+    Path | None, typer.Option(help="Write the results to this .jsonl file, one line per text.", show_default=False)
 ]
 DeviceOption = Annotated[str, typer.Option(help=DEVICE_HELP)]
 PrecisionOption = Annotated[
     Literal["auto", "fp32", "bf16", "int8"],
     typer.Option(
-        help="Of matrix products: fp32 (exact), bf16 or int8 (faster, rounded), or auto (bf16 on a GPU that has it, "
-        "else fp32)."
+        help="Precision of matrix multiplications: fp32, bf16, int8 (faster, less exact), or auto (bf16 on a GPU that "
+        "supports it, else fp32)."
     ),
 ]
 
@@ -41,7 +41,7 @@ def gather(texts: Sequence[str] | None, file: Path | None) -> list[str]:
     """Return the texts of the command line, then those of the file.
 
     Raises:
-        MaskwrightError: If there are none, or one holds half a character, which no tokenizer takes.
+        MaskwrightError: If there are none, or one contains a lone surrogate, which no tokenizer accepts.
     """
     from maskwright.core.errors import MaskwrightError
     from maskwright.core.half_characters import told_half_character
@@ -59,7 +59,7 @@ def gather(texts: Sequence[str] | None, file: Path | None) -> list[str]:
     if not gathered:
         raise MaskwrightError(
             "no text was given",
-            todo="Write texts after the model, each in quotes, or name a file with --file.",
+            todo="Pass texts after the model, each in quotes, or a file with --file.",
         )
     return gathered
 
@@ -72,12 +72,12 @@ def check_model(model: str) -> None:
 
 
 def number_of_texts(texts: Sequence[object]) -> str:
-    """Say how many texts there are: "1 text", "1,200 texts"."""
+    """Format a number of texts: "1 text", "1,200 texts"."""
     return f"{len(texts):,} text{'s' * (len(texts) != 1)}"
 
 
 def heading(text: str) -> None:
-    """Print a line above a table, however long it is."""
+    """Print the title of a table, never wrapped."""
     output.console().print(Text(text, style="bold"), soft_wrap=True)
 
 
@@ -93,7 +93,7 @@ def load_for_use(model: str, device: str, precision: "Precision") -> "Model":
 
 @contextmanager
 def warnings_said() -> Iterator[None]:
-    """Say Python warnings of the block as lines, without file names and source."""
+    """Print Python warnings of the block as lines, without file names and source."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield

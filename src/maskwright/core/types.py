@@ -1,4 +1,4 @@
-"""The numpy values that flow between the rooms. All frozen; all flat; one letter a dimension.
+"""The NumPy values passed between packages: frozen dataclasses of flat arrays.
 
 T tokens, B sequences (instances), S sentences, D documents, U units, M targets, N planned instances.
 """

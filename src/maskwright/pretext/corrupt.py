@@ -1,4 +1,4 @@
-"""Select, then replace: the two steps between a laid-out batch and what objectives read."""
+"""Select, then replace: the two steps from instances to examples."""
 
 from maskwright.core.randomness import Draws
 from maskwright.core.types import Examples, Instances
@@ -13,14 +13,14 @@ def corrupt(
     draws: Draws,
     vocabulary: VocabularyFacts,
 ) -> Examples:
-    """Hide part of each sequence; the same draws hide the same.
+    """Mask part of each sequence, deterministically given `draws`.
 
     Args:
         instances: The flat batch of B sequences.
-        masking: Which tokens.
-        replacement: By what.
+        masking: Selects the tokens.
+        replacement: Replaces them.
         draws: Keyed random numbers, one key for each of the B sequences.
-        vocabulary: What masking and replacement may ask about the vocabulary.
+        vocabulary: Vocabulary statistics.
     """
     selection = masking.select(instances, draws, vocabulary.token_counts)
     corrupted = replacement.replace_tokens(instances, selection, draws, vocabulary)

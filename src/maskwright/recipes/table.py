@@ -10,7 +10,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.wording import AXES, field_words, name_words
 
 ABSENT = "–"
-"""What stands where one of two recipes has no such field."""
+"""Shown where one of two recipes has no such field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,9 @@ class Row:
 
     Attributes:
         axis: The axis of the family it belongs to, e.g. "masking".
-        label: The field in words, e.g. "share selected".
-        value: Its value in words, e.g. "15 %".
-        path: How `--set` addresses it, e.g. "masking.rate".
+        label: The field's name, e.g. "masking rate".
+        value: The formatted value, e.g. "15 %".
+        path: Its path for `--set`, e.g. "masking.rate".
     """
 
     axis: str
@@ -36,7 +36,7 @@ class Comparison:
 
     Attributes:
         axis, label, path: As in `Row`.
-        left: The first recipe's value in words, `ABSENT` if it has no such field.
+        left: The first recipe's formatted value, `ABSENT` if it has no such field.
         right: The second recipe's, likewise.
     """
 
@@ -53,7 +53,7 @@ class Comparison:
 
 
 def rows(recipe: Recipe) -> list[Row]:
-    """List every field that says what the recipe does, axis by axis."""
+    """List all fields of a recipe, axis by axis."""
     return [row for field, axis in AXES.items() for row in _rows(axis, field, getattr(recipe, field))]
 
 
@@ -63,7 +63,7 @@ def diff(first: Recipe, second: Recipe, every: bool = False) -> list[Comparison]
     Args:
         first: The left column.
         second: The right column.
-        every: Whether lines in which they agree are listed too.
+        every: Whether equal lines are listed too.
     """
     left, right = rows(first), rows(second)
     left_values = {row.path: row.value for row in left}

@@ -1,4 +1,4 @@
-"""How running text becomes sequences. To add a format: one file, one line in `FormatChoice`."""
+"""Input formats: from documents to sequences. To add one, write its module and add it to `FormatChoice`."""
 
 from typing import Annotated
 

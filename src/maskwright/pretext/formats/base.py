@@ -1,4 +1,4 @@
-"""The door of the formats room: documents to a plan of instances, and a plan's rows to laid-out sequences."""
+"""The interface of input formats: documents to a plan of instances, and plan rows to sequences."""
 
 from abc import abstractmethod
 from typing import ClassVar, Literal
@@ -14,10 +14,10 @@ __all__ = ["Format", "PairFormat", "TakeTokens"]
 
 
 class Format(Spec):
-    """How running text becomes sequences. Members are frozen values; `plan` is the one method they write.
+    """Turns running text into sequences. Subclasses are frozen values and implement `plan`.
 
     Attributes:
-        kind: The member's name in recipes.
+        kind: The format's name in recipes.
         tells_by_segments: Whether segments say something that nothing else in a sequence does, so that the encoder
             must tell two kinds of them apart.
         sentences_are_lines: Whether a sentence is a line as it was written (a turn of a dialogue): it may hold several

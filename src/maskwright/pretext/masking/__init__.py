@@ -1,4 +1,4 @@
-"""Which tokens are to be predicted. To add a masking: one file, one line in `MaskingChoice`."""
+"""Masking: selection of the tokens to predict. To add a strategy, write its module and add it to `MaskingChoice`."""
 
 from typing import Annotated
 

@@ -1,15 +1,15 @@
-"""The door of the masking room: which tokens are to be predicted.
+"""The interface of maskings: selection of the tokens to predict.
 
-`Masking.select` is written once and owns the budget: how many tokens each sequence is to give up, and what may be
-chosen. Members say what a unit is and how units are drawn: until the budget is met, or, under `LevelMasking`, each by
-itself.
+`Masking.select` computes the budget, the number of tokens to select in each sequence, and the candidates. Subclasses
+define units (tokens, words, spans) and how they are sampled: until the budget is met or, in `LevelMasking`,
+independently.
 """
 
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from maskwright.core.randomness import Draws
 from maskwright.core.spec import Spec
@@ -17,16 +17,16 @@ from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 
 
 class Masking(Spec):
-    """Which tokens. Members are frozen values; `choose` is the one method they write.
+    """Selects the tokens to predict. Subclasses are frozen values and implement `choose`.
 
     Attributes:
-        kind: The member's name in recipes.
+        kind: The masking's name in recipes.
         rate: Share of a sequence's tokens to select, in (0, 1).
-        rounding: How rate x tokens becomes a whole number, at least 1: "half_even" (Python's round: BERT,
+        rounding: How rate x tokens is rounded to an integer of at least 1: "half_even" (Python's round: BERT,
             ALBERT), "random" (floor(x + U[0,1)): RoBERTa), "up" (SpanBERT), "down".
-        counted: What the rate counts: "all" tokens with specials (BERT, RoBERTa) or "ordinary" tokens only.
-        candidates: What may be selected: "ordinary" tokens, or "all" including specials (RoBERTa).
-        max_targets: Most tokens selected per sequence; None for no cap (BERT's max_predictions_per_seq).
+        counted: What the rate refers to: "all" tokens with specials (BERT, RoBERTa) or "ordinary" tokens only.
+        candidates: Tokens that may be selected: "ordinary" tokens, or "all" including specials (RoBERTa).
+        max_targets: Maximum number of tokens selected per sequence; None for no limit (BERT's max_predictions_per_seq).
     """
 
     kind: str
@@ -38,47 +38,45 @@ class Masking(Spec):
 
     @property
     def provides(self) -> frozenset[str]:
-        """Facts about units that objectives ask for in `needs` ("contiguous_units")."""
+        """Properties of units that objectives list in `needs` ("contiguous_units")."""
         return frozenset()
 
     @property
     def levels(self) -> frozenset[str]:
-        """Levels of units that the text must carry ("phrase", "entity"): what `choose` reads of `level_starts`."""
+        """Span types that the text must be annotated with: "phrase", "entity" (see `level_starts`)."""
         return frozenset()
 
     @property
     def uses_token_counts(self) -> bool:
-        """Whether it asks how often each id stands in the corpus (`token_counts`)."""
+        """Whether `select` needs the count of each id in the corpus (`token_counts`)."""
         return False
 
     @property
     def stages(self) -> tuple[tuple[float, "Masking"], ...]:
-        """Stretches of training, as shares of the budget that add up to 1, and the masking in each; one by default."""
+        """Stages of training: (share of the budget, masking); shares sum to 1. One stage by default."""
         return ((1.0, self),)
 
     @property
     def stage_names(self) -> tuple[str, ...]:
-        """What is masked in each stage, in words, where there are several; empty where there is one."""
+        """Name of each stage if there are several, else empty."""
         return ()
 
     def select(self, instances: Instances, draws: Draws, token_counts: IntArray | None = None) -> Selection:
-        """Select the units to predict in each sequence; the same draws give the same units.
+        """Select the units to predict in each sequence, deterministically given `draws`.
 
         No special token is selected unless `candidates` is "all". At least one unit is selected in every sequence
-        that has one within its budget; no sequence gives up more than that, except under `LevelMasking`, which has
-        no budget.
+        that has one within its budget. No sequence exceeds its budget, except in `LevelMasking`, which has none.
 
         Args:
             instances: The flat batch.
             draws: The keyed random numbers.
-            token_counts: Shape (V,), how often each id stands in the corpus, for maskings that ask; None where it is
-                not known.
+            token_counts: Shape (V,), the count of each id in the corpus, for maskings that use it; None if unknown.
         """
         maskable = np.ones(len(instances.ids), dtype=bool) if self.candidates == "all" else ~instances.special
         return self.choose_knowing(instances, maskable, self.budgets(instances, draws), draws, token_counts)
 
     def budgets(self, instances: Instances, draws: Draws) -> IntArray:
-        """How much each sequence gives up, in what `sizes` counts (tokens). Shape (B,), int64, at least 1."""
+        """Return the budget of each sequence, in the unit of `sizes` (tokens). Shape (B,), int64, at least 1."""
         exact = self.rate * self.sizes(instances)
         match self.rounding:
             case "half_even":
@@ -93,7 +91,7 @@ class Masking(Spec):
         return counts if self.max_targets is None else np.minimum(counts, self.max_targets)
 
     def sizes(self, instances: Instances) -> IntArray:
-        """How much each sequence has of what the rate counts: its tokens. Shape (B,)."""
+        """Return the size of each sequence that the rate refers to, in tokens. Shape (B,)."""
         if self.counted == "all":
             return instances.lengths
         return self._count(instances, np.ones(len(instances.ids), dtype=bool))
@@ -106,13 +104,13 @@ class Masking(Spec):
 
     @abstractmethod
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
-        """Draw units among the maskable tokens until each sequence's budget is met.
+        """Sample units among the maskable tokens until each sequence's budget is met.
 
         Args:
             instances: The flat batch.
             maskable: Shape (T,), True where a token may be selected.
-            budgets: Shape (B,), what each sequence gives up at most.
-            draws: The keyed random numbers; use purposes that begin with "masking".
+            budgets: Shape (B,), the maximum to select in each sequence.
+            draws: The keyed random numbers; purposes begin with "masking".
         """
 
     def choose_knowing(
@@ -123,5 +121,36 @@ class Masking(Spec):
         draws: Draws,
         token_counts: IntArray | None,
     ) -> Selection:
-        """Draw units with the corpus's counts at hand; by default they change nothing (see `choose`)."""
+        """Sample units given the counts of ids in the corpus; ignored by default (see `choose`)."""
         return self.choose(instances, maskable, budgets, draws)
+
+
+class WordMasking(Masking):
+    """A masking whose units are runs of whole words.
+
+    Attributes:
+        budget: Unit of the rate and the budget: "tokens", or "words" of any length (a special token counts as a
+            word). `max_targets` limits tokens and cannot be combined with "words".
+    """
+
+    budget: Literal["tokens", "words"] = "tokens"
+
+    @model_validator(mode="after")
+    def _caps_what_it_counts(self) -> Self:
+        if self.budget == "words" and self.max_targets is not None:
+            raise ValueError(
+                f"max_targets {self.max_targets} limits tokens, but budget 'words' counts words; "
+                "set max_targets to null or budget to 'tokens'"
+            )
+        return self
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """Units are runs of adjacent tokens."""
+        return frozenset({"contiguous_units"})
+
+    def sizes(self, instances: Instances) -> IntArray:
+        """Return the number of tokens or words of each sequence (see `Masking.sizes`)."""
+        if self.budget == "words":
+            return self._count(instances, instances.word_starts)
+        return super().sizes(instances)

@@ -1,4 +1,4 @@
-"""ERNIE's masking: words, phrases and entities, one level after the other or mixed."""
+"""ERNIE's knowledge masking: words, phrases and entities, in stages or mixed."""
 
 from typing import Literal
 
@@ -10,32 +10,32 @@ from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import Draws, bound_of
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.units import level_begins, whole_units
+from maskwright.pretext.masking.sampling import level_begins, whole_units
 from maskwright.pretext.shares import Share, check_shares
 
-_NOBODY = np.uint64((1 << 64) - 1)
+_EXCLUDED = np.uint64((1 << 64) - 1)
 _LEVELS = {"basic": "basic units", "phrase": "phrases", "entity": "entities"}
 
 
 class LevelMasking(Masking):
-    """Whole units of one level: basic units, phrases, entities (Sun et al. 2019, section 3.2).
+    """Whole units of one level: basic units, phrases or entities (Sun et al. 2019, section 3.2).
 
-    Basic units are the text's words as they are stored: characters in Chinese, words elsewhere. Outside phrases and
-    entities a basic unit is the unit of every level.
+    Basic units are the words of the stored text: characters in Chinese, words elsewhere. Outside phrases and entities
+    a basic unit is the unit of every level.
 
-    Each unit is drawn by itself with probability `rate`, and all its tokens are predicted; there is no budget, so
-    counts vary (ernie: batching.py:25-117). `rounding`, `counted` and `max_targets`, which shape budgets, stay as they
-    are.
+    Each unit is selected independently with probability `rate`, with all its tokens; there is no budget, so counts
+    vary (ernie: batching.py:25-117). `rounding`, `counted` and `max_targets`, which define budgets,
+    keep their defaults.
 
-    DEVIATION: where nothing is drawn in a sequence, its unit with the smallest number is, so that every sequence
-    teaches something and no step is empty; the original computes such batches. Of n units none is drawn with
-    probability .85^n, so it is short sequences that this matters to.
+    DEVIATION: if no unit of a sequence is selected, its unit with the smallest random number is, so that every sequence
+    has a target and no step is empty; the original computes such batches. None of n units is selected with
+    probability .85^n, so this matters for short sequences.
 
     Attributes:
-        basic, phrase, entity: Shares of the levels; they add up to 1. The paper does not say how long its stages
-            were; equal shares are ours.
-        order: "staged": the shares are stretches of training, in that order. "mixed": each sequence draws its level
-            by the shares. Where training has no stages (held-out text), staged levels are mixed too.
+        basic, phrase, entity: Shares of the levels; they sum to 1. The paper does not state the length of its stages;
+            equal shares are our choice.
+        order: "staged": the shares are consecutive stages of training. "mixed": each sequence samples its level by the
+            shares. Held-out text, which has no stages, is always mixed.
     """
 
     kind: Literal["levels"] = "levels"
@@ -50,29 +50,27 @@ class LevelMasking(Masking):
         for name in ("rounding", "counted", "max_targets"):
             default = type(self).model_fields[name].default
             if getattr(self, name) != default:
-                raise ValueError(
-                    f"{name} shapes a budget, and units of levels are drawn without one; leave it {default!r}"
-                )
+                raise ValueError(f"{name} defines a budget, and masking 'levels' has none; leave it {default!r}")
         return self
 
     @property
     def _shares(self) -> dict[str, float]:
-        """Shares of the levels that have any."""
+        """Shares of the levels that are used."""
         return {level: share for level in _LEVELS if (share := getattr(self, level)) > 0}
 
     @property
     def provides(self) -> frozenset[str]:
-        """Units are runs of neighbouring tokens."""
+        """Units are runs of adjacent tokens."""
         return frozenset({"contiguous_units"})
 
     @property
     def levels(self) -> frozenset[str]:
-        """Levels that the text must carry; basic units always are there."""
+        """Levels other than basic units, which the text must be annotated with."""
         return frozenset(self._shares) - {"basic"}
 
     @property
     def stages(self) -> tuple[tuple[float, Masking], ...]:
-        """One stretch of training a level, if staged."""
+        """One stage per level, if staged."""
         if self.order == "mixed":
             return ((1.0, self),)
         nothing = dict.fromkeys(_LEVELS, 0.0)
@@ -86,16 +84,16 @@ class LevelMasking(Masking):
         return tuple(_LEVELS[level] for level in self._shares) if len(self.stages) > 1 else ()
 
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
-        """Draw every unit by itself; `budgets` limit nothing (see `Masking.choose`)."""
+        """Select every unit independently; `budgets` are not used (see `Masking.choose`)."""
         begins = self._begins(instances, draws)
         numbers = draws.bits_everywhere("masking unit", instances.cu_seqlens)
-        numbers |= (begins & maskable) - np.uint64(1)  # `_NOBODY` where no unit begins that may be drawn
+        numbers |= (begins & maskable) - np.uint64(1)  # `_EXCLUDED` where no maskable unit begins
         chosen = numbers < bound_of(self.rate)
-        _one_at_least(numbers, chosen, instances)
+        _select_at_least_one(numbers, chosen, instances)
         return whole_units(begins, np.flatnonzero(chosen))
 
     def _begins(self, instances: Instances, draws: Draws) -> BoolArray:
-        """Where units begin, each sequence on its own level. Shape (T,)."""
+        """Return where units begin, each sequence at its own level. Shape (T,)."""
         begins = {
             level: instances.word_starts if level == "basic" else level_begins(instances, level)
             for level in self._shares
@@ -111,11 +109,11 @@ class LevelMasking(Masking):
         return mixed
 
 
-def _one_at_least(numbers: NDArray[np.uint64], chosen: BoolArray, instances: Instances) -> None:
-    """Choose the unit with the smallest number in each sequence where none is chosen; in place."""
+def _select_at_least_one(numbers: NDArray[np.uint64], chosen: BoolArray, instances: Instances) -> None:
+    """Select the unit with the smallest number in each sequence without selection; in place."""
     empty = np.flatnonzero(np.add.reduceat(chosen, instances.cu_seqlens[:-1], dtype=np.int64) == 0)
     lengths = instances.lengths[empty]
     tokens, owners = concatenated_ranges(instances.cu_seqlens[empty], lengths), np.repeat(empty, lengths)
     order = np.lexsort((numbers[tokens], owners))
     smallest = tokens[order[np.cumsum(lengths) - lengths]]
-    chosen[smallest[numbers[smallest] < _NOBODY]] = True
+    chosen[smallest[numbers[smallest] < _EXCLUDED]] = True

@@ -1,18 +1,18 @@
-"""PMI-masking: words that stand together far more often than chance are hidden together."""
+"""PMI-masking: collocations, words of high pointwise mutual information, are masked together."""
 
 from typing import Literal
 
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.units import level_begins, until_full
+from maskwright.pretext.masking.sampling import level_begins, until_full
 
 
 class PMIMasking(Masking):
     """Collocations, and whole words elsewhere, in random order until the budget is met (Levine et al. 2021, 3.2).
 
-    A unit is hidden whole or not at all, so that no part of a collocation gives the rest away. Which words are
-    collocations is found when text is tokenized (the level "phrase"). A unit that would overrun the budget of tokens
+    A unit is masked as a whole, so that no part of a collocation reveals the rest. Collocations are found when the text
+    is prepared (the level "phrase"). A unit that would overrun the budget of tokens
     is skipped and others are tried, as with whole words.
     """
 
@@ -20,7 +20,7 @@ class PMIMasking(Masking):
 
     @property
     def provides(self) -> frozenset[str]:
-        """Units are runs of neighbouring tokens."""
+        """Units are runs of adjacent tokens."""
         return frozenset({"contiguous_units"})
 
     @property
@@ -29,5 +29,5 @@ class PMIMasking(Masking):
         return frozenset({"phrase"})
 
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
-        """Take units in random order while they fit (see `Masking.choose`)."""
+        """Select units in random order while they fit (see `Masking.choose`)."""
         return until_full(level_begins(instances, "phrase"), maskable, instances, budgets, draws)

@@ -10,33 +10,33 @@ from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import Draws, uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.units import count_reached
+from maskwright.pretext.masking.sampling import count_reached
 
-_ROUNDS_AT_ONCE = 4
-_MOST_NUMBERS = 1 << 20
-"""Drawn together."""
+_ROUNDS_PER_BATCH = 4
+_MAX_NUMBERS = 1 << 20
+"""Maximum number of random numbers computed together."""
 
 
 class SpanMasking(Masking):
     """Random spans of whole words until the budget is met exactly (Joshi et al. 2020, section 3.1).
 
-    Again and again (SpanBERT: fairseq/data/masking.py:72-135):
+    Repeatedly (SpanBERT: fairseq/data/masking.py:72-135):
 
-    1. A length in words is drawn: P(k) is proportional to (1 - p)^(k-1) p for k = 1..`longest_span`; what lies beyond
-       is spread over all lengths, not put on the longest. With p = .2 and 10 the mean is 3.80 words.
-    2. An anchor is drawn among all tokens, so that words of many pieces are hit more often. If it is already masked,
-       length and anchor are drawn again; else the span begins at the first token of the anchor's word.
+    1. A length in words is sampled: P(k) is proportional to (1 - p)^(k-1) p for k = 1..`longest_span`; the tail is
+       distributed over all lengths, not added to the longest. With p = .2 and 10 the mean is 3.80 words.
+    2. An anchor is sampled among all tokens, so that words of many pieces are hit more often. If it is already masked,
+       length and anchor are sampled again; else the span begins at the first token of the anchor's word.
     3. Whole words are masked rightwards: as many as the length says, up to the next special token, and no further
        than the budget. Words that are already masked count, but cost nothing.
 
     Spans that overlap or touch are one unit, which can therefore be longer than `longest_span`.
 
     Attributes:
-        geometric_p: The p above; larger means shorter.
-        longest_span: Most words drawn for a span.
+        geometric_p: The p above; larger means shorter spans.
+        longest_span: Maximum number of words sampled for a span.
         cut_last_word: Whether the last word is cut where the budget ends, as in the original: every sequence then
-            gives up exactly its budget. False masks no word in part: a span ends before a word that would overrun,
-            and others are tried for what is left.
+            meets its budget exactly. False masks no word in part: a span ends before a word that would overrun, and
+            others are tried for the rest.
     """
 
     kind: Literal["span"] = "span"
@@ -54,7 +54,7 @@ class SpanMasking(Masking):
 
     @property
     def provides(self) -> frozenset[str]:
-        """Units are runs of neighbouring tokens."""
+        """Units are runs of adjacent tokens."""
         return frozenset({"contiguous_units"})
 
     @property
@@ -65,7 +65,7 @@ class SpanMasking(Masking):
         return normalised
 
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
-        """Draw spans in all sequences at once, one each a round (see `Masking.choose`)."""
+        """Sample spans in all sequences at once, one per round (see `Masking.choose`)."""
         anchor_keys = draws.keys("masking anchor")
         length_keys = draws.keys("masking length")
         bounds = np.cumsum(self.length_shares)
@@ -80,10 +80,10 @@ class SpanMasking(Masking):
             first_words=np.append(0, words_until)[instances.cu_seqlens],
             left=np.minimum(budgets, np.diff(first_candidates)),
         )
-        begun, at_once = 0, _ROUNDS_AT_ONCE
+        begun, at_once = 0, _ROUNDS_PER_BATCH
         active = spans.unfinished(np.arange(len(instances)), may_cut=True)
         while len(active):
-            # Numbers for some rounds are drawn together: each is a function of its key and its round alone.
+            # Random numbers of several rounds are computed together: each depends only on its key and its round.
             rounds = begun + np.arange(at_once)[:, None]
             low, high = first_candidates[active], first_candidates[active + 1]
             numbers = (uniform(anchor_keys[active], rounds) * (high - low)).astype(np.int64)
@@ -93,13 +93,13 @@ class SpanMasking(Masking):
                 spans.add(active, drawn, wanted, longest=self.longest_span, may_cut=self.cut_last_word)
             begun += at_once
             active = spans.unfinished(active, may_cut=self.cut_last_word)
-            at_once = max(_ROUNDS_AT_ONCE, min(2 * at_once, _MOST_NUMBERS // max(1, len(active))))
+            at_once = max(_ROUNDS_PER_BATCH, min(2 * at_once, _MAX_NUMBERS // max(1, len(active))))
         words_hit = np.flatnonzero(spans.masked > 0)
         return Selection(starts[words_hit], starts[words_hit] + spans.masked[words_hit]).joined()
 
 
 class _Spans:
-    """Spans as they are laid: for each of W words how many of its first tokens are masked.
+    """The state of span sampling: for each of W words the number of its first tokens that are masked.
 
     Until a sequence's budget is used up each of its words is masked wholly or not at all.
 
@@ -120,7 +120,7 @@ class _Spans:
         self._next_wall = np.repeat(ahead, np.diff(ahead, prepend=-1))[: len(sizes)]
 
     def unfinished(self, sequences: IntArray, *, may_cut: bool) -> IntArray:
-        """Return those of some sequences that still have something to give and a word that fits."""
+        """Return those sequences that have budget left and a word that fits."""
         sequences = sequences[np.flatnonzero(self._left[sequences])]
         if may_cut or not len(sequences):
             return sequences
@@ -133,7 +133,7 @@ class _Spans:
         return sequences[np.flatnonzero(smallest <= self._left[sequences])]
 
     def add(self, sequences: IntArray, words: IntArray, lengths: IntArray, *, longest: int, may_cut: bool) -> None:
-        """Lay one span in each sequence, from a word on; nothing where that word is masked or the budget used up."""
+        """Add one span per sequence, starting at a word; none if that word is masked or the budget used up."""
         wanted = np.flatnonzero((self.masked[words] == 0) & (self._left[sequences] > 0))
         sequences, words, lengths = sequences[wanted], words[wanted], lengths[wanted]
         ends = np.minimum(words + lengths, self._next_wall[words])

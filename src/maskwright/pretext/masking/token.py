@@ -1,4 +1,4 @@
-"""BERT's masking: single tokens, uniformly; or, as DistilBERT does it, rare ones rather than frequent ones."""
+"""BERT's masking of single tokens, uniform or, as in DistilBERT, weighted towards rare tokens."""
 
 from typing import Annotated, Literal
 
@@ -9,22 +9,22 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.order import FloatArray, RandomOrder
+from maskwright.pretext.masking.sampling import FloatArray, RandomOrder
 
 
 class TokenMasking(Masking):
-    """Distinct tokens without replacement, as many as the budget says (Devlin et al. 2019, 3.1).
+    """Tokens sampled without replacement up to the budget (Devlin et al. 2019, 3.1).
 
-    Every unit is one token. A sequence with fewer candidates than its budget gives up all of them.
+    Every unit is one token. A sequence with fewer candidates than its budget has all of them selected.
 
-    DEVIATION: where rare tokens are favoured, each sequence draws its own share. The original draws over the whole
-    batch (distillation: distiller.py:189-252), so that what a sequence gives up depends on its company there; here it
-    is a function of the sequence alone, as everywhere.
+    DEVIATION: with `favour` "rare", each sequence is sampled separately. The original samples from the whole batch
+    (distillation: distiller.py:189-252), so that a sequence's masks depend on the rest of the batch; here they are a
+    function of the sequence alone, as in all maskings.
 
     Attributes:
-        favour: "uniform": all tokens alike; "rare": drawn with the weights max(count, 1)^-smoothing, counts being
-            those of the corpus (distillation: train.py:262-280).
-        smoothing: How strongly rare tokens are favoured, 0 being not at all; it belongs to "rare".
+        favour: "uniform", or "rare": sampled with weights max(count, 1)^-smoothing, with the counts of the corpus
+            (distillation: train.py:262-280).
+        smoothing: Exponent of the weights, only for "rare"; 0 is uniform.
     """
 
     kind: Literal["token"] = "token"
@@ -36,14 +36,14 @@ class TokenMasking(Masking):
         default = type(self).model_fields["smoothing"].default
         if self.favour == "uniform" and self.smoothing != default:
             raise ValueError(
-                f"smoothing {self.smoothing:g} weighs tokens by how rare they are, and favour 'uniform' weighs all "
-                f"alike; set favour to 'rare' or leave smoothing {default:g}"
+                f"smoothing {self.smoothing:g} has no effect with favour 'uniform'; "
+                f"set favour to 'rare' or leave smoothing {default:g}"
             )
         return self
 
     @property
     def uses_token_counts(self) -> bool:
-        """Whether rare tokens are favoured (see `Masking.uses_token_counts`)."""
+        """True with `favour` "rare"."""
         return self.favour == "rare"
 
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
@@ -61,19 +61,19 @@ class TokenMasking(Masking):
         """Take the first tokens of each sequence's weighted random order (see `Masking.choose_knowing`).
 
         Raises:
-            RecipeError: If rare tokens are to be favoured and nobody counted them.
+            RecipeError: If `favour` is "rare" and the counts are unknown.
         """
         weights = self._weights(token_counts)
         chosen = RandomOrder.of(maskable, instances, draws, weights=weights).first(budgets)
         return Selection(chosen, chosen + 1)
 
     def _weights(self, token_counts: IntArray | None) -> FloatArray | None:
-        """Return the weight of each id, shape (V,); None where all are alike."""
+        """Return the weight of each id, shape (V,); None if uniform."""
         if self.favour == "uniform":
             return None
         if token_counts is None:
             raise RecipeError(
-                "masking.favour is 'rare', but how often tokens stand in the corpus is not known here",
+                "masking.favour is 'rare', but the token counts of the corpus are unknown here",
                 todo="Set masking.favour=uniform.",
             )
         weights: FloatArray = np.maximum(token_counts, 1).astype(np.float64) ** -self.smoothing

@@ -1,19 +1,18 @@
-"""Whole-word masking: a word is hidden with all its pieces or not at all."""
+"""Whole-word masking: all pieces of a word are masked together."""
 
 from typing import Literal
 
 from maskwright.core.randomness import Draws
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.order import RandomOrder
-from maskwright.pretext.masking.units import until_full, whole_units
-from maskwright.pretext.masking.words import WordMasking
+from maskwright.pretext.masking.base import WordMasking
+from maskwright.pretext.masking.sampling import RandomOrder, until_full, whole_units
 
 
 class WholeWordMasking(WordMasking):
     """Whole words in random order, until the budget is met (create_pretraining_data.py:342-415).
 
     With a budget of tokens, a word that would overrun it is skipped, never cut, and the others are still
-    tried; a sequence in which every word is longer than the budget gives up none, as in Google's code.
+    tried; a sequence in which every word is longer than the budget has no targets, as in Google's code.
 
     Attributes:
         budget: What the rate counts and the budget limits: "tokens" (BERT: 15 % of the tokens), or "words"
@@ -24,7 +23,7 @@ class WholeWordMasking(WordMasking):
     kind: Literal["whole_word"] = "whole_word"
 
     def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
-        """Take words in random order while they fit (see `Masking.choose`)."""
+        """Select words in random order while they fit (see `Masking.choose`)."""
         begins = instances.word_starts
         if self.budget == "tokens":
             return until_full(begins, maskable, instances, budgets, draws)

@@ -1,4 +1,4 @@
-"""The door of the replacement room: what the encoder sees where tokens were selected."""
+"""The interface of replacements: the input ids at selected tokens."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from maskwright.core.types import Instances, IntArray, Selection, SpecialTokens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VocabularyFacts:
-    """What replacements may ask about the vocabulary.
+    """Vocabulary statistics for maskings and replacements.
 
     Attributes:
         special_tokens: Ids of the special tokens, and the number of entries.
@@ -27,10 +27,10 @@ class VocabularyFacts:
 
 
 class Replacement(Spec):
-    """By what. Members are frozen values; `replace_tokens` is the one method they write.
+    """Replaces selected tokens. Subclasses are frozen values and implement `replace_tokens`.
 
     Attributes:
-        kind: The member's name in recipes.
+        kind: The replacement's name in recipes.
     """
 
     kind: str

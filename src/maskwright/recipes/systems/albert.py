@@ -1,4 +1,4 @@
-"""ALBERT (Lan et al. 2019): one layer's weights for all layers, narrow embeddings, texts in order or swapped.
+"""ALBERT (Lan et al. 2019): weights shared across layers, factorized embeddings, sentence-order prediction.
 
 Names of files are those of the released code (google-research/albert). Where it differs from the paper, the
 paper is followed and the code's value is given in a comment, to be set by `--set`.
@@ -17,7 +17,7 @@ from maskwright.recipes.recipe import MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, XLARGE, XXLARGE, Size, at_size
 
 PAPER = "Lan et al. 2019, arXiv:1909.11942"
-NOT_PUBLISHED = "not published: a small BERT's shape, ALBERT's choices"
+NOT_PUBLISHED = "not published: ALBERT at the size of a small BERT"
 
 ENGLISH = Unigram(vocab_size=30000, lowercase=True, character_coverage=0.99995)  # README.md:305-320
 CHINESE = WordPiece(vocab_size=21128, lowercase=True)  # BERT's entries
@@ -84,7 +84,7 @@ TRAINING_SMALL = TRAINING.replace(steps=2_000_000, batch_sequences=256, learning
 
 Row = tuple[str, Size, EncoderConfig, Unigram | WordPiece, Training, str]
 SYSTEMS: tuple[Row, ...] = (
-    # size           shape    encoder          tokenizer training          what is special
+    # size           shape    encoder          tokenizer training          summary
     ("tiny",         TINY,    ENCODER,         ENGLISH,  TRAINING_SMALL,   NOT_PUBLISHED),
     ("mini",         MINI,    ENCODER,         ENGLISH,  TRAINING_SMALL,   NOT_PUBLISHED),
     ("small",        SMALL,   ENCODER,         ENGLISH,  TRAINING_SMALL,   NOT_PUBLISHED),
@@ -92,11 +92,11 @@ SYSTEMS: tuple[Row, ...] = (
     ("large",        LARGE,   ENCODER,         ENGLISH,  TRAINING,         "English, 18 M parameters"),
     ("xlarge",       XLARGE,  ENCODER,         ENGLISH,  TRAINING,         "English, 59 M parameters"),
     ("xxlarge",      XXLARGE, WITHOUT_DROPOUT, ENGLISH,  TRAINING,         "English, 223 M parameters"),
-    ("base-v2",      BASE,    WITHOUT_DROPOUT, ENGLISH,  TRAINING_V2_BASE, "second version: no dropout, longer"),
-    ("large-v2",     LARGE,   WITHOUT_DROPOUT, ENGLISH,  TRAINING_V2,      "second version: no dropout, longer"),
-    ("xlarge-v2",    XLARGE,  WITHOUT_DROPOUT, ENGLISH,  TRAINING_V2,      "second version: no dropout, longer"),
-    ("xxlarge-v2",   XXLARGE, WITHOUT_DROPOUT, ENGLISH,  TRAINING_V2,      "second version: longer"),
-    ("base-chinese", BASE,    ENCODER,         CHINESE,  TRAINING,         "Chinese, by character"),
+    ("base-v2",      BASE,    WITHOUT_DROPOUT, ENGLISH,  TRAINING_V2_BASE, "version 2: no dropout, longer training"),
+    ("large-v2",     LARGE,   WITHOUT_DROPOUT, ENGLISH,  TRAINING_V2,      "version 2: no dropout, longer training"),
+    ("xlarge-v2",    XLARGE,  WITHOUT_DROPOUT, ENGLISH,  TRAINING_V2,      "version 2: no dropout, longer training"),
+    ("xxlarge-v2",   XXLARGE, WITHOUT_DROPOUT, ENGLISH,  TRAINING_V2,      "version 2: longer training"),
+    ("base-chinese", BASE,    ENCODER,         CHINESE,  TRAINING,         "Chinese, character-based"),
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""BERT (Devlin, Chang, Lee and Toutanova 2019): both sides of a word are seen, two tasks are learnt.
+"""BERT (Devlin, Chang, Lee and Toutanova 2019): bidirectional masked language modeling and next-sentence prediction.
 
 Names of files are those of the released code (google-research/bert). Where it differs from the paper, the
 paper is followed and the code's value is given in a comment, to be set by `--set`.
@@ -27,19 +27,19 @@ MULTI_CASED = WordPiece(vocab_size=119547, lowercase=False)
 MULTI_UNCASED = WordPiece(vocab_size=105879, lowercase=True)
 
 SYSTEMS: tuple[tuple[str, Size, WordPiece, str, str], ...] = (
-    # size                        shape   tokenizer      paper        what is special
-    ("tiny",                      TINY,   UNCASED,       SMALL_PAPER, "the smallest of the small BERTs"),
-    ("mini",                      MINI,   UNCASED,       SMALL_PAPER, "small and narrow"),
-    ("small",                     SMALL,  UNCASED,       SMALL_PAPER, "small and shallow"),
-    ("medium",                    MEDIUM, UNCASED,       SMALL_PAPER, "small, twice as deep"),
-    ("base",                      BASE,   UNCASED,       PAPER,       "English, lower-cased"),
-    ("large",                     LARGE,  UNCASED,       PAPER,       "English, lower-cased"),
+    # size                        shape   tokenizer      paper        summary
+    ("tiny",                      TINY,   UNCASED,       SMALL_PAPER, "English, lowercased; smallest published"),
+    ("mini",                      MINI,   UNCASED,       SMALL_PAPER, "English, lowercased; small, narrow"),
+    ("small",                     SMALL,  UNCASED,       SMALL_PAPER, "English, lowercased; small, shallow"),
+    ("medium",                    MEDIUM, UNCASED,       SMALL_PAPER, "English, lowercased; small, 8 layers"),
+    ("base",                      BASE,   UNCASED,       PAPER,       "English, lowercased"),
+    ("large",                     LARGE,  UNCASED,       PAPER,       "English, lowercased"),
     ("base-cased",                BASE,   CASED,         PAPER,       "English, cased"),
     ("large-cased",               LARGE,  CASED,         PAPER,       "English, cased"),
-    ("base-chinese",              BASE,   CHINESE,       PAPER,       "Chinese, by character"),
-    ("large-chinese",             LARGE,  CHINESE,       WWM_PAPER,   "Chinese; published for whole words"),
+    ("base-chinese",              BASE,   CHINESE,       PAPER,       "Chinese, character-based"),
+    ("large-chinese",             LARGE,  CHINESE,       WWM_PAPER,   "Chinese; published with whole-word masking"),
     ("base-multilingual-cased",   BASE,   MULTI_CASED,   PAPER,       "104 languages, cased"),
-    ("base-multilingual-uncased", BASE,   MULTI_UNCASED, PAPER,       "102 languages, lower-cased; older"),
+    ("base-multilingual-uncased", BASE,   MULTI_UNCASED, PAPER,       "102 languages, lowercased; older"),
 )  # fmt: skip
 
 ENCODER = EncoderConfig(
@@ -63,7 +63,7 @@ FORMAT = SegmentPair(
 MASKING = TokenMasking(
     rate=0.15,
     rounding="half_even",  # Python's round, create_pretraining_data.py:342-415
-    counted="all",  # [CLS] and [SEP] count, though they are never chosen
+    counted="all",  # [CLS] and [SEP] count, though they are never selected
     candidates="ordinary",
     # create_pretraining_data.py cuts at 20 unless told otherwise; the README advises 20 at length 128 and 77
     # at 512, which never bind. The released default: --set masking.max_targets=20

@@ -1,4 +1,4 @@
-"""BERT-wwm (Cui et al. 2019) and Google's whole-word BERT: a word is hidden with all its pieces or characters.
+"""BERT-wwm (Cui et al. 2019) and Google's whole-word BERT: masks all pieces or characters of a word together.
 
 No training code was released for the Chinese models; constants are from the README of ymcui/Chinese-BERT-wwm and from
 the technical report. What they do not say is BERT's: they were made with Google's script.
@@ -20,7 +20,7 @@ from maskwright.recipes.systems import bert
 
 PAPER = "Cui et al. 2019, arXiv:1906.08101"
 GOOGLE = "Devlin et al. 2019, arXiv:1810.04805; github.com/google-research/bert, 31 May 2019"
-NOT_PUBLISHED = "not published: a small BERT's shape, BERT-wwm's choices"
+NOT_PUBLISHED = "not published: BERT-wwm at the size of a small BERT"
 
 # The tokenizer still cuts Chinese into characters; the segmenter only says which of them are one word. The authors
 # used LTP: --set words.segmenter=ltp
@@ -62,14 +62,14 @@ TRAINING_EXT = TRAINING.replace(
 )
 
 SYSTEMS: tuple[tuple[str, Size, WordPiece, Words, Training, str, str], ...] = (
-    # size                  shape  tokenizer      words          training       paper   what is special
+    # size                  shape  tokenizer      words          training       paper   summary
     ("tiny",                TINY,  bert.CHINESE,  CHINESE_WORDS, TRAINING,      PAPER,  NOT_PUBLISHED),
     ("mini",                MINI,  bert.CHINESE,  CHINESE_WORDS, TRAINING,      PAPER,  NOT_PUBLISHED),
     ("small",               SMALL, bert.CHINESE,  CHINESE_WORDS, TRAINING,      PAPER,  NOT_PUBLISHED),
-    ("base",                BASE,  bert.CHINESE,  CHINESE_WORDS, TRAINING,      PAPER,  "Chinese, whole words"),
-    ("base-ext",            BASE,  bert.CHINESE,  CHINESE_WORDS, TRAINING_EXT,  PAPER,  "the same, trained longer"),
+    ("base",                BASE,  bert.CHINESE,  CHINESE_WORDS, TRAINING,      PAPER,  "Chinese, whole-word masking"),
+    ("base-ext",            BASE,  bert.CHINESE,  CHINESE_WORDS, TRAINING_EXT,  PAPER,  "Chinese, trained longer"),
     ("base-english",        BASE,  bert.UNCASED,  ENGLISH_WORDS, bert.TRAINING, GOOGLE, "not published at this size"),
-    ("large-english",       LARGE, bert.UNCASED,  ENGLISH_WORDS, bert.TRAINING, GOOGLE, "English, lower-cased"),
+    ("large-english",       LARGE, bert.UNCASED,  ENGLISH_WORDS, bert.TRAINING, GOOGLE, "English, lowercased"),
     ("large-english-cased", LARGE, bert.CASED,    ENGLISH_WORDS, bert.TRAINING, GOOGLE, "English, cased"),
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""DistilBERT (Sanh, Debut, Chaumond and Wolf 2019): half of a BERT, which learns from the whole one.
+"""DistilBERT (Sanh, Debut, Chaumond and Wolf 2019): a BERT with half of the layers, distilled from the full one.
 
 Names of files are those of the released code (huggingface/transformers-research-projects, distillation/). Where it
 differs from the paper, the paper is followed and the code's value is given in a comment, to be set by `--set`. Every
@@ -90,16 +90,16 @@ TRAINING = Training(
     ),
 )
 
-NOT_PUBLISHED = "not published: half of a small BERT"
-NOT_PUBLISHED_ROBERTA = "not published: half of a small BERT's shape, RoBERTa's choices"
+NOT_PUBLISHED = "not published: half the layers of a small BERT"
+NOT_PUBLISHED_ROBERTA = "not published: half the layers of a small RoBERTa"
 
 SYSTEMS: tuple[tuple[str, FamilyName, EncoderConfig, Size, TokenizerSpec, str], ...] = (
-    # name                               family        encoder             twice   tokenizer    what is special
+    # name                               family        encoder             twice   tokenizer    summary
     ("distilbert/tiny",                  "distilbert", ENCODER,            TINY,   UNCASED,     NOT_PUBLISHED),
     ("distilbert/mini",                  "distilbert", ENCODER,            MINI,   UNCASED,     NOT_PUBLISHED),
     ("distilbert/small",                 "distilbert", ENCODER,            SMALL,  UNCASED,     NOT_PUBLISHED),
     ("distilbert/medium",                "distilbert", ENCODER,            MEDIUM, UNCASED,     NOT_PUBLISHED),
-    ("distilbert/base",                  "distilbert", ENCODER,            BASE,   UNCASED,     "English, lower-cased"),
+    ("distilbert/base",                  "distilbert", ENCODER,            BASE,   UNCASED,     "English, lowercased"),
     ("distilbert/base-cased",            "distilbert", ENCODER,            BASE,   CASED,       "English, cased"),
     ("distilbert/base-multilingual-cased", "distilbert", ENCODER,          BASE,   MULTI_CASED, "104 languages, cased"),
     ("distilroberta/tiny",               "roberta",    ENCODER_OF_ROBERTA, TINY,   BYTES,       NOT_PUBLISHED_ROBERTA),

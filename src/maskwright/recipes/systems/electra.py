@@ -1,4 +1,4 @@
-"""ELECTRA (Clark, Luong, Le and Manning 2020): a generator fills the blanks, the encoder finds what it filled in.
+"""ELECTRA (Clark, Luong, Le and Manning 2020): a generator replaces masked tokens, the encoder detects replacements.
 
 Names of files are those of the released code (google-research/electra). Where it differs from the paper, the
 paper is followed and the code's value is given in a comment, to be set by `--set`; with one exception, what the
@@ -20,7 +20,7 @@ from maskwright.recipes.sizes import BASE, LARGE, MINI, TINY, Size, at_size
 from maskwright.recipes.towers import Generator
 
 PAPER = "Clark et al. 2020, arXiv:2003.10555"
-NOT_PUBLISHED = "not published: a small BERT's shape, ELECTRA's choices"
+NOT_PUBLISHED = "not published: ELECTRA at the size of a small BERT"
 
 SMALL = Size(12, 256, 4)  # deeper and narrower than the small BERT: configure_pretraining.py, appendix A
 
@@ -50,7 +50,7 @@ MASKING = TokenMasking(
     # average, and it writes the mean of both ids where a place is drawn twice (pretrain_helpers.py:56-213; its author
     # calls that a bug, issue 41). Here places are distinct.
     rounding="half_even",  # tf.round
-    counted="all",  # [CLS] and [SEP] count, though they are never chosen
+    counted="all",  # [CLS] and [SEP] count, though they are never selected
     candidates="ordinary",
     max_targets=None,  # the original has int((rate + .005) length) slots, which never bind: 19, 79 and 130
 )
@@ -97,14 +97,14 @@ TRAINING_LARGE = TRAINING_BASE.replace(steps=400_000, batch_sequences=2048)
 QUARTER, THIRD, HALF = Generator(size=0.25), Generator(size=1 / 3), Generator(size=0.5)
 
 SYSTEMS: tuple[tuple[str, Size, int | None, Generator, float, Training, str], ...] = (
-    # size    shape  E     generator rate  training        what is special
+    # size    shape  E     generator rate  training        summary
     # Of a quarter to a half, tiny and mini take the half: a quarter of tiny's 128 would be less than one attention head
     # of 64, and mini's generator, 128 wide, keeps two.
     ("tiny",  TINY,  None, HALF,     0.15, TRAINING_SMALL, NOT_PUBLISHED),
     ("mini",  MINI,  128,  HALF,     0.15, TRAINING_SMALL, NOT_PUBLISHED),
-    ("small", SMALL, 128,  QUARTER,  0.15, TRAINING_SMALL, "deep and narrow; made for one GPU"),
-    ("base",  BASE,  None, THIRD,    0.15, TRAINING_BASE,  "every token is asked whether a generator put it in"),
-    ("large", LARGE, None, QUARTER,  0.25, TRAINING_LARGE, "every token is asked whether a generator put it in"),
+    ("small", SMALL, 128,  QUARTER,  0.15, TRAINING_SMALL, "deep and narrow; trains on one GPU"),
+    ("base",  BASE,  None, THIRD,    0.15, TRAINING_BASE,  "detects tokens replaced by a small generator"),
+    ("large", LARGE, None, QUARTER,  0.25, TRAINING_LARGE, "detects tokens replaced by a small generator"),
 )  # fmt: skip
 
 

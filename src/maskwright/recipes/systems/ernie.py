@@ -1,4 +1,4 @@
-"""ERNIE 1.0 (Sun et al. 2019, Baidu): characters are hidden first, then phrases, then named entities.
+"""ERNIE 1.0 (Sun et al. 2019, Baidu): masks characters first, then phrases, then named entities.
 
 Names of files are those of the released code (PaddlePaddle/ERNIE, directory ERNIE, July 2019). It reads text whose
 units are already marked and does the same in all stages; how the units were found was not released.
@@ -24,7 +24,7 @@ from maskwright.recipes.sizes import BASE, MINI, SMALL, TINY, Size, at_size
 from maskwright.recipes.systems import bert
 
 PAPER = "Sun et al. 2019, arXiv:1904.09223"
-NOT_PUBLISHED = "not published: a small BERT's shape, ERNIE's choices"
+NOT_PUBLISHED = "not published: ERNIE at the size of a small BERT"
 
 # The released vocabulary has 17964 entries in a table of 18000 rows; a vocabulary trained here fills all rows.
 TOKENIZER = WordPiece(vocab_size=18000, lowercase=True)
@@ -93,12 +93,12 @@ TRAINING = Training(
 
 Row = tuple[str, Size, Format, tuple[Objective, ...], str]
 SYSTEMS: tuple[Row, ...] = (
-    # size            shape  layout    objectives       what is special
+    # size            shape  layout    objectives       summary
     ("tiny",          TINY,  FORMAT,   PAIRS_ASKED,     NOT_PUBLISHED),
     ("mini",          MINI,  FORMAT,   PAIRS_ASKED,     NOT_PUBLISHED),
     ("small",         SMALL, FORMAT,   PAIRS_ASKED,     NOT_PUBLISHED),
-    ("base",          BASE,  FORMAT,   PAIRS_ASKED,     "Chinese; characters, then phrases, then entities"),
-    ("base-dialogue", BASE,  DIALOGUE, DIALOGUES_ASKED, "the same on dialogues, real or fake; one turn a line"),
+    ("base",          BASE,  FORMAT,   PAIRS_ASKED,     "Chinese; masks characters, phrases, then entities"),
+    ("base-dialogue", BASE,  DIALOGUE, DIALOGUES_ASKED, "the same for dialogues, real or fake; one turn per line"),
 )  # fmt: skip
 
 

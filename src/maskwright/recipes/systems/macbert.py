@@ -1,4 +1,4 @@
-"""MacBERT (Cui et al. 2020): what is hidden is replaced by similar words, so that no mask token is ever seen.
+"""MacBERT (Cui et al. 2020): masked words are replaced by similar words instead of [MASK].
 
 No code was released; constants are from the paper (section 3 of the EMNLP version, extended in the journal version),
 the README and the issues of ymcui/MacBERT. What they do not say is BERT's, and marked so.
@@ -17,7 +17,7 @@ from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, Size, at_si
 from maskwright.recipes.systems import bert
 
 PAPER = "Cui et al. 2020, arXiv:2004.13922; journal version: IEEE/ACM TASLP 2021"
-NOT_PUBLISHED = "not published: a small BERT's shape, MacBERT's choices"
+NOT_PUBLISHED = "not published: MacBERT at the size of a small BERT"
 
 # The tokenizer still cuts Chinese into characters; the segmenter says which of them are one word. The authors used
 # LTP: --set words.segmenter=ltp
@@ -67,12 +67,12 @@ TRAINING_LARGE = Training(
 TRAINING_BASE = TRAINING_LARGE.replace(steps=1_000_000)
 
 SYSTEMS: tuple[tuple[str, Size, Training, str], ...] = (
-    # size    shape  training        what is special
+    # size    shape  training        summary
     ("tiny",  TINY,  TRAINING_BASE,  NOT_PUBLISHED),
     ("mini",  MINI,  TRAINING_BASE,  NOT_PUBLISHED),
     ("small", SMALL, TRAINING_BASE,  NOT_PUBLISHED),
-    ("base",  BASE,  TRAINING_BASE,  "Chinese; similar words for masks; goes on from BERT"),
-    ("large", LARGE, TRAINING_LARGE, "Chinese; similar words for masks; from scratch"),
+    ("base",  BASE,  TRAINING_BASE,  "Chinese; similar words instead of [MASK]; starts from BERT"),
+    ("large", LARGE, TRAINING_LARGE, "Chinese; similar words instead of [MASK]; from scratch"),
 )  # fmt: skip
 
 

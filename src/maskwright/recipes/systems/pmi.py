@@ -1,4 +1,4 @@
-"""PMI-masking (Levine et al. 2021): words that stand together more often than chance are hidden together."""
+"""PMI-masking (Levine et al. 2021): masks collocations (words of high pointwise mutual information) as one unit."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from maskwright.recipes.sizes import BASE, MINI, SMALL, TINY, Size, at_size
 from maskwright.recipes.systems import bert
 
 PAPER = "Levine et al. 2021, arXiv:2010.01825"
-NOT_PUBLISHED = "not published: a small BERT's shape, PMI-masking's choices"
+NOT_PUBLISHED = "not published: PMI-masking at the size of a small BERT"
 
 MASKING = PMIMasking(rate=0.15, rounding="half_even", counted="all")
 
@@ -21,11 +21,11 @@ MASKING = PMIMasking(rate=0.15, rounding="half_even", counted="all")
 TRAINING = bert.TRAINING.replace(phases=(LengthPhase(share=1.0, max_length=512),))
 
 SYSTEMS: tuple[tuple[str, Size, str], ...] = (
-    # size   shape  what is special
+    # size   shape  summary
     ("tiny",  TINY,  NOT_PUBLISHED),
     ("mini",  MINI,  NOT_PUBLISHED),
     ("small", SMALL, NOT_PUBLISHED),
-    ("base",  BASE,  "collocations and whole words, no next-sentence prediction"),
+    ("base",  BASE,  "masks collocations and whole words; no sentence pairs"),
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from maskwright.recipes.recipe import MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MEDIUM, MINI, SMALL, TINY, Size, at_size
 
 PAPER = "Liu et al. 2019, arXiv:1907.11692"
-NOT_PUBLISHED = "not published: a small BERT's shape, RoBERTa's choices"
+NOT_PUBLISHED = "not published: RoBERTa at the size of a small BERT"
 
 ENCODER = EncoderConfig(
     max_positions=512,
@@ -79,13 +79,13 @@ TRAINING_LARGE = TRAINING_BASE.replace(learning_rate=4e-4, warmup_steps=30_000)
 TRAINING_SMALL = TRAINING_BASE.replace(steps=1_000_000, batch_sequences=256, learning_rate=1e-4, warmup_steps=10_000)
 
 SYSTEMS: tuple[tuple[str, Size, Training, str], ...] = (
-    # size    shape   training        what is special
+    # size    shape   training        summary
     ("tiny",   TINY,   TRAINING_SMALL, NOT_PUBLISHED),
     ("mini",   MINI,   TRAINING_SMALL, NOT_PUBLISHED),
     ("small",  SMALL,  TRAINING_SMALL, NOT_PUBLISHED),
     ("medium", MEDIUM, TRAINING_SMALL, NOT_PUBLISHED),
-    ("base",   BASE,   TRAINING_BASE,  "no sentence pairs, dynamic masks, large batches"),
-    ("large",  LARGE,  TRAINING_LARGE, "no sentence pairs, dynamic masks, large batches"),
+    ("base",   BASE,   TRAINING_BASE,  "no sentence pairs, dynamic masking, large batches"),
+    ("large",  LARGE,  TRAINING_LARGE, "no sentence pairs, dynamic masking, large batches"),
 )  # fmt: skip
 
 

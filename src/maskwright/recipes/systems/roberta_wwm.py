@@ -15,7 +15,7 @@ from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, Size, at_si
 from maskwright.recipes.systems import bert
 
 PAPER = "Cui et al. 2020, arXiv:2004.13922"
-NOT_PUBLISHED = "not published: a small BERT's shape, RoBERTa-wwm's choices"
+NOT_PUBLISHED = "not published: RoBERTa-wwm at the size of a small BERT"
 
 # Learning rate, warm-up and the optimizer's constants are not in the README; they are BERT's.
 TRAINING = bert.TRAINING.replace(
@@ -28,7 +28,7 @@ TRAINING_LARGE = TRAINING.replace(steps=2_000_000, batch_sequences=512)
 # DEVIATION: all begin at random, unless `--init` names a model. The authors began base from Google's Chinese BERT, and
 # the RBT models from the first layers of base or large, to be trained for another million steps.
 SYSTEMS: tuple[tuple[str, Size, Training, str], ...] = (
-    # size   shape                training        what is special
+    # size   shape                training        summary
     ("tiny",  TINY,               TRAINING,       NOT_PUBLISHED),
     ("mini",  MINI,               TRAINING,       NOT_PUBLISHED),
     ("small", SMALL,              TRAINING,       NOT_PUBLISHED),

@@ -1,4 +1,4 @@
-"""SpanBERT (Joshi, Chen, Liu, Weld, Zettlemoyer and Levy 2020): spans are hidden, and told from their boundaries.
+"""SpanBERT (Joshi, Chen, Liu, Weld, Zettlemoyer and Levy 2020): predicts spans from their boundaries.
 
 Names of files are those of the released code (facebookresearch/SpanBERT, a copy of fairseq). Where it differs from
 the paper, the paper is followed and the code's value is given in a comment, to be set by `--set`.
@@ -17,7 +17,7 @@ from maskwright.recipes.recipe import MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, Size, at_size
 
 PAPER = "Joshi et al. 2020, arXiv:1907.10529"
-NOT_PUBLISHED = "not published: a small BERT's shape, SpanBERT's choices"
+NOT_PUBLISHED = "not published: SpanBERT at the size of a small BERT"
 
 ENCODER = EncoderConfig(
     max_positions=512,
@@ -80,12 +80,12 @@ TRAINING = Training(
 TRAINING_BASE = TRAINING.replace(steps=300_000, batch_sequences=2048, learning_rate=5e-4)
 
 SYSTEMS: tuple[tuple[str, Size, Training, str], ...] = (
-    # size   shape  training       what is special
+    # size   shape  training       summary
     ("tiny",  TINY,  TRAINING,      NOT_PUBLISHED),
     ("mini",  MINI,  TRAINING,      NOT_PUBLISHED),
     ("small", SMALL, TRAINING,      NOT_PUBLISHED),
-    ("base",  BASE,  TRAINING_BASE, "spans of words, told from their boundaries too"),
-    ("large", LARGE, TRAINING,      "spans of words, told from their boundaries too"),
+    ("base",  BASE,  TRAINING_BASE, "also predicts masked spans from their boundary tokens"),
+    ("large", LARGE, TRAINING,      "also predicts masked spans from their boundary tokens"),
 )  # fmt: skip
 
 
