@@ -74,7 +74,7 @@ def test_a_point_that_broke_off_and_a_start_from_scratch_are_told() -> None:
     found = replace(results([0.5, 0.9]), grid=grid, from_scratch=True)
     page = found.markdown()
     assert page.startswith("# sst-2: runs/mine from scratch\n")
-    assert "| 9.0 | broke off |  |" in page
+    assert "| 9.0 | failed |  |" in page
     data = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert (data["from_scratch"], data["grid"][1]["dev"]) == (True, None)
 
