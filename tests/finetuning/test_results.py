@@ -85,7 +85,7 @@ def test_answers_are_scored_in_percent() -> None:
 
 def test_the_page_says_what_was_chosen_where() -> None:
     page = results([0.5, 0.9], [0.4, 0.8]).markdown()
-    assert "test: measured once, after all was chosen." in page
+    assert "test: predicted once, after selection." in page
     assert "Mind the gap." in page
     assert "| learning_rate | accuracy (dev) |  |" in page
     assert "| train | 1,000 | 2 | 1 | t.csv |" in page
