@@ -70,7 +70,7 @@ def test_finetune_prints_the_table_and_says_where_the_model_lies(
     assert "accuracy (dev)" in captured.out
     assert "standard deviation" in captured.out
     said = captured.err.replace("\n", " ")
-    assert "seed 0 is trained already" in said
+    assert "seed 0 already trained" in said
     assert f"maskwright predict {tuned / 'out'}" in said
     assert _run(*again, "--json") == 0
     data = json.loads(capsys.readouterr().out)
@@ -115,7 +115,7 @@ def test_predict_takes_texts_or_a_file(tuned: Path, tmp_path: Path, capsys: pyte
     [
         (["finetune", "{model}", "--task", "sst2x", "--train", "x", "--out", "y"], "Did you mean 'sst-2'"),
         (["finetune", "{model}", "--task", "sst-2", "--out", "y"], "no data was given"),
-        (["evaluate", "{model}", "--file", "x.csv"], "holds no fine-tuned model"),
+        (["evaluate", "{model}", "--file", "x.csv"], "is a pretrained model, not a fine-tuned one"),
         (["evaluate", "{tuned}/out", "--file", "{tuned}/text.csv"], "Did you mean"),
         (["evaluate", "{tuned}/outt", "--file", "{tuned}/text.csv"], "Did you mean"),
         (["predict", "{tuned}/out"], "nothing was given"),

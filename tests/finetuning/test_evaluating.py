@@ -58,7 +58,7 @@ def test_labels_are_matched_by_name_or_where_the_benchmark_counts(
     ],
 )
 def test_labels_that_may_be_any_are_refused(ours: list[str], theirs: list[str]) -> None:
-    with pytest.raises(RecipeError, match=r"are not the model's.*label_names"):
+    with pytest.raises(RecipeError, match=r"do not match the model's.*label_names"):
         matching_labels(ours, theirs)
 
 
@@ -196,7 +196,7 @@ def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder: Path, tmp_pat
     out = saved(bert_folder, Classification(labels=("gut", "schlecht")), tmp_path / "out")
     assert len(predict(out, ["the cat", ("the cat", "the dog")], reporter=Silent())) == 2  # its folder tells nothing
     (out / "reading.json").write_text('{"text": "satz", "label": "urteil"}', encoding="utf-8")
-    with pytest.raises(DataError, match=r"input 2: pairs of texts, and this model learnt from single texts"):
+    with pytest.raises(DataError, match=r"input 2: pairs of texts, but this model was trained on single texts"):
         predict(out, ["the cat", ("the cat", "the dog")], reporter=Silent())
     file = tmp_path / "pairs.csv"
     file.write_text("sentence1,sentence2,y\nthe cat,the dog,gut\na cat,a dog,schlecht\n", encoding="utf-8")

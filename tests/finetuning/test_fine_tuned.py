@@ -84,9 +84,9 @@ def test_a_pretrained_model_gives_all_but_its_heads(folders, family, kind):
             assert not torch.equal(state[name], its[name]), name
     _same(build(folders[family], task, seed=3).state_dict(), state)
     taken, new, left = model.notes
-    assert taken.startswith(f"taken from {folders[family]}: embeddings, layers")
+    assert taken.startswith(f"loaded from {folders[family]}: embeddings, layers")
     assert ("pooler" in taken, "pooler" in new) == (pooled and not makes_pooler, makes_pooler)
-    assert new == f"new: head{', pooler' if makes_pooler else ''} (of {class_of(family, kind).__name__})"
+    assert new == f"newly initialized: head{', pooler' if makes_pooler else ''} (of {class_of(family, kind).__name__})"
     assert ("pooler" in left) == (not pooled and family not in WITHOUT_POOLER)
     assert "head 'rtd'" in left if family == "electra" else "head 'mlm'" in left
 
@@ -105,7 +105,7 @@ def test_from_scratch_nothing_is_taken_but_shape_and_tokenizer(folders, tmp_path
     model = build(folders[family], TASKS[kind], seed=3, from_scratch=True)
     assert model.encoder.config == taken.encoder.config
     assert model.tokenizer.fingerprint == taken.tokenizer.fingerprint
-    assert model.notes == (f"all weights are drawn anew: {folders[family]} gives its shape and its tokenizer",)
+    assert model.notes == (f"all weights are newly initialized; shape and tokenizer are those of {folders[family]}",)
     state, other = model.state_dict(), build(folders[family], TASKS[kind], seed=4, from_scratch=True).state_dict()
     assert state.keys() == taken.state_dict().keys()
     for name, value in state.items():
@@ -195,7 +195,7 @@ def test_what_transformers_fine_tuned_is_told_by_class_and_labels(tmp_path, kind
     model, made = load(tmp_path), ragged("bert", kind)
     assert model.task == task
     (note,) = model.notes
-    assert f"{class_of('bert', kind).__name__} is taken as {task.kind}" in note
+    assert f"{class_of('bert', kind).__name__}: {task.kind}" in note
     with torch.no_grad():
         torch.testing.assert_close(
             of_real(model.scores(made.batch), kind, made), their_scores(theirs, kind, made), atol=1e-5, rtol=0
@@ -219,20 +219,20 @@ def test_a_head_for_the_same_labels_is_kept_and_another_is_not(folders, tmp_path
         assert not torch.equal(other.head.dense.weight, first.head.dense.weight)
         assert other.head.rate == other.encoder.config.hidden_dropout
         assert other.notes[1:] == (
-            "new: head (of RobertaForSequenceClassification)",
-            "left: its head for bad, fair, good",
+            "newly initialized: head (of RobertaForSequenceClassification)",
+            "ignored: its head for bad, fair, good",
         )
         assert torch.equal(other.encoder.word_embeddings.weight, first.encoder.word_embeddings.weight)
     numbered = Classification(labels=("0", "1"))
     build(folders["roberta"], numbered, seed=1).save(tmp_path / "numbered")
-    assert build(tmp_path / "numbered", numbered, seed=2).notes[1].startswith("new: head")
+    assert build(tmp_path / "numbered", numbered, seed=2).notes[1].startswith("newly initialized: head")
     build(folders["roberta"], Regression(), seed=1).save(tmp_path / "numbers")
-    assert build(tmp_path / "numbers", Regression(scale=5.0), seed=2).notes[1].startswith("new: head")
+    assert build(tmp_path / "numbers", Regression(scale=5.0), seed=2).notes[1].startswith("newly initialized: head")
     answers = build(folders["roberta"], QuestionAnswering(), seed=1)
     answers.save(tmp_path / "answers")
     _same(build(tmp_path / "answers", QuestionAnswering(metric="cmrc"), seed=2).state_dict(), answers.state_dict())
     tags = build(tmp_path, TASKS["token"], seed=2)
-    assert tags.notes[1:] == ("new: head (of RobertaForTokenClassification)", "left: head 'sequence'")
+    assert tags.notes[1:] == ("newly initialized: head (of RobertaForTokenClassification)", "ignored: head 'sequence'")
 
 
 def test_dropout_follows_its_key_in_training_only(folders):
@@ -267,7 +267,7 @@ def test_settings_are_those_given_and_what_a_class_lacks_is_said(folders):
         model = build(folders[family], TASKS[kind], seed=1, hidden_dropout=0.2, head_dropout=0.4)
         assert model.head.rate == rate
         name = class_of(family, kind).__name__
-        assert model.notes[-1] == f"{name} has no dropout of its own before its last layer, and drops {rate:g} there"
+        assert model.notes[-1] == f"head_dropout is {rate:g}: {name} has no setting for it"
 
 
 def test_longer_sequences_than_there_are_positions_are_refused(folders, tmp_path):
@@ -348,7 +348,9 @@ def _refused(folder, *parts, error=ConversionError):
 
 
 def test_what_is_no_fine_tuned_model_is_refused(folders, tmp_path):
-    _refused(folders["bert"], "holds no fine-tuned model", f"maskwright finetune {folders['bert']} --task")
+    _refused(
+        folders["bert"], "is a pretrained model, not a fine-tuned one", f"maskwright finetune {folders['bert']} --task"
+    )
     model = build(folders["bert"], TASKS["sequence"], seed=1)
     model.save(tmp_path)
     path = tmp_path / "task.json"

@@ -144,7 +144,7 @@ def test_a_killed_run_goes_on_bit_for_bit(
     monkeypatch.setattr(loop, "_take_step", whole)
     heard = Heard()
     tune(out=tmp_path / "killed" / "out", reporter=heard, **asked)
-    assert "goes on after step" in heard.text()
+    assert "resumes after step" in heard.text()
     peace, killed = ((tmp_path / name / "out") for name in ("peace", "killed"))
     files = {str(file.relative_to(peace)) for file in peace.rglob("*") if file.is_file()}
     assert files == {str(file.relative_to(killed)) for file in killed.rglob("*") if file.is_file()}
@@ -176,7 +176,7 @@ def test_finished_seeds_are_not_repeated_and_more_can_be_added(
     first = tune(seeds=1).results
     heard = Heard()
     both = tune(seeds=2, reporter=heard).results
-    assert "seed 0 is trained already" in heard.text()
+    assert "seed 0 already trained" in heard.text()
     assert first is not None
     assert both is not None
     assert both.rows[0] == first.rows[0]
@@ -239,10 +239,10 @@ def test_a_point_whose_loss_is_no_number_is_the_worst_and_is_not_tried_again(
     asked: dict[str, Any] = {"grid": ["learning_rate=1e30,5e-3"], "set": ["clip_norm=0"]}
     results = tune(**asked, reporter=(heard := Heard())).results
     assert results is not None
-    assert "learning_rate=1e+30 seed 0 broke off and counts as the worst" in heard.text()
+    assert "learning_rate=1e+30 seed 0 failed and counts as the worst" in heard.text()
     assert [(row.dev is None, row.chosen) for row in results.grid] == [(True, False), (False, True)]
     assert results.settings["learning_rate"] == 5e-3
-    assert "| 1e+30 | broke off |" in (tmp_path / "out" / "results.md").read_text(encoding="utf-8")
+    assert "| 1e+30 | failed |" in (tmp_path / "out" / "results.md").read_text(encoding="utf-8")
 
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("nothing is left to train")
@@ -252,7 +252,7 @@ def test_a_point_whose_loss_is_no_number_is_the_worst_and_is_not_tried_again(
 
 
 def test_a_grid_of_which_no_point_can_be_trained_is_an_error(tune: Callable[..., FineTuning]) -> None:
-    with pytest.raises(TrainingError, match="no point of the grid can be trained"):
+    with pytest.raises(TrainingError, match="training failed at every grid point"):
         tune(grid=["learning_rate=1e30,1e29"], set=["clip_norm=0"])
 
 
@@ -315,8 +315,8 @@ def test_a_model_is_trained_from_scratch_and_that_is_told(
     results = tune(from_scratch=True, reporter=(heard := Heard())).results
     assert results is not None
     assert results.from_scratch
-    assert "all weights are drawn anew" in heard.text()
-    assert "from weights drawn anew" in heard.text()
+    assert "all weights are newly initialized" in heard.text()
+    assert "from scratch" in heard.text()
     out = tmp_path / "out"
     assert json.loads((out / "run.json").read_text(encoding="utf-8"))["request"]["from_scratch"]
     assert json.loads((out / "results.json").read_text(encoding="utf-8"))["from_scratch"]
@@ -414,12 +414,12 @@ def test_what_was_taken_over_and_what_was_guessed_is_told(
 ) -> None:
     tune(seeds=2, reporter=(heard := Heard()))
     told = [text for topic, text in heard.said if topic == "model"]
-    assert sum(text.startswith(f"taken from {bert_folder}: embeddings, layers, pooler") for text in told) == 1
-    assert any(text.startswith("new: head") for text in told)
-    assert any("measured on dev: 100%" in line for line in heard.shown)
+    assert sum(text.startswith(f"loaded from {bert_folder}: embeddings, layers, pooler") for text in told) == 1
+    assert any(text.startswith("newly initialized: head") for text in told)
+    assert any("evaluating on dev: 100%" in line for line in heard.shown)
     (tmp_path / "out" / "task.json").unlink()
     evaluate(tmp_path / "out", file=tmp_path / "texts.csv", reporter=(heard := Heard()))
-    assert "has no task.json: its class BertForSequenceClassification is taken as classification" in heard.text()
+    assert "task inferred from its class BertForSequenceClassification: classification" in heard.text()
     predict(tmp_path / "out", "the cat", reporter=(heard := Heard()))
     assert "has no task.json" in heard.text()
 
@@ -596,10 +596,10 @@ def test_texts_of_two_parts_and_few_examples_are_told_with_the_results(
     results = tune(dev=dev, test=test, reporter=(heard := Heard())).results
     assert results is not None
     told = (
-        ("dev", "all 6 texts are in train too; 6 examples, each 17 % of what is measured"),
+        ("dev", "all 6 texts also in train; 6 examples, each 17 % of the score"),
         (
             "test",
-            "1 of 2 texts is in train too; 1 of 2 texts is in dev too; 2 examples, each 50 % of what is measured",
+            "1 of 2 texts also in train; 1 of 2 texts also in dev; 2 examples, each 50 % of the score",
         ),
     )
     assert results.notes == tuple(f"{part}: {text}." for part, text in told)
@@ -613,10 +613,10 @@ def test_examples_that_were_cut_are_told(tune: Callable[..., FineTuning], tmp_pa
     dev = tmp_path / "dev.csv"
     dev.write_text(f"text,label\nthe cat,feline\nthe dog,canine\n{'the dog ' * 20},canine\n", encoding="utf-8")
     tune(dev=dev, test=toy_tasks.texts(tmp_path, "test.csv", rows=4), reporter=(heard := Heard()))
-    assert [text for topic, text in heard.said if topic == "cut"] == ["1 of 3 dev examples, to 32 tokens"]
+    assert [text for topic, text in heard.said if topic == "cut"] == ["1 of 3 dev examples truncated to 32 tokens"]
     tune(dev=dev, reporter=(heard := Heard()), set=["max_length=8"], out=tmp_path / "short")
     (told,) = [text for topic, text in heard.said if topic == "cut"]
-    assert re.fullmatch(r"\d+ of 48 train, 1 of 3 dev examples, to 8 tokens", told)
+    assert re.fullmatch(r"\d+ of 48 train, 1 of 3 dev examples truncated to 8 tokens", told)
 
 
 def test_a_device_and_a_folder_are_tried_before_anything_is_read(
@@ -655,11 +655,11 @@ def test_a_model_is_not_written_over(tune: Callable[..., FineTuning], bert_folde
     before = (mine / "model.safetensors").read_bytes()
     toy_tasks.texts(tmp_path)
     asked: dict[str, Any] = {"task": "classification", "train": tmp_path / "texts.csv", "reporter": Silent()}
-    with pytest.raises(CheckpointError, match="the model that is to be fine-tuned"):
+    with pytest.raises(CheckpointError, match="the model to fine-tune"):
         finetune(mine, out=tmp_path / "elsewhere" / ".." / "mine", **asked)
     # A finished pretraining whose checkpoints were removed.
     (mine / "run.json").write_text(json.dumps({"format": 1, "request": {}, "result": {"finished": True}}))
-    with pytest.raises(CheckpointError, match="the model that is to be fine-tuned"):
+    with pytest.raises(CheckpointError, match="the model to fine-tune"):
         finetune(mine, out=mine, **asked)
     with pytest.raises(CheckpointError, match="holds a pretraining, and a fine-tuning would write its own model"):
         tune(out=mine)
@@ -714,7 +714,7 @@ def test_files_that_cannot_teach_are_refused(
         ({"set": ["task.metric=accuracy"]}, "Did you mean 'metrics'"),
         ({"read": ["quotin=none"]}, "Did you mean 'quoting'"),
         ({"read": ["quoting=maybe"]}, "quoting"),
-        ({"grid": ["learning_rate="]}, "names no value"),
+        ({"grid": ["learning_rate="]}, "has no value"),
         ({"grid": ["epochs=1,2", "epochs=3"]}, "twice"),
         ({"grid": ["epoch=1,2"]}, "Did you mean 'epochs'"),
         ({"seeds": 0}, "--seeds is 0"),
@@ -750,7 +750,7 @@ def test_a_label_of_dev_that_train_lacks_is_named(tune: Callable[..., FineTuning
 @pytest.mark.parametrize(
     ("task", "make", "bad", "message"),
     [
-        ("regression", toy_tasks.numbers, "a\tb\tscore\nthe cat\tthe dog\t1\n", "1 examples with the same number"),
+        ("regression", toy_tasks.numbers, "a\tb\tscore\nthe cat\tthe dog\t1\n", "all numbers are equal"),
         ("tagging", toy_tasks.tagged, "我\tB-PER\n爱\tE-PER\n\n", "the tag 'E-PER' is none of BIO"),
         (
             "question-answering",
@@ -808,7 +808,7 @@ def test_the_stride_of_windows_is_fitted_with_the_length_and_that_is_said(bert_f
     finetune(bert_folder, out=tmp_path / "fitted", set=short, reporter=(heard := Told()), **asked)
     # The model has 40 positions, of 384 that were published with windows 128 apart.
     assert load(tmp_path / "fitted").task.doc_stride == 13
-    assert "fitted task.doc_stride 128 13 the same share of 40 tokens as 128 is of 384" in heard.text()
+    assert "fitted task.doc_stride 128 13 keeps the published ratio to max_length, 128 of 384 tokens" in heard.text()
     finetune(bert_folder, out=tmp_path / "set", set=(*short, "task.doc_stride=7"), reporter=(heard := Told()), **asked)
     assert load(tmp_path / "set").task.doc_stride == 7
     assert "doc_stride" not in heard.text()

@@ -122,7 +122,7 @@ def test_unlabelled_development_examples_are_refused_before_training() -> None:
         (
             Regression(),
             [TextExample(key=f"{number}", texts=("a",), label=2.0) for number in range(3)],
-            "file, all 3 examples have the same number",
+            "file, all numbers are equal",
         ),
         (
             Tagging(labels=("O", "B-PER"), scheme="BIO", metrics=("f1",)),
@@ -180,7 +180,7 @@ def test_whether_labels_are_needed_is_not_the_user_s() -> None:
 
 
 def test_parts_of_fields_are_no_axes_of_a_grid() -> None:
-    with pytest.raises(RecipeError, match=r"names a part of a field.*betas=\[\.\.\.\]"):
+    with pytest.raises(RecipeError, match=r"sets a part of a field.*betas=\[\.\.\.\]"):
         grid_points(["betas.0=0.8,0.9"], Hyperparameters())
     assert grid_points(["betas=[0.8,0.9],[0.9,0.99]"], Hyperparameters())
 

@@ -165,7 +165,7 @@ def test_a_file_of_the_user_s_own_is_guessed_and_that_is_said(paraphrases: Path,
 
 
 def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="input 2: single texts, and this model learnt from pairs"):
+    with pytest.raises(DataError, match="input 2: single texts, but this model was trained on pairs"):
         predict(paraphrases, [("the cat", "the dog"), "the cat"], device="cpu", reporter=Silent())
     file = tmp_path / "own.csv"
     file.write_text("satz,antwort\nthe cat,the old dog\n", encoding="utf-8")
@@ -188,7 +188,7 @@ def test_a_loaded_model_reads_files_as_its_folder_and_so_does_its_copy(paraphras
     said = predict(paraphrases, file=file, device="cpu", reporter=Silent())
     for model in (loaded, load(tmp_path / "copy"), tmp_path / "copy"):
         assert predict(model, file=file, device="cpu", reporter=Silent()) == said
-    with pytest.raises(DataError, match="input 1: single texts, and this model learnt from pairs"):
+    with pytest.raises(DataError, match="input 1: single texts, but this model was trained on pairs"):
         predict(loaded, "the cat", device="cpu", reporter=Silent())
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\nthe cat\t1\nthe dog\t0\n", encoding="utf-8")
     with pytest.raises(DataError, match="Choose a benchmark of pairs"):

@@ -74,7 +74,7 @@ def test_a_point_that_broke_off_and_a_start_from_scratch_are_told() -> None:
     found = replace(results([0.5, 0.9]), grid=grid, from_scratch=True)
     page = found.markdown()
     assert page.startswith("# sst-2: runs/mine from scratch\n")
-    assert "| 9.0 | broke off |  |" in page
+    assert "| 9.0 | failed |  |" in page
     data = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert (data["from_scratch"], data["grid"][1]["dev"]) == (True, None)
 
@@ -85,7 +85,7 @@ def test_answers_are_scored_in_percent() -> None:
 
 def test_the_page_says_what_was_chosen_where() -> None:
     page = results([0.5, 0.9], [0.4, 0.8]).markdown()
-    assert "test: measured once, after all was chosen." in page
+    assert "test: predicted once, after selection." in page
     assert "Mind the gap." in page
     assert "| learning_rate | accuracy (dev) |  |" in page
     assert "| train | 1,000 | 2 | 1 | t.csv |" in page

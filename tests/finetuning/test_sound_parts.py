@@ -27,11 +27,11 @@ def tagged(*words: str) -> TaggedExample:
 @pytest.mark.parametrize(
     ("train", "dev", "told"),
     [
-        (text("a"), [text("a", label="b"), text("A")], "1 of 2 texts is in train too"),
-        (text("a", "b"), [text("a", "b")] * 2 + [text("b", "a")], "2 of 3 pairs of texts are"),
-        (tagged("a", "b"), [tagged("a", "b"), tagged("a")], "1 of 2 sentences is"),
-        (question("q", "c"), [question("q", "c"), question("q", "d")], "1 of 2 questions is"),
-        (choice("a", "b"), [choice("a", "b", label=1), choice("b", "a")], "1 of 2 questions is"),
+        (text("a"), [text("a", label="b"), text("A")], "1 of 2 texts also in train"),
+        (text("a", "b"), [text("a", "b")] * 2 + [text("b", "a")], "2 of 3 pairs of texts also"),
+        (tagged("a", "b"), [tagged("a", "b"), tagged("a")], "1 of 2 sentences also"),
+        (question("q", "c"), [question("q", "c"), question("q", "d")], "1 of 2 questions also"),
+        (choice("a", "b"), [choice("a", "b", label=1), choice("b", "a")], "1 of 2 questions also"),
     ],
 )
 def test_texts_of_two_parts_are_counted(train: Example, dev: list[Example], told: str) -> None:
@@ -54,8 +54,8 @@ def test_the_count_is_that_of_a_plain_search(train: list[str], test: list[str]) 
 def test_few_examples_are_told() -> None:
     train = [text("x")]
     few = [text(str(number)) for number in range(6)]
-    assert list(doubts({"train": train, "dev": few})) == [("dev", "6 examples, each 17 % of what is measured")]
-    assert list(doubts({"train": train, "dev": few[:1]})) == [("dev", "1 example, each 100 % of what is measured")]
+    assert list(doubts({"train": train, "dev": few})) == [("dev", "6 examples, each 17 % of the score")]
+    assert list(doubts({"train": train, "dev": few[:1]})) == [("dev", "1 example, each 100 % of the score")]
     enough = [text(str(number)) for number in range(FEW)]
     assert not list(doubts({"train": train, "dev": enough}))
     assert not list(doubts({"train": train, "test": [text("a", label=None)]}))

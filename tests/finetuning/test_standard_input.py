@@ -23,8 +23,8 @@ def _given(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     [
         (b"one\ntwo\r\n", [(1, "one"), (2, "two")], ()),
         ("\ufeff我\n".encode(), [(1, "我")], ()),
-        (b"\none\n \n\ntwo", [(2, "one"), (5, "two")], ("3 lines (the first: 1) are blank and left out",)),
-        (b"good\n\nbad\n", [(1, "good"), (3, "bad")], ("line 2 is blank and left out",)),
+        (b"\none\n \n\ntwo", [(2, "one"), (5, "two")], ("3 lines (the first: 1) are blank and skipped",)),
+        (b"good\n\nbad\n", [(1, "good"), (3, "bad")], ("line 2 is blank and skipped",)),
         (b"one\nsch\xf6n\n", [(1, "one"), (2, "schön")], ("not UTF-8 (line 2)",)),
         (
             "我爱北京，他们都很好。\n".encode("gb18030"),
@@ -70,7 +70,7 @@ def test_predictions_are_called_by_the_numbers_of_the_lines(
     said = predict(model, "a word", file=["-", file], reporter=talk)
     called = {"input:1": "a word", "standard input:1": "the cat", "standard input:3": "schön", "7": "the dog"}
     assert [(one.key, one.of) for one in said] == list(called.items())
-    assert "file 2 examples of standard input" in talk.text()
+    assert "file 2 examples from standard input" in talk.text()
     assert "line 2 is blank" in talk.text()
     _given(monkeypatch, b"the cat\n\nthe dog\n")
     assert [one.key for one in predict(model, file=["-", file], reporter=Silent())] == ["1", "3", "7"]

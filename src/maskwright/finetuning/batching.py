@@ -1,7 +1,6 @@
-"""Units of features as batches: streams without padding, every unit whole in one batch.
+"""Batches of packed sequences (without padding); all sequences of a unit are in the same batch.
 
-A unit's sequences (the options of a question) are never parted. Which units a step learns from, and in which order, is
-a pure function of (seed, epoch).
+The units of each step, and their order, are a pure function of (seed, epoch).
 """
 
 import math
@@ -23,13 +22,13 @@ from maskwright.training.packing import pack
 
 @dataclass(frozen=True, slots=True)
 class StepBatches:
-    """What one optimizer step computes on.
+    """The data of one optimizer step.
 
     Attributes:
-        micro_batches: In order; one forward and backward pass each.
-        count: What the summed losses of all of them are divided by, once: labelled positions where tags are predicted,
-            else units. It is the sum of the counts that `Task.loss` gives.
-        num_tokens: Real tokens.
+        micro_batches: One forward and backward pass each.
+        count: Divisor of the summed loss: labelled positions for tagging, else units (the sum of the counts of
+            `Task.loss`).
+        num_tokens: Tokens without padding.
     """
 
     micro_batches: tuple[FeatureBatch, ...]
@@ -38,13 +37,13 @@ class StepBatches:
 
 
 class Batcher:
-    """Lays out units of some features.
+    """Makes batches of features.
 
     Args:
-        features: What to lay out.
-        pad: What fills up a stream in training.
-        tokens: Real tokens a batch may have; a unit with more is a batch of its own.
-        device: Where the tensors are put.
+        features: The features.
+        pad: Padding id, to round up the size of training batches.
+        tokens: Maximum tokens of a batch without padding; a longer unit is a batch of its own.
+        device: Device of the tensors.
     """
 
     def __init__(self, features: Features, *, pad: int, tokens: int, device: torch.device) -> None:
@@ -66,12 +65,8 @@ class Batcher:
             self._positions = Ranges(places[:-1], places[1:])
 
     def by_length(self, units: IntArray) -> list[NDArray[np.int64]]:
-        """Cut units into as few groups as fit, of about equal size: the longest sequences first, each group ascending.
-
-        Args:
-            units: Shape (U',), numbers of units.
-        """
-        # The longest come first: if memory does not suffice, that shows at once. Rows of like length are full.
+        """Split units (U',) into as few groups as fit, of about equal size, longest sequences first."""
+        # Longest first, so that running out of memory shows at once.
         order = units[np.argsort(-self._longest[units], kind="stable")]
         ends = np.cumsum(self._unit_tokens[order])
         total = int(ends[-1]) if len(ends) else 0
@@ -86,11 +81,11 @@ class Batcher:
         return groups
 
     def batch(self, units: IntArray, *, dropout_key: int | None = None) -> FeatureBatch:
-        """Lay out some units in one batch.
+        """Make one batch.
 
         Args:
-            units: Shape (U',), numbers of units, ascending, at least one.
-            dropout_key: Key of the batch's dropout masks; None for no dropout.
+            units: Shape (U',), ascending indices of units, at least one.
+            dropout_key: Key of the dropout masks; None for scoring, without dropout.
         """
         features, device = self.features, self._device
         chosen = self._sequences.pick(units)
@@ -102,7 +97,7 @@ class Batcher:
         places = Ranges(starts, starts + lengths).tokens
         taken = Ranges(features.cu_seqlens[sequences], features.cu_seqlens[sequences + 1])
         tokens = taken.tokens
-        # What is only scored is seen once.
+        # Scoring batches are used once; rounding up their size does not pay.
         size = len(places) if dropout_key is None else rounded_up(len(places))
 
         def spread(values: IntArray, filler: int) -> torch.Tensor:
@@ -139,10 +134,10 @@ class Batcher:
         )
 
     def step(self, units: IntArray, *, seed: int, step: int) -> StepBatches:
-        """Lay out the units of one optimizer step, with dropout keyed by (seed, step, micro-batch).
+        """Make the micro-batches of one optimizer step, with dropout keyed by (seed, step, micro-batch).
 
         Args:
-            units: Shape (U',), numbers of units.
+            units: Shape (U',), indices of units.
             seed: The run's seed.
             step: The step's number over all epochs.
         """
@@ -165,45 +160,31 @@ class Batcher:
 
 
 def steps_of_epoch(num_units: int, batch_size: int) -> int:
-    """Return how many steps a pass over all units takes; the last one takes what is left."""
+    """Return the steps per epoch; the last batch may be smaller."""
     return math.ceil(num_units / batch_size)
 
 
 def units_of_step(num_units: int, batch_size: int, *, seed: int, step: int) -> NDArray[np.int64]:
-    """Return the units that a step learns from: each pass is a keyed shuffle of its own, cut into batches.
-
-    Args:
-        num_units: Units there are.
-        batch_size: Units in a step.
-        seed: Keys the order.
-        step: The step's number over all epochs, from 0.
-    """
+    """Return the units of a step: each epoch is a keyed shuffle, split into batches. `step` counts over all epochs."""
     epoch, place = divmod(step, steps_of_epoch(num_units, batch_size))
     return _order(num_units, seed, epoch)[place * batch_size : (place + 1) * batch_size]
 
 
 @lru_cache(maxsize=2)
 def _order(num_units: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    # A pass at once: 32 units alone take an eighth of the time that all of 67,000 do.
+    # A whole epoch at once: shuffling 67,000 units takes only 8 times as long as 32.
     order = Permutation(num_units, integer_key(seed, "fine-tuning order", epoch))(np.arange(num_units))
     order.flags.writeable = False
     return order
 
 
 def scoring_batches(features: Features, *, tokens: int, pad: int, device: torch.device) -> Iterator[FeatureBatch]:
-    """Yield all units once, those with the longest sequences first.
-
-    Args:
-        features: Labels are not needed.
-        tokens: Real tokens a batch may have; a unit with more is a batch of its own.
-        pad: What fills up a stream in training.
-        device: Where the tensors are put.
-    """
+    """Yield all units once, longest sequences first (arguments: see `Batcher`)."""
     batcher = Batcher(features, pad=pad, tokens=tokens, device=device)
     for group in batcher.by_length(np.arange(features.num_units)):
         yield batcher.batch(group)
 
 
 def _maxima(values: IntArray, bounds: IntArray) -> IntArray:
-    """Return the greatest of the values between each bound and the next; no stretch is empty."""
+    """Return the maximum of each non-empty segment between consecutive bounds."""
     return np.maximum.reduceat(values, bounds[:-1]) if len(values) else values

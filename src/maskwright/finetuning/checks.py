@@ -20,27 +20,18 @@ from maskwright.training.reporting import Reporter
 
 
 def unlabelled(examples: Sequence[Any]) -> bool:
-    """Whether no example says what is right, so that nothing can be measured."""
+    """Whether no example has a label."""
     return not any(map(has_label, examples))
 
 
 def check_measurable(examples: Sequence[Any], task: Task[Any], name: str) -> None:
-    """Refuse examples that cannot be measured with: before hours of training, not after.
-
-    Args:
-        examples: Of one file.
-        task: By which they would be scored.
-        name: The file, for messages.
-
-    Raises:
-        DataError: With the first such example.
-    """
+    """Raise `DataError` naming the first example of file `name` that cannot be evaluated. Called before training."""
     lacking = [example.key for example in examples if not has_label(example)]
     if lacking:
         raise DataError(
             f"{name}: {len(lacking)} of {len(examples)} examples have no label, the first is {lacking[0]}",
-            todo="Development examples must be labelled: name another file, or leave --dev out to have a share of the "
-            "training examples held out.",
+            todo="Development examples need labels: name another file, or omit --dev to hold out a share of "
+            "the training examples.",
         )
     try:
         task.check(examples)
@@ -49,7 +40,7 @@ def check_measurable(examples: Sequence[Any], task: Task[Any], name: str) -> Non
 
 
 def counted_labels(examples: Sequence[Any]) -> Counter[str]:
-    """Return how often each class stands in the examples; nothing where they have no classes."""
+    """Return how often each class occurs; empty for tasks without classes."""
     return Counter(label for example in examples for label in _classes(example))
 
 
@@ -60,14 +51,14 @@ def _classes(example: Any) -> Iterable[str]:
 
 
 FEW = 50
-"""Examples below which a part is said to be small: of fewer, each is over two in a hundred."""
+"""Size below which a dev or test file is reported as small: each example counts more than 2 %."""
 
 
 def doubts(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str, str]]:
-    """Yield (part, what the reader of its scores must know): how many of its texts are in an earlier part, how few.
+    """Yield (part, warning): texts that also occur in an earlier part (data leakage), and small parts.
 
-    Texts are the same if they are so letter by letter. Of pairs both must be, of questions the text too, of choices
-    the options too.
+    Texts are equal if all characters are; for pairs both texts, for questions also the context, for multiple choice
+    also the options.
 
     Args:
         parts: Examples by part, training examples first.
@@ -76,13 +67,13 @@ def doubts(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str, str]]:
     for part, examples in parts.items():
         its = [_text(example) for example in examples]
         told = [
-            f"{_share(seen, len(its))} {_called(examples)} {'is' if seen == 1 else 'are'} in {earlier} too"
+            f"{_share(seen, len(its))} {_called(examples)} also in {earlier}"
             for earlier, known in texts.items()
             if (seen := sum(text in known for text in its))
         ]
         texts[part] = set(its)
         if part != "train" and len(its) < FEW and any(map(has_label, examples)):
-            told.append(f"{counted(len(its), 'example')}, each {100 / len(its):.0f} % of what is measured")
+            told.append(f"{counted(len(its), 'example')}, each {100 / len(its):.0f} % of the score")
         if told:
             yield part, "; ".join(told)
 
@@ -116,15 +107,17 @@ _REASONS_SHOWN = 3
 
 
 def tell(part: str, file: ExampleFile[Any], talk: Reporter) -> None:
-    """Say what was read: counts, classes, what was left out with the first reasons, what was guessed."""
+    """Report what was read: number of examples, classes, guesses, skipped rows with the most frequent reasons."""
     counts = counted_labels(file.examples).most_common()
     shown = ", ".join(f"{label} {count:,}" for label, count in counts[:_LABELS_SHOWN])
     more = f" and {len(counts) - _LABELS_SHOWN} more" if len(counts) > _LABELS_SHOWN else ""
-    talk.say(part, f"{counted(len(file.examples), 'example')} of {file.name}" + (f" ({shown}{more})" if counts else ""))
+    talk.say(
+        part, f"{counted(len(file.examples), 'example')} from {file.name}" + (f" ({shown}{more})" if counts else "")
+    )
     for note in file.notes:
         talk.say("", note)
     if file.skipped:
         reasons = Counter(skipped.reason for skipped in file.skipped).most_common(_REASONS_SHOWN)
         first = {skipped.reason: skipped.place for skipped in reversed(file.skipped)}
         told = "; ".join(f"{reason} ({count:,}, first at {first[reason]})" for reason, count in reasons)
-        talk.say("skipped", f"{counted(len(file.skipped), 'row')} left out: {told}")
+        talk.say("skipped", f"{counted(len(file.skipped), 'row')}: {told}")

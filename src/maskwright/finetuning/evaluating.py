@@ -22,15 +22,14 @@ from maskwright.training.reporting import OnConsole, Reporter, Silent
 
 
 def matching_labels(ours: Sequence[str], theirs: Sequence[str]) -> Mapping[str, str]:
-    """Return the model's label for each of the benchmark's.
+    """Map each label of a benchmark to a label of a model.
 
-    They are the same if they are written alike, but for capitals and punctuation; and where the benchmark has numbers
-    only ("0", "1"), these are the model's first, second and so on. Labels that a model merely counts ("LABEL_2") are
-    not matched with names: the makers of models order classes differently, and every score would be wrong.
+    Labels match if they are equal up to case and punctuation. If the benchmark's are numbers ("0", "1"), they match the
+    model's by position. Generic labels of a model ("LABEL_2") do not match names: models order classes differently.
 
     Args:
-        ours: The benchmark's, in the order of its table.
-        theirs: The model's, in the order of its head's scores.
+        ours: The benchmark's labels.
+        theirs: The model's, in the order of its head's outputs.
 
     Raises:
         RecipeError: If they cannot be matched.
@@ -49,8 +48,8 @@ def matching_labels(ours: Sequence[str], theirs: Sequence[str]) -> Mapping[str, 
             return dict(zip(ours, theirs, strict=True))
     first = theirs[0] if theirs else "..."
     raise RecipeError(
-        f"the benchmark's labels ({_shown(ours)}) are not the model's ({_shown(theirs)})",
-        todo=f"Say which is which: `--read label_names=[[{ours[0]}, {first}], ...]`.",
+        f"the benchmark's labels ({_shown(ours)}) do not match the model's ({_shown(theirs)})",
+        todo=f"Map them: `--read label_names=[[{ours[0]}, {first}], ...]`.",
     )
 
 
@@ -64,17 +63,17 @@ def _shown(labels: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What was measured.
+    """The result of an evaluation.
 
     Attributes:
-        model: The model, as it was called.
+        model: The model, as the user named it.
         task: The benchmark's name, or the kind of task.
-        file: Which examples.
-        examples: How many.
-        skipped: Rows that were left out.
-        cut: Examples that were cut to the model's length.
-        precision: What matrix products were computed in, "fp32" or "bf16".
-        metrics: The task's, the main one first.
+        file: The file of the examples.
+        examples: Number of examples.
+        skipped: Number of skipped rows.
+        cut: Number of examples truncated to the model's length.
+        precision: "fp32" or "bf16".
+        metrics: The task's metrics, the main one first.
     """
 
     model: str
@@ -107,22 +106,21 @@ def evaluate(
     precision: Precision = "auto",
     reporter: Reporter | None = None,
 ) -> Evaluation:
-    """Measure a fine-tuned model.
+    """Evaluate a fine-tuned model.
 
     Args:
-        model: What `finetune` wrote, a folder of transformers' class for such a task, or a loaded model.
-        task: A benchmark, for its files, columns, metrics and labels (`matching_labels`); None: the model's own task,
-            with `file`.
-        data: The folder of the benchmark's own files.
-        split: Which of them: "train", "dev" or "test".
+        model: Written by `finetune`, a folder of a transformers class for such a task, or a loaded model.
+        task: A benchmark, for its files, columns, metrics and labels (`matching_labels`); None for the model's own
+            task, with `file`.
+        data: The folder with the benchmark's files.
+        split: "train", "dev" or "test".
         file: A labelled file instead.
-        text, text2, label: Its columns; those left out are as in the training file, else guessed, and said.
-        read: Further settings of reading, "quoting=none".
+        text, text2, label: Its columns; the others are as in the training file, or guessed and reported.
+        read: Further read options, "quoting=none".
         out: Write the predictions to this `.jsonl` file.
         device: "auto", "cpu", "cuda" or "cuda:N".
-        precision: "fp32", "bf16" for matrix products (weights and scores stay fp32), or "auto": bf16 on a GPU that has
-            it.
-        reporter: Where to talk; None for standard error.
+        precision: "fp32", "bf16" (autocast; weights and scores stay fp32), or "auto": bf16 on a GPU that supports it.
+        reporter: Receives messages; None for standard error.
 
     Raises:
         MaskwrightError: If model, task and examples do not fit together, or the examples have no labels.
@@ -192,26 +190,20 @@ def evaluate(
 
 
 def _refuse_unlabelled(request: LabelledRequest) -> None:
-    """Say of a benchmark's test part that its labels were kept back, rather than that a column is missing."""
+    """Raise a clear error if the labels of a benchmark's test examples were not published."""
     examples = request.read("test", Silent(), needed=False)
     if examples is not None and not any(map(has_label, examples.examples)):
         raise DataError(
             f"{examples.name} has no labels: those of this part were not published",
-            todo="Measure on `--split dev`, or have these examples predicted by `maskwright predict`.",
+            todo="Evaluate on `--split dev`, or predict these examples with `maskwright predict`.",
         )
 
 
 def _measured_as(task: Task[Any], row: Benchmark, names: Mapping[str, str]) -> Task[Any]:
-    """Return a model's task with a benchmark's metrics.
-
-    Args:
-        task: The model's.
-        row: The benchmark.
-        names: The model's label of each of the benchmark's.
-    """
+    """Return a model's task with a benchmark's metrics; `names`: the model's label for each of the benchmark's."""
     if isinstance(task, QuestionAnswering):
         metric = row.task_fields.get("metric", task.metric)
-        # A threshold tells when a question has no answer, which is right in SQuAD 2.0 alone.
+        # Only SQuAD 2.0 has unanswerable questions.
         threshold = task.null_threshold if metric == "squad_v2" else 0.0
         return replace(task, metric=metric, null_threshold=threshold)
     changes: dict[str, Any] = {"metrics": row.metrics}

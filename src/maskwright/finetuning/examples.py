@@ -1,11 +1,11 @@
-"""Labelled examples as the readers give them and the tasks take them: plain text, no tokens yet."""
+"""Labelled examples between readers and tasks: plain text, not tokenized."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 Label = str | float | tuple[str, ...]
-"""The name of a class, a number (regression), or the names of all classes that hold (multi-label)."""
+"""The name of a class, a number (regression), or the names of several classes (multi-label)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,9 +13,9 @@ class TextExample:
     """One text, or a pair.
 
     Attributes:
-        key: Its name in the file (an id where the file has one, else the number of its line or record).
+        key: An id from the file, else the number of its line or record.
         texts: One text or two.
-        label: None where the file has none (test sets).
+        label: None without a label (test sets).
     """
 
     key: str
@@ -25,13 +25,13 @@ class TextExample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggedExample:
-    """One sentence of words (or of characters), a tag each.
+    """One sentence of words (or of characters), each with a tag.
 
     Attributes:
         key: The number of its first line, or an id.
-        words: As the file cuts them.
-        tags: As the file writes them, e.g. "B-PER"; None where the file has none.
-        text: The running text that the words were cut from, for places in it; None where there were only words.
+        words: As in the file.
+        tags: As in the file, e.g. "B-PER"; None without tags.
+        text: The running text that was split into words, for character offsets; None if the input was words.
     """
 
     key: str
@@ -45,9 +45,9 @@ class Answer:
     """A right answer.
 
     Attributes:
-        text: As the file writes it.
-        start: Offset of its first character in the context, in Python's characters; None where the file's offset is
-            wrong and the text stands nowhere in the context: it can be scored, but not trained on.
+        text: As in the file.
+        start: Offset of its first character in the context, in code points; None if the file's offset is wrong and the
+            context does not contain the text: usable for scoring, not for training.
     """
 
     text: str
@@ -56,14 +56,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionExample:
-    """A question about a text that holds its answer, or does not.
+    """A question about a context that may or may not contain the answer.
 
     Attributes:
         key: The question's id.
         question: The question.
         context: The text.
-        answers: Right answers; empty where the question cannot be answered from the text, and in test files.
-        is_impossible: Whether the file says that the text does not answer it.
+        answers: Right answers; empty for unanswerable questions and in test files.
+        is_impossible: Whether the file marks it as unanswerable.
     """
 
     key: str
@@ -75,14 +75,14 @@ class QuestionExample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceExample:
-    """A question with options, of which one is right.
+    """A question with options, one of which is right.
 
     Attributes:
         key: The question's id.
         context: The text it is about; may be empty.
-        question: The question, or the beginning that the options end (SWAG); may be empty.
-        options: Two or more. Examples of one file may have different numbers of them.
-        label: Number of the right option, from 0; None in test files.
+        question: The question, or the start of a sentence that the options complete (SWAG); may be empty.
+        options: Two or more; the number may differ between examples.
+        label: Index of the right option; None in test files.
     """
 
     key: str
@@ -97,7 +97,7 @@ E = TypeVar("E", TextExample, TaggedExample, QuestionExample, ChoiceExample)
 
 
 def has_label(example: Example) -> bool:
-    """Whether an example says what is right; of a question, also that nothing is."""
+    """Whether an example has a label; for questions also whether it is marked as unanswerable."""
     match example:
         case TextExample() | ChoiceExample():
             return example.label is not None
@@ -110,11 +110,11 @@ def has_label(example: Example) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A row that was left out.
+    """A skipped row.
 
     Attributes:
         place: File and line, or file and record.
-        reason: What is wrong with it.
+        reason: Why it was skipped.
     """
 
     place: str
@@ -123,15 +123,15 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleFile(Generic[E]):
-    """What one labelled file holds.
+    """The content of one labelled file.
 
     Attributes:
         name: The file or folder, for messages.
         examples: In the order of the file.
-        skipped: What was left out, and why.
-        notes: What was guessed about the file, to be said aloud ("column 'satz' is taken as the text").
-        read_as: What was guessed, as fields of `readers.ReadOptions`: other files of the same data are read alike.
-        names_among_rows: What the first line holds, where it was read as an example, but must be names of columns.
+        skipped: Skipped rows with reasons.
+        notes: Messages about guesses ("column 'satz' is taken as the text").
+        read_as: The guesses as fields of `readers.ReadOptions`, to read other files of the data in the same way.
+        names_among_rows: The first line, if it was read as an example but looks like a header.
     """
 
     name: str

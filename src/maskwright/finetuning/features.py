@@ -18,7 +18,7 @@ from maskwright.data.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Half-open ranges of a token stream.
+    """Half-open ranges of a flat token array.
 
     Attributes:
         starts: Shape (B,), int64.
@@ -35,18 +35,18 @@ class Ranges:
 
     @property
     def tokens(self) -> NDArray[np.int64]:
-        """All tokens of all ranges, one range after the other. Shape (sum of lengths,)."""
+        """Indices of all tokens, range by range. Shape (sum of lengths,)."""
         lengths = self.lengths
         before = np.cumsum(lengths) - lengths
         tokens: NDArray[np.int64] = np.repeat(self.starts - before, lengths) + np.arange(int(lengths.sum()))
         return tokens
 
     def first(self, lengths: IntArray) -> "Ranges":
-        """Return the ranges cut to at most these lengths, their ends lost. `lengths` has the shape (B,) or ()."""
+        """Return the ranges truncated to `lengths`, shape (B,) or ()."""
         return Ranges(self.starts, np.minimum(self.ends, self.starts + lengths))
 
     def pick(self, index: IntArray) -> "Ranges":
-        """Return the given ranges, in the given order (indices or a boolean mask)."""
+        """Return the ranges selected by indices or a boolean mask."""
         return Ranges(self.starts[index], self.ends[index])
 
 
@@ -70,36 +70,33 @@ class Sequences:
 
 
 def ranges_of(lengths: IntArray) -> Ranges:
-    """Return the ranges of texts of these lengths that lie one after the other."""
+    """Return consecutive ranges with these lengths."""
     ends = np.cumsum(lengths, dtype=np.int64)
     return Ranges(ends - lengths, ends)
 
 
 def separators_between(tokenizer: Tokenizer) -> int:
-    """Return how many separators stand between the texts of a pair: 1 (BERT) or 2 (RoBERTa)."""
+    """Return the number of separators between the texts of a pair: 1 (BERT) or 2 (RoBERTa)."""
     specials = tokenizer.backend.num_special_tokens_to_add(True)
     if specials:
         return int(specials) - 2
-    # A tokenizer file without a layout: that of the family its kind is known from.
+    # A tokenizer without a post-processor: use the layout of its kind's family.
     return 2 if tokenizer.kind == "byte_bpe" else 1
 
 
 def room(tokenizer: Tokenizer, max_length: int, *, pair: bool, needed: int = 1) -> int:
-    """Return how many tokens of text fit into a sequence.
+    """Return how many text tokens fit into a sequence; raise `DataError` if fewer than `needed`.
 
     Args:
-        tokenizer: Knows the layout.
-        max_length: Tokens of a sequence, special ones counted.
-        pair: Whether it holds two texts.
-        needed: Tokens that must fit.
-
-    Raises:
-        DataError: If they do not.
+        tokenizer: Gives the number of separators.
+        max_length: Maximum tokens, including special tokens.
+        pair: Whether the sequence has two texts.
+        needed: Minimum text tokens.
     """
     specials = 2 + (separators_between(tokenizer) if pair else 0)
     if max_length - specials < needed:
         raise DataError(
-            f"sequences of {max_length} tokens leave no room for text: {specials} are special tokens",
+            f"sequences of {max_length} tokens are too short: {specials} are special tokens",
             allowed=f"a length of at least {specials + needed}",
             todo="Raise max_length.",
         )
@@ -107,22 +104,19 @@ def room(tokenizer: Tokenizer, max_length: int, *, pair: bool, needed: int = 1) 
 
 
 def cut_pairs(first: IntArray, second: IntArray, room: int) -> tuple[IntArray, IntArray]:
-    """Say how many tokens of each text stay: the last token of the longer text goes until both fit.
+    """Return the truncated lengths of both texts (B,), (B,): the longer text loses its last token until both fit.
 
     Of texts of equal length the second loses a token (google-research/bert, run_classifier.py, `_truncate_seq_pair`).
-    transformers' "longest_first" differs by one token where both texts lose some and the room is odd: there the text
-    that was longer keeps one more.
+    transformers' "longest_first" differs by one token if both are truncated and `room` is odd: there the longer text
+    keeps one more.
 
     Args:
-        first: Shape (B,), tokens of each first text.
-        second: Shape (B,), tokens of each second text.
-        room: Tokens that both may have together.
-
-    Returns:
-        What stays of the first (B,) and of the second text (B,).
+        first: Shape (B,), lengths of the first texts.
+        second: Shape (B,), lengths of the second texts.
+        room: Maximum tokens of both together.
     """
     surplus = np.maximum(first + second - room, 0)
-    # The longer text shrinks to the other's length; from then on they take turns, the second first.
+    # First the longer text shrinks to the other's length; then both lose tokens in turn, the second first.
     levelled = np.minimum(np.abs(first - second), surplus)
     turns = surplus - levelled
     first_longer = first > second
@@ -135,15 +129,18 @@ def cut_pairs(first: IntArray, second: IntArray, room: int) -> tuple[IntArray, I
 def lay_out(
     ids: IntArray, first: Ranges, second: Ranges | None, tokenizer: Tokenizer, *, segments: bool, pairs: BoolArray
 ) -> Sequences:
-    """Put texts and special tokens into their places.
+    """Lay out sequences with special tokens.
+
+    Unlike `pretext.formats.assemble`, a pair may have an empty B and then keeps its separators, as in transformers, and
+    the positions of A and B are returned.
 
     Args:
-        ids: The token stream that the ranges are of.
-        first: A of each sequence.
-        second: B of each sequence, any empty range where there is none; None if there is no pair at all.
-        tokenizer: Knows the special tokens and the layout of pairs.
+        ids: Flat token ids that the ranges refer to.
+        first: Text A of each sequence.
+        second: Text B of each sequence, an empty range for single texts; None if there are no pairs.
+        tokenizer: Gives special tokens and the number of separators.
         segments: Whether B is segment 1.
-        pairs: Shape (B,), which sequences are pairs; the B of a pair may be empty and keeps its separators.
+        pairs: Shape (B,), which sequences are pairs.
     """
     special = tokenizer.special_tokens
     between = separators_between(tokenizer)
@@ -167,10 +164,10 @@ def lay_out(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """Sequences of many examples, flat, with what is to be predicted.
+    """Sequences of many examples, flat, with targets.
 
-    A *unit* is what is trained on and scored at once: one sequence; for multiple choice the sequences of all options
-    of a question, which are never parted. A long context gives several units (windows) of one example.
+    A *unit* is one training or scoring item: one sequence; for multiple choice the sequences of all options of a
+    question, which stay together. A long context gives several units (windows) of one example.
 
     Attributes:
         ids: Shape (T,), special tokens in place.
@@ -178,14 +175,13 @@ class Features:
         cu_seqlens: Shape (B+1,), where sequences begin and end.
         units: Shape (B,), unit of each sequence: ascending from 0 without gaps.
         examples: Shape (U,), example of each unit, ascending.
-        positions: Shape (M,), ascending: tokens at which a tag is predicted; None for tasks that score sequences.
-        labels: Targets, first axis as `units` has units (U), or as `positions` (M) where there are positions; None
-            where examples have no labels. By kind of task: int64 (U,) a class or an option; float32 (U,) a number;
-            float32 (U, C) of 0 and 1, multi-label; int64 (M,) tags, -1 where nothing is learnt;
-            int64 (U, 2) first and last token of the answer, counted in their sequence.
-        offsets: Shape (T, 2), characters [start, end) of the answer's text that each token covers, -1 for tokens that
-            no answer may hold; None for tasks that answer with no part of a text.
-        num_cut: Examples of which tokens were cut off or left out because of the length.
+        positions: Shape (M,), ascending: tokens at which a tag is predicted; None for other tasks.
+        labels: Targets; None without labels. int64 (U,) a class or an option; float32 (U,) a number; float32 (U, C) of
+            0 and 1, multi-label; int64 (M,) tags, -1 to ignore; int64 (U, 2) first and last token of the answer within
+            the sequence.
+        offsets: Shape (T, 2), characters [start, end) of the context that each token covers, -1 for tokens outside of
+            it; None for tasks other than question answering.
+        num_cut: Number of truncated examples.
     """
 
     ids: IntArray
@@ -210,12 +206,12 @@ class FeatureBatch:
 
     Attributes:
         batch: The flat tokens. `batch.first_tokens` are in the order of `lengths`.
-        lengths: Shape (B,), int64, tokens of each sequence: in the order of the units, options in their order.
-            Sequence b covers the tokens `batch.first_tokens[b]` to `batch.first_tokens[b] + lengths[b]`.
-        unit_numbers: Shape (U',), numpy: which units of the features these are, ascending.
-        units: Shape (B,), int64: unit of each sequence, numbered from 0 within this batch.
-        positions: Shape (M',), int64, offsets of the tokens where a tag is predicted; None as in `Features`.
-        labels: As in `Features`, on the device; None where there are none.
+        lengths: Shape (B,), int64, tokens of each sequence, ordered by unit and option. Sequence b covers the
+            tokens `batch.first_tokens[b]` to `batch.first_tokens[b] + lengths[b]`.
+        unit_numbers: Shape (U',), NumPy: indices of these units in the features, ascending.
+        units: Shape (B,), int64: unit of each sequence, from 0 within this batch.
+        positions: Shape (M',), int64, tokens at which a tag is predicted, or None as in `Features`.
+        labels: As in `Features`, on the device, or None.
     """
 
     batch: FlatBatch

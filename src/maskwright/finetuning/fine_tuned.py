@@ -38,20 +38,17 @@ from maskwright.training.existing import ExistingModel, open_existing
 
 @final
 class FineTunedModel(nn.Module):
-    """An encoder with a head for a task. Parameter names are "encoder.*" and "head.*".
+    """An encoder with a task head. Parameter names are "encoder.*" and "head.*".
 
     Args:
-        encoder: The encoder; with a pooler if the head reads it.
+        encoder: With a pooler if the head needs it.
         head: The head.
-        task: What it is for.
-        tokenizer: Its tokenizer.
+        task: The task.
+        tokenizer: The tokenizer.
         family: Hugging Face's model type.
-        max_length: Tokens of a sequence at most, special ones counted.
-        read_as: How its training file was read, for files that it meets later; empty where nobody says.
-        notes: What is to be said of it: what was taken over, what is new, what was guessed.
-
-    Attributes:
-        encoder, head, task, tokenizer, family, max_length, read_as, notes: As given.
+        max_length: Maximum tokens of a sequence, including special tokens.
+        read_as: How the training file was read, for later files; empty if unknown.
+        notes: Messages for the user: loaded, newly initialized and ignored weights, guesses.
     """
 
     def __init__(
@@ -82,14 +79,11 @@ class FineTunedModel(nn.Module):
         return reads_segments(self.encoder.config, self.tokenizer)
 
     def scores(self, batch: FeatureBatch, dropout_key: int | None = None) -> Tensor:
-        """Score a batch, for training. Dropout is applied in training mode, if there is a key.
+        """Return scores in fp32 (shapes: see `Task.loss`). Applies dropout in training mode, if there is a key.
 
         Args:
-            batch: Sequences, on the model's device.
-            dropout_key: Key of the batch's dropout masks; None: the one that `batch.batch` carries, if any.
-
-        Returns:
-            Scores in fp32, of the shape that `Task.loss` tells.
+            batch: On the model's device.
+            dropout_key: Key of the dropout masks; None for that of `batch.batch`.
         """
         key = batch.batch.dropout_key if dropout_key is None else dropout_key
         output = self.encoder(replace(batch.batch, dropout_key=key), self.head.reads(batch))
@@ -97,16 +91,16 @@ class FineTunedModel(nn.Module):
         return scores
 
     def scores_from(self, states: States, batch: FeatureBatch) -> Tensor:
-        """Score a batch without dropout, the encoder's hidden states computed by `states` (see `scores`)."""
+        """Return scores without dropout, with hidden states from `states` (see `scores`)."""
         hidden = states(batch.batch, self.head.reads(batch))
         pooled = self.encoder.pooled(hidden, torch.arange(len(hidden), device=hidden.device)).pooled
         return self.head.score(hidden if pooled is None else pooled)
 
     def as_saved(self) -> "FineTunedModel":
-        """Return the model as `save` writes it, so that what it says is what it will say, bit for bit.
+        """Return the model as `save` writes it; its predictions equal those of the saved model bit for bit.
 
-        A regression that learnt numbers in units of its own (`scale`, from `offset`) has these in its last layer, since
-        the class, and so transformers, has no other place for it. Its encoder is shared. Others are the model itself.
+        For a regression, `scale` and `offset` are folded into the last layer, since transformers' class has no other
+        place for them; the encoder is shared. Other models are returned as they are.
         """
         task = self.task
         if not isinstance(task, Regression):
@@ -127,7 +121,7 @@ class FineTunedModel(nn.Module):
         )
 
     def save(self, folder: Path) -> None:
-        """Write the model (`as_saved`) as a folder of the family's class for the task; other files are left alone.
+        """Write the model (`as_saved`) as a folder of the family's class for the task; keep other files.
 
         Raises:
             ConversionError: If the class cannot hold the encoder.
@@ -150,9 +144,9 @@ class FineTunedModel(nn.Module):
 
 
 def reads_segments(config: EncoderConfig, tokenizer: Tokenizer) -> bool:
-    """Whether the second text of a pair is segment 1: if the encoder knows it, and transformers would do it too.
+    """Whether the second text of a pair is segment 1: if the encoder has segments and transformers would use them.
 
-    What transformers does follows from the tokenizer: the byte-level one of RoBERTa calls both texts segment 0.
+    The latter depends on the tokenizer: RoBERTa's byte-level one gives both texts segment 0.
     """
     if config.type_vocab_size < 2:
         return False
@@ -171,26 +165,24 @@ def build(
     head_dropout: float | None = None,
     from_scratch: bool = False,
 ) -> FineTunedModel:
-    """Put a head for a task on a pretrained encoder, in evaluation mode, on the CPU.
+    """Add a task head to a pretrained encoder, in evaluation mode, on the CPU.
 
-    The heads of pretraining are dropped. The head is new, and so is a pooler that the head needs and the model has not;
-    but a model that was fine-tuned for the very same labels keeps its head, if their names tell what they mean, and one
-    for answers or for options keeps it in any case.
+    Pretraining heads are dropped. The head is newly initialized, as is a pooler that the head needs and the model
+    lacks. A model fine-tuned for the same meaningful labels, for question answering or multiple choice keeps its head.
 
     Args:
         model: A run's folder, a Hugging Face folder or a hub name.
-        task: What to put a head on for.
+        task: The task.
         seed: Keys the new weights: each is a function of the seed and its name.
-        max_length: Tokens of a sequence at most; None: the longest that the model was trained on.
-        hidden_dropout: Share of hidden values dropped in the encoder; None: as it was pretrained.
-        attention_dropout: Share of attention probabilities dropped; None: as it was pretrained.
-        head_dropout: Share dropped before the head's last layer, where the class has such a rate of its own (the notes
-            say where it has none); None: what the class assumes.
-        from_scratch: Draw all weights anew: of the model are then its shape and its tokenizer.
+        max_length: Maximum tokens of a sequence; None for the longest in pretraining.
+        hidden_dropout, attention_dropout: Rates in the encoder; None for those of pretraining.
+        head_dropout: Rate before the head's last layer, if the class has a setting for it (else a note says so); None
+            for the class's default.
+        from_scratch: Initialize all weights; keep only the model's shape and tokenizer.
 
     Raises:
-        ConversionError: If there is no such model, or it does not fit together.
-        RecipeError: If the model has no position for so long sequences.
+        ConversionError: If there is no such model, or its files do not fit together.
+        RecipeError: If the model has too few positions for `max_length`.
     """
     existing = open_existing(str(model))
     row = family_named(existing.family).tasks[task.head]
@@ -201,7 +193,7 @@ def build(
     length = min(existing.max_length, config.max_positions) if max_length is None else max_length
     if length > config.max_positions:
         raise RecipeError(
-            f"max_length is {length}, but {model} has learnt {config.max_positions} positions",
+            f"max_length is {length}, but {model} has {config.max_positions} positions",
             todo=f"Give `--set max_length={config.max_positions}` or less.",
         )
     keeps_head = existing.task is not None and means_the_same(existing.task, task) and not from_scratch
@@ -216,26 +208,26 @@ def build(
     if from_scratch:
         built.to_empty(device="cpu")
         initialise(built, config, seed)
-        built.notes = (f"all weights are drawn anew: {existing.name} gives its shape and its tokenizer",)
+        built.notes = (f"all weights are newly initialized; shape and tokenizer are those of {existing.name}",)
         return built.eval()
     wanted = built.state_dict().keys()
     state = _named_as_here(existing, task)
     taken = {name for name in wanted & state.keys() if keeps_head or not name.startswith("head.")}
     fresh = _new_weights(built, wanted - taken, seed)
-    _put_in(built, {**state, **fresh})
+    _load_weights(built, {**state, **fresh})
     built.notes = (
-        *taken_over(existing, task.head, row, taken=taken, fresh=fresh.keys(), left=state.keys() - wanted),
+        *_weight_notes(existing, task.head, row, loaded=taken, fresh=fresh.keys(), ignored=state.keys() - wanted),
         *_remarks(existing, built, row, head_dropout),
     )
     return built.eval()
 
 
 def load(folder: str | Path) -> FineTunedModel:
-    """Read a fine-tuned model, in evaluation mode, on the CPU. No code of the folder is executed.
+    """Load a fine-tuned model, in evaluation mode, on the CPU. No code of the folder is executed.
 
     Args:
-        folder: What `FineTunedModel.save` wrote; or a folder or hub name of a transformers class for sequence or token
-            classification, question answering or multiple choice, whose task is told by its class and its labels.
+        folder: Written by `FineTunedModel.save`; or a folder or hub name of a transformers class for sequence or token
+            classification, question answering or multiple choice; its task follows from its class and labels.
 
     Raises:
         ConversionError: If there is no fine-tuned model, or it does not fit together.
@@ -245,7 +237,7 @@ def load(folder: str | Path) -> FineTunedModel:
     entries = existing.task
     if entries is None:
         raise ConversionError(
-            f"{folder} holds no fine-tuned model, but a pretrained one",
+            f"{folder} is a pretrained model, not a fine-tuned one",
             allowed="a folder that `maskwright finetune` wrote, or one of a transformers class for sequence or token "
             "classification, question answering or multiple choice",
             todo=f"Fine-tune it first: `maskwright finetune {folder} --task ...`",
@@ -257,20 +249,22 @@ def load(folder: str | Path) -> FineTunedModel:
     if needs_pooler and not existing.config.pooler:
         raise ConversionError(
             f"the weights in {existing.folder} lack the pooler, which {row.architecture} has",
-            todo="Fetch the weights again, or fine-tune again.",
+            todo="Download the weights again, or fine-tune again.",
         )
     existing = replace(existing, config=existing.config.replace(pooler=needs_pooler))
     built = _assemble(existing, task, row, entries.dropout, existing.max_length)
-    _put_in(built, _named_as_here(existing, task))
+    _load_weights(built, _named_as_here(existing, task))
     built.read_as = load_read_as(existing.folder)
     if not path.exists():
         labels = f" with the labels {', '.join(task.labels)}" if task.labels else ""
-        built.notes = (f"{folder} has no {TASK_FILE}: its class {row.architecture} is taken as {task.kind}{labels}",)
+        built.notes = (
+            f"{folder} has no {TASK_FILE}: task inferred from its class {row.architecture}: {task.kind}{labels}",
+        )
     return built.eval()
 
 
 def _assemble(existing: ExistingModel, task: Task[Any], row: TaskHead, rate: float, max_length: int) -> FineTunedModel:
-    """Put the parts together, without values: they are put in as they are."""
+    """Assemble the model without weights (on the meta device)."""
     tokenizer, config = existing.tokenizer, existing.config
     with torch.device("meta"):
         encoder = Encoder(config, tokenizer.special_tokens.vocab_size)
@@ -280,21 +274,21 @@ def _assemble(existing: ExistingModel, task: Task[Any], row: TaskHead, rate: flo
     )
 
 
-def _put_in(built: FineTunedModel, state: Mapping[str, Tensor]) -> None:
-    """Give a model its weights, from a state that may hold more."""
-    # In memory of their own: those of a mapped file lie as they come, and some kernels round otherwise there.
+def _load_weights(built: FineTunedModel, state: Mapping[str, Tensor]) -> None:
+    """Load a model's weights from a state that may hold more."""
+    # Cloned: in a memory-mapped file their alignment varies, and some kernels then round differently.
     built.load_state_dict({name: state[name].clone() for name in built.state_dict()}, assign=True)
 
 
 def _new_weights(built: FineTunedModel, names: Iterable[str], seed: int) -> dict[str, Tensor]:
-    """Draw the weights of these names; others cost no time."""
+    """Initialize only the weights with these names."""
     layers: dict[str, dict[str, nn.Module]] = {"encoder": {}, "head": {}}
     for part in sorted({name.rpartition(".")[0] for name in names}):
         like = built.get_submodule(part)
         assert isinstance(like, nn.Linear)
         tower, _, layer = part.partition(".")
         layers[tower][layer] = nn.Linear(like.in_features, like.out_features)
-    # Under their full names, of which their weights are a function.
+    # Under their full names, which key their random numbers.
     drawn = nn.ModuleDict({tower: nn.ModuleDict(its) for tower, its in layers.items()})
     initialise(drawn, built.encoder.config, seed)
     return dict(drawn.state_dict())
@@ -316,42 +310,31 @@ def _remarks(existing: ExistingModel, built: FineTunedModel, row: TaskHead, head
     remarks = []
     if built.max_length > existing.max_length:
         remarks.append(
-            f"{existing.name} was trained on {existing.max_length} tokens; its positions beyond, up to "
-            f"{built.max_length}, are still as they were drawn"
+            f"{existing.name} was trained on sequences of {existing.max_length} tokens; positions beyond, up to "
+            f"{built.max_length}, are untrained"
         )
     if head_dropout is not None and head_dropout != built.head.rate:
-        remarks.append(
-            f"{row.architecture} has no dropout of its own before its last layer, and drops {built.head.rate:g} there"
-        )
+        remarks.append(f"head_dropout is {built.head.rate:g}: {row.architecture} has no setting for it")
     return remarks
 
 
-def taken_over(
+def _weight_notes(
     existing: ExistingModel,
     head: HeadKind,
     row: TaskHead,
     *,
-    taken: Collection[str],
+    loaded: Collection[str],
     fresh: Collection[str],
-    left: Collection[str],
+    ignored: Collection[str],
 ) -> list[str]:
-    """Say what a model was made of, a line each.
-
-    Args:
-        existing: The pretrained model.
-        head: What the new model's head scores.
-        row: How the family's class computes it.
-        taken: Names of the weights taken over.
-        fresh: Names of the weights drawn anew.
-        left: Names of the pretrained model's weights that were left.
-    """
-    left_parts = _parts(left)
+    """Return messages about the weights that were loaded, newly initialized and ignored, given their names."""
+    ignored_parts = _parts(ignored)
     if existing.task is not None and existing.task.kind == head and any("head." in name for name in fresh):
-        left_parts = [*left_parts, f"its head for {', '.join(existing.task.labels)}"]
+        ignored_parts = [*ignored_parts, f"its head for {', '.join(existing.task.labels)}"]
     return [
-        f"taken from {existing.name}: {', '.join(_parts(taken))}",
-        *([f"new: {', '.join(_parts(fresh))} (of {row.architecture})"] if fresh else []),
-        *([f"left: {', '.join(left_parts)}"] if left_parts else []),
+        f"loaded from {existing.name}: {', '.join(_parts(loaded))}",
+        *([f"newly initialized: {', '.join(_parts(fresh))} (of {row.architecture})"] if fresh else []),
+        *([f"ignored: {', '.join(ignored_parts)}"] if ignored_parts else []),
     ]
 
 

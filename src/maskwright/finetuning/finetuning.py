@@ -1,9 +1,9 @@
-"""`maskwright.finetune`: from a pretrained model and labelled files to a measured model, in the order of events.
+"""`maskwright.finetune`: from a pretrained model and labelled files to an evaluated model.
 
-OUT/                      the best seed's model, a Hugging Face folder, with README.md (its card)
-OUT/results.json, .md     each seed's row, mean, standard deviation, best
-OUT/run.json              the request, the environment, how it ended
-OUT/runs/...              a folder a seed and a point of the grid (`seed_run`)
+OUT/                      the best seed's model, a Hugging Face folder, with README.md (its model card)
+OUT/results.json, .md     one row per seed, mean, standard deviation, best
+OUT/run.json              the request, the environment, whether it finished
+OUT/runs/...              one folder per grid point and seed (`seed_run`)
 """
 
 import shutil
@@ -33,19 +33,19 @@ from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.run_directory import RunDirectory, environment
 
 _TASK_FIELDS = "task."
-_OF_THE_END = ("finished", "best_seed")
+_WRITTEN_AT_END = ("finished", "best_seed")
 _NOT_SET = ("kind", "labels", "metrics", "null_threshold")
-"""Of a task: what the data say, what is shown, and what each seed chooses itself."""
+"""Task fields that follow from the data, are shown elsewhere, or are tuned by each seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FineTuning:
-    """A fine-tuning as it stands.
+    """The state of a fine-tuning.
 
     Attributes:
-        folder: Where it lies; once finished also a Hugging Face model folder.
-        finished: Whether all seeds are trained (else it was interrupted and goes on with the same call).
-        results: What was measured; None before it is finished.
+        folder: Its directory; once finished also a Hugging Face model folder.
+        finished: Whether all seeds are trained. If not, the same call resumes.
+        results: None before it is finished.
         stopped_by: The signal that interrupted it, or None.
     """
 
@@ -89,36 +89,36 @@ def finetune(
     checkpoint_minutes: float = 1.0,
     reporter: Reporter | None = None,
 ) -> FineTuning:
-    """Fine-tune a model and measure it. The same call again goes on with an interrupted one, or adds further seeds.
+    """Fine-tune a model and evaluate it. The same call resumes an interrupted run, or adds seeds.
 
-    Everything is chosen on the development examples: the pass whose weights are kept, the point of the grid (with the
-    first seed), the best seed. The test examples are asked once, at the end.
+    Everything is selected on the development examples: the epoch whose weights are kept, the grid point (with the first
+    seed), the best seed. The test examples are predicted once, at the end.
 
     Args:
         model: A run's folder, a Hugging Face folder or a hub name.
-        task: A benchmark ("sst-2"), or a kind of task for files of your own ("classification").
-        out: The folder; new, empty, or holding this very fine-tuning.
-        data: The folder of the benchmark's own files.
-        train, dev, test: Files instead. Without `dev` a tenth of the training examples is held out for it.
-        text, text2, label: Columns of your files; those left out are guessed, and said.
-        read: Further settings of reading, "quoting=none" (fields of `evaluation.readers.ReadOptions`).
-        seeds: How many seeds are trained, one after the other.
-        seed: The first one.
-        grid: Settings to choose from, "learning_rate=1e-4,3e-4".
+        task: A benchmark ("sst-2"), or a kind of task for your own files ("classification").
+        out: Output folder: new, empty, or of this same fine-tuning.
+        data: The folder with the benchmark's files.
+        train, dev, test: Files instead. Without `dev` a tenth of the training examples is held out.
+        text, text2, label: Columns of your files; the others are guessed and reported.
+        read: Further read options, "quoting=none" (fields of `finetuning.readers.ReadOptions`).
+        seeds: Number of seeds, trained one after the other.
+        seed: The first seed.
+        grid: Settings to search, "learning_rate=1e-4,3e-4".
         set: Settings, "learning_rate=1e-4" (fields of `Hyperparameters`), and "task.FIELD=..." of the task.
-        as_published: Keep the published settings, even if the model is small or the data little. Sequences are still
-            no longer than those that the model was trained on.
-        from_scratch: Draw all weights anew, and keep the model's shape and tokenizer only: what pretraining is worth is
-            seen beside it.
-        system: Whose published settings count; None: that of the recipe or family that the model says.
+        as_published: Keep the published settings even for small models or little data. Sequences are still no longer
+            than in pretraining.
+        from_scratch: Initialize all weights at random and keep only the model's shape and tokenizer, as a baseline that
+            shows what pretraining contributes.
+        system: The system whose published settings are used; None: the model's recipe or family.
         device: "auto", "cpu", "cuda" or "cuda:N".
-        precision: "fp32", "bf16" for matrix products (weights, sums and losses stay fp32), or "auto": bf16 on a GPU
-            that has it. Development and test examples are scored in it too.
+        precision: "fp32", "bf16" (autocast; weights and losses stay fp32), or "auto": bf16 on a GPU that supports it.
+            Evaluation uses it too.
         checkpoint_minutes: Time between checkpoints.
-        reporter: Where to talk; None for standard error.
+        reporter: Receives messages; None for standard error.
 
     Raises:
-        MaskwrightError: If anything the user gave cannot be honoured; nothing is lost.
+        MaskwrightError: If an argument is invalid. Existing files are kept.
 
     Example:
         >>> done = maskwright.finetune("runs/mine", task="classification", train="reviews.csv", out="runs/reviews")
@@ -130,7 +130,7 @@ def finetune(
     pairs = parse_overrides(set)
     own = [(name, value) for name, value in pairs if not name.startswith(_TASK_FIELDS)]
     of_task = {name.removeprefix(_TASK_FIELDS): value for name, value in pairs if name.startswith(_TASK_FIELDS)}
-    override(Hyperparameters(), own)  # A misspelt field is answered before anything is read.
+    override(Hyperparameters(), own)  # Report misspelled fields before reading files.
     grid_points(grid, Hyperparameters())
     request = LabelledRequest.of(
         task=task,
@@ -163,11 +163,11 @@ def finetune(
         )
         try:
             record = folder.open(plan.request)
-            machine, said = prepare_machine_again(record.get("machine", {}), device, None, precision)
-            if said:
-                talk.say("kernels", said)
+            machine, message = prepare_machine_again(record.get("machine", {}), device, None, precision)
+            if message:
+                talk.say("kernels", message)
             with computing_on(machine):
-                return _sit(plan, folder, record, machine, range(seed, seed + seeds), checkpoint_minutes, talk)
+                return _run_session(plan, folder, record, machine, range(seed, seed + seeds), checkpoint_minutes, talk)
         finally:
             folder.close()
 
@@ -175,12 +175,12 @@ def finetune(
 def _refuse_the_model(existing: ExistingModel, out: Path) -> None:
     if out.resolve() == existing.folder.resolve():
         raise CheckpointError(
-            f"{out} is the model that is to be fine-tuned, and it would be written over",
+            f"{out} is the model to fine-tune; it would be overwritten",
             todo="Choose another --out.",
         )
 
 
-def _sit(
+def _run_session(
     plan: Plan,
     folder: RunDirectory,
     record: dict[str, Any],
@@ -192,7 +192,7 @@ def _sit(
     labelled, first = plan.labelled, plan.points[0].settings
     if plan.choices:
         rows = [(choice.field, *choice.shown(), choice.reason) for choice in plan.choices]
-        talk.tabulate("fitted", ("to the model", "published", "here", "because"), rows)
+        talk.tabulate("fitted", ("setting", "published", "here", "because"), rows)
     tokens_per_microbatch = _tokens_per_microbatch(record, machine, plan.existing.config.hidden_size)
     study = Study(
         folder=folder.path,
@@ -205,26 +205,26 @@ def _sit(
         checkpoint_seconds=checkpoint_minutes * 60,
     )
     begun = {
-        **{name: value for name, value in record.items() if name not in _OF_THE_END},
+        **{name: value for name, value in record.items() if name not in _WRITTEN_AT_END},
         "system": plan.system,
         "settings_from": plan.source,
         "fitted": [choice.to_json() for choice in plan.choices],
         "machine": {
             **machine.to_json(),
-            # What it began with: another sitting may have it again.
+            # As in the first session, so that a later one can use it again.
             "kernels": record.get("machine", {}).get("kernels", machine.kernels),
             "tokens_per_microbatch": tokens_per_microbatch,
         },
         "environment": environment(),
     }
     folder.write_record(begun)
-    scratch = ", from weights drawn anew" if plan.from_scratch else ""
+    scratch = " from scratch" if plan.from_scratch else ""
     talk.say(
         "plan",
         f"{labelled.name} with {plan.existing.name}{scratch} into {folder.path}: "
-        f"{_how_long(first)} of {first.batch_size} examples a step, "
+        f"{_how_long(first)}, batch size {first.batch_size}, "
         f"peak learning rate {first.learning_rate:g}, up to {first.max_length} tokens"
-        f"{', in bf16' if machine.precision == 'bf16' else ''}; the rest in "
+        f"{', in bf16' if machine.precision == 'bf16' else ''}; all settings in "
         f"{folder.path / 'run.json'} ({plan.source})",
     )
     with stop_on_signals() as stop:
@@ -238,10 +238,7 @@ def _sit(
 
 
 def _tokens_per_microbatch(record: dict[str, Any], machine: Machine, hidden_size: int) -> int:
-    """Return what a forward and backward pass holds: the number that the folder was begun with.
-
-    A GPU's depends on its memory, and the masks of dropout depend on it.
-    """
+    """Return the tokens of a micro-batch: as in the run's first session, since dropout masks depend on it."""
     before = record.get("machine", {})
     same_kind = str(before.get("device", "")).partition(":")[0] == machine.device.type
     found: int = before.get("tokens_per_microbatch", 0) if same_kind else 0
@@ -255,7 +252,7 @@ def _how_long(settings: Hyperparameters) -> str:
 
 
 def _collect(plan: Plan, end: StudyEnd, machine: Machine, stop: StopRequest, talk: Reporter) -> Results | None:
-    """Measure on the test examples, now that all is chosen, and put everything together; None if asked to stop."""
+    """Predict the test examples and collect all results; None if a stop was requested."""
     labelled = plan.labelled
     assert end.chosen is not None
     tested: list[TestScores | None] = []
@@ -266,7 +263,7 @@ def _collect(plan: Plan, end: StudyEnd, machine: Machine, stop: StopRequest, tal
     cut = {**end.seeds[0].cut, **({} if tested[0] is None else {"test": tested[0].num_cut})}
     sizes = {name: len(part.examples) for name, part in labelled.parts.items()}
     if told := [f"{cut[name]:,} of {size:,} {name}" for name, size in sizes.items() if cut[name]]:
-        talk.say("cut", f"{', '.join(told)} examples, to {plan.points[end.chosen].settings.max_length} tokens")
+        talk.say("cut", f"{', '.join(told)} examples truncated to {plan.points[end.chosen].settings.max_length} tokens")
     return Results(
         task=labelled.name,
         kind=labelled.task.kind,
@@ -307,7 +304,7 @@ def _collect(plan: Plan, end: StudyEnd, machine: Machine, stop: StopRequest, tal
 
 
 def _keep(folder: Path, end: StudyEnd, results: Results, read_as: ReadAs) -> None:
-    """Write the results, and make the best seed's model the folder's own."""
+    """Write the results, and copy the best seed's model into the output folder."""
     best = next(run for run in end.seeds if run.seed == results.best.seed)
     for file in sorted((best.folder / MODEL).iterdir()):
         _copy(file, folder / file.name)

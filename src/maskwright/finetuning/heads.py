@@ -1,7 +1,6 @@
-"""The heads that are trained on labelled examples: what the families' transformers classes compute, on flat tokens.
+"""Task heads: the computations of the families' transformers classes, on packed sequences.
 
-The differences between classes are rows of data (`interchange.families`, `TaskHead`); here is the one module that
-computes any of them.
+The differences between classes are data (`huggingface.families`, `TaskHead`).
 
 | family | sequence | choice |
 |---|---|---|
@@ -10,7 +9,7 @@ computes any of them.
 | ELECTRA | first token, dropout, dense, gelu, dropout, linear | first token, dense, gelu, dropout, linear |
 | DistilBERT | first token, dense, relu, dropout, linear | the same |
 
-Over tokens it is dropout and linear, for answers a linear layer alone; DistilBERT has dropout before it there, too.
+"token" heads are dropout and linear; "span" heads are linear, in DistilBERT with dropout before.
 
 T tokens, B sequences, M targets, H hidden, C outputs.
 """
@@ -30,19 +29,18 @@ from maskwright.model.dropout import DropoutKey, dropout
 
 @final
 class Head(nn.Module):
-    """A head for labelled examples.
+    """A task head.
 
     Args:
         kind: What it scores.
-        row: How the family's class computes it.
-        config: The shape of the encoder it sits on.
+        row: The computation of the family's class.
+        config: The encoder's config.
         num_outputs: C, width of the last layer.
-        rate: Share dropped before the last layer, and of what goes into the dense layer where the class does that.
+        rate: Dropout before the last layer, and before the dense layer if the class has it.
 
     Attributes:
-        dense: Linear H -> H before the last layer; None where the class has none.
+        dense: Linear H -> H before the last layer, or None.
         output: Linear H -> C.
-        rate: As given.
     """
 
     def __init__(self, kind: HeadKind, row: TaskHead, config: EncoderConfig, num_outputs: int, rate: float) -> None:
@@ -53,30 +51,21 @@ class Head(nn.Module):
         self.rate = rate
         self._kind = kind
         self._row = row
-        # The encoder's calls come first, with the same key: one after the embeddings, the others in its layers.
+        # Numbers of dropout calls under the batch's key: the encoder's come first, one after the embeddings.
         self._first_call = 1 + DROPOUT_CALLS * config.num_layers
 
     def forward(self, output: EncoderOutput, batch: FeatureBatch, dropout_key: int | None) -> Tensor:
-        """Score a batch. In training mode values are dropped, if there is a key.
+        """Return scores in fp32: "sequence" (B, C), "token" (M, C), "span" (T, 2), "choice" (B, 1).
 
         Args:
-            output: What the encoder made of `batch.batch`.
-            batch: Which sequences there are, and at which tokens tags are asked.
-            dropout_key: Key of the batch's masks; None drops nothing.
-
-        Returns:
-            Scores in fp32. "sequence" (B, C), "token" (M, C) at `batch.positions`, "span" (T, 2) at every slot,
-            "choice" (B, 1).
+            output: The encoder's output for `batch.batch`.
+            batch: The batch.
+            dropout_key: Key of the dropout masks in training mode; None for no dropout.
         """
         return self.score(self._read(output, batch), dropout_key)
 
     def score(self, hidden: Tensor, dropout_key: int | None = None) -> Tensor:
-        """Score what is read already: hidden states at the slots that `reads` names, or pooled vectors (see `forward`).
-
-        Args:
-            hidden: Shape (W, H).
-            dropout_key: Key of the batch's masks; None drops nothing.
-        """
+        """Return scores for hidden states (W, H) at the positions of `reads`, or pooled vectors (see `forward`)."""
         key = None
         if self.training and dropout_key is not None:
             key = DropoutKey.on(hidden.device, dropout_key)
@@ -88,7 +77,7 @@ class Head(nn.Module):
         return scores.float()
 
     def reads(self, batch: FeatureBatch) -> Tensor | None:
-        """Return the slots whose hidden states are read, as `Encoder.forward` takes them; None for all. Shape (W,)."""
+        """Return the output positions (W,) that the head needs, for `Encoder.forward`; None for all."""
         if self._row.source in ("pooled", "first"):
             return batch.batch.first_tokens
         if self._kind == "token" and batch.positions is None:

@@ -1,4 +1,4 @@
-"""How a model is fine-tuned: the published settings of its system, fitted to a small model and little data."""
+"""Hyperparameters: the published settings of a system, adjusted for small models and little data."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -22,45 +22,45 @@ from maskwright.training.resolve import Choice
 from maskwright.training.schedule import Shape
 
 PUBLISHED_WIDTH = 768
-"""Rates are published for models of this width and above; narrower ones bear more."""
+"""Learning rates are published for models of this width and above; narrower models tolerate higher ones."""
 SHORT_PRETRAINING = 1e9
-"""Tokens of pretraining below which a model is far from done, and bears more than any published one."""
+"""Pretraining tokens below which a model tolerates a higher learning rate than any published one."""
 SHORT_PRETRAINING_RATE_AT_WIDTH_128 = 1e-3
 """The best of 1e-4, 3e-4, 1e-3, 3e-3 at width 128, and in proportion to 1 / width (5e-4) the best of 5e-5, 1.5e-4,
 5e-4, 1e-3 at width 256 (SST-2, 2000 examples, models pretrained for minutes: see docs/fine-tuning.md)."""
 FEWEST_STEPS = 300
-"""Steps that little data is given: with 2000 examples dev rose until step 252 of 315 (docs/fine-tuning.md)."""
+"""Minimum steps for little data: with 2000 examples dev rose until step 252 of 315 (docs/fine-tuning.md)."""
 MOST_EPOCHS = 20.0
-"""Epochs that little data is trained for instead of three (Mosbach et al. 2021, section 6; measured here too: see
+"""Maximum epochs for little data, instead of three (Mosbach et al. 2021, section 6; measured here too: see
 docs/fine-tuning.md)."""
 SECOND_MOMENT_MEMORY = 3000
-"""Steps below which leaving out Adam's bias correction matters: three memories of a second moment of .999."""
+"""Steps below which Adam's bias correction matters: three time constants of a second moment with beta2 = 0.999."""
 
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 
 
 class Hyperparameters(Spec):
-    """What fine-tuning can be told. The defaults are BERT's (Devlin et al. 2019, 4.1 and A.3; bert:run_classifier.py).
+    """Fine-tuning hyperparameters. Defaults are BERT's (Devlin et al. 2019, 4.1 and A.3; bert:run_classifier.py).
 
     Attributes:
-        epochs: Passes over the training examples; a fraction ends within a pass.
-        steps: Optimizer steps instead; None: the epochs count.
-        batch_size: Units in a step: texts or pairs, windows of a question's context, questions with all their options.
-        learning_rate: The peak.
-        warmup_share: Share of the steps in which the rate rises.
-        schedule: How the rate moves (`training.schedule.rate_factor`).
-        weight_decay: Decoupled, per unit of learning rate.
-        decayed: "matrices" spares biases and LayerNorm, "all" decays every parameter (fairseq).
+        epochs: Passes over the training examples; may be a fraction.
+        steps: Optimizer steps, instead of epochs; None for `epochs`.
+        batch_size: Units per step: texts or pairs, windows of a question's context, questions with all their options.
+        learning_rate: Peak learning rate.
+        warmup_share: Share of steps for warmup.
+        schedule: Shape of the learning rate schedule (`training.schedule.rate_factor`).
+        weight_decay: Decoupled weight decay.
+        decayed: "matrices" excludes biases and LayerNorm, "all" decays every parameter (fairseq).
         betas, eps, bias_correction: Adam's.
-        layer_decay: Each layer learns this share of the rate of the layer above (ELECTRA); 1 is the same rate for all.
+        layer_decay: Factor on the learning rate from one layer to the layer below (ELECTRA); 1 for the same rate.
         hidden_dropout, attention_dropout: In the encoder.
-        head_dropout: On what the head reads (also ernie: finetune/classifier.py, electra: classification_tasks.py).
+        head_dropout: On the head's input (also ernie: finetune/classifier.py, electra: classification_tasks.py).
         clip_norm: Gradients are scaled down to this global norm; 0 is off.
-        max_length: Tokens of a sequence at most, special ones counted.
-        double_unordered: Whether pairs are learnt from in the other order too (ELECTRA: `double_unordered`).
-        patience: Training stops once so many epochs in a row were worse on the development examples than the best
-            before; 0 never stops early.
+        max_length: Maximum tokens of a sequence, including special tokens.
+        double_unordered: Whether to train on pairs in both orders (ELECTRA: `double_unordered`).
+        patience: Early stopping after so many epochs in a row that are worse on the development examples than the best;
+            0 for none.
     """
 
     epochs: Positive = 3.0
@@ -95,24 +95,24 @@ class Hyperparameters(Spec):
         )
 
     def steps_of_epoch(self, num_units: int) -> int:
-        """Steps of one pass; the last one may be smaller."""
+        """Steps per epoch; the last batch may be smaller."""
         return steps_of_epoch(num_units, self.batch_size)
 
     def total_steps(self, num_units: int) -> int:
-        """Steps of the whole training."""
+        """Steps in total."""
         return self.steps or max(1, round(self.epochs * self.steps_of_epoch(num_units)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pretrained:
-    """What is known of the model before it is fine-tuned.
+    """What is known about the pretrained model.
 
     Attributes:
-        family: Its Hugging Face classes.
-        system: The system it was pretrained as ("macbert"); "" where nobody says.
-        config: The encoder's shape.
-        max_length: Longest sequence it was trained on.
-        tokens: Tokens it was pretrained on; None where nobody says.
+        family: Its Hugging Face model type.
+        system: The system it was pretrained as ("macbert"), or "".
+        config: The encoder's config.
+        max_length: Longest sequence in pretraining.
+        tokens: Pretraining tokens; None if unknown.
     """
 
     family: FamilyName
@@ -123,21 +123,12 @@ class Pretrained:
 
 
 def known_system(recipe: str, family: FamilyName) -> str:
-    """Return the system whose published settings suit a model.
-
-    Args:
-        recipe: The name of the recipe it was trained by ("macbert/base"), or ""; an unknown name is passed over.
-        family: The model's, which decides where the recipe does not.
-    """
+    """Return the system whose published settings apply: of the recipe ("macbert/base") if known, else the family."""
     return SYSTEMS.get(recipe.partition("/")[0], family)
 
 
 def system_named(name: str) -> str:
-    """Return the system that someone asks for.
-
-    Raises:
-        RecipeError: If no settings are known for it.
-    """
+    """Return the system with this name; raise `RecipeError` if no settings are known for it."""
     system = name.partition("/")[0]
     if system in SYSTEMS:
         return SYSTEMS[system]
@@ -148,19 +139,16 @@ def system_named(name: str) -> str:
 def published(
     system: str, head: HeadKind, benchmark: Benchmark | None, config: EncoderConfig
 ) -> tuple[Hyperparameters, str]:
-    """Return what was published for a system on a benchmark, as far as it was; the rest is BERT's.
+    """Return the published settings of a system on a benchmark, and their sources; BERT's where nothing was published.
 
-    Laid over each other: BERT's rows of the table, the benchmark's own numbers, the system's rows, each from the
-    general to the particular.
+    Later ones override earlier ones: BERT's rows of the table, the benchmark's, the system's rows; each from general to
+    specific.
 
     Args:
         system: A system of the table.
         head: What the task's head scores.
         benchmark: None for the user's own data.
-        config: The encoder's shape: some systems publish other settings for small or large models.
-
-    Returns:
-        The settings and their sources.
+        config: Some systems publish different settings for small or large models.
     """
     layers = [(row.settings, row.source) for row in _rows("bert", head, benchmark, config)]
     if benchmark is not None:
@@ -179,13 +167,13 @@ def published(
 def published_task_fields(
     system: str, head: HeadKind, benchmark: Benchmark | None, config: EncoderConfig
 ) -> dict[str, Any]:
-    """Return the fields of the task that a system publishes for a benchmark (see `published`)."""
+    """Return the task fields that a system publishes for a benchmark (see `published`)."""
     rows = _rows(system, head, benchmark, config)
     return {name: value for row in rows for name, value in row.task_fields.items()}
 
 
 def _rows(system: str, head: HeadKind, benchmark: Benchmark | None, config: EncoderConfig) -> list[Published]:
-    """Return the rows of a system that fit, from the general to the particular."""
+    """Return the matching rows of a system, from general to specific."""
     fitting = [row for row in PUBLISHED if row.system == system and _fits(row, head, benchmark, config)]
     return sorted(fitting, key=lambda row: (bool(row.benchmarks), bool(row.heads), row.widths != Published.ALL_WIDTHS))
 
@@ -201,13 +189,7 @@ def _fits(row: Published, head: HeadKind, benchmark: Benchmark | None, config: E
 def fit_length(
     settings: Hyperparameters, pretrained: Pretrained, fixed: Collection[str]
 ) -> tuple[Hyperparameters, tuple[Choice, ...]]:
-    """Keep sequences to the length that the model was trained on.
-
-    Args:
-        settings: Published, with the user's.
-        pretrained: The model.
-        fixed: Fields that the user set; they stay.
-    """
+    """Limit sequences to the longest of pretraining. `fixed`: fields that the user set, which are kept."""
     longest = min(settings.max_length, pretrained.max_length)
     return _apply(
         settings, [("max_length", longest, f"the model was trained on {pretrained.max_length} tokens")], fixed
@@ -217,23 +199,22 @@ def fit_length(
 def fit_stride(
     task: Task[Any], published_length: int, length: int, fixed: Collection[str]
 ) -> tuple[Task[Any], tuple[Choice, ...]]:
-    """Keep the share of a sequence by which windows of a long text move on, where sequences are shorter than published.
+    """Scale `doc_stride` of question answering with `max_length`, if that is shorter than published.
 
-    Left as published, windows would overlap less, or not at all: answers at their ends would be cut in two, or be seen
-    with nothing on one side.
+    Otherwise windows would overlap less or not at all, and answers at their ends would be split or lack context.
 
     Args:
-        task: What is learnt; nothing but answering questions has windows.
-        published_length: Tokens of a sequence that its `doc_stride` was published with.
-        length: Tokens of a sequence here.
-        fixed: Fields of the task that the user set; they stay.
+        task: The task; only question answering changes.
+        published_length: The `max_length` published together with `doc_stride`.
+        length: The `max_length` used here.
+        fixed: Task fields that the user set, which are kept.
     """
     if not isinstance(task, QuestionAnswering) or length >= published_length or "doc_stride" in fixed:
         return task, ()
     stride = max(1, round(task.doc_stride * length / published_length))
     if stride == task.doc_stride:
         return task, ()
-    why = f"the same share of {length} tokens as {task.doc_stride} is of {published_length}"
+    why = f"keeps the published ratio to max_length, {task.doc_stride} of {published_length} tokens"
     choice = Choice("task.doc_stride", task.doc_stride, stride, why)
     return replace(task, doc_stride=stride), (choice,)
 
@@ -241,54 +222,56 @@ def fit_stride(
 def fit_numbers(
     task: Task[Any], examples: Sequence[Any], fixed: Collection[str]
 ) -> tuple[Task[Any], tuple[Choice, ...]]:
-    """Let numbers of any size be learnt as numbers around 0, most of them between -1 and 1.
+    """Standardize the targets of a regression.
 
-    A head begins with outputs near 0, and a step changes them by little: prices in thousands would stay out of reach,
-    which no correlation would show.
+    Outputs start near 0 and change little per step, so that prices in thousands would not be reached, which
+    correlations do not show.
 
     Args:
-        task: What is learnt; nothing but a regression has numbers.
-        examples: Of the training part.
-        fixed: Fields of the task that the user set; if one of the two is, both stay.
+        task: The task; only regression changes.
+        examples: Training examples.
+        fixed: Task fields that the user set; if it holds `offset` or `scale`, both are kept.
     """
     if not isinstance(task, Regression) or {"offset", "scale"} & set(fixed):
         return task, ()
     numbers = np.array([float(example.label) for example in examples], dtype=np.float64)
     scale = float(f"{numbers.std():.3g}")
-    if scale == 0.0:  # All the same number: nothing to be learnt, which is said where it is measured.
+    if scale == 0.0:  # All targets are equal: reported in `Task.check`.
         return task, ()
-    # To a hundredth of the scale, however far from 0 the numbers lie.
+    # Rounded to a hundredth of the scale.
     offset = round(float(numbers.mean()), 2 - math.floor(math.log10(scale)))
     return replace(task, offset=offset, scale=scale), (
-        Choice("task.offset", task.offset, offset, "the mean of the training numbers, which are learnt as around 0"),
-        Choice("task.scale", task.scale, scale, "their standard deviation, which is learnt as 1"),
+        Choice("task.offset", task.offset, offset, "mean of the training values: targets are standardized"),
+        Choice("task.scale", task.scale, scale, "standard deviation of the training values"),
     )
 
 
 def fit_training(
     settings: Hyperparameters, pretrained: Pretrained, num_units: int, fixed: Collection[str]
 ) -> tuple[Hyperparameters, tuple[Choice, ...]]:
-    """Fit published settings to a small model and to little data, each field with its reason.
+    """Adjust published settings to small models and little data, with reasons.
 
     Args:
-        settings: Published, with the user's.
+        settings: The published settings with the user's overrides.
         pretrained: The model.
-        num_units: Units of the training examples.
-        fixed: Fields that the user set; they stay.
+        num_units: Training units.
+        fixed: Fields that the user set, which are kept.
     """
     width, per_epoch = pretrained.config.hidden_size, settings.steps_of_epoch(num_units)
     wanted: list[tuple[str, Any, str]] = []
     if pretrained.tokens is not None and pretrained.tokens < SHORT_PRETRAINING:
-        why = f"pretrained on {short_count(pretrained.tokens)} tokens only, at width {width}"
+        why = f"pretrained on only {short_count(pretrained.tokens)} tokens, at width {width}"
         wanted.append(("learning_rate", _two_digits(SHORT_PRETRAINING_RATE_AT_WIDTH_128 * 128 / width), why))
     elif width < PUBLISHED_WIDTH:
-        wanted.append(("learning_rate", _narrow_rate(pretrained), f"width {width} bears more than {PUBLISHED_WIDTH}"))
+        wanted.append(
+            ("learning_rate", _narrow_rate(pretrained), f"width {width} tolerates a higher rate than {PUBLISHED_WIDTH}")
+        )
     enough = float(min(MOST_EPOCHS, math.ceil(FEWEST_STEPS / per_epoch)))
     if settings.steps is None and enough > settings.epochs:
-        wanted.append(("epochs", enough, f"{per_epoch} steps an epoch: little data takes more epochs"))
+        wanted.append(("epochs", enough, f"only {per_epoch} steps per epoch: little data needs more epochs"))
     changed, choices = _apply(settings, wanted, fixed)
     if changed.total_steps(num_units) < SECOND_MOMENT_MEMORY:
-        why = "without it the first hundreds of updates are up to 6 times as large"
+        why = "without it the first few hundred updates are up to 6 times as large"
         changed, more = _apply(changed, [("bias_correction", True, why)], fixed)
         choices += more
     return changed, choices

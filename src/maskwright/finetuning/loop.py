@@ -29,12 +29,12 @@ _BLOCKS = {"attention_blocks", "ffn_blocks"}
 
 
 def rate_share(name: str, config: EncoderConfig, decay: float) -> float:
-    """Return a parameter's rate as a share of the head's.
+    """Return the factor on the head's learning rate for a parameter, "encoder.*" or of the head.
 
     Args:
-        name: Its name in the model, "encoder.*" or anything else for the head.
-        config: The encoder's shape.
-        decay: Share of the rate of the layer above.
+        name: The parameter's name.
+        config: The encoder's config.
+        decay: Factor from one layer to the layer below.
 
     Example:
         >>> rate_share("encoder.ffn_blocks.11.dense_in.weight", EncoderConfig(num_layers=12), 0.8)
@@ -53,18 +53,18 @@ def _depth(name: str, config: EncoderConfig) -> int:
         return 0
     plan = config.layer_plan("attention" if part == "attention_blocks" else "ffn")
     block = int(rest.partition(".")[0])
-    # A block that several layers share learns as the highest of them.
+    # Shared by several layers: the highest counts.
     return max(layer for layer, used in enumerate(plan) if used == block) + 1
 
 
 class LayerwiseAdamW:
-    """AdamW with a rate for each depth: one optimizer for all parameters that share a rate.
+    """AdamW with layer-wise learning rates: one optimizer per rate.
 
     Args:
-        named_parameters: (name, parameter) pairs, as `rate_share` takes names.
-        config: The encoder's shape.
-        constants: Adam's.
-        decay: Share of the rate of the layer above; 1 gives all the same rate.
+        named_parameters: (name, parameter) pairs.
+        config: The encoder's config.
+        constants: AdamW's constants.
+        decay: See `rate_share`; 1 gives all parameters the same rate.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class LayerwiseAdamW:
         self._optimizers = {share: Optimizer(members, constants) for share, members in groups.items()}
 
     def step(self, learning_rate: float, gradient_scale: float = 1.0) -> None:
-        """Update all parameters that have a gradient once; gradients are then dropped.
+        """Update all parameters that have a gradient, then clear gradients.
 
         Args:
             learning_rate: The head's.
-            gradient_scale: What gradients are multiplied by first (`clipping_scale`).
+            gradient_scale: Factor on gradients (`clipping_scale`).
         """
         for share, optimizer in self._optimizers.items():
             optimizer.step(share * learning_rate, gradient_scale=gradient_scale)
@@ -94,7 +94,7 @@ class LayerwiseAdamW:
         return {name: moment for optimizer in self._optimizers.values() for name, moment in optimizer.state().items()}
 
     def load_state(self, state: Mapping[str, Tensor], steps: int) -> None:
-        """Take the moments of `state` and go on after `steps` steps.
+        """Restore the moments after `steps` steps.
 
         Raises:
             CheckpointError: If a moment is missing or has another shape.
@@ -105,15 +105,15 @@ class LayerwiseAdamW:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """One step, in numbers.
+    """The numbers of one step.
 
     Attributes:
-        step: Steps done, this one counted.
-        loss: Mean over what is predicted, in nats (regression: squared error).
+        step: Steps done, including this one.
+        loss: Mean over the targets, in nats (regression: squared error).
         gradient_norm: Global norm before clipping.
-        learning_rate: The head's in this step.
-        num_tokens: Real tokens.
-        seconds: Wall clock of the step.
+        learning_rate: The head's.
+        num_tokens: Tokens without padding.
+        seconds: Wall-clock time.
     """
 
     step: int
@@ -135,23 +135,20 @@ def train(
     last_step: int,
     autocast: torch.dtype | None,
 ) -> Iterator[StepReport]:
-    """Train, yielding a report after each step.
-
-    The next step's batch is made by one thread while the current one computes; what was prepared ahead is dropped when
-    the loop is left.
+    """Train, yielding a report after each step. One thread prefetches the next step's batch.
 
     Args:
         model: On its device.
-        optimizer: Over the model's parameters, `first_step` steps old.
-        batcher: Lays out the units to learn from.
-        settings: Batch size, rate, clipping.
-        seed: Keys order and dropout.
+        optimizer: Over the model's parameters, after `first_step` steps.
+        batcher: Makes batches of the training features.
+        settings: Batch size, learning rate, schedule, clipping.
+        seed: Keys data order and dropout.
         first_step: Steps done already.
         last_step: Steps of the whole training.
-        autocast: Compute type of matrix products, None for fp32.
+        autocast: Autocast dtype, None for fp32.
 
     Raises:
-        TrainingError: If a loss or a gradient is not finite; the weights are those of the step before.
+        TrainingError: If a loss or gradient is not finite; the weights are those before the step.
     """
 
     num_units = batcher.features.num_units
@@ -170,7 +167,7 @@ def train(
             batch = ahead.result()
             ahead = submit(step + 1)
             rate = settings.learning_rate * rate_factor(settings.schedule, step / last_step, settings.warmup_share)
-            model.train()  # Measuring in between leaves it in evaluation mode.
+            model.train()  # Evaluation in between leaves it in eval mode.
             loss, norm = _take_step(model, optimizer, batch, rate, settings.clip_norm, step, autocast)
             yield StepReport(step + 1, loss, norm, rate, batch.num_tokens, time.perf_counter() - begun)
 
@@ -184,13 +181,10 @@ def _take_step(
     step: int,
     autocast: torch.dtype | None,
 ) -> tuple[float, float]:
-    """Sum losses over the micro-batches, divided by the count of the whole step; clip; update.
+    """Accumulate gradients over the micro-batches, clip and update; return the mean loss and the norm before clipping.
 
-    DEVIATION: ELECTRA's code clips the gradient of the sum over the batch (run_finetuning.py:71), so that its limit of
-    1 nearly always binds; here the mean's is clipped, and a limit means the same at every batch size.
-
-    Returns:
-        The mean loss and the gradient's norm before clipping.
+    DEVIATION: ELECTRA's code clips the gradient of the loss summed over the batch (run_finetuning.py:71), so that its
+    limit of 1 nearly always applies; here the gradient of the mean is clipped, independent of the batch size.
     """
     device = next(model.parameters()).device
     mean = 0.0
@@ -205,9 +199,9 @@ def _take_step(
     norm = float(total_norm(gradients))
     if not math.isfinite(mean) or not math.isfinite(norm):
         raise TrainingError(
-            f"step {step + 1}: the loss is {mean:g} and the gradient norm {norm:g}; training stops before the weights "
-            "are touched",
-            todo="Lower the rate (`--set learning_rate=...`) in a new folder.",
+            f"step {step + 1}: the loss is {mean:g} and the gradient norm {norm:g}; training stopped, the weights are "
+            "unchanged",
+            todo="Lower the learning rate (`--set learning_rate=...`) and use a new --out folder.",
         )
     optimizer.step(learning_rate, gradient_scale=clipping_scale(norm, clip_norm))
     return mean, norm

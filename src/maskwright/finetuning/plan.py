@@ -32,14 +32,14 @@ Point = Mapping[str, Any]
 
 
 def grid_points(grid: Sequence[str], settings: Hyperparameters) -> list[Point]:
-    """Return all points, each a value for every field of the grid; one empty point without a grid.
+    """Return all grid points (field -> value); one empty point without a grid.
 
     Args:
-        grid: Texts "field=value,value,...".
-        settings: What the values are put into, to check them.
+        grid: The `--grid` options, "field=value,value,...". Several options multiply.
+        settings: Used to validate the values.
 
     Raises:
-        RecipeError: If a field is unknown or named twice, or a value does not fit.
+        RecipeError: If a field is unknown or given twice, or a value is invalid.
     """
     axes: dict[str, list[Any]] = {}
     for text in grid:
@@ -47,21 +47,21 @@ def grid_points(grid: Sequence[str], settings: Hyperparameters) -> list[Point]:
         field, chosen = _axis(name, values)
         if "." in field:
             raise RecipeError(
-                f"--grid {text!r} names a part of a field",
+                f"--grid {text!r} sets a part of a field",
                 todo=f"Give whole values of the field, e.g. `{field.partition('.')[0]}=[...],[...]`.",
             )
         if field in axes:
-            raise RecipeError(f"--grid names {field!r} twice", todo="Give all its values at once, `a,b,c`.")
+            raise RecipeError(f"--grid sets {field!r} twice", todo="List all its values in one option, `a,b,c`.")
         if not chosen:
-            raise RecipeError(f"--grid {text!r} names no value", todo=f"Write `{field}=a,b,c`.")
-        # As the field's type has them: 3e-4 and 0.0003 are one value.
+            raise RecipeError(f"--grid {text!r} has no value", todo=f"Write `{field}=a,b,c`.")
+        # Converted to the field's type: 3e-4 and 0.0003 are one value.
         fitted = [getattr(override(settings, [(field, value)]), field) for value in chosen]
         axes[field] = list(dict.fromkeys(fitted))
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
 def _axis(name: str, values: str) -> tuple[str, list[Any]]:
-    """Read "a,b", "[a,b]", or lists as values: "[a,b],[c,d]"."""
+    """Parse "a,b", "[a,b]", or lists as values, "[a,b],[c,d]"."""
     texts = [f"{name}=[{values}]"]
     if values.lstrip().startswith("["):
         texts.insert(0, f"{name}={values}")
@@ -74,19 +74,19 @@ def _axis(name: str, values: str) -> tuple[str, list[Any]]:
 
 
 def point_name(point: Point) -> str:
-    """Return a point's name, which is its folder's: "learning_rate=0.0001,batch_size=16"; "" of the empty one."""
+    """Return a point's folder name, "learning_rate=0.0001,batch_size=16"; "" for the empty point."""
     return ",".join(f"{name}={value}" for name, value in point.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedPoint:
-    """One point of the grid; without a grid the only one.
+    """A grid point; without a grid the only one.
 
     Attributes:
-        values: The fields' values; none without a grid.
-        settings: Of its trainings.
-        task: What is learnt: the request's task, fitted to the point's length.
-        choices: What was fitted, and why.
+        values: Values of the grid's fields; empty without a grid.
+        settings: All hyperparameters.
+        task: The request's task, adjusted to the point's `max_length`.
+        choices: Adjusted settings with reasons.
     """
 
     values: Point
@@ -97,17 +97,17 @@ class PlannedPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be done.
+    """A planned fine-tuning.
 
     Attributes:
         existing: The pretrained model.
-        from_scratch: Whether its weights are drawn anew.
+        from_scratch: Whether to initialize all weights at random.
         labelled: Task and examples.
-        data: Makes the features to learn from.
+        data: Makes training and development features.
         points: The grid.
-        source: Where the published settings stand.
-        system: Whose they are.
-        precision: Of matrix products, as the user asked for it.
+        source: Sources of the published settings.
+        system: The system they were published for.
+        precision: As the user asked for it.
     """
 
     existing: ExistingModel
@@ -121,9 +121,9 @@ class Plan:
 
     @property
     def request(self) -> dict[str, Any]:
-        """What must be the same for a folder to be gone on with.
+        """What must be equal to resume a run.
 
-        Seeds and points of the grid may be added, and the test examples may change: nothing is chosen by them.
+        Seeds and grid points may be added and test examples may change: nothing is selected by them.
         """
         return {
             "model": self.existing.fingerprint,
@@ -145,13 +145,13 @@ class Plan:
 
     @staticmethod
     def _each(values: dict[str, Any]) -> Any:
-        """Return a value; one a point where fitting made them differ."""
+        """Return the value that all points share, or one per point."""
         first = next(iter(values.values()))
         return first if all(value == first for value in values.values()) else values
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """What was fitted at some point of the grid, each once."""
+        """Adjusted settings of all points, without duplicates."""
         return tuple(dict.fromkeys(choice for point in self.points for choice in point.choices))
 
 
@@ -167,22 +167,22 @@ def make_plan(
     own_of_task: Collection[str] = (),
     precision: Precision = "auto",
 ) -> Plan:
-    """Decide what is done.
+    """Plan a fine-tuning.
 
     Args:
         existing: The pretrained model.
         labelled: Task and examples.
         own: Fields of `Hyperparameters` that the user set.
-        grid: Texts "field=value,value,...".
-        system: Whose published settings count.
-        as_published: Whether these are kept, however small model and data are.
-        from_scratch: Whether the weights are drawn anew.
-        own_of_task: Fields of the task that the user set.
-        precision: Of matrix products, as the user asked for it.
+        grid: The `--grid` options.
+        system: The system whose published settings apply.
+        as_published: Whether to keep them for small models and little data.
+        from_scratch: Whether to initialize all weights at random.
+        own_of_task: Task fields that the user set.
+        precision: As the user asked for it.
 
     Raises:
-        RecipeError: If a setting or the grid cannot be honoured.
-        DataError: If the examples make no features for the task.
+        RecipeError: If a setting or the grid is invalid.
+        DataError: If no features can be made of the examples.
     """
     pretrained = Pretrained(
         family=existing.family,
@@ -225,30 +225,30 @@ def make_plan(
 
 
 def system_of(existing: ExistingModel, wanted: str | None) -> str:
-    """Return whose published settings count: those asked for, or those of the recipe or family that the model says.
+    """Return the system whose published settings apply: the user's choice, or the model's recipe or family.
 
     Raises:
-        RecipeError: If no settings are known for the system asked for.
+        RecipeError: If no settings are known for the user's choice.
     """
     return system_named(wanted) if wanted else known_system(_recipe_of(existing), existing.family)
 
 
 def _recipe_of(existing: ExistingModel) -> str:
-    """Return the name of the recipe or system that a model's folder tells; "" where it does not."""
-    told = (_told(existing, "recipe.json", "name"), _told(existing, "run.json", "system"))
+    """Return the recipe or system named in a model's folder, or ""."""
+    told = (_entry(existing, "recipe.json", "name"), _entry(existing, "run.json", "system"))
     return next((name for name in told if isinstance(name, str) and name), "")
 
 
 def _tokens_of(existing: ExistingModel) -> float | None:
-    """Return how many tokens a model was pretrained on, where its folder is a run that says so."""
-    tokens = _told(existing, "run.json", "result", "tokens")
-    begun_with = _told(existing, "run.json", "begun_with")
-    # A run that went on from another model has seen more than it counts.
+    """Return the number of pretraining tokens if the model's folder is a run, else None."""
+    tokens = _entry(existing, "run.json", "result", "tokens")
+    begun_with = _entry(existing, "run.json", "begun_with")
+    # A run that started from another model has seen more tokens than it counted.
     return float(tokens) if isinstance(tokens, int | float) and tokens and not begun_with else None
 
 
-def _told(existing: ExistingModel, file: str, *keys: str) -> Any:
-    """Return an entry of a JSON file beside a model; None where there is none."""
+def _entry(existing: ExistingModel, file: str, *keys: str) -> Any:
+    """Return an entry of a JSON file in a model's folder, or None."""
     try:
         found = read_json(existing.folder / file)
         for key in keys:

@@ -33,28 +33,24 @@ STANDARD_INPUT = "standard input"
 
 
 def is_standard_input(path: str | Path) -> bool:
-    """Whether a file's name means standard input."""
+    """Whether a file name means standard input."""
     return str(path) == "-"
 
 
 def read_standard_input(encoding: str | None = None) -> tuple[list[tuple[int, str]], tuple[str, ...]]:
-    """Read all of standard input.
+    """Read standard input, decoded as files are: (line number, text) of each non-blank line, and messages.
 
     Args:
-        encoding: What it is written in; None guesses, and says so.
-
-    Returns:
-        (number, text) of each line that is not blank, and what is to be said: how many lines are, and the encoding
-        where it was guessed.
+        encoding: None to guess.
 
     Raises:
-        DataError: If it is not UTF-8, and no encoding is recognised.
+        DataError: If it is not UTF-8, and no encoding is recognized.
     """
     text, notes = decode(sys.stdin.buffer.read(), STANDARD_INPUT, encoding)
     lines = list(enumerate(lines_of(text), start=1))
     blank = [number for number, line in lines if not line.strip()]
     if blank:
-        notes = (*notes, f"{_counted(blank)} blank and left out; keys are the numbers of lines")
+        notes = (*notes, f"{_counted(blank)} blank and skipped; keys are line numbers")
     return [(number, line) for number, line in lines if line.strip()], notes
 
 
@@ -79,23 +75,20 @@ FOR_BENCHMARKS: Mapping[Texts, str] = {
 
 
 def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str, todo: Mapping[Texts, str]) -> None:
-    """Refuse single texts where a model learnt from pairs, and pairs where it learnt from single texts.
+    """Raise `DataError` on single texts for a model trained on pairs, and on pairs for one trained on single texts.
 
     Args:
-        examples: What it is to read.
-        trained: How its training file was read; if it does not say, nothing is refused.
-        name: What they are or where they come from, for the message.
-        todo: What to do, by what the model learnt from.
-
-    Raises:
-        DataError: If one does not fit.
+        examples: The inputs.
+        trained: How the training file was read; without columns nothing is checked.
+        name: Their source, for the message.
+        todo: What to do, by what the model was trained on.
     """
     if not trained.get("text"):
         return
     learnt: Texts = "pairs of texts" if trained.get("text2") else "single texts"
     for example in examples:
         if isinstance(example, TextExample) and (found := _found(example)) != learnt:
-            raise DataError(f"{name}: {found}, and this model learnt from {learnt}", todo=todo[learnt])
+            raise DataError(f"{name}: {found}, but this model was trained on {learnt}", todo=todo[learnt])
 
 
 def _found(example: TextExample) -> Texts:
@@ -108,7 +101,7 @@ Input = str | tuple[str, str] | Mapping[str, Any]
 _LONGEST_PATH = 1000
 _FILES = ""
 _LONG = 200
-"""Examples from which on progress is shown."""
+"""Number of examples above which progress is shown."""
 
 
 def predict(
@@ -123,30 +116,28 @@ def predict(
     precision: Precision = "auto",
     reporter: Reporter | None = None,
 ) -> list[Prediction]:
-    """Let a fine-tuned model predict.
+    """Predict with a fine-tuned model.
 
     Args:
-        model: What `finetune` wrote, a folder of transformers' class for such a task, or a loaded model.
-        inputs: One, or a list of several: texts; (text, text) pairs; {"question": ..., "context": ...} for question
-            answering; {"context": ..., "question": ..., "options": [...]} for multiple choice. A tuple of two texts is
-            one pair, where the task takes pairs.
-        file: A file instead, or besides: as `finetune` reads it, labels not needed. "-" is standard input, a text a
-            line; keys are the numbers of its lines. Where inputs, standard input and files would share keys, those of
-            inputs are "input:1", those of lines "standard input:1".
-        text, text2: Its columns; those left out are as in the training file, else guessed, and said.
-        read: Further settings of reading, "quoting=none".
+        model: Written by `finetune`, a folder of a transformers class for such a task, or a loaded model.
+        inputs: One or a list of: texts; (text, text) pairs; {"question": ..., "context": ...} for question answering;
+            {"context": ..., "question": ..., "options": [...]} for multiple choice. A tuple of two texts is one pair if
+            the task takes pairs.
+        file: A file, read as by `finetune`, without labels. "-" is standard input, one text per line; keys are line
+            numbers. If keys of inputs, standard input and files clash, they become "input:1" and "standard input:1".
+        text, text2: Columns of the file; the others are as in the training file, or guessed and reported.
+        read: Further read options, "quoting=none".
         device: "auto", "cpu", "cuda" or "cuda:N".
-        precision: "fp32", "bf16" for matrix products (weights and scores stay fp32), or "auto": bf16 on a GPU that has
-            it.
-        reporter: Where to talk; None for standard error.
+        precision: "fp32", "bf16" (autocast; weights and scores stay fp32), or "auto": bf16 on a GPU that supports it.
+        reporter: Receives messages; None for standard error.
 
     Returns:
-        One prediction an input, then one an example of the file. Their `details` hold the probabilities of all classes,
-        entities with their places in the text (of a file that holds words only: in these, joined), or further answers.
+        One prediction per input, then one per example of the file. `details` holds the probabilities of all classes,
+        entities with character offsets (for files of words: in the joined words), or further answers.
 
     Raises:
-        MaskwrightError: If the model cannot be read, or does not take such inputs (single texts where it learnt from
-            pairs, or pairs where it did not, as its folder tells).
+        MaskwrightError: If the model cannot be loaded, or does not take such inputs (single texts for a model trained
+            on pairs, or the reverse).
 
     Example:
         >>> maskwright.predict("runs/reviews", ["Ganz wunderbar! 🙂"])[0].value
@@ -195,14 +186,14 @@ def predict(
 
 
 def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str], list[Path]]:
-    """Tell texts from files on a command line: they are files if each is one, or is called like one.
+    """Split command-line arguments into texts and files: files if each exists or has a data file's name.
 
     Args:
-        words: What stands after the model.
-        files: What `--file` names.
+        words: The arguments after the model.
+        files: The `--file` options.
 
     Raises:
-        DataError: If some are files that are there, and some are not.
+        DataError: If only some are existing files.
     """
     paths = [path.expanduser() for path in files]
     texts = list(words)
@@ -212,7 +203,7 @@ def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str]
     if there := [word for word in named if Path(word).expanduser().exists()]:
         text = next(word for word in words if word not in named)
         raise DataError(
-            f"{there[0]!r} is a file and {text!r} is not", todo="Give files with `--file FILE`, and texts beside them."
+            f"{there[0]!r} is a file and {text!r} is not", todo="Give files with `--file FILE` and texts as arguments."
         )
     return texts, paths
 
@@ -222,21 +213,16 @@ def _is_file(word: str) -> bool:
         return False
     try:
         path = Path(word).expanduser()
-        # A folder (RACE's) is written as a path: a bare word that some folder is called is a text.
+        # A folder (RACE's) must be written as a path: a single word is a text even if a folder has that name.
         if path.is_file() or (path.is_dir() and len(path.parts) > 1):
             return True
-    except (OSError, RuntimeError):  # Too long for a name, or "~5 stars": there is no user "5 stars".
+    except (OSError, RuntimeError):  # Name too long, or "~5 stars": no user "5 stars".
         return False
     return " " not in word and is_called_a_file(path)
 
 
 def _keyed_apart(groups: Mapping[str, Sequence[Any]]) -> list[Any]:
-    """Return all examples; where groups have the same keys, those of texts and lines are told apart by their group.
-
-    Args:
-        groups: Examples by where they come from. Those of `_FILES` are called as the files call them. Inputs and lines
-            are called by their numbers; the name of their group stands before these where groups have the same.
-    """
+    """Return all examples; if keys of groups clash, prefix those of inputs and lines with the group's name."""
     keys = [{example.key for example in group} for group in groups.values()]
     clash = len(set().union(*keys)) < sum(map(len, keys))
     return [
@@ -247,14 +233,14 @@ def _keyed_apart(groups: Mapping[str, Sequence[Any]]) -> list[Any]:
 
 
 def _is_one(inputs: Input | Sequence[Input], kind: Kind) -> TypeGuard[Input]:
-    """Whether this is one input, and not several."""
+    """Whether this is one input, not a list."""
     if isinstance(inputs, tuple) and len(inputs) == 2 and kind in ("classification", "regression", "multi_label"):
         return all(isinstance(text, str) for text in inputs)
     return isinstance(inputs, str | Mapping)
 
 
 def _lines(kind: Kind, trained: ReadAs, encoding: str | None) -> ExampleFile[Any]:
-    """Read standard input as examples, one a line."""
+    """Read standard input as examples, one per line."""
     lines, notes = read_standard_input(encoding)
     examples = tuple(
         _example(line, str(number), f"{STANDARD_INPUT}, line {number}", kind, trained) for number, line in lines
@@ -263,25 +249,18 @@ def _lines(kind: Kind, trained: ReadAs, encoding: str | None) -> ExampleFile[Any
 
 
 def _example(one: Input, key: str, place: str, kind: Kind, trained: ReadAs) -> Any:
-    """Make an example of an input that fits the model.
-
-    Args:
-        one: The input.
-        key: The example's key.
-        place: Where it is, for messages.
-        kind: The kind of task.
-        trained: How the model's training file was read.
+    """Return an input as an example; `place` names it in errors, `trained` is how the training file was read.
 
     Raises:
-        DataError: If the task or the model takes another kind of input, or a text holds half a character.
+        DataError: If the task or the model takes another kind of input, or a text has a lone surrogate.
     """
     example = _of_kind(one, key, place, kind)
-    _refuse_half_characters(example, place)
+    _refuse_surrogates(example, place)
     refuse_other_texts([example], trained, place, FOR_INPUTS)
     return example
 
 
-def _refuse_half_characters(example: Example, place: str) -> None:
+def _refuse_surrogates(example: Example, place: str) -> None:
     match example:
         case TextExample(texts=texts):
             parts = texts
@@ -343,7 +322,7 @@ def _in_words(example: Example, between: str) -> str:
 
 
 def _placed(prediction: Prediction, text: str) -> Prediction:
-    """Give the entities of a text that was cut into words here their places in that text."""
+    """Add character offsets in the original text to the entities of a text that was split into words here."""
     ends, end = [], 0
     starts = []
     for word in cut_into_words(text):

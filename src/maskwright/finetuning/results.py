@@ -23,11 +23,11 @@ class SeedRow:
     """One seed.
 
     Attributes:
-        seed: Its number.
+        seed: The seed.
         steps: Steps done.
-        best_epoch: Epochs after which the weights were kept.
-        dev: Metrics of those weights on the development examples, by which they were chosen.
-        test: The same on the test examples, by which nothing was chosen; None where these have no labels or are absent.
+        best_epoch: The epoch whose weights were kept.
+        dev: Their metrics on the development examples, by which they were selected.
+        test: Their metrics on the test examples; None without labelled test examples.
     """
 
     seed: int
@@ -39,13 +39,13 @@ class SeedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRow:
-    """One point of the grid.
+    """One grid point.
 
     Attributes:
-        values: The fields of the grid, and their values here.
-        dev: The main metric on the development examples, by which the point was chosen, with the first seed; None
-            where training broke off because the loss was no number.
-        chosen: Whether it was.
+        values: The values of the grid's fields.
+        dev: The main metric on the development examples with the first seed, by which the point is selected; None if
+            training failed with a non-finite loss.
+        chosen: Whether it was selected.
     """
 
     values: Mapping[str, Any]
@@ -58,9 +58,9 @@ class Spread:
     """A metric over the seeds.
 
     Attributes:
-        mean: Their mean.
-        sd: Their sample standard deviation (n - 1); None of a single seed.
-        best: The value of the seed whose model is kept: the best by the main metric on the development examples.
+        mean: The mean.
+        sd: The sample standard deviation (n - 1); None for a single seed.
+        best: The value of the kept seed, the best one by the main metric on the development examples.
     """
 
     mean: float
@@ -70,21 +70,21 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """All that was measured. It holds no times and no places: the same work gives the same results.
+    """All results of a fine-tuning. Reproducible: without times and output paths.
 
     Attributes:
         task: The benchmark's name, or the kind of task.
         kind: The kind of task.
-        model: What was fine-tuned, as it was called.
-        from_scratch: Whether its weights were drawn anew, and only its shape and its tokenizer are its own.
-        data: For "train", "dev" and, where there is one, "test": counts of examples and of rows left out, and the name.
+        model: The pretrained model, as the user named it.
+        from_scratch: Whether its weights were initialized at random.
+        data: By "train", "dev" and "test", if any: file name, numbers of examples, skipped rows, truncated examples.
         settings: All hyperparameters.
-        task_settings: What can be set of the task (`doc_stride`, `scale`), those left out that each seed chooses.
-        pairs: Whether two texts are read at a time.
-        rows: A row a seed, in order.
-        grid: A row a point of the grid; empty without one.
-        notes: What the reader must know: a held-out share instead of a development file, a test file without labels.
-        precision: What matrix products were computed in, "fp32" or "bf16".
+        task_settings: The task's fields (`doc_stride`, `scale`), except those that each seed tunes.
+        pairs: Whether inputs are pairs of texts.
+        rows: One per seed, in order.
+        grid: One row per grid point; empty without a grid.
+        notes: Caveats: held-out development examples, test examples without labels.
+        precision: "fp32" or "bf16".
     """
 
     task: str
@@ -102,25 +102,21 @@ class Results:
 
     @property
     def title(self) -> str:
-        """What was fine-tuned for what, in a line."""
+        """Task and model in one line."""
         return f"{self.task}: {self.model}" + " from scratch" * self.from_scratch
 
     @property
     def main_metric(self) -> str:
-        """The metric that everything is chosen by."""
+        """The metric used for selection."""
         return next(iter(self.rows[0].dev))
 
     @property
     def best(self) -> SeedRow:
-        """The seed whose model is kept; of equal ones the first."""
+        """The best seed; of equal ones the first."""
         return max(self.rows, key=lambda row: (row.dev[self.main_metric], -row.seed))
 
     def spread(self, part: str) -> dict[str, Spread]:
-        """Return each metric over the seeds.
-
-        Args:
-            part: "dev" or "test"; empty if the latter was not measured.
-        """
+        """Return each metric over the seeds for "dev" or "test"; empty without test scores."""
         if part == "dev":
             return _spread([row.dev for row in self.rows], self.best.dev)
         measured = [row.test for row in self.rows if row.test is not None]
@@ -147,13 +143,13 @@ class Results:
 
     @property
     def all_settings(self) -> Mapping[str, Any]:
-        """The hyperparameters, the task's own settings, and how exactly was computed."""
+        """Hyperparameters, task settings and precision."""
         of_task = {f"task.{name}": value for name, value in self.task_settings.items()}
         return {**self.settings, **of_task, "precision": self.precision}
 
     @property
     def _digits(self) -> int:
-        """Digits after the point: answers are scored in percent, all else as shares and correlations."""
+        """Decimals: question answering is scored in percent, other tasks in [0, 1]."""
         return 2 if self.kind == "question_answering" else 4
 
     def table(self) -> tuple[list[str], list[list[str]]]:
@@ -176,14 +172,13 @@ class Results:
         return columns, body
 
     def markdown(self) -> str:
-        """Return the table with what must be said beside it."""
+        """Return results.md: scores, notes, grid, data, settings."""
         columns, body = self.table()
         lines = [f"# {self.title}", "", *markdown_table(columns, body), ""]
         lines.append(
-            "dev: the weights of each seed's best epoch, and the best seed, were chosen on these examples. "
-            "test: measured once, after all was chosen."
+            "dev: used to select each seed's best epoch and the best seed. test: predicted once, after selection."
             if self.spread("test")
-            else "dev: the weights of each seed's best epoch, and the best seed, were chosen on these examples."
+            else "dev: used to select each seed's best epoch and the best seed."
         )
         lines += [f"\n{note}" for note in self.notes]
         if self.grid:
@@ -194,7 +189,7 @@ class Results:
                 [
                     [
                         *(str(row.values[name]) for name in fields),
-                        "broke off" if row.dev is None else _written(row.dev, self._digits),
+                        "failed" if row.dev is None else _written(row.dev, self._digits),
                         "chosen" * row.chosen,
                     ]
                     for row in self.grid
@@ -206,9 +201,9 @@ class Results:
 
 
 def data_table(data: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the lines of a table of the files: how many examples each gave, and how many rows were left out."""
+    """Return the lines of a Markdown table of the data files."""
     return markdown_table(
-        ["", "examples", "left out", "cut to length", "file"],
+        ["", "examples", "skipped rows", "truncated", "file"],
         [
             [part, f"{file['examples']:,}", f"{file['skipped']:,}", f"{file['cut']:,}", file["name"]]
             for part, file in data.items()
@@ -217,7 +212,7 @@ def data_table(data: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def settings_table(settings: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a table of all settings."""
+    """Return the lines of a Markdown table of all settings."""
     return markdown_table(["setting", "value"], [[name, str(value)] for name, value in settings.items()])
 
 
@@ -258,39 +253,29 @@ _TAGS: dict[HeadKind, str] = {
     "choice": "multiple-choice",
 }
 _TITLES = {
-    "classification": "puts a text, or a pair of texts, into one of its classes",
-    "regression": "gives a text, or a pair of texts, a number",
-    "multi_label": "says which of its classes hold for a text",
-    "tagging": "gives each word of a sentence a tag",
-    "question_answering": "answers a question with a part of a text",
-    "multiple_choice": "chooses one of several options",
+    "classification": "classifies a text or a pair of texts",
+    "regression": "predicts a number for a text or a pair of texts",
+    "multi_label": "predicts any number of classes for a text (multi-label classification)",
+    "tagging": "tags each word of a sentence",
+    "question_answering": "answers a question with a span of a text (extractive question answering)",
+    "multiple_choice": "selects one of several options (multiple choice)",
 }
 _EXAMPLES: Mapping[HeadKind, str] = {
     "sequence": '"A text."',
     "token": '"A sentence."',
-    "span": 'questions.jsonl   # {"question": ..., "context": ...} a line',
-    "choice": 'questions.jsonl   # {"article": ..., "questions": ..., "options": ...} a line',
+    "span": 'questions.jsonl   # {"question": ..., "context": ...} per line',
+    "choice": 'questions.jsonl   # {"article": ..., "questions": ..., "options": ...} per line',
 }
 _LABELS_SHOWN = 30
 
 
 def write_model_card(folder: Path, model: FineTunedModel, results: Results, read_as: ReadAs) -> None:
-    """Write README.md into a model's folder.
-
-    Args:
-        folder: The folder.
-        model: What lies there.
-        results: What was measured.
-        read_as: How the training file was read.
-
-    Raises:
-        DeviceError: If it cannot be written.
-    """
+    """Write the model card, README.md, into a model's folder; `read_as`: how the training file was read."""
     write_text(folder / "README.md", model_card(folder.name, model, results, read_as))
 
 
 def model_card(name: str, model: FineTunedModel, results: Results, read_as: ReadAs) -> str:
-    """Return the card's text."""
+    """Return the text of the model card."""
     task, best = model.task, results.best
     row = family_named(model.family).tasks[task.head]
     config = model.encoder.config
@@ -307,8 +292,8 @@ def model_card(name: str, model: FineTunedModel, results: Results, read_as: Read
         "",
         f"# {name}",
         "",
-        f"This model {_TITLES[task.kind]}. It is {_made_of(results)}: a {row.architecture} of {config.num_layers} "
-        f"layers and width {config.hidden_size} that reads up to {model.max_length} tokens.",
+        f"This model {_TITLES[task.kind]}. It is {_made_of(results)}: a {row.architecture} with {config.num_layers} "
+        f"layers, hidden size {config.hidden_size} and inputs of up to {model.max_length} tokens.",
     ]
     if task.labels:
         more = f" and {len(task.labels) - _LABELS_SHOWN} more" if len(task.labels) > _LABELS_SHOWN else ""
@@ -318,9 +303,9 @@ def model_card(name: str, model: FineTunedModel, results: Results, read_as: Read
         "",
         "## Scores",
         "",
-        f"These weights are seed {best.seed}'s after epoch {best.best_epoch:g}, chosen by {results.main_metric} on "
-        "the development examples (dev); the scores there are therefore a little too good. Nothing was chosen on the "
-        "test examples.",
+        f"These are the weights of seed {best.seed} after epoch {best.best_epoch:g}, selected by "
+        f"{results.main_metric} on the development examples (dev), so that dev scores are slightly optimistic. Nothing "
+        "was selected on the test examples.",
         "",
         *markdown_table(columns, body),
         *(f"\n{note}" for note in results.notes),
@@ -348,18 +333,18 @@ def model_card(name: str, model: FineTunedModel, results: Results, read_as: Read
 
 def _made_of(results: Results) -> str:
     if results.from_scratch:
-        return f"of the shape and the tokenizer of {results.model}, trained for {results.task} from scratch"
+        return f"trained for {results.task} from scratch, with the shape and tokenizer of {results.model}"
     return f"{results.model}, fine-tuned for {results.task}"
 
 
 def _pairs_file(results: Results, read_as: ReadAs) -> str:
-    """Name a file written as the training file, and its columns as they are called there."""
+    """Return an example file name with the suffix and column names of the training file."""
     suffix = Path(str(results.data["train"]["name"]).removesuffix(".gz").removesuffix(".zst")).suffix
     first, second = (as_names(read_as.get(role, ()))[:1] for role in ("text", "text2"))
     if not first or not second:
-        return f"pairs{suffix}   # with the columns of the files that it learnt from"
+        return f"pairs{suffix}   # with the columns of the training file"
     if first[0].isdecimal():
-        return f"pairs{suffix}   # the texts in columns {first[0]} and {second[0]}, and no line of names"
+        return f"pairs{suffix}   # the texts in columns {first[0]} and {second[0]}, no header"
     return f"pairs{suffix}   # with the columns {first[0]!r} and {second[0]!r}"
 
 

@@ -22,28 +22,23 @@ from maskwright.training.device import Machine, Precision, prepare_machine
 
 @functools.cache
 def machine_to_score(device: str, precision: Precision) -> Machine:
-    """Choose device, precision and library of matrix products, as training does; looked at once in a process.
+    """Choose device, precision and matmul backend as training does, once per process (see `prepare_machine`).
 
-    Scores of `evaluate` are then those that `finetune` measured on the same examples (to rounding, where a run goes on
-    with other code than this machine would choose).
-
-    Args:
-        device: "auto", "cpu", "cuda" or "cuda:N".
-        precision: "auto", "fp32" or "bf16" (`prepare_machine`).
+    So `evaluate` gives the scores that `finetune` measured on the same examples.
 
     Raises:
-        DeviceError: If there is no such device, no such precision, or the device does not have it.
+        DeviceError: If there is no such device, or it does not support the precision.
     """
     return prepare_machine(device, None, None, precision)
 
 
 BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
-"""Tokens of a forward pass: enough to keep all cores busy, a few hundred MB for a model of base size. On a processor
-fewer stay in its caches, and more alike sequences lie together: 1024 take 0.87 of the time of 8192 (LOG.md)."""
+"""Tokens of a forward pass, a few hundred MB for a base model. On CPU 1024 take 0.87 of the time of 8192 (LOG.md): they
+fit the caches, and lengths in a batch are more alike."""
 
 
 def features_of(model: FineTunedModel, examples: Sequence[Any], *, training: bool) -> Features:
-    """Turn examples into sequences as a model reads them (`Task.features`)."""
+    """Lay out examples as sequences for a model (`Task.features`)."""
     return model.task.features(
         examples, model.tokenizer, max_length=model.max_length, segments=model.segments, training=training
     )
@@ -56,13 +51,13 @@ def predict_examples(
     *,
     autocast: torch.dtype | None = None,
 ) -> list[Prediction]:
-    """Say what a model predicts for each example, in their order.
+    """Return one prediction per example, in order.
 
     Args:
         model: On its device.
-        examples: Of the kind that its task takes.
+        examples: Of the model's kind of task.
         progress: Called after each forward pass with the tokens done.
-        autocast: Compute type of matrix products, None for fp32.
+        autocast: Autocast dtype, None for fp32.
     """
     features = features_of(model, examples, training=False)
     return predict_features(model, features, examples, progress, autocast=autocast)
@@ -76,7 +71,7 @@ def predict_features(
     *,
     autocast: torch.dtype | None = None,
 ) -> list[Prediction]:
-    """Say what a model predicts, from features made for it before (see `predict_examples`)."""
+    """Return one prediction per example from existing features (see `predict_examples`)."""
     scores = score_units(model, features, progress, autocast=autocast)
     return model.task.predictions(scores, features, examples, model.tokenizer)
 
@@ -88,12 +83,12 @@ def score_units(
     *,
     autocast: torch.dtype | None = None,
 ) -> list[Scores]:
-    """Return a model's scores of each unit, in their order and in fp32; no dropout (see `predict_examples`)."""
+    """Return the fp32 scores of each unit, in order, without dropout (see `predict_examples`)."""
     model.eval()
     device = next(model.parameters()).device
     scores: list[Scores | None] = [None] * features.num_units
     done, total = 0, len(features.ids)
-    # What follows serves all batches: weights are rounded, and laid out for the processor, once.
+    # Weights are converted and packed once for all batches.
     states = states_of(model.encoder, "fp32" if autocast is None else "bf16")
     precision = torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None)
     with torch.inference_mode(), precision:
@@ -107,7 +102,7 @@ def score_units(
 
 
 def batches_to_score(model: FineTunedModel, features: Features) -> Iterator[FeatureBatch]:
-    """Yield all units once, in the batches that a model scores them in, on its device."""
+    """Yield all units once, in batches on the model's device."""
     device = next(model.parameters()).device
     return scoring_batches(
         features,
@@ -120,7 +115,7 @@ def batches_to_score(model: FineTunedModel, features: Features) -> Iterator[Feat
 def tuned(
     task: Task[Any], scores: Sequence[Scores], features: Features, examples: Sequence[Any], tokenizer: Tokenizer
 ) -> Task[Any]:
-    """Return the task with what it lets be chosen on development examples: from when on a question has no answer."""
+    """Return the task with `null_threshold` of SQuAD 2.0 tuned on development examples; other tasks unchanged."""
     if isinstance(task, QuestionAnswering) and task.impossible:
         predictions = task.predictions(scores, features, examples, tokenizer)
         return task.with_null_threshold(tune_null_threshold(predictions, examples))
@@ -128,8 +123,8 @@ def tuned(
 
 
 def plain(prediction: Prediction) -> dict[str, Any]:
-    """Return a prediction as JSON can hold it."""
-    # Not `asdict`, which copies every answer of every question: that takes longer than writing them.
+    """Return a prediction as JSON-compatible data."""
+    # Not `asdict`, whose deep copy takes longer than writing the file.
     return {
         "key": prediction.key,
         "value": prediction.value,
@@ -139,7 +134,7 @@ def plain(prediction: Prediction) -> dict[str, Any]:
 
 
 def summary(prediction: Prediction) -> tuple[str, str]:
-    """Return a prediction's score and what is predicted, as people read them."""
+    """Return a prediction's score and value for display."""
     score = "" if prediction.score is None else f"{prediction.score:.1%}"
     if "entities" in prediction.details:
         found = prediction.details["entities"]
@@ -153,9 +148,5 @@ def summary(prediction: Prediction) -> tuple[str, str]:
 
 
 def write_predictions(path: Path, predictions: Sequence[Prediction]) -> None:
-    """Write a `.jsonl` file of predictions atomically, one example a line.
-
-    Raises:
-        DeviceError: If it cannot be written.
-    """
+    """Write a `.jsonl` file of predictions atomically, one per line."""
     write_text(path, "".join(json.dumps(plain(one), ensure_ascii=False) + "\n" for one in predictions))

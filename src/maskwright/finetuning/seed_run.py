@@ -33,13 +33,7 @@ from maskwright.training.reporting import Reporter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """How a model stood on the development examples at the end of a pass.
-
-    Attributes:
-        step: Steps done.
-        epoch: Passes done.
-        metrics: The task's, the main one first.
-    """
+    """Development metrics at the end of an epoch, the main one first."""
 
     step: int
     epoch: float
@@ -47,7 +41,7 @@ class Measured:
 
     @property
     def main(self) -> float:
-        """The main metric; more is better. A correlation that is not defined counts as the worst."""
+        """The main metric, higher is better; -inf if undefined (NaN)."""
         value = next(iter(self.metrics.values()))
         return -math.inf if math.isnan(value) else value
 
@@ -57,45 +51,35 @@ class Measured:
 
 
 def best_of(history: Sequence[Measured]) -> int:
-    """Return the number of the best measurement; of equal ones the last.
+    """Return the index of the best measurement; of equal ones the last.
 
-    Few development examples give many equal scores; of those the weights that learnt longer, at a lower rate, are less
-    the work of chance.
-
-    Args:
-        history: One or more, in order.
+    Few development examples give many ties; weights trained longer, at a lower learning rate, depend less on chance.
     """
     return max(range(len(history)), key=lambda number: (history[number].main, number))
 
 
 def should_stop(history: Sequence[Measured], patience: int) -> bool:
-    """Say whether so many measurements in a row were worse than the best before them.
-
-    Args:
-        history: In order; may be empty.
-        patience: How many; 0 never stops.
-    """
+    """Whether the last `patience` measurements were all worse than the best before them; 0 never stops."""
     return bool(patience and history) and len(history) - 1 - best_of(history) >= patience
 
 
 _SHOWN = 4
 MODEL = "model"
-"""Sub-folder of a run's folder in which its best epoch's model lies."""
+"""Sub-folder with the best epoch's model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedResult:
-    """How a run stands.
+    """The state of a run.
 
     Attributes:
-        seed: Its seed.
-        folder: Its folder.
-        finished: Whether it is done; else it goes on with the same call.
+        seed, folder: As given.
+        finished: Whether it is done. If not, the same call resumes it.
         steps: Steps done.
-        history: What each epoch brought on the development examples.
-        best: Number of the epoch in `history` whose weights are kept; -1 before the first is done.
-        cut: Training and development examples that were cut to the length, by "train" and "dev".
-        failure: Why it cannot go on ("the loss is nan"); "" where all is well.
+        history: Development metrics of each epoch.
+        best: Index into `history` of the weights that are kept; -1 before the first epoch ends.
+        cut: Number of truncated examples, by "train" and "dev".
+        failure: Why it failed ("the loss is nan"), or "".
     """
 
     seed: int
@@ -109,16 +93,16 @@ class SeedResult:
 
     @property
     def chosen(self) -> Measured:
-        """The measurement of the weights that are kept."""
+        """Metrics of the weights that are kept."""
         return self.history[self.best]
 
     @property
     def main(self) -> float:
-        """The main metric of the weights that are kept; a run that broke off counts as the worst."""
+        """The main metric of the weights that are kept; -inf for a failed run."""
         return -math.inf if self.failure else self.chosen.main
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data; the folder is left out, it may be moved."""
+        """Return plain data, without the folder, which may be moved."""
         return {
             "seed": self.seed,
             "finished": self.finished,
@@ -131,7 +115,7 @@ class SeedResult:
 
 
 def record_failure(folder: Path, seed: int, failure: str) -> SeedResult:
-    """Write down that a run cannot go on: what is a function of its seed and its settings would only come again."""
+    """Record that a run failed. It is not repeated: the same seed and settings would fail again."""
     result = SeedResult(seed=seed, folder=folder, finished=True, steps=0, history=(), best=-1, cut={}, failure=failure)
     write_json(folder / "run.json", result.to_json())
     for kept in ("checkpoints", MODEL):
@@ -140,7 +124,7 @@ def record_failure(folder: Path, seed: int, failure: str) -> SeedResult:
 
 
 def read_result(folder: Path) -> SeedResult | None:
-    """Return the result of a run that is finished, else None."""
+    """Return the result of a finished run, else None."""
     record = folder / "run.json"
     if not record.exists():
         return None
@@ -155,18 +139,18 @@ def read_result(folder: Path) -> SeedResult | None:
 
 
 class SeedRun:
-    """Holds what a run works with; `run` is the sitting.
+    """A run with everything it needs.
 
     Args:
-        folder: Its folder; made if absent.
-        model: The encoder with a fresh head, on its device.
-        data: What to learn from and to be chosen by.
-        settings: How to train.
-        seed: Keys order and dropout.
+        folder: Its directory.
+        model: The encoder with a new head, on its device.
+        data: Training and development features.
+        settings: Hyperparameters.
+        seed: Keys data order and dropout.
         machine: Device and precision.
-        tokens_per_microbatch: Tokens of a forward and backward pass, on which dropout depends.
-        talk: Where to report.
-        title: What to call it ("seed 0").
+        tokens_per_microbatch: Tokens of a forward and backward pass; dropout masks depend on it.
+        talk: Receives messages.
+        title: Its name in messages ("seed 0").
     """
 
     def __init__(
@@ -196,15 +180,11 @@ class SeedRun:
         self._history: list[Measured] = []
 
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> SeedResult:
-        """Train until the epochs are done, nothing gets better, or a stop is asked for.
-
-        Args:
-            stop: Becomes true when the user asks to stop.
-            checkpoint_seconds: Time between checkpoints.
+        """Train until all epochs are done, early stopping applies, or `stop` becomes true.
 
         Raises:
-            TrainingError: If the loss is not finite; the last checkpoint is sound.
-            DeviceError: If the disk is full; the last checkpoint is sound.
+            TrainingError: If the loss is not finite; the last checkpoint is valid.
+            DeviceError: If the disk is full; the last checkpoint is valid.
         """
         num_units = self.data.train.num_units
         per_epoch, total = self.settings.steps_of_epoch(num_units), self.settings.total_steps(num_units)
@@ -220,11 +200,11 @@ class SeedRun:
                     metrics.write(_logged(report))
                 if step % per_epoch == 0 or step == total:
                     self._measure(step, step / per_epoch, step / total, metrics)
-                if self._gives_up() or stop:
+                if self._stops_early() or stop:
                     break
                 if keeper.is_due():
                     keeper.keep(step)
-            ended = step == total or self._gives_up()
+            ended = step == total or self._stops_early()
             if not ended:
                 keeper.keep(step)
         finally:
@@ -243,7 +223,7 @@ class SeedRun:
             shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         return result
 
-    def _gives_up(self) -> bool:
+    def _stops_early(self) -> bool:
         return should_stop(self._history, self.settings.patience)
 
     def _reports(self, step: int, total: int) -> Iterator[StepReport]:
@@ -259,12 +239,12 @@ class SeedRun:
         )
 
     def _measure(self, step: int, epoch: float, share: float, metrics: JsonLines) -> None:
-        """Measure on the development examples, and keep the weights if they are the best so far."""
-        # In the numbers' own unit, as it is kept: what is measured here is what the folder's model will give.
+        """Evaluate on the development examples; save the model if it is the best so far."""
+        # As saved, so that the saved model gives exactly these predictions.
         data, model = self.data, self.model.as_saved()
 
         def progress(stage: str, done: int, tokens: int | None) -> None:
-            self.talk.training(share, f"{self.title}  step {step:,}  measured on dev: {done / (tokens or done):.0%}")
+            self.talk.training(share, f"{self.title}  step {step:,}  evaluating on dev: {done / (tokens or done):.0%}")
 
         unit_scores = score_units(model, data.dev, progress, autocast=self.machine.autocast)
         model.task = tuned(model.task, unit_scores, data.dev, data.dev_examples, model.tokenizer)
@@ -273,8 +253,8 @@ class SeedRun:
         self._history.append(Measured(step=step, epoch=round(epoch, 4), metrics=scores))
         metrics.write({"step": step, **{f"dev_{name}": value for name, value in scores.items()}})
         is_best = best_of(self._history) == len(self._history) - 1
-        # Written before the checkpoint that knows of it. After a kill in between the same weights are written again:
-        # a resumed run computes them bit for bit.
+        # Saved before the checkpoint that records it. After a kill in between, the resumed run computes and saves the
+        # same weights bit for bit.
         if is_best:
             write_predictions(self.folder / "dev_predictions.jsonl", predictions)
             model.save(self.folder / MODEL)
@@ -286,7 +266,7 @@ class SeedRun:
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         found, damaged = checkpoint.latest(self.folder / "checkpoints")
         for line in damaged:
-            self.talk.say("warning", f"{line}; going on from the one before")
+            self.talk.say("warning", f"{line}; using the one before")
         if found is None:
             return 0, False
         try:
@@ -297,7 +277,7 @@ class SeedRun:
             raise CheckpointError(
                 f"{found.folder} does not fit: {error}", todo=f"Remove {self.folder} to train it from the start."
             ) from error
-        self.talk.say("resume", f"{self.title} goes on after step {found.step:,}")
+        self.talk.say("resume", f"{self.title} resumes after step {found.step:,}")
         return found.step, True
 
     def _save(self, step: int, metrics: JsonLines) -> None:
@@ -312,14 +292,14 @@ class SeedRun:
 
 
 def _logged(report: StepReport) -> dict[str, Any]:
-    """Return what a step computed: nothing that the clock measured."""
+    """Return the reproducible numbers of a step: all but the time."""
     numbers = asdict(report)
     del numbers["seconds"]
     return numbers
 
 
 class _LiveLine:
-    """The progress line: share done, smoothed loss, speed, time left."""
+    """The progress line: step, smoothed loss, speed, time left."""
 
     _SMOOTHING = 0.95
     _SECONDS = 0.5

@@ -26,12 +26,12 @@ PREDICTIONS = "test_predictions.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestScores:
-    """What one seed's model made of the test examples.
+    """Test scores of one seed's model.
 
     Attributes:
         examples: Fingerprint of the examples.
         metrics: None where they have no labels.
-        num_cut: Examples that were cut to the model's length.
+        num_cut: Truncated examples.
     """
 
     examples: str
@@ -40,15 +40,9 @@ class TestScores:
 
 
 def measure_test(folder: Path, test: Part, machine: Machine, progress: Progress = no_progress) -> TestScores:
-    """Let a finished run's model predict the test examples, unless it has predicted these very ones before.
+    """Predict the test examples with a finished run's model, or return the scores of an earlier call for the same ones.
 
-    Writes test_predictions.jsonl and test.json.
-
-    Args:
-        folder: The run's folder.
-        test: The test examples.
-        machine: Where to compute, and how exactly.
-        progress: Called after each forward pass with the tokens done.
+    Writes test_predictions.jsonl and test.json into the run's folder.
     """
     record = folder / "test.json"
     fingerprint = test.fingerprint
@@ -56,7 +50,7 @@ def measure_test(folder: Path, test: Part, machine: Machine, progress: Progress 
         try:
             before = TestScores(**read_json(record))
         except (OSError, ValueError, TypeError) as error:
-            raise CheckpointError(f"{record} cannot be read: {error}", todo="Remove it to measure again.") from error
+            raise CheckpointError(f"{record} cannot be read: {error}", todo="Remove it to evaluate again.") from error
         if before.examples == fingerprint:
             return before
     model = load(folder / MODEL).to(machine.device)
@@ -70,17 +64,12 @@ def measure_test(folder: Path, test: Part, machine: Machine, progress: Progress 
 
 
 RUNS = "runs"
-"""Sub-folder in which all trainings lie."""
+"""Sub-folder of all runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridPoint:
-    """One point of the grid, trained with the first seed.
-
-    Attributes:
-        values: The fields' values; none without a grid.
-        result: What the first seed brought.
-    """
+    """A grid point's values (empty without a grid) and the result of the first seed."""
 
     values: Point
     result: SeedResult
@@ -88,13 +77,13 @@ class GridPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyEnd:
-    """How far the trainings are.
+    """The state of all runs.
 
     Attributes:
-        points: The points of the grid that are done.
-        chosen: Number of the best point; None as long as one is missing.
-        seeds: All seeds that are done at that point, in order: those asked for, and those of earlier calls.
-        finished: Whether nothing is left to do.
+        points: Finished grid points.
+        chosen: Index of the best point; None until all are finished.
+        seeds: Finished seeds at that point, in order, those of earlier calls included.
+        finished: Whether all runs are done.
     """
 
     points: tuple[GridPoint, ...]
@@ -104,16 +93,16 @@ class StudyEnd:
 
 
 class Study:
-    """Holds what all trainings share.
+    """All runs of one request, and what they share.
 
     Args:
-        folder: The request's folder.
-        model: What is fine-tuned, as the user named it.
-        from_scratch: Whether its weights are drawn anew.
-        data: Makes the features to learn from.
+        folder: The output folder.
+        model: The pretrained model, as the user named it.
+        from_scratch: Whether to initialize all weights at random.
+        data: Makes training and development features.
         machine: Device and precision.
         tokens_per_microbatch: Tokens of a forward and backward pass.
-        talk: Where to report.
+        talk: Receives messages.
         checkpoint_seconds: Time between checkpoints.
     """
 
@@ -132,10 +121,10 @@ class Study:
         self.folder, self.model, self.from_scratch, self.data = folder, model, from_scratch, data
         self.machine, self.tokens_per_microbatch = machine, tokens_per_microbatch
         self.talk, self.checkpoint_seconds = talk, checkpoint_seconds
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def build(self, task: Task[Any], settings: Hyperparameters, seed: int) -> FineTunedModel:
-        """Put a fresh head on the model, on the CPU, and tell once what was taken from it and what is new."""
+        """Build the model with a new head, on the CPU, and report each of its notes once."""
         built = build(
             self.model,
             task,
@@ -147,22 +136,16 @@ class Study:
             from_scratch=self.from_scratch,
         )
         for note in built.notes:
-            if note not in self._told:
-                self._told.add(note)
+            if note not in self._reported:
+                self._reported.add(note)
                 self.talk.say("model", note)
         return built
 
     def run(self, points: Sequence[PlannedPoint], seeds: Sequence[int], stop: StopRequest) -> StudyEnd:
-        """Train whatever is not trained yet.
-
-        Args:
-            points: The grid; one empty point without one.
-            seeds: One or more; the first chooses the point.
-            stop: Becomes true when the user asks to stop.
+        """Train everything that is not finished yet: every grid point with the first seed, the best with all seeds.
 
         Raises:
-            TrainingError: If a loss is not finite; with a grid, only if that is so at every point or for a further
-                seed.
+            TrainingError: If a loss is not finite; with a grid, only at every point or for a further seed.
         """
         done: list[GridPoint] = []
         for point in points:
@@ -173,7 +156,8 @@ class Study:
         chosen = max(range(len(done)), key=lambda number: (done[number].result.main, -number))
         if failure := done[chosen].result.failure:
             raise TrainingError(
-                f"no point of the grid can be trained: {failure}", todo="Choose lower rates, in a new folder."
+                f"training failed at every grid point: {failure}",
+                todo="Choose lower learning rates and a new --out folder.",
             )
         if len(points) > 1:
             self.talk.say("chosen", f"{point_name(points[chosen].values)}, the best on dev with seed {seeds[0]}")
@@ -192,7 +176,7 @@ class Study:
         folder = self._place(point) / f"seed-{seed}"
         title = f"{point_name(point.values)} seed {seed}".strip()
         if (before := read_result(folder)) is not None:
-            told = f"broke off: {before.failure}" if before.failure else f"is trained already ({before.main:.4g})"
+            told = f"failed: {before.failure}" if before.failure else f"already trained ({before.main:.4g})"
             self.talk.say("finished", f"{title} {told}")
             return before
         if stop:
@@ -215,5 +199,5 @@ class Study:
         except TrainingError as error:
             if not may_fail:
                 raise
-            self.talk.say("warning", f"{title} broke off and counts as the worst: {error.problem}")
+            self.talk.say("warning", f"{title} failed and counts as the worst: {error.problem}")
             return record_failure(folder, seed, error.problem)

@@ -194,7 +194,7 @@ def test_bad_settings_are_refused(tokenizers: dict[str, Tokenizer]) -> None:
         MultipleChoice(max_option_length=0)
     with pytest.raises(DataError, match="Allowed: accuracy"):
         MultipleChoice(metrics=("f1",))
-    with pytest.raises(DataError, match="leave no room"):
+    with pytest.raises(DataError, match="are too short"):
         made([question()], tokenizers["byte_bpe"], 5)
     with pytest.raises(DataError, match="have no label"):
         MultipleChoice().measure([Prediction(key="1", value=0, score=1.0, details={})], [question()])

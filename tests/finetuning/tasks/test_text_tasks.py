@@ -108,9 +108,9 @@ def test_cutting_with_odd_room_differs_from_transformers_by_the_stated_token(
 
 
 def test_no_room_for_text_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
-    with pytest.raises(DataError, match=r"sequences of 4 tokens leave no room.*at least 5"):
+    with pytest.raises(DataError, match=r"sequences of 4 tokens are too short.*at least 5"):
         made([example(["a", "b"])], tokenizers["wordpiece"], max_length=4)
-    with pytest.raises(DataError, match=r"sequences of 2 tokens leave no room.*at least 3"):
+    with pytest.raises(DataError, match=r"sequences of 2 tokens are too short.*at least 3"):
         made([example(["a"])], tokenizers["byte_bpe"], max_length=2)
     assert len(made([example(["a"])], tokenizers["byte_bpe"], max_length=3).ids) == 3
 
@@ -124,7 +124,7 @@ def test_no_room_for_text_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
 def test_measuring_needs_labels(task: Any) -> None:
     with pytest.raises(DataError, match="2 of 2 examples have no label; the first is line 0"):
         task.measure([], labelled([None, None]))
-    with pytest.raises(DataError, match="no example to measure"):
+    with pytest.raises(DataError, match="no examples to evaluate"):
         task.measure([], [])
 
 

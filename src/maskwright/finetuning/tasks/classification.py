@@ -363,7 +363,7 @@ class Regression(Task[TextExample]):
         """Raise on labels that are not numbers, or all equal: correlations are then undefined."""
         if len({_number(example) for example in examples}) < 2:
             raise DataError(
-                f"all {len(examples)} examples have the same number, so that correlations are undefined",
+                "all numbers are equal, so that correlations are undefined",
                 allowed="at least two different numbers",
                 todo="If they were held out of few training examples, name another file with `--dev FILE`.",
             )

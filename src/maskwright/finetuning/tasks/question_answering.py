@@ -39,19 +39,19 @@ from maskwright.finetuning.metrics import BestThreshold, best_threshold, cmrc201
 from maskwright.finetuning.tasks.base import Prediction, Scores, Task, learnable, require_labels, rows
 
 NO_ANSWER = -1
-"""Offset of tokens at which no answer begins or ends."""
+"""Offset of tokens at which no answer starts or ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerTexts:
-    """Different texts as one token stream.
+    """Tokenized distinct contexts, flat.
 
     Attributes:
-        ids: Shape (T,), int32, no special tokens.
-        offsets: Shape (T, 2), int32: the characters [start, end) of its text that each token covers, without the white
-            space before them and with combining marks that the tokenizer dropped; `NO_ANSWER` for white space alone.
-        tokens: The range of each text in the stream.
-        texts: Shape (examples,), which text each example is about.
+        ids: Shape (T,), int32, without special tokens.
+        offsets: Shape (T, 2), int32: characters [start, end) of its text that each token covers, without preceding
+            whitespace, with combining marks that the tokenizer dropped; `NO_ANSWER` for whitespace only.
+        tokens: Token range of each text.
+        texts: Shape (examples,), index of each example's text.
     """
 
     ids: IntArray
@@ -60,17 +60,13 @@ class AnswerTexts:
     texts: IntArray
 
     def spans(self, starts: IntArray, ends: IntArray) -> Ranges:
-        """Find the tokens that cover some characters of each example's text, wholly or in part.
+        """Return the range of tokens that overlap characters [start, end) of each example's text; empty if none does.
 
         Args:
-            starts: Shape (examples,), the first character.
-            ends: Shape (examples,), one past the last.
-
-        Returns:
-            Ranges of the stream, one an example; empty where no token covers any of the characters.
+            starts, ends: Shape (examples,).
         """
         covering = np.flatnonzero(self.offsets[:, 0] != NO_ANSWER)
-        # The texts are laid one after the other, so that characters ascend over the whole stream for one search.
+        # Shift characters by text, so that they ascend over all texts and one search suffices.
         width = 1 + int(max(self.offsets.max(initial=0), ends.max(initial=0)))
         text_of_token = np.repeat(np.arange(len(self.tokens.starts)), self.tokens.lengths)[covering]
         token_starts, token_ends = (text_of_token[:, None] * width + self.offsets[covering]).T
@@ -85,12 +81,7 @@ class AnswerTexts:
 
 
 def encode_answer_texts(texts: Sequence[str], tokenizer: Tokenizer) -> AnswerTexts:
-    """Encode the texts of all examples, each different one once.
-
-    Args:
-        texts: One an example.
-        tokenizer: The model's.
-    """
+    """Tokenize the contexts of all examples, each distinct one once."""
     numbers: dict[str, int] = {}
     of_example = np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)
     stream = StreamEncoder(tokenizer, with_places=True).encode(list(numbers))
@@ -118,7 +109,7 @@ def encode_answer_texts(texts: Sequence[str], tokenizer: Tokenizer) -> AnswerTex
 
 
 def _where(codes: NDArray[np.uint32], holds: Callable[[str], bool]) -> BoolArray:
-    """Tell of each character whether something holds of it; each different one is asked once."""
+    """Evaluate a predicate on each character, once per distinct one."""
     table = np.bincount(codes).astype(np.bool_)
     for code in np.flatnonzero(table):
         table[code] = holds(chr(code))
@@ -128,11 +119,11 @@ def _where(codes: NDArray[np.uint32], holds: Callable[[str], bool]) -> BoolArray
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Parts of texts, of all examples in order.
+    """Windows of contexts.
 
     Attributes:
-        examples: Shape (W,), the example of each window, ascending.
-        tokens: The tokens of each, as ranges of the texts' stream.
+        examples: Shape (W,), example of each window, ascending.
+        tokens: Token range of each window.
     """
 
     examples: IntArray
@@ -140,12 +131,12 @@ class Windows:
 
 
 def cut_windows(texts: Ranges, rooms: IntArray, doc_stride: int) -> Windows:
-    """Cut each example's text into windows, one at least.
+    """Split each example's context into one or more windows.
 
     Args:
-        texts: The tokens of each example's text; may be empty.
-        rooms: Shape (examples,), tokens that a window may have, at least 1.
-        doc_stride: Tokens from one window's beginning to the next's; no more than a window has.
+        texts: Token range of each example's context; may be empty.
+        rooms: Shape (examples,), maximum tokens of a window, at least 1.
+        doc_stride: Distance between starts of windows; at most the length of a window.
     """
     steps = np.minimum(rooms, doc_stride)
     counts = 1 + -(-np.maximum(texts.lengths - rooms, 0) // steps)
@@ -156,30 +147,30 @@ def cut_windows(texts: Ranges, rooms: IntArray, doc_stride: int) -> Windows:
 
 
 def text_places(features: Features, tokenizer: Tokenizer) -> Ranges:
-    """Return where in the flat tokens each sequence's window lies: after the question's separators, before the last."""
+    """Return each sequence's window as a range of the flat tokens: between the separators."""
     first_tokens = features.cu_seqlens[:-1]
-    # No text gives a separator's id: what is written "[SEP]" there is encoded as text.
+    # Text never gives a separator's id: "[SEP]" in it is tokenized as text.
     separators = np.flatnonzero(features.ids == tokenizer.special_tokens.sep)
     question_ends = separators[np.searchsorted(separators, first_tokens)]
     return Ranges(question_ends + separators_between(tokenizer), features.cu_seqlens[1:] - 1)
 
 
 def widest_context(features: Features, tokenizer: Tokenizer, doc_stride: int) -> BoolArray:
-    """Tell which tokens of texts stand in no other window with more text on both sides. Shape (T,).
+    """Return which context tokens have their maximum context in this window. Shape (T,).
 
-    A token's context is the smaller of the numbers of tokens to its left and right, and a hundredth of the window's
-    length; of equal windows the first counts (run_squad.py, `_check_is_max_context`).
+    A token's context is min(tokens to its left, to its right) + 0.01 * window length; of equal windows the first counts
+    (run_squad.py, `_check_is_max_context`).
     """
     places = text_places(features, tokenizer)
     widest = np.zeros(len(features.ids), dtype=np.bool_)
     widest[places.tokens] = True
-    # Only texts of several windows are looked at closer: in SQuAD at length 384 that is one in a hundred.
+    # Only contexts with several windows need a closer look: 1 % in SQuAD at length 384.
     _, which, counts = np.unique(features.examples, return_inverse=True, return_counts=True)
     chosen = np.flatnonzero(counts[which] > 1)
     places, examples = places.pick(chosen), features.examples[chosen]
     lengths = places.lengths
     first_windows = np.searchsorted(examples, examples)
-    # All windows of an example but the last are as long as can be.
+    # All windows of an example but the last have full length.
     steps = np.minimum(lengths[first_windows], doc_stride)
     starts = (np.arange(len(chosen)) - first_windows) * steps
     window = np.repeat(np.arange(len(chosen)), lengths)
@@ -210,14 +201,7 @@ _WINDOWS_AT_ONCE = 512  # With 20 x 20 pairs each, a few MB are held.
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An answer found.
-
-    Attributes:
-        text: A part of the example's text.
-        start: Its first character.
-        end: One past its last.
-        score: Summed scores of its first and last token.
-    """
+    """A candidate answer: characters [start, end) of the context, and the summed scores of its first and last token."""
 
     text: str
     start: int
@@ -227,14 +211,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Tokens at which answers may begin and end, in the order of windows. Each of shape (N,).
-
-    Attributes:
-        windows: Ascending.
-        first: Place of the first token in the flat tokens.
-        last: Place of the last one.
-        scores: Their summed scores.
-    """
+    """Candidate spans: window (ascending), flat indices of first and last token, summed scores. Each of shape (N,)."""
 
     windows: IntArray
     first: IntArray
@@ -245,23 +222,24 @@ class _Pairs:
 def best_answers(
     scores: Scores, features: Features, texts: Sequence[str], *, begins: BoolArray, n_best: int, max_length: int
 ) -> list[list[Found]]:
-    """List the best answers to each question, the best first, different texts only.
+    """Return the best distinct answers to each question, best first (run_squad.py, `write_predictions`).
 
-    DEVIATION: run_squad.py looks for the best beginnings and ends among all tokens and then drops those outside of the
-    text, so that it may find none. Here they are looked for among the tokens at which an answer may begin or end; and
-    where none of the best beginnings goes with one of the best ends, all are tried.
+    Combines the best starts and ends of each window; an answer's score is the sum of both.
+
+    DEVIATION: run_squad.py takes the best starts and ends of all tokens and then drops those outside of the context, so
+    that it may find none. Here only tokens of the context compete; if none of the best starts and ends form a valid
+    span, all are tried.
 
     Args:
-        scores: Shape (T, 2), float64: of beginning and of ending at each token.
+        scores: Shape (T, 2), float64: start and end score of each token.
         features: With offsets.
-        texts: One an example.
-        begins: Shape (T,), tokens whose beginnings count (see `widest_context`).
-        n_best: Beginnings and ends of a window that are tried, and answers at most.
-        max_length: Tokens of an answer at most.
+        texts: Context of each example.
+        begins: Shape (T,), tokens at which an answer may start (see `widest_context`).
+        n_best: Starts and ends tried per window, and maximum number of answers.
+        max_length: Maximum tokens of an answer.
     """
     assert features.offsets is not None
     ends = features.offsets[:, 0] != NO_ANSWER
-    # What cannot be is worse than anything that can.
     usable = np.where(np.stack([begins & ends, ends], axis=1), scores, -np.inf)
     bounds = np.searchsorted(features.examples, np.arange(len(texts) + 1))
     pairs = _pairs_of_windows(usable, features.cu_seqlens, 0, features.num_units, n_best, max_length)
@@ -296,7 +274,7 @@ def _pairs_of_windows(
 
 
 def _pairs(scores: Scores, cu_seqlens: IntArray, first_window: int, n_best: int, max_length: int) -> _Pairs:
-    """Join the best beginnings with the best ends of some windows, all at once. W windows, L longest, K of the best."""
+    """Combine the K best starts and ends of W windows, L tokens in the longest."""
     lengths = np.diff(cu_seqlens)
     columns = np.arange(int(lengths.max()))
     inside_WL = columns < lengths[:, None]
@@ -330,20 +308,14 @@ def _found(pairs: _Pairs, chosen: slice, offsets: NDArray[np.int32], text: str, 
 
 
 AnswerMetric = Literal["squad", "squad_v2", "cmrc", "drcd"]
-"""By whose script answers are scored: SQuAD 1.1's; SQuAD 2.0's, of which questions may have no answer; CMRC 2018's; or
-DRCD's, which is that of CMRC 2018."""
+"""The official evaluation script: SQuAD 1.1; SQuAD 2.0, with unanswerable questions; CMRC 2018; DRCD, the same as CMRC
+2018."""
 
 
 def published_scores(
     metric: AnswerMetric, predictions: Sequence[Prediction], examples: Sequence[QuestionExample]
 ) -> dict[str, float]:
-    """Score answers as the published script does (see `QuestionAnswering.measure`).
-
-    Args:
-        metric: By whose script.
-        predictions: One an example; for "squad_v2" with their details.
-        examples: With answers, or without one where the script knows that.
-    """
+    """Compute the metrics of the official script (see `QuestionAnswering.measure`)."""
     numbered = _numbered(examples)
     told = {str(number): prediction.value for number, prediction in enumerate(predictions)}
     if metric in ("cmrc", "drcd"):
@@ -364,19 +336,19 @@ def published_scores(
 
 
 def tune_null_threshold(predictions: Sequence[Prediction], examples: Sequence[QuestionExample]) -> float:
-    """Return the `null_threshold` that gives these predictions the best F1 (Devlin et al. 2019, 4.3).
+    """Return the `null_threshold` with the best F1 on development examples (Devlin et al. 2019, 4.3).
 
     Args:
-        predictions: By a task whose questions may have no answer, with any threshold.
-        examples: The same examples with their answers: development ones, never those that are reported as test.
+        predictions: Of a "squad_v2" task with any threshold.
+        examples: The labelled development examples.
 
     Raises:
-        DataError: If there are no examples, or predictions do not tell how sure they are of no answer.
+        DataError: If there are no examples, or predictions have no "no_answer_score".
     """
     best = _best(predictions, examples, "f1")
     if best.answers:
         return best.threshold
-    # Nothing is best answered: less than the least.
+    # Best without any answer: a threshold below the smallest score.
     return math.nextafter(min(prediction.details["no_answer_score"] for prediction in predictions), -math.inf)
 
 
@@ -384,10 +356,8 @@ def _best(
     predictions: Sequence[Prediction], examples: Sequence[QuestionExample], measure: Literal["exact", "f1"]
 ) -> BestThreshold:
     if any("no_answer_score" not in prediction.details for prediction in predictions):
-        raise DataError(
-            "predictions do not tell how sure they are of no answer", todo='Predict with the metric "squad_v2".'
-        )
-    # What would be told if the threshold did not take it back.
+        raise DataError('predictions have no "no_answer_score"', todo='Predict with the metric "squad_v2".')
+    # The best answers, regardless of the threshold.
     answers = [prediction.details["answers"] for prediction in predictions]
     told = {str(number): found[0]["text"] if found else "" for number, found in enumerate(answers)}
     sure = {str(number): prediction.details["no_answer_score"] for number, prediction in enumerate(predictions)}
@@ -395,7 +365,7 @@ def _best(
 
 
 def _numbered(examples: Sequence[QuestionExample]) -> list[QuestionExample]:
-    # Scripts find answers by keys, and a user's file may hold one twice.
+    # Scripts find answers by key, and keys in a user's file may repeat.
     return [replace(example, key=str(number)) for number, example in enumerate(examples)]
 
 
@@ -405,17 +375,16 @@ _HAN = re.compile(f"[{HAN_CLASS}]")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionAnswering(Task[QuestionExample]):
-    """The part of a text that answers a question.
+    """The span of a context that answers a question.
 
     Attributes:
-        metric: By whose script answers are scored; with "squad_v2" questions may have no answer.
-        doc_stride: Tokens from the beginning of a window of a long text to that of the next (run_squad.py:102-105;
-            transformers' `stride` is the overlap of windows instead).
-        max_query_length: Tokens of a question; what is more is cut off. Never more than half of a sequence.
-        max_answer_length: Tokens of an answer at most.
-        n_best: Beginnings and ends that are tried in each window, and answers that are told at most.
-        null_threshold: A question has no answer if that scores better than the best answer by more than this, in nats.
-            It is tuned on development examples (`tune_null_threshold`); only for "squad_v2".
+        metric: The official script; with "squad_v2" questions may be unanswerable.
+        doc_stride: Tokens between the starts of windows of a long context (run_squad.py:102-105).
+        max_query_length: Maximum tokens of a question, at most half of a sequence.
+        max_answer_length: Maximum tokens of an answer.
+        n_best: Starts and ends tried per window, and maximum number of predicted answers.
+        null_threshold: A question is unanswerable if that scores better than the best answer by more than this, in
+            nats. Tuned on development examples (`tune_null_threshold`); only for "squad_v2".
     """
 
     kind: ClassVar[str] = "question_answering"
@@ -447,9 +416,9 @@ class QuestionAnswering(Task[QuestionExample]):
 
     @classmethod
     def for_examples(cls, examples: Sequence[QuestionExample], **fields: Any) -> Self:
-        """Make a task that is scored as some examples (training ones) ask for.
+        """Make a task with a metric that suits the training examples.
 
-        "squad_v2" if there are questions without an answer, "cmrc" if most answers are Chinese, else "squad".
+        "squad_v2" if some are unanswerable, "cmrc" if most answers are Chinese, else "squad".
         """
         metric: AnswerMetric = "squad"
         answers = [answer.text for example in examples for answer in example.answers]
@@ -466,7 +435,7 @@ class QuestionAnswering(Task[QuestionExample]):
 
     @property
     def impossible(self) -> bool:
-        """Whether questions may have no answer."""
+        """Whether questions may be unanswerable."""
         return self.metric == "squad_v2"
 
     def features(
@@ -478,15 +447,14 @@ class QuestionAnswering(Task[QuestionExample]):
         segments: bool,
         training: bool,
     ) -> Features:
-        """Turn each question with its text into one or more sequences (see `Task.features`).
+        """Lay out each question with its context as one or more sequences (see `Task.features`).
 
-        Windows that do not hold the whole answer are learnt as having none, at the classification token, in SQuAD 1.1
-        as well (run_squad.py:366-385). Of several right answers the first whose place is known is learnt. Questions
-        without such a one are left out of training, and so are answers of nothing that the tokenizer sees. `num_cut`
-        counts questions that were cut off; no text is.
+        Windows without the whole answer have the classification token as target, in SQuAD 1.1 too
+        (run_squad.py:366-385). Of several right answers the first with a known position is the target. Questions
+        without one, or whose answer gives no token, are left out of training. `num_cut` counts truncated questions.
 
         Raises:
-            DataError: If no example can be learnt from, or one has no answer and the task says that all have.
+            DataError: If no example can be trained on, or one is unanswerable and the metric does not allow it.
         """
         available = room(tokenizer, max_length, pair=True, needed=2)
         texts = encode_answer_texts([example.context for example in examples], tokenizer)
@@ -501,7 +469,7 @@ class QuestionAnswering(Task[QuestionExample]):
         stream = StreamEncoder(tokenizer).encode([examples[number].question for number in chosen.tolist()])
         questions = ranges_of(stream.lengths)
         short = questions.first(np.asarray(min(self.max_query_length, available // 2)))
-        # Texts follow the questions in one stream of tokens.
+        # Questions and contexts in one flat array.
         moved = len(stream.ids)
         of_example = texts.tokens.pick(texts.texts[chosen])
         windows = cut_windows(of_example, available - short.lengths, self.doc_stride)
@@ -528,7 +496,7 @@ class QuestionAnswering(Task[QuestionExample]):
         )
 
     def _spans(self, examples: Sequence[QuestionExample], texts: AnswerTexts) -> Ranges:
-        """Return the tokens of the answer that is learnt of each example; an empty range where there is none."""
+        """Return the token range of each example's target answer; empty if there is none."""
         starts, ends = np.zeros((2, len(examples)), dtype=np.int64)
         for number, example in enumerate(examples):
             if example.is_impossible:
@@ -542,9 +510,9 @@ class QuestionAnswering(Task[QuestionExample]):
         return texts.spans(starts, ends)
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> tuple[Tensor, int]:
-        """Return the mean of both cross entropies over all tokens of a sequence, summed, and the number of sequences.
+        """Return the mean of start and end cross entropy, summed over sequences, and the number of sequences.
 
-        All tokens compete, those of the question too (run_squad.py:643-662).
+        The softmax is over all tokens, also those of the question (run_squad.py:643-662).
         """
         assert batch.labels is not None
         columns = torch.arange(int(batch.lengths.max()), device=scores.device)
@@ -565,12 +533,11 @@ class QuestionAnswering(Task[QuestionExample]):
         examples: Sequence[QuestionExample],
         tokenizer: Tokenizer,
     ) -> list[Prediction]:
-        """Tell the best answer to each question, "" for none; the score is its probability among the answers told.
+        """Predict the best answer to each question, or ""; the score is its probability among the returned answers.
 
-        An answer is a part of the text as it is written there. Details hold the best "answers", each with its "text",
-        its characters [start, end) and its probability as "score"; and, if questions may have no answer, the
-        "no_answer_score", by how much having none scores better than the best answer, in nats, and the
-        "no_answer_probability". Where the text has no token, the answer is "" and no other is told.
+        Details hold the best "answers", each with "text", characters "start" and "end" and its probability "score". For
+        unanswerable questions also "no_answer_score", the difference in nats between no answer and the best answer, and
+        "no_answer_probability". If the context has no token, the prediction is "".
         """
         if not len(scores) == features.num_units:
             raise ValueError(f"{len(scores)} scores for {features.num_units} windows")
@@ -584,7 +551,7 @@ class QuestionAnswering(Task[QuestionExample]):
             max_length=self.max_answer_length,
         )
         of_none = np.full(len(examples), np.inf)
-        # The window least sure of it decides (run_squad.py:770-776).
+        # The minimum over windows counts (run_squad.py:770-776).
         np.minimum.at(of_none, features.examples, flat[features.cu_seqlens[:-1]].sum(axis=1))
         return [
             self._prediction(example.key, answers, none if self.impossible else None)
@@ -605,7 +572,7 @@ class QuestionAnswering(Task[QuestionExample]):
         }
         value, score = ("", None) if not answers else (answers[0].text, probabilities[0])
         if none is not None:
-            # Where there is no answer to compare with, one that scores 0 stands for it (run_squad.py:833-838).
+            # Without any answer compare with a score of 0 (run_squad.py:833-838).
             difference = none - (answers[0].score if answers else 0.0)
             details |= {"no_answer_score": difference, "no_answer_probability": probabilities[-1]}
             if difference > self.null_threshold or not answers:
@@ -613,22 +580,22 @@ class QuestionAnswering(Task[QuestionExample]):
         return Prediction(key=key, value=value, score=score, details=details)
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[QuestionExample]) -> dict[str, float]:
-        """Score answers as the published script does (see `Task.measure`).
+        """Compute the metrics of the official script (see `Task.measure`).
 
-        "f1" and "exact_match" in percent. For "squad_v2" also those of questions with and without answers ("HasAns_",
-        "NoAns_"), and the best that another `null_threshold` would give, with that threshold ("best_f1",
-        "best_f1_thresh", "best_exact", "best_exact_thresh"); the best is chosen on the examples that it is measured on.
+        "f1" and "exact_match" in percent. For "squad_v2" also those with and without answers ("HasAns_", "NoAns_"), and
+        the best scores of any threshold, with that threshold ("best_f1", "best_f1_thresh", "best_exact",
+        "best_exact_thresh"), which are selected on these same examples.
         """
         require_labels(examples)
         self.check(examples)
         return published_scores(self.metric, predictions, examples)
 
     def with_null_threshold(self, threshold: float) -> Self:
-        """Return the same task with another `null_threshold`, e.g. that of `tune_null_threshold`."""
+        """Return the same task with another `null_threshold`."""
         return replace(self, null_threshold=threshold)
 
     def check(self, examples: Sequence[QuestionExample]) -> None:
-        """Refuse questions without an answer where all must have one (see `Task.check`)."""
+        """Raise on unanswerable questions if the metric does not allow them (see `Task.check`)."""
         for example in examples:
             if example.is_impossible and not self.impossible:
                 raise self._without_answer(example)
@@ -641,7 +608,7 @@ class QuestionAnswering(Task[QuestionExample]):
 
 
 def _targets(spans: Ranges, windows: Windows, laid: Sequences) -> IntArray:
-    """Return first and last token of the answer in each window, counted in its sequence. Shape (W, 2)."""
+    """Return the first and last token of the answer in each window, relative to its sequence. Shape (W, 2)."""
     answers = spans.pick(windows.examples)
     whole = (answers.lengths > 0) & (answers.starts >= windows.tokens.starts) & (answers.ends <= windows.tokens.ends)
     begin = laid.second_starts - laid.cu_seqlens[:-1] - windows.tokens.starts
