@@ -176,9 +176,3 @@ def test_split_of_two_files_needs_both(tmp_path: Path) -> None:
     assert {split: [path.name for path in files] for split, files in found.items()} == {
         "dev": ["c3-m-dev.json", "c3-d-dev.json"]
     }
-
-
-def test_rows_are_values() -> None:
-    row = benchmark("sst-2")
-    assert replace(row, epochs=2.0) != row
-    assert benchmark("mnli").files["train"] == benchmark("mnli-mm").files["train"]

@@ -5,13 +5,11 @@ The words of Western text were found equal to those of NLTK 3.10.4 (`word_tokeni
 """
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import Answer, QuestionExample
 from maskwright.finetuning.metrics import cmrc2018
-from maskwright.finetuning.metrics.answers import _longest_common_run, western_words
+from maskwright.finetuning.metrics.answers import western_words
 
 
 def question(key: str, *answers: str) -> QuestionExample:
@@ -85,12 +83,3 @@ def test_what_cannot_be_measured_is_refused() -> None:
 )
 def test_western_text_is_cut_as_nltk_cuts_it(text: str, words: str) -> None:
     assert list(western_words(text)) == words.split()
-
-
-letters = st.text(alphabet="ab", max_size=7)
-
-
-@given(letters, letters)
-def test_longest_common_run_is_that_found_by_trying_all(first: str, second: str) -> None:
-    runs = [first[low:high] for low in range(len(first)) for high in range(low + 1, len(first) + 1)]
-    assert _longest_common_run(first, second) == max((len(run) for run in runs if run in second), default=0)
