@@ -116,9 +116,9 @@ def _own(task: dict[str, Any]) -> tuple[int, list[float]]:
 
 def build(task: dict[str, Any]) -> dict[str, Any]:
     """Make shards of a text file; report the seconds and the peak of this process and of the largest worker."""
-    from maskwright.data.clean_store import clean_corpus
-    from maskwright.data.shards import tokenize_corpus
-    from maskwright.data.tokenizer import Tokenizer
+    from maskwright.data.cleaning.store import clean_corpus
+    from maskwright.data.shards.tokenize import tokenize_corpus
+    from maskwright.data.tokenizers.tokenizer import Tokenizer
 
     workers = WorkerPeaks()
     workers.start()

@@ -16,12 +16,12 @@ from benchmarks.prose import documents, prose
 from benchmarks.report import Report, Table
 from benchmarks.settings import Settings
 from benchmarks.timing import Side, Spread, interleave, ratios, speeds
-from maskwright.data.clean_store import clean_corpus
-from maskwright.data.ordered_pool import kept_workers
-from maskwright.data.shards import tokenize_corpus
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_spec import ByteBPE, TokenizerSpec, Unigram, WordPiece
-from maskwright.data.vocabulary import train_tokenizer
+from maskwright.data.cleaning.store import clean_corpus
+from maskwright.data.pool import kept_workers
+from maskwright.data.shards.tokenize import tokenize_corpus
+from maskwright.data.tokenizers.spec import ByteBPE, TokenizerSpec, Unigram, WordPiece
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.vocabulary import train_tokenizer
 
 KINDS: Mapping[str, TokenizerSpec] = {
     "wordpiece": WordPiece(vocab_size=30522, lowercase=True),

@@ -18,9 +18,9 @@ from benchmarks.shapes import Shape
 from benchmarks.tokenizer import word, word_tokenizer
 from benchmarks.workloads import made_text, mlm_recipe, natural_lengths, zipf_ids
 from maskwright.core.types import IntArray
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_spec import WordPiece
-from maskwright.data.wordpiece_training import train_wordpiece
+from maskwright.data.tokenizers.spec import WordPiece
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.training import train_wordpiece
 from maskwright.finetuning.examples import Answer, QuestionExample, TextExample
 from maskwright.finetuning.features import Features
 from maskwright.finetuning.fine_tuned import build, reads_segments

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.settings import Settings
-from maskwright.data.clean_store import clean_corpus
+from maskwright.data.cleaning.store import clean_corpus
 
 _MEGABYTES, _QUICK_MEGABYTES = 20.0, 0.3
 _WORDS, _LETTERS = 60_000, "etaoinshrdlucmfwypvbgkjqxz"

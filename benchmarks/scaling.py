@@ -22,9 +22,9 @@ from benchmarks.shapes import TINY, Shape, fitted
 from benchmarks.timing import Side, Spread, interleave, number, speeds
 from benchmarks.workloads import Source, examples_of, mlm_recipe, text_for
 from maskwright.core.amounts import size_in_bytes
-from maskwright.data.clean_store import clean_corpus
-from maskwright.data.tokenizer_spec import WordPiece
-from maskwright.data.vocabulary import train_tokenizer
+from maskwright.data.cleaning.store import clean_corpus
+from maskwright.data.tokenizers.spec import WordPiece
+from maskwright.data.tokenizers.vocabulary import train_tokenizer
 
 LENGTHS = (128, 256, 512, 1024, 2048)
 VOCABULARIES = (8192, 16384, 30522, 50265)

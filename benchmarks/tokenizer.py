@@ -1,7 +1,7 @@
 """A WordPiece tokenizer whose every entry is a word, so that a text of n words is n tokens on both sides."""
 
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
+from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 
 
 def word(id: int) -> str:

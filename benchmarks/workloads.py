@@ -17,7 +17,7 @@ from benchmarks.settings import Settings
 from benchmarks.shapes import Shape
 from maskwright.core.flat_arrays import Runs
 from maskwright.core.types import Documents, IntArray, SpecialTokens, TakenTokens
-from maskwright.data.block_encoding import id_type
+from maskwright.data.shards.encoding import id_type
 from maskwright.pretext.formats import DocSentences
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.catalog import resolve
@@ -130,10 +130,10 @@ def text_from_file(path: Path, vocab_size: int, longest: int, seed: int, cache: 
         seed: Keys the vocabulary's sample.
         cache: Where prepared text is kept.
     """
-    from maskwright.data.clean_store import clean_corpus
-    from maskwright.data.shards import tokenize_corpus
-    from maskwright.data.tokenizer_spec import WordPiece
-    from maskwright.data.vocabulary import train_tokenizer
+    from maskwright.data.cleaning.store import clean_corpus
+    from maskwright.data.shards.tokenize import tokenize_corpus
+    from maskwright.data.tokenizers.spec import WordPiece
+    from maskwright.data.tokenizers.vocabulary import train_tokenizer
 
     clean = clean_corpus([path], cache=cache)
     tokenizer = train_tokenizer(WordPiece(vocab_size=vocab_size, lowercase=True), clean, seed=seed, cache=cache)

@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.data import docstrings
-from maskwright.data.docstring_prose import is_english_prose, prose_paragraphs
-from maskwright.data.docstrings import docstring_documents, docstrings_fingerprint
+from maskwright.data.sources import docstrings
+from maskwright.data.sources.docstrings import (
+    docstring_documents,
+    docstrings_fingerprint,
+    is_english_prose,
+    prose_paragraphs,
+)
 
 REST = """Open a connection to the server, and wait until it answers or the time is over.
 

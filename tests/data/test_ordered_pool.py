@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from maskwright.core.errors import DataError
-from maskwright.data.ordered_pool import kept_workers, ordered_map
+from maskwright.data.pool import kept_workers, ordered_map
 
 
 def slow_square(number: int) -> int:
@@ -26,7 +26,7 @@ def refuse_odd(number: int) -> int:
 
 
 def imports_torch(_: int) -> bool:
-    importlib.import_module("maskwright.data.clean_block")
+    importlib.import_module("maskwright.data.cleaning.block")
     return "torch" in sys.modules
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
 from maskwright.core.types import BoolArray, IntArray
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from maskwright.core.randomness import Draws
-from maskwright.data.corpus import Corpus
-from maskwright.data.similar_words import check_source, similar_words
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.shards.corpus import Corpus
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.words.similar_words import check_source, similar_words
 from maskwright.pretext.masking.base import Masking
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.reporting import Reporter

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from maskwright.core.errors import TrainingError
 from maskwright.core.files import checksum
-from maskwright.data.docstrings import docstring_documents
+from maskwright.data.sources.docstrings import docstring_documents
 from maskwright.recipes.catalog import resolve
 from maskwright.training.metrics import read_rows
 from maskwright.training.reporting import OnConsole, Reporter

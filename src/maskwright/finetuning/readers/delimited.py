@@ -8,7 +8,7 @@ from typing import Any
 
 from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError
-from maskwright.data.tables import long_fields
+from maskwright.data.sources.tables import long_fields
 from maskwright.finetuning.readers.column_names import KNOWN_NAMES
 from maskwright.finetuning.readers.loading import LoadedText, lines_of
 from maskwright.finetuning.readers.options import ReadOptions

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maskwright.core.errors import DataError, nearest
-from maskwright.data.compression import COMPRESSIONS, decompressed, reading
-from maskwright.data.encodings import guess_encoding, undecodable
+from maskwright.data.sources.files import COMPRESSIONS, decompressed, guess_encoding, reading, undecodable
 
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LOOKED_AT = 1 << 14

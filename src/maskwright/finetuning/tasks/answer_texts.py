@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.types import BoolArray, IntArray
-from maskwright.data.stream_encoder import StreamEncoder
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.scripts import code_points
 from maskwright.finetuning.layout import Ranges, ranges_of
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.core.types import HeadKind
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import E
 from maskwright.finetuning.features import FeatureBatch, Features
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from maskwright.core.errors import DataError
 from maskwright.core.types import HeadKind
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import FeatureBatch, Features
 from maskwright.finetuning.metrics.multi_label import multi_label_scores

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from maskwright.core.errors import DataError, unknown_name
 from maskwright.core.types import HeadKind, IntArray
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.scripts import HAN_CLASS
 from maskwright.finetuning.examples import TaggedExample
 from maskwright.finetuning.features import FeatureBatch, Features

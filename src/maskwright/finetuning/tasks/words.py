@@ -17,9 +17,9 @@ import numpy as np
 import tokenizers
 
 from maskwright.core.types import IntArray
-from maskwright.data.stream_encoder import StreamEncoder
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_backends import running_text
+from maskwright.data.tokenizers.backends import running_text
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.layout import Ranges, ranges_of
 
 Joined = Literal["space", "nothing"]
