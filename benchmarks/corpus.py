@@ -17,7 +17,7 @@ from benchmarks.report import Report, Table
 from benchmarks.settings import Settings
 from benchmarks.timing import Side, Spread, interleave, ratios, speeds
 from maskwright.data.cleaning.store import clean_corpus
-from maskwright.data.pool import kept_workers
+from maskwright.data.pool import shared_pools
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.tokenizers.spec import ByteBPE, TokenizerSpec, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -105,7 +105,7 @@ def _build(path: Path, tokenizer: Tokenizer, cache: Path) -> tuple[float, float]
     """Make shards in an empty folder; return the seconds of cleaning and of tokenizing."""
     shutil.rmtree(cache, ignore_errors=True)
     begun = time.perf_counter()
-    with kept_workers():
+    with shared_pools():
         clean = clean_corpus([path], cache=cache)
         between = time.perf_counter()
         tokenize_corpus(clean, tokenizer, cache=cache)

@@ -50,7 +50,8 @@ The sum is accumulated in double precision, because single precision loses too m
 
 Examples
 --------
-This line of an example looks like prose but it is left out with its section.
+>>> mean([1, 2])
+1.5
 
 =====  =====
 Table  of it
@@ -66,7 +67,7 @@ Returns:
     The option that looks most like the name, or None if none of them is close.
 
 Example:
-    And this is an example, which is not wanted here.
+    >>> nearest('a', ['b'])
 """
 
 

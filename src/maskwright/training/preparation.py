@@ -10,7 +10,7 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.types import Documents
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning
-from maskwright.data.pool import kept_workers
+from maskwright.data.pool import shared_pools
 from maskwright.data.shards.corpus import Corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.sources.arguments import resolve_sources
@@ -114,7 +114,7 @@ class Prepared:
     start: Start | None = None
 
 
-@kept_workers()
+@shared_pools()
 def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     """Clean, choose the vocabulary, tokenize, and fit the recipe to the budget.
 
