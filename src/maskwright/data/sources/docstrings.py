@@ -23,26 +23,17 @@ MAX_BYTES = 25_000_000
 # Parsing is slow (10 MB a second): of very large packages only this much is read, public modules first.
 MAX_SOURCE_BYTES_PER_PACKAGE = 12_000_000
 _VERSION = 2
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 _FILES_PER_BATCH = 64
 _MAX_FILE_BYTES = 2_000_000
-_SKIPPED_FOLDERS = frozenset(
-    [
-        "__pycache__",
-        "_pyrepl",
-        "_vendor",
-        "dist-packages",
-        "ensurepip",
-        "idlelib",
-        "lib2to3",
-        "node_modules",
-        "site-packages",
-        "test",
-        "testing",
-        "tests",
-        "turtledemo",
-        "vendor",
-        "vendored",
-    ]
+_SKIPPED_FOLDERS = _words(
+    "__pycache__ _pyrepl _vendor dist-packages ensurepip idlelib lib2to3 node_modules site-packages test testing tests "
+    "turtledemo vendor vendored"
 )
 _SKIPPED_FILES = re.compile(r"test_.*|.*_tests?|conftest|.*_pb2(_grpc)?")
 # Files with little text between triple quotes are not worth parsing.
@@ -74,96 +65,11 @@ _MARKUP = (
     (re.compile(r"(?<=[\w)])\s?:$"), "."),  # what a colon announced (code, a list) is mostly gone
 )
 
-_SMALL_WORDS = frozenset(
-    [
-        "a",
-        "about",
-        "after",
-        "all",
-        "also",
-        "an",
-        "and",
-        "any",
-        "are",
-        "as",
-        "at",
-        "be",
-        "because",
-        "been",
-        "before",
-        "but",
-        "by",
-        "can",
-        "do",
-        "does",
-        "each",
-        "for",
-        "from",
-        "had",
-        "has",
-        "have",
-        "he",
-        "his",
-        "how",
-        "if",
-        "in",
-        "into",
-        "is",
-        "it",
-        "its",
-        "like",
-        "may",
-        "more",
-        "most",
-        "must",
-        "no",
-        "not",
-        "of",
-        "on",
-        "one",
-        "only",
-        "or",
-        "other",
-        "our",
-        "out",
-        "over",
-        "she",
-        "should",
-        "so",
-        "some",
-        "such",
-        "than",
-        "that",
-        "the",
-        "their",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "to",
-        "two",
-        "under",
-        "up",
-        "use",
-        "used",
-        "was",
-        "we",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "while",
-        "who",
-        "will",
-        "with",
-        "without",
-        "would",
-        "you",
-        "your",
-    ]
+_SMALL_WORDS = _words(
+    "a about after all also an and any are as at be because been before but by can do does each for from had has have "
+    "he his how if in into is it its like may more most must no not of on one only or other our out over she should so "
+    "some such than that the their them then there these they this to two under up use used was we were what when "
+    "where which while who will with without would you your"
 )
 _WORD = re.compile(r"[A-Za-z]+(?:['’-][A-Za-z]+)*")
 _PLAIN = re.compile(r"[(\"'“‘]*[A-Za-z]\w*(?:['’/.-][A-Za-z]\w*)*[)\"'”’.,;:!?]*|[-–—]{1,2}|\d+(?:\.\d+)?[.,;:)]*")
