@@ -174,8 +174,10 @@ class BuildCorpus:
     """From a text file to token shards: clean, deduplicate, split sentences, tokenize, find word starts, write."""
 
     def __init__(self, file: str, kind: str, vocabulary: int, cache: str) -> None:
-        from maskwright.data import clean_store, shards, tokenizer_spec
-        from maskwright.data import vocabulary as vocabularies
+        from maskwright.data.cleaning import store
+        from maskwright.data.shards import tokenize
+        from maskwright.data.tokenizers import spec as tokenizer_spec
+        from maskwright.data.tokenizers import vocabulary as vocabularies
 
         spec = {
             "wordpiece": tokenizer_spec.WordPiece,
@@ -183,7 +185,7 @@ class BuildCorpus:
             "unigram": tokenizer_spec.Unigram,
         }[kind](vocab_size=vocabulary)
         self._file, self._cache = file, Path(cache)
-        self._clean, self._tokenize = clean_store.clean_corpus, shards.tokenize_corpus
+        self._clean, self._tokenize = store.clean_corpus, tokenize.tokenize_corpus
         clean = self._clean([file], cache=self._cache / "first")
         self.tokenizer = vocabularies.train_tokenizer(
             spec, clean, seed=0, max_sample_bytes=3_000_000, cache=self._cache / "first"

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from maskwright.cli.main import main
-from maskwright.data.tokenizer_spec import WordPiece
-from maskwright.data.wordpiece_training import train_wordpiece
+from maskwright.data.tokenizers.spec import WordPiece
+from maskwright.data.tokenizers.training import train_wordpiece
 
 TEXT = "The cat sat on the mat. It was warm there. Nobody came.\n\nThe dog slept. It dreamt of the cat."
 

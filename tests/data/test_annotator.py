@@ -9,12 +9,12 @@ from word_samples import SCRIPTS, cuts_of, encoded, surfaces, trained_tokenizers
 
 from maskwright.core.randomness import Draws
 from maskwright.core.types import Instances
-from maskwright.data.stream_encoder import StreamEncoder, TokenStream
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder, TokenStream
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.annotator import Annotation, Annotator
 from maskwright.data.words.lexicon import Lexicon, spans_of
 from maskwright.data.words.segmenters import open_segmenter
-from maskwright.data.words_spec import Words
+from maskwright.data.words.spec import Words
 from maskwright.pretext.masking.whole_word import WholeWordMasking
 
 KINDS = ["wordpiece", "byte_bpe", "unigram"]

@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
-from maskwright.data import block_writer, readers
-from maskwright.data.clean_store import CleanCorpus, clean_corpus
-from maskwright.data.cleaning import Cleaning, clean_document
+from maskwright.data.cleaning import deduplication as block_writer
+from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
+from maskwright.data.cleaning.text import Cleaning, clean_document
+from maskwright.data.sources import readers
 
 WORDS = [
     "the",

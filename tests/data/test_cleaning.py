@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskwright.data.cleaning import Cleaning, clean_document, is_wrapped
+from maskwright.data.cleaning.text import Cleaning, clean_document, is_wrapped
 
 ODD = st.sampled_from(
     "\n\n\n\r\t \u00a0\u3000\u2028\u2029\u200b\ufeff\x00\x07\x0b\x0c\x1c"

@@ -8,8 +8,7 @@ import pytest
 from token_samples import clean_corpus_of
 
 from maskwright.data.words import collocations
-from maskwright.data.words.collocations import collocations_of, find_collocations
-from maskwright.data.words.running_text import WordCounter
+from maskwright.data.words.collocations import WordCounter, collocations_of, find_collocations
 from maskwright.data.words.segmenters import open_segmenter
 
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from token_samples import clean_corpus_of, english_documents
 
 from maskwright.core.errors import DataError
-from maskwright.data.corpus import Corpus
-from maskwright.data.shards import tokenize_corpus
-from maskwright.data.tokenizer_spec import WordPiece
-from maskwright.data.vocabulary import train_tokenizer
+from maskwright.data.shards.corpus import Corpus
+from maskwright.data.shards.tokenize import tokenize_corpus
+from maskwright.data.tokenizers.spec import WordPiece
+from maskwright.data.tokenizers.vocabulary import train_tokenizer
 
 
 @pytest.fixture(scope="module", params=[64, 1 << 20])

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.data.clean_store import clean_corpus
-from maskwright.data.cleaning import Cleaning
-from maskwright.data.text_statistics import LengthCounts, TextStatistics
+from maskwright.data.cleaning.statistics import LengthCounts, TextStatistics
+from maskwright.data.cleaning.store import clean_corpus
+from maskwright.data.cleaning.text import Cleaning
 
 LINES = st.text(st.characters(exclude_characters="\n", exclude_categories=("Cs",)), min_size=1, max_size=20)
 

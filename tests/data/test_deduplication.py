@@ -7,9 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from maskwright.data.block_writer import without_repeats
-from maskwright.data.clean_block import BlockIndex
-from maskwright.data.deduplication import DuplicateFinder
+from maskwright.data.cleaning.block import BlockIndex
+from maskwright.data.cleaning.deduplication import DuplicateFinder, without_repeats
 
 
 def by_set(hashes: list[int]) -> list[bool]:

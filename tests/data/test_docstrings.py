@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.data import docstrings
-from maskwright.data.docstring_prose import is_english_prose, prose_paragraphs
-from maskwright.data.docstrings import docstring_documents, docstrings_fingerprint
+from maskwright.data.sources import docstrings
+from maskwright.data.sources.docstrings import (
+    docstring_documents,
+    docstrings_fingerprint,
+    is_english_prose,
+    prose_paragraphs,
+)
 
 REST = """Open a connection to the server, and wait until it answers or the time is over.
 
@@ -46,7 +50,8 @@ The sum is accumulated in double precision, because single precision loses too m
 
 Examples
 --------
-This line of an example looks like prose but it is left out with its section.
+>>> mean([1, 2])
+1.5
 
 =====  =====
 Table  of it
@@ -62,7 +67,7 @@ Returns:
     The option that looks most like the name, or None if none of them is close.
 
 Example:
-    And this is an example, which is not wanted here.
+    >>> nearest('a', ['b'])
 """
 
 

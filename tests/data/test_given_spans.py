@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
-from maskwright.data import readers
-from maskwright.data.clean_store import CleanCorpus, clean_corpus
-from maskwright.data.cleaning import Cleaning, clean_document
+from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
+from maskwright.data.cleaning.text import Cleaning, clean_document
+from maskwright.data.sources import readers
 from maskwright.data.words.given_spans import GivenSpan, locate_spans
 
 FILLER = "This sentence is only here to make the document long enough to keep."

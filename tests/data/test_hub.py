@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from maskwright.core.errors import DataError
-from maskwright.data.hub import hub_documents
-from maskwright.data.sources import HubDataset
+from maskwright.data.sources.arguments import HubDataset
+from maskwright.data.sources.tables import hub_documents
 
 DATASET = HubDataset("owner/name", None, "train")
 

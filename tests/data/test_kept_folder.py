@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.core.errors import DataError, DeviceError
-from maskwright.data.kept_folder import kept_or_made
+from maskwright.data.cache import kept_or_made
 
 
 def read(folder: Path) -> str:

@@ -8,19 +8,18 @@ from token_samples import chinese_documents, clean_corpus_of, english_documents
 from word_samples import SCRIPTS
 
 from maskwright.core.errors import DataError
-from maskwright.data.clean_store import CleanCorpus, clean_corpus
-from maskwright.data.corpus import Corpus
-from maskwright.data.shards import tokenize_corpus
-from maskwright.data.stream_encoder import StreamEncoder
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_spec import WordPiece
-from maskwright.data.vocabulary import train_tokenizer
-from maskwright.data.words.annotator import Annotator
+from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
+from maskwright.data.shards.corpus import Corpus
+from maskwright.data.shards.tokenize import tokenize_corpus
+from maskwright.data.tokenizers.spec import WordPiece
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.words.annotator import Annotator, words_fingerprint
 from maskwright.data.words.level_facts import LevelFacts, told
 from maskwright.data.words.lexicon import Lexicon
-from maskwright.data.words.resources import words_fingerprint
 from maskwright.data.words.segmenters import open_segmenter
-from maskwright.data.words_spec import Words
+from maskwright.data.words.spec import Words
 
 ERNIE = Words(segmenter="rjieba", units="characters", phrases=("segmenter",), entities=("tags",))
 

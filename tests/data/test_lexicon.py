@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
-from maskwright.data.words.lexicon import Lexicon, Spans, longest, spans_of
-from maskwright.data.words.word_lists import DictionaryWord, read_dictionary, read_lexicon, read_words
+from maskwright.data.words.lexicon import (
+    DictionaryWord,
+    Lexicon,
+    Spans,
+    longest,
+    read_dictionary,
+    read_lexicon,
+    read_words,
+    spans_of,
+)
 
 
 def found(entries: list[str], *texts: str) -> list[str]:

@@ -10,12 +10,12 @@ import pytest
 import zstandard
 
 from maskwright.core.errors import DataError
-from maskwright.data import readers
-from maskwright.data.clean_block import Counts, on_bad_line
-from maskwright.data.cleaning import Cleaning
-from maskwright.data.parsing import documents_of
-from maskwright.data.readers import raw_blocks
-from maskwright.data.sources import resolve_sources
+from maskwright.data.cleaning.block import Counts, on_bad_line
+from maskwright.data.cleaning.text import Cleaning
+from maskwright.data.sources import readers
+from maskwright.data.sources.arguments import resolve_sources
+from maskwright.data.sources.parsing import documents_of
+from maskwright.data.sources.readers import raw_blocks
 
 SKIP = Cleaning(bad_lines="skip")
 

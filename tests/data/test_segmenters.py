@@ -12,10 +12,9 @@ from token_samples import CHINESE
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.spec import validate
 from maskwright.data.words import segmenters
-from maskwright.data.words.dictionary_segmenters import Jieba
-from maskwright.data.words.resources import check_words, words_fingerprint
-from maskwright.data.words.segmenters import open_segmenter
-from maskwright.data.words_spec import Words
+from maskwright.data.words.annotator import check_words, words_fingerprint
+from maskwright.data.words.segmenters import Jieba, open_segmenter
+from maskwright.data.words.spec import Words
 
 
 @pytest.fixture(autouse=True)

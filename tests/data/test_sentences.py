@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskwright.data.cleaning import Cleaning, clean_document
-from maskwright.data.sentences import language_of, split_paragraph
+from maskwright.data.cleaning.sentences import language_of, split_paragraph
+from maskwright.data.cleaning.text import Cleaning, clean_document
 
 PARTS = st.sampled_from(
     [

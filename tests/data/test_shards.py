@@ -13,13 +13,13 @@ from token_samples import chinese_documents, clean_corpus_of, english_documents
 from maskwright.core import checksums
 from maskwright.core.errors import DataError
 from maskwright.core.files import checksum
-from maskwright.data.clean_store import CleanCorpus
-from maskwright.data.corpus import Corpus
-from maskwright.data.shards import tokenize_corpus
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
-from maskwright.data.tokenizer_spec import ByteBPE, WordPiece
-from maskwright.data.vocabulary import train_tokenizer
+from maskwright.data.cleaning.store import CleanCorpus
+from maskwright.data.shards.corpus import Corpus
+from maskwright.data.shards.tokenize import tokenize_corpus
+from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
+from maskwright.data.tokenizers.spec import ByteBPE, WordPiece
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.vocabulary import train_tokenizer
 
 SHARD_TOKENS = 4096
 
@@ -235,7 +235,7 @@ def test_shard_size_that_cuts_a_byte_is_refused(clean: CleanCorpus, tokenizer: T
 
 def test_preparing_text_does_not_import_torch() -> None:
     code = (
-        "import sys, maskwright.data.shards, maskwright.data.vocabulary;"
+        "import sys, maskwright.data.shards.tokenize, maskwright.data.tokenizers.vocabulary;"
         "sys.exit(','.join({'torch', 'transformers', 'pyarrow'} & set(sys.modules)) or 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

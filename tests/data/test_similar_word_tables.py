@@ -14,16 +14,22 @@ from token_samples import CHINESE, clean_corpus_of, english_documents
 from maskwright.core.errors import DataError
 from maskwright.core.similar_words import SimilarWordsSpec, word_hashes
 from maskwright.core.types import SpecialTokens
-from maskwright.data.corpus import Corpus
-from maskwright.data.shards import tokenize_corpus
-from maskwright.data.similar_words import KeptTable, TokenSample, check_source, sample_tokens, similar_words, table_of
-from maskwright.data.similar_words.counting import count_words
-from maskwright.data.similar_words.layout import layout_of
-from maskwright.data.similar_words.neighbours import nearest
-from maskwright.data.similar_words.thesaurus import read_thesaurus
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_spec import ByteBPE, WordPiece
-from maskwright.data.vocabulary import train_tokenizer
+from maskwright.data.shards.corpus import Corpus
+from maskwright.data.shards.tokenize import tokenize_corpus
+from maskwright.data.tokenizers.spec import ByteBPE, WordPiece
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.words.similar_words import (
+    KeptTable,
+    TokenSample,
+    check_source,
+    sample_tokens,
+    similar_words,
+    table_of,
+)
+from maskwright.data.words.similar_words.counting import count_words
+from maskwright.data.words.similar_words.files import layout_of, read_thesaurus
+from maskwright.data.words.similar_words.vectors import nearest
 
 CILIN = "Aa01A01= 人 士 人物 人士 人氏\r\nAa01A02= 人类 生人 全人类\r\nAb03C01# 苹果 梨\r\nLa06D02@ 岂敢\r\n"
 CILIN_TABBED = "Aa01A01=\t人 士 人物 人士 人氏\nAa01A02=\t人类 生人 全人类\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.core.errors import DataError
-from maskwright.data.sources import resolve_sources
+from maskwright.data.sources.arguments import resolve_sources
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from token_samples import AWKWARD, awkward_text, chinese_documents, clean_corpus_of, english_documents
 from tokenizers import AddedToken, normalizers, pre_tokenizers
 
-from maskwright.data import stream_encoder
-from maskwright.data.stream_encoder import StreamEncoder
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_spec import ByteBPE, Unigram, WordPiece
-from maskwright.data.vocabulary import train_tokenizer
+from maskwright.data.tokenizers import stream_encoder
+from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.vocabulary import train_tokenizer
 
 
 def assembled_otherwise(tokenizer: Tokenizer, change: str) -> Tokenizer:

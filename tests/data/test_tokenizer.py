@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from token_samples import AWKWARD, CHINESE, awkward_text, chinese_documents, clean_corpus_of, english_documents
 
 from maskwright.core.errors import DataError
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_backends import bert_normalizer, wordpiece_backend
-from maskwright.data.tokenizer_spec import ByteBPE, Unigram, WordPiece
-from maskwright.data.vocabulary import train_tokenizer
+from maskwright.data.tokenizers.backends import bert_normalizer, wordpiece_backend
+from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.vocabulary import train_tokenizer
 
 SPECS = {
     "uncased": WordPiece(vocab_size=1500),

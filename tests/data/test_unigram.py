@@ -17,10 +17,10 @@ from token_samples import AWKWARD, CHINESE, awkward_text, chinese_documents, eng
 from tokenizers import models, normalizers, pre_tokenizers
 
 from maskwright.core.errors import DataError
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_backends import NEVER, UNIGRAM_NAMES, unigram_backend
-from maskwright.data.tokenizer_spec import Unigram
-from maskwright.data.unigram_training import train_unigram
+from maskwright.data.tokenizers.backends import NEVER, UNIGRAM_NAMES, unigram_backend
+from maskwright.data.tokenizers.spec import Unigram
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.training import train_unigram
 
 FOREIGN = (
     "Die Größe der Straßen und ihre Überführung, sagte er.",

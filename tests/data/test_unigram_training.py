@@ -8,9 +8,9 @@ from pydantic import ValidationError
 from token_samples import chinese_documents, english_documents
 
 from maskwright.core.errors import DataError
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_spec import Unigram
-from maskwright.data.unigram_training import train_unigram
+from maskwright.data.tokenizers.spec import Unigram
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.training import train_unigram
 
 ENGLISH = [sentence for document in english_documents() for sentence in document]
 CHINESE = [sentence for document in chinese_documents() for sentence in document]

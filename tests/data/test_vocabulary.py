@@ -5,11 +5,11 @@ import pytest
 from token_samples import chinese_documents, clean_corpus_of, english_documents
 
 from maskwright.core.errors import DataError
-from maskwright.data import vocabulary_sample
-from maskwright.data.clean_store import CleanCorpus
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_spec import ByteBPE, TokenizerSpec, Unigram, WordPiece
-from maskwright.data.vocabulary import sample_memory, train_tokenizer
+from maskwright.data.cleaning.store import CleanCorpus
+from maskwright.data.tokenizers import vocabulary as vocabulary_sample
+from maskwright.data.tokenizers.spec import ByteBPE, TokenizerSpec, Unigram, WordPiece
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.vocabulary import sample_memory, train_tokenizer
 
 
 @pytest.fixture(scope="module")

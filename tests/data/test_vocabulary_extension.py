@@ -10,14 +10,14 @@ import pytest
 from token_samples import AWKWARD, CHINESE, clean_corpus_of, english_documents
 
 from maskwright.core.errors import DataError
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_spec import ByteBPE, Unigram, WordPiece
-from maskwright.data.vocabulary import train_tokenizer
-from maskwright.data.vocabulary_extension import (
+from maskwright.data.tokenizers.extension import (
     extend_vocabulary,
     frequent_words,
     tokens_per_word,
 )
+from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.vocabulary import train_tokenizer
 
 SPECS = (WordPiece(vocab_size=600), ByteBPE(vocab_size=500), Unigram(vocab_size=400))
 DOMAIN = ("hyperbilirubinemia", "tachycardia", "myocarditis", "tachycardiac")

@@ -13,7 +13,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from maskwright.core.spec import fingerprint
-from maskwright.data.clean_store import CleanCorpus
+from maskwright.data.cleaning.store import CleanCorpus
 
 CHINESE = (
     "编码器把一句话变成一串向量。",

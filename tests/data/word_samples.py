@@ -11,10 +11,10 @@ import rjieba
 from token_samples import clean_corpus_of
 
 from maskwright.core.types import BoolArray
-from maskwright.data.stream_encoder import StreamEncoder, TokenStream
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_spec import ByteBPE, Unigram, WordPiece
-from maskwright.data.vocabulary import train_tokenizer
+from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder, TokenStream
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.vocabulary import train_tokenizer
 
 SCRIPTS = {
     "latin": ("Whole words are masked together, never in parts.", " Überraschend naïve Wörter, wie immer."),

@@ -14,11 +14,9 @@ from transformers import PreTrainedModel
 
 from maskwright.core.tensors import FlatBatch
 from maskwright.core.types import HeadKind
-from maskwright.data.byte_bpe_training import train_byte_bpe
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_spec import ByteBPE, Unigram, WordPiece
-from maskwright.data.unigram_training import train_unigram
-from maskwright.data.wordpiece_training import train_wordpiece
+from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
 from maskwright.finetuning.features import FeatureBatch
 
 VOCAB_SIZE = 73

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_spec import Unigram
-from maskwright.data.unigram_training import train_unigram
+from maskwright.data.tokenizers.spec import Unigram
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.training import train_unigram
 from maskwright.inference.fill_mask import _window, read_masks
 from maskwright.inference.model import Model, TextCut, load
 

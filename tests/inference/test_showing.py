@@ -13,10 +13,8 @@ from rich.console import Console
 
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.files import write_json
-from maskwright.data.byte_bpe_training import train_byte_bpe
-from maskwright.data.tokenizer_spec import ByteBPE, Unigram, WordPiece
-from maskwright.data.unigram_training import train_unigram
-from maskwright.data.wordpiece_training import train_wordpiece
+from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
 from maskwright.inference.showing import show
 from maskwright.inference.showing.page import page
 from maskwright.inference.showing.show import sentences_of_documents

@@ -7,8 +7,8 @@ import pytest
 
 from maskwright.cli.main import main
 from maskwright.core.errors import DataError
-from maskwright.data.tokenizer_spec import WordPiece
-from maskwright.data.wordpiece_training import train_wordpiece
+from maskwright.data.tokenizers.spec import WordPiece
+from maskwright.data.tokenizers.training import train_wordpiece
 from maskwright.inference.showing import Showing, show
 
 TEXT = "The red cat sat in the garden. The red dog slept in the house. The red cat saw the old dog."

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
-from maskwright.data.words_spec import Words
+from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.words.spec import Words
 from maskwright.inference.showing.sequences import ShownSequence
 from maskwright.inference.showing.show import show
 from maskwright.recipes.catalog import resolve

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maskwright.data.cleaning import Cleaning
+from maskwright.data.cleaning.text import Cleaning
 from maskwright.recipes import catalog
 from maskwright.recipes.default_cleaning import default_cleaning
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maskwright.core.types import SpecialTokens
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.huggingface.config_json import to_json
 from maskwright.huggingface.families import family_named
 from maskwright.model.sizes import count_parameters

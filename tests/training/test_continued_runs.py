@@ -13,7 +13,7 @@ from test_pretrain import CLEAN, die_after
 from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError, RecipeError
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.huggingface.huggingface import load_model
 from maskwright.training.metrics import read_rows
 from maskwright.training.pretrain import Run, pretrain

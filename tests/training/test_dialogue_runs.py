@@ -7,7 +7,7 @@ import pytest
 from toy_runs import TOY
 
 from maskwright.core.errors import DataError
-from maskwright.data.corpus import Corpus
+from maskwright.data.shards.corpus import Corpus
 from maskwright.training.pretrain import Run, pretrain
 from maskwright.training.reporting import Silent
 

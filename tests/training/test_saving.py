@@ -3,10 +3,8 @@
 import pytest
 
 from maskwright.core.errors import ConversionError
-from maskwright.data.byte_bpe_training import train_byte_bpe
-from maskwright.data.tokenizer_spec import ByteBPE, Unigram, WordPiece
-from maskwright.data.unigram_training import train_unigram
-from maskwright.data.wordpiece_training import train_wordpiece
+from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
 from maskwright.recipes.catalog import names, resolve
 from maskwright.training.checkpoint import check_savable
 

@@ -12,7 +12,7 @@ from toy_models import save_toy, small, toy_tokenizer
 
 from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.spec import override, parse_overrides
-from maskwright.data.vocabulary_extension import extend_vocabulary
+from maskwright.data.tokenizers.extension import extend_vocabulary
 from maskwright.recipes.catalog import names, resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.existing import ExistingModel, differences, differences_of_layers, open_existing, settings

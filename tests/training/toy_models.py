@@ -5,8 +5,8 @@ from pathlib import Path
 
 from toy_runs import OBJECTS, SUBJECTS, VERBS
 
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
+from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.huggingface.huggingface import save_model
 from maskwright.recipes.catalog import resolve
 from maskwright.training.model import build_model

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from maskwright.core.errors import DataError, RecipeError, nearest, unknown_name
-from maskwright.data.compression import COMPRESSIONS
+from maskwright.data.sources.files import COMPRESSIONS
 from maskwright.finetuning.readers import Kind, ReadOptions
 
 Split = Literal["train", "dev", "test"]

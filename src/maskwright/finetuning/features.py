@@ -13,7 +13,7 @@ from torch import Tensor
 from maskwright.core.errors import DataError
 from maskwright.core.tensors import FlatBatch
 from maskwright.core.types import BoolArray, IntArray
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.files import write_json
 from maskwright.core.types import FamilyName, HeadKind
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.heads import Head
 from maskwright.finetuning.readers import ReadAs

@@ -10,7 +10,7 @@ import torch
 
 from maskwright.core.files import write_text
 from maskwright.data.progress import Progress, no_progress
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.batching import scoring_batches
 from maskwright.finetuning.features import FeatureBatch, Features
 from maskwright.finetuning.fine_tuned import FineTunedModel

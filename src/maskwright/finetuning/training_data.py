@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import Example, TextExample
 from maskwright.finetuning.features import Features
 from maskwright.finetuning.hyperparameters import Hyperparameters

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.types import IntArray
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.recipes.catalog import resolve
 
 MASK_FORMS = ("[MASK]", "<mask>")

@@ -16,7 +16,7 @@ from maskwright.core.errors import ConversionError, DataError, MaskwrightError
 from maskwright.core.half_characters import told_half_character
 from maskwright.core.types import IntArray, ProductPrecision
 from maskwright.data.progress import Progress, no_progress
-from maskwright.data.tokenizer import Encoded, Tokenizer
+from maskwright.data.tokenizers.tokenizer import Encoded, Tokenizer
 from maskwright.huggingface.huggingface import LoadedModel, load_model
 from maskwright.inference.batching import TextBatch, batches
 from maskwright.inference.detect import THRESHOLD, Detection, Judged

@@ -8,8 +8,7 @@ from typing import Any
 
 from maskwright.core.errors import DataError
 from maskwright.core.files import write_text
-from maskwright.data.compression import COMPRESSIONS, decompressed, reading
-from maskwright.data.encodings import refuse_utf_16, undecodable
+from maskwright.data.sources.files import COMPRESSIONS, decompressed, reading, refuse_utf_16, undecodable
 
 TEXT_FIELD = "text"
 _BOM = b"\xef\xbb\xbf"

@@ -1,6 +1,6 @@
 """How text is cleaned for a recipe, where the user does not say."""
 
-from maskwright.data.cleaning import Cleaning
+from maskwright.data.cleaning.text import Cleaning
 from maskwright.recipes.recipe import Recipe
 
 

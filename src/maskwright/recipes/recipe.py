@@ -6,8 +6,8 @@ from pydantic import Field, PositiveInt, model_validator
 
 from maskwright.core.spec import Spec
 from maskwright.core.types import FamilyName
-from maskwright.data.tokenizer_spec import TokenizerSpec
-from maskwright.data.words_spec import Words
+from maskwright.data.tokenizers.spec import TokenizerSpec
+from maskwright.data.words.spec import Words
 from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import FormatChoice
 from maskwright.pretext.masking import MaskingChoice

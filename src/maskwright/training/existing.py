@@ -13,8 +13,8 @@ from maskwright.core.fields import member_of
 from maskwright.core.files import checksum
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import FamilyName
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.vocabulary_extension import Extension
+from maskwright.data.tokenizers.extension import Extension
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.huggingface.huggingface import load_model
 from maskwright.huggingface.task_entries import TaskEntries
 from maskwright.huggingface.weight_files import WEIGHTS

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from maskwright.core.errors import RecipeError
-from maskwright.data.clean_store import CleanCorpus
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.vocabulary_extension import Extension, extend_vocabulary, frequent_words, tokens_per_word
-from maskwright.data.vocabulary_sample import DEFAULT_SAMPLE_BYTES
-from maskwright.data.words.word_lists import read_words
+from maskwright.data.cleaning.store import CleanCorpus
+from maskwright.data.tokenizers.extension import Extension, extend_vocabulary, frequent_words, tokens_per_word
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.vocabulary import DEFAULT_SAMPLE_BYTES
+from maskwright.data.words.lexicon import read_words
 from maskwright.huggingface.families import family_named
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.recipe import Recipe

@@ -12,19 +12,19 @@ import numpy as np
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import Draws
 from maskwright.core.types import Documents
-from maskwright.data.clean_store import CleanCorpus, clean_corpus
-from maskwright.data.cleaning import Cleaning
-from maskwright.data.corpus import Corpus
-from maskwright.data.ordered_pool import kept_workers
-from maskwright.data.shards import tokenize_corpus
-from maskwright.data.similar_words import check_source, similar_words
-from maskwright.data.sources import resolve_sources
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.vocabulary import train_tokenizer
+from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
+from maskwright.data.cleaning.text import Cleaning
+from maskwright.data.pool import shared_pools
+from maskwright.data.shards.corpus import Corpus
+from maskwright.data.shards.tokenize import tokenize_corpus
+from maskwright.data.sources.arguments import resolve_sources
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.words.annotator import check_words, words_fingerprint
 from maskwright.data.words.collocations import collocations_told
 from maskwright.data.words.level_facts import told
 from maskwright.data.words.lexicon import lexicons_work
-from maskwright.data.words.resources import check_words, words_fingerprint
+from maskwright.data.words.similar_words.table import check_source, similar_words
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
@@ -117,7 +117,7 @@ class Prepared:
     start: Start | None = None
 
 
-@kept_workers()
+@shared_pools()
 def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     """Clean, choose the vocabulary, tokenize, and fit the recipe to the budget.
 

@@ -10,8 +10,8 @@ from maskwright.core.amounts import short_count
 from maskwright.core.errors import RecipeError
 from maskwright.core.files import read_json, write_json, write_text
 from maskwright.core.spec import override, parse_overrides, validate
+from maskwright.data.words.annotator import words_fingerprint
 from maskwright.data.words.level_facts import with_levels
-from maskwright.data.words.resources import words_fingerprint
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.default_cleaning import default_cleaning
 from maskwright.recipes.recipe import Recipe

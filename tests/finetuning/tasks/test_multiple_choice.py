@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from maskwright.core.errors import DataError
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.batching import Batcher, scoring_batches
 from maskwright.finetuning.examples import ChoiceExample
 from maskwright.finetuning.features import Features

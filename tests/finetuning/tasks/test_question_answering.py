@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from maskwright.core.errors import DataError
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.batching import Batcher, scoring_batches
 from maskwright.finetuning.examples import Answer, QuestionExample
 from maskwright.finetuning.features import Features, separators_between

@@ -9,7 +9,7 @@ import torch
 from text_examples import a_batch, labelled, scored
 
 from maskwright.core.errors import DataError
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import Label
 from maskwright.finetuning.tasks import Regression
 

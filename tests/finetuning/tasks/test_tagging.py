@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.batching import Batcher, scoring_batches
 from maskwright.finetuning.examples import TaggedExample
 from maskwright.finetuning.features import Features

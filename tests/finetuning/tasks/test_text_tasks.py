@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from text_examples import example, labelled
 
 from maskwright.core.errors import DataError
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import Features, cut_pairs
 from maskwright.finetuning.tasks import Classification, MultiLabel, Regression, task_from_json

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.batching import Batcher, scoring_batches
 from maskwright.finetuning.examples import Label, TextExample
 from maskwright.finetuning.features import FeatureBatch

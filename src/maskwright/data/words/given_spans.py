@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.data.cleaning import Cleaning, clean_document
-from maskwright.data.words_spec import Level
+from maskwright.data.cleaning.text import Cleaning, clean_document
+from maskwright.data.words.spec import Level
 
 LEVELS: tuple[str, ...] = get_args(Level)
 """Levels by number, as they are stored."""

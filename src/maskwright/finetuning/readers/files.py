@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError, nearest
-from maskwright.data.compression import COMPRESSIONS, decompressed, reading
-from maskwright.data.encodings import guess_encoding, undecodable
+from maskwright.data.sources.files import COMPRESSIONS, decompressed, guess_encoding, reading, undecodable
 from maskwright.finetuning.examples import Skipped
 from maskwright.finetuning.readers.options import Format, Kind, ReadOptions
 

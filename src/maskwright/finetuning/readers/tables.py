@@ -13,7 +13,7 @@ from typing import Any
 from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError
 from maskwright.core.half_characters import HALF_CHARACTER
-from maskwright.data.tables import long_fields
+from maskwright.data.sources.tables import long_fields
 from maskwright.finetuning.readers.columns import KNOWN_NAMES
 from maskwright.finetuning.readers.files import (
     LoadedText,

@@ -15,7 +15,7 @@ from torch import Tensor
 from maskwright.core.errors import DataError, nearest, unknown_name
 from maskwright.core.plain_yaml import read_yaml
 from maskwright.core.types import HeadKind
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import E, Example, has_label
 from maskwright.finetuning.features import FeatureBatch, Features
 from maskwright.finetuning.readers import as_name

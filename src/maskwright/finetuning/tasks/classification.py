@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from maskwright.core.errors import DataError
 from maskwright.core.types import HeadKind
-from maskwright.data.stream_encoder import StreamEncoder
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import FeatureBatch, Features, Ranges, cut_pairs, lay_out, ranges_of, room
 from maskwright.finetuning.metrics import (

@@ -24,8 +24,8 @@ from torch.nn import functional as F
 
 from maskwright.core.errors import DataError
 from maskwright.core.types import HeadKind
-from maskwright.data.stream_encoder import StreamEncoder
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample
 from maskwright.finetuning.features import FeatureBatch, Features, Ranges, lay_out, ranges_of, room
 from maskwright.finetuning.metrics import accuracy

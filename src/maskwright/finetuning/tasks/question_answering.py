@@ -21,8 +21,8 @@ from torch.nn import functional as F
 
 from maskwright.core.errors import DataError, unknown_name
 from maskwright.core.types import BoolArray, HeadKind, IntArray
-from maskwright.data.stream_encoder import StreamEncoder
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.scripts import HAN_CLASS, code_points
 from maskwright.finetuning.examples import QuestionExample
 from maskwright.finetuning.features import (

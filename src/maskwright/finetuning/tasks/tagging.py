@@ -27,9 +27,9 @@ from torch.nn import functional as F
 
 from maskwright.core.errors import DataError, unknown_name
 from maskwright.core.types import HeadKind, IntArray
-from maskwright.data.stream_encoder import StreamEncoder
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_backends import running_text
+from maskwright.data.tokenizers.backends import running_text
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.scripts import HAN_CLASS
 from maskwright.finetuning.examples import TaggedExample
 from maskwright.finetuning.features import FeatureBatch, Features, Ranges, lay_out, ranges_of, room

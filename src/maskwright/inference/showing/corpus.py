@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from maskwright.core.similar_words import SimilarWordsSpec
-from maskwright.data.clean_store import clean_corpus
-from maskwright.data.corpus import Corpus
+from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.progress import Progress
-from maskwright.data.shards import tokenize_corpus
-from maskwright.data.similar_words import KeptTable, TokenSample, similar_words, table_of
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.vocabulary import train_tokenizer
+from maskwright.data.shards.corpus import Corpus
+from maskwright.data.shards.tokenize import tokenize_corpus
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.words.similar_words import KeptTable, TokenSample, similar_words, table_of
 from maskwright.recipes.default_cleaning import default_cleaning
 from maskwright.recipes.recipe import Recipe
 

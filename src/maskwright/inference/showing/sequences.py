@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from maskwright.core.types import Examples
-from maskwright.data.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 
 Change = Literal["masked", "replaced", "kept"]
 

@@ -11,14 +11,14 @@ import numpy as np
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.randomness import Draws
 from maskwright.core.types import Documents, Instances, IntArray, SpecialTokens, TakenTokens
-from maskwright.data.cleaning import Cleaning, clean_document
-from maskwright.data.corpus import Corpus
+from maskwright.data.cleaning.sentences import sentences_of
+from maskwright.data.cleaning.text import Cleaning, clean_document
 from maskwright.data.progress import Progress
-from maskwright.data.sentences import sentences_of
-from maskwright.data.similar_words import TokenSample, check_source
-from maskwright.data.stream_encoder import StreamEncoder
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.words.resources import open_annotator
+from maskwright.data.shards.corpus import Corpus
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.words.annotator import open_annotator
+from maskwright.data.words.similar_words import TokenSample, check_source
 from maskwright.inference.showing.corpus import prepared_corpus, similar_words_for
 from maskwright.inference.showing.sequences import ShownSequence, shown_sequences
 from maskwright.inference.showing.tokenizer import small_tokenizer

@@ -6,15 +6,12 @@ from pathlib import Path
 from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
-from maskwright.data.alphabet import FREQUENT
-from maskwright.data.byte_bpe_training import train_byte_bpe
-from maskwright.data.docstrings import docstring_documents, docstrings_fingerprint
-from maskwright.data.kept_folder import kept_or_made
+from maskwright.data.cache import kept_or_made
 from maskwright.data.progress import Progress, no_progress
-from maskwright.data.tokenizer import Tokenizer
-from maskwright.data.tokenizer_spec import TokenizerSpec, Unigram, WordPiece
-from maskwright.data.unigram_training import train_unigram
-from maskwright.data.wordpiece_training import train_wordpiece
+from maskwright.data.sources.docstrings import docstring_documents, docstrings_fingerprint
+from maskwright.data.tokenizers.spec import TokenizerSpec, Unigram, WordPiece
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.training import FREQUENT, train_byte_bpe, train_unigram, train_wordpiece
 
 _VERSION = 1
 _VOCAB_SIZE = 8000

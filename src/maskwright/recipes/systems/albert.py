@@ -6,7 +6,7 @@ paper is followed and the code's value is given in a comment, to be set by `--se
 
 from collections.abc import Iterator
 
-from maskwright.data.tokenizer_spec import Unigram, WordPiece
+from maskwright.data.tokenizers.spec import Unigram, WordPiece
 from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import SegmentPair
 from maskwright.pretext.masking import NgramMasking

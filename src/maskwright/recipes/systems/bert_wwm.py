@@ -9,8 +9,8 @@ Chinese BERT (README's table): --init FOLDER, a folder that holds bert-base-chin
 
 from collections.abc import Iterator
 
-from maskwright.data.tokenizer_spec import WordPiece
-from maskwright.data.words_spec import Words
+from maskwright.data.tokenizers.spec import WordPiece
+from maskwright.data.words.spec import Words
 from maskwright.pretext.masking import WholeWordMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction
 from maskwright.recipes.optimization import Lamb, LengthPhase, Training

@@ -8,7 +8,7 @@ recipe here wants a teacher: `--teacher DIR_OR_HUB_NAME`; tokenizer and vocabula
 from collections.abc import Iterator
 
 from maskwright.core.types import FamilyName
-from maskwright.data.tokenizer_spec import ByteBPE, TokenizerSpec, WordPiece
+from maskwright.data.tokenizers.spec import ByteBPE, TokenizerSpec, WordPiece
 from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import DocSentences
 from maskwright.pretext.masking import TokenMasking

@@ -8,7 +8,7 @@ names are the "++" ones, trained longer on more text than the paper's.
 
 from collections.abc import Iterator
 
-from maskwright.data.tokenizer_spec import WordPiece
+from maskwright.data.tokenizers.spec import WordPiece
 from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import ContiguousHalves
 from maskwright.pretext.masking import TokenMasking

@@ -6,8 +6,8 @@ units are already marked and does the same in all stages; how the units were fou
 
 from collections.abc import Iterator
 
-from maskwright.data.tokenizer_spec import WordPiece
-from maskwright.data.words_spec import Words
+from maskwright.data.tokenizers.spec import WordPiece
+from maskwright.data.words.spec import Words
 from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import Dialogue, Format
 from maskwright.pretext.masking import LevelMasking

@@ -6,7 +6,7 @@ the README and the issues of ymcui/MacBERT. What they do not say is BERT's, and 
 
 from collections.abc import Iterator
 
-from maskwright.data.words_spec import Words
+from maskwright.data.words.spec import Words
 from maskwright.pretext.formats import SegmentPair
 from maskwright.pretext.masking import NgramMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, SentenceOrderPrediction

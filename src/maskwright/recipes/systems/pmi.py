@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from maskwright.data.words_spec import Words
+from maskwright.data.words.spec import Words
 from maskwright.pretext.formats import DocSentences
 from maskwright.pretext.masking import PMIMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling

@@ -6,7 +6,7 @@ still are pairs. Never load it with RoBERTa's classes. Constants are from the RE
 
 from collections.abc import Iterator
 
-from maskwright.data.words_spec import Words
+from maskwright.data.words.spec import Words
 from maskwright.pretext.masking import WholeWordMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling
 from maskwright.recipes.optimization import LengthPhase, Training

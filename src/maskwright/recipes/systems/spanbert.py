@@ -6,7 +6,7 @@ the paper, the paper is followed and the code's value is given in a comment, to 
 
 from collections.abc import Iterator
 
-from maskwright.data.tokenizer_spec import WordPiece
+from maskwright.data.tokenizers.spec import WordPiece
 from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import DocSentences
 from maskwright.pretext.masking import SpanMasking

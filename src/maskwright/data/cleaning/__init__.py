@@ -1,0 +1,1 @@
+"""Cleaning, sentence splitting and deduplication; the clean corpus on disk."""

@@ -1,0 +1,237 @@
+"""One block of raw text to clean sentences on disk: the work of one process, knowing nothing of other blocks.
+
+Beside the sentences it leaves an index (lengths and hashes of paragraphs and documents), so that what other
+blocks turn out to hold already can be cut out without reading the text again (`clean_store`).
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.data.cleaning.sentences import sentences_of
+from maskwright.data.cleaning.text import Cleaning, clean_document
+from maskwright.data.sources.files import BadLine
+from maskwright.data.sources.parsing import MarkedDocument, OnBadLine, Piece, documents_of, marked_documents_of
+from maskwright.data.sources.readers import MAX_DOCUMENT_BYTES, RawBlock
+from maskwright.data.words.given_spans import GivenSpan, locate_spans
+
+_PLACES_KEPT = 5
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was read and what became of it; counts of blocks add up. Parts of a cut document count as documents.
+
+    Attributes:
+        documents, paragraphs, characters: As read.
+        continued_documents: Parts of a document too long to be kept in memory whole, but the first.
+        removed_characters: Gone in cleaning (control characters, repeated white space); net of what it added.
+        short_documents, short_characters: Dropped for their length, in clean characters.
+        longest_document: Bytes of clean text of the longest document.
+        bad_lines: Lines (or rows) skipped.
+        bad_places: Where the first few of them are, and what is wrong there.
+        spans: Phrases and entities that came with the documents.
+        located_spans: How many of them have a place in the clean text.
+    """
+
+    documents: int = 0
+    continued_documents: int = 0
+    paragraphs: int = 0
+    characters: int = 0
+    removed_characters: int = 0
+    short_documents: int = 0
+    short_characters: int = 0
+    longest_document: int = 0
+    bad_lines: int = 0
+    bad_places: list[str] = field(default_factory=list)
+    spans: int = 0
+    located_spans: int = 0
+
+    def add(self, other: "Counts") -> None:
+        """Add another block's counts to these."""
+        for item in fields(self):
+            mine, theirs = getattr(self, item.name), getattr(other, item.name)
+            setattr(self, item.name, max(mine, theirs) if item.name == "longest_document" else mine + theirs)
+        del self.bad_places[_PLACES_KEPT:]
+
+    def skip(self, bad: BadLine) -> None:
+        """Count a line that is left out."""
+        self.bad_lines += 1
+        if len(self.bad_places) < _PLACES_KEPT:
+            self.bad_places.append(f"{bad.place}: {bad.problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class BlockIndex:
+    """What is known of a block's paragraphs and documents after cleaning.
+
+    Attributes:
+        paragraphs: Shape (D,), paragraphs of each document.
+        stored_bytes: Shape (P,), bytes of each paragraph's sentence lines, line ends counted.
+        characters: Shape (P,).
+        text_bytes: Shape (P,), bytes of each paragraph's text.
+        paragraph_hashes: Shape (P,), uint64; 0 for paragraphs that are never duplicates.
+        document_hashes: Shape (D,), uint64; 0 where documents are not compared.
+        spans: Shape (N, 4), int64: phrases and entities that came with the documents, as paragraph of the block, start
+            and end (characters of the paragraph), number of the level; ascending.
+    """
+
+    paragraphs: NDArray[np.int64]
+    stored_bytes: NDArray[np.int64]
+    characters: NDArray[np.int64]
+    text_bytes: NDArray[np.int64]
+    paragraph_hashes: NDArray[np.uint64]
+    document_hashes: NDArray[np.uint64]
+    spans: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 4), dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedBlock:
+    """What the parent must know of a block on disk: its source, its hashes, and what happened to it."""
+
+    source: int
+    paragraph_hashes: NDArray[np.uint64]
+    document_hashes: NDArray[np.uint64]
+    bytes_read: int
+    counts: Counts
+
+
+def clean_block(
+    numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: Path, with_spans: bool = False
+) -> CleanedBlock:
+    """Parse, clean and split one block; write its sentences and index to `folder`.
+
+    Args:
+        numbered: The block's number, which names its files, and the block.
+        cleaning: How.
+        folder: Where to.
+        with_spans: Whether to read the phrases and entities that come with the documents.
+
+    Raises:
+        DataError: At the first broken line, if `cleaning.bad_lines` is "refuse".
+    """
+    number, block = numbered
+    counts = Counts()
+    compare_paragraphs = cleaning.deduplicate == "documents_and_paragraphs"
+    index: list[tuple[int, int, int, int]] = []
+    lengths: list[int] = []
+    hashes: list[int] = []
+    spans: list[NDArray[np.int64]] = [np.zeros((0, 4), dtype=np.int64)]
+    text_path, index_path = block_files(folder, number)
+    with open(text_path, "wb") as file:
+        for text, given in _bounded_documents(block, counts, on_bad_line(counts, cleaning), with_spans):
+            paragraphs = clean_document(text, cleaning)
+            encoded = [paragraph.encode() for paragraph in paragraphs]
+            if not _keep(text, paragraphs, encoded, counts, cleaning):
+                continue
+            if given:
+                located = locate_spans(text, given, cleaning, paragraphs)
+                counts.located_spans += len(located)
+                spans.append(located + np.array([len(index), 0, 0, 0]))
+            for position, (paragraph, utf8) in enumerate(zip(paragraphs, encoded, strict=True)):
+                lines = _sentence_lines(paragraph, cleaning, first=position == 0)
+                compared = compare_paragraphs and len(utf8) >= cleaning.min_duplicate_bytes
+                index.append((len(lines), len(paragraph), len(utf8), _hash(utf8) if compared else 0))
+                file.write(lines)
+            file.write(b"\n")
+            lengths.append(len(paragraphs))
+            hashes.append(_hash(b"\n".join(encoded)) if cleaning.deduplicate != "none" else 0)
+    paragraph_hashes = np.array([row[3] for row in index], dtype=np.uint64)
+    document_hashes = np.array(hashes, dtype=np.uint64)
+    table = np.array([row[:3] for row in index], dtype=np.int64).reshape(-1, 3)
+    np.savez(
+        index_path,
+        paragraphs=np.array(lengths, dtype=np.int64),
+        stored_bytes=table[:, 0],
+        characters=table[:, 1],
+        text_bytes=table[:, 2],
+        paragraph_hashes=paragraph_hashes,
+        document_hashes=document_hashes,
+        spans=np.concatenate(spans),
+    )
+    return CleanedBlock(block.source, paragraph_hashes, document_hashes, block.bytes_read, counts)
+
+
+def block_files(folder: Path, number: int) -> tuple[Path, Path]:
+    """Return where block `number` has its sentences and its index."""
+    return folder / f"{number:08d}.txt", folder / f"{number:08d}.npz"
+
+
+def read_index(path: Path) -> BlockIndex:
+    """Read a block's index back."""
+    with np.load(path, allow_pickle=False) as arrays:
+        return BlockIndex(**{item.name: arrays[item.name] for item in fields(BlockIndex)})
+
+
+def on_bad_line(counts: Counts, cleaning: Cleaning) -> OnBadLine:
+    """Return what is to be done with a broken line: refuse it, or count it and go on."""
+
+    def refuse(bad: BadLine) -> None:
+        raise bad.error()
+
+    return refuse if cleaning.bad_lines == "refuse" else counts.skip
+
+
+def _bounded_documents(
+    block: RawBlock, counts: Counts, on_bad_line: OnBadLine, with_spans: bool
+) -> Iterator[MarkedDocument]:
+    for piece in block.pieces:
+        continues = piece.continues
+        read = marked_documents_of if with_spans else _without_spans
+        for document in read(piece, on_bad_line):
+            counts.spans += len(document.spans)
+            for part in _cut_long(document):
+                counts.continued_documents += continues
+                continues = True
+                yield part
+            continues = False
+
+
+def _without_spans(piece: Piece, on_bad_line: OnBadLine) -> Iterator[MarkedDocument]:
+    return map(MarkedDocument, documents_of(piece, on_bad_line))
+
+
+def _cut_long(document: MarkedDocument) -> Iterator[MarkedDocument]:
+    text, spans, done = document.text, document.spans, 0
+    while len(text) > MAX_DOCUMENT_BYTES:
+        middle = MAX_DOCUMENT_BYTES // 2
+        end = text.rfind("\n", middle, MAX_DOCUMENT_BYTES) + 1 or text.rfind(" ", middle, MAX_DOCUMENT_BYTES) + 1
+        end = end or MAX_DOCUMENT_BYTES
+        yield MarkedDocument(text[:end], _within(spans, done, done + end))
+        text, done = text[end:], done + end
+    yield MarkedDocument(text, _within(spans, done, done + len(text)))
+
+
+def _within(spans: tuple[GivenSpan, ...], start: int, end: int) -> tuple[GivenSpan, ...]:
+    """Return the spans within a part of a document, counted from where the part begins."""
+    inside = [span for span in spans if start <= span.start and span.end <= end]
+    return tuple(GivenSpan(span.start - start, span.end - start, span.level) for span in inside)
+
+
+def _keep(text: str, paragraphs: list[str], encoded: list[bytes], counts: Counts, cleaning: Cleaning) -> bool:
+    characters = sum(map(len, paragraphs)) + max(0, len(paragraphs) - 1)
+    counts.documents += 1
+    counts.paragraphs += len(paragraphs)
+    counts.characters += len(text)
+    counts.removed_characters += len(text) - characters
+    counts.longest_document = max(counts.longest_document, sum(map(len, encoded)))
+    if sum(map(len, encoded)) >= cleaning.min_document_bytes:
+        return True
+    counts.short_documents += 1
+    counts.short_characters += characters
+    return False
+
+
+def _sentence_lines(paragraph: str, cleaning: Cleaning, *, first: bool) -> bytes:
+    sentences = sentences_of(paragraph, cleaning)
+    # The line break before a paragraph is white space like any other.
+    return (("" if first else " ") + "\n".join(sentences) + "\n").encode()
+
+
+def _hash(text: bytes) -> int:
+    # 64 bits: among a thousand million paragraphs, the chance that any two different ones collide is 3 %.
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") or 1

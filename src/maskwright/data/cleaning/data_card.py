@@ -1,0 +1,227 @@
+"""The data card: what was read, what was dropped and why, what is left. As JSON, and as a page for people."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from maskwright.data.cleaning.block import Counts
+from maskwright.data.cleaning.deduplication import Repeats
+from maskwright.data.cleaning.statistics import TextStatistics
+from maskwright.data.cleaning.text import Cleaning
+from maskwright.data.sources.arguments import Source
+
+CARD_VERSION = 1
+_BAR_WIDTH = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCount:
+    """All counts of one source.
+
+    Attributes:
+        source: What was read.
+        bytes_on_disk: Size of its files; 0 where there are none.
+        read: What was read and dropped on its own account.
+        repeats: What was dropped because it stood earlier.
+        kept: What is left.
+        examples: A few sentences of it.
+    """
+
+    source: Source
+    bytes_on_disk: int
+    read: Counts
+    repeats: Repeats
+    kept: TextStatistics
+    examples: list[str]
+
+
+def data_card(sources: list[SourceCount], cleaning: Cleaning, fingerprint: str) -> dict[str, Any]:
+    """Return the card as JSON-like data: per source and in total. Nothing in it depends on the time of day."""
+    total_read, total_repeats, total_kept = Counts(), Repeats(), TextStatistics()
+    for source in sources:
+        total_read.add(source.read)
+        total_repeats.add(source.repeats)
+        total_kept.merge(source.kept)
+    total_bytes = sum(source.bytes_on_disk for source in sources)
+    return {
+        "card": "maskwright clean corpus",
+        "version": CARD_VERSION,
+        "fingerprint": fingerprint,
+        "total": {
+            "files": sum(len(source.source.files) for source in sources),
+            **_section(total_read, total_repeats, total_kept, total_bytes),
+        },
+        "sources": [
+            {
+                "name": source.source.name,
+                "kind": source.source.kind,
+                "files": len(source.source.files),
+                "passed_over": dict(source.source.passed_over),
+                **_section(source.read, source.repeats, source.kept, source.bytes_on_disk),
+                "examples": source.examples,
+                "notes": _notes(source, cleaning),
+            }
+            for source in sources
+        ],
+        "cleaning": cleaning.model_dump(mode="json"),
+    }
+
+
+def _section(read: Counts, repeats: Repeats, kept: TextStatistics, bytes_on_disk: int) -> dict[str, Any]:
+    return {
+        "read": {
+            "bytes_on_disk": bytes_on_disk,
+            "documents": read.documents,
+            "paragraphs": read.paragraphs,
+            "characters": read.characters,
+        },
+        "dropped": {
+            "control characters and white space": {"characters": read.removed_characters},
+            "short documents": {"documents": read.short_documents, "characters": read.short_characters},
+            "repeated documents": {"documents": repeats.documents, "characters": repeats.document_characters},
+            "repeated paragraphs": {"paragraphs": repeats.paragraphs, "characters": repeats.paragraph_characters},
+            "documents too short without their repeated paragraphs": {
+                "documents": repeats.remnants,
+                "characters": repeats.remnant_characters,
+            },
+        },
+        "bad_lines": {"count": read.bad_lines, "first": list(read.bad_places)},
+        "cut_documents": read.continued_documents,
+        "spans": {"given": read.spans, "located": read.located_spans},
+        "kept": {
+            "documents": kept.documents,
+            "sentences": kept.sentences,
+            "characters": kept.characters,
+            "bytes": kept.num_bytes,
+        },
+        "document_characters": kept.document_lengths.quantiles(),
+        "sentence_characters": kept.sentence_lengths.quantiles(),
+        "scripts": kept.scripts(),
+    }
+
+
+def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
+    """Say what a reader of the numbers should look into."""
+    notes = []
+    kept, read = source.kept, source.read
+    if kept.documents >= 20 and kept.sentences < 2.5 * kept.documents:
+        notes.append(
+            f"Documents are short: {kept.sentences / kept.documents:.1f} sentences on average. Objectives about the "
+            "order of sentences need longer ones. If blank lines separate paragraphs in these files, not documents, "
+            "say so with `--clean text_documents=files`."
+        )
+    lines_stay = cleaning.line_breaks == "sentence"
+    if not lines_stay and kept.sentence_lengths.largest >= cleaning.max_sentence_characters:
+        notes.append(
+            f"Some text had no sentence end within {cleaning.max_sentence_characters:,} characters (logs, tables, "
+            "lists of words?) and was cut there."
+        )
+    if (
+        read.characters
+        and source.repeats.document_characters + source.repeats.paragraph_characters > 0.3 * read.characters
+    ):
+        notes.append("Over 30 % of the text repeated itself or an earlier source.")
+    if read.documents and read.short_documents > 0.3 * read.documents:
+        notes.append(
+            f"{100 * read.short_documents / read.documents:.0f} % of the documents are shorter than "
+            f"{cleaning.min_document_bytes} bytes and were dropped (the limit is set with "
+            f"`--clean min_document_bytes={cleaning.min_document_bytes}`)."
+        )
+    if read.continued_documents:
+        notes.append(f"Very long documents were cut at line ends; {read.continued_documents:,} parts continue one.")
+    if read.bad_lines:
+        notes.append(f"{read.bad_lines:,} broken lines were skipped (`--clean bad_lines=skip`).")
+    if read.spans:
+        notes.append(
+            f"{read.located_spans:,} of {read.spans:,} phrases and entities that came with the documents have a place "
+            "in the clean text."
+        )
+    if source.source.passed_over:
+        others = ", ".join(f"{count} {suffix}" for suffix, count in source.source.passed_over[:5])
+        notes.append(f"Files that are not read: {others}.")
+    return notes
+
+
+def card_page(card: dict[str, Any]) -> str:
+    """Return the card as a Markdown page."""
+    total = card["total"]
+    kept = total["kept"]
+    sources = f"{len(card['sources'])} source{'s' if len(card['sources']) != 1 else ''}"
+    lines = [
+        "# Data card",
+        "",
+        f"**{_number(kept['documents'])} documents, {_number(kept['sentences'])} sentences, "
+        f"{_number(kept['characters'])} characters** ({_bytes(kept['bytes'])} of clean UTF-8) from "
+        f"{sources}. Fingerprint `{card['fingerprint']}`.",
+        "",
+        "| Source | Files | Documents | Sentences | Characters | Kept of what was read |",
+        "| :-- | --: | --: | --: | --: | --: |",
+    ]
+    rows = card["sources"] if len(card["sources"]) == 1 else [*card["sources"], {"name": "**Total**", **total}]
+    for row in rows:
+        share = row["kept"]["characters"] / max(1, row["read"]["characters"])
+        lines.append(
+            f"| {row['name']} | {_number(row['files'])} | {_number(row['kept']['documents'])} | "
+            f"{_number(row['kept']['sentences'])} | {_number(row['kept']['characters'])} | {100 * share:.1f} % |"
+        )
+    for source in card["sources"]:
+        lines += _source_page(source)
+    lines += ["", "## How it was cleaned", "", "| Setting | Value |", "| :-- | :-- |"]
+    lines += [f"| `{name}` | `{value}` |" for name, value in card["cleaning"].items()]
+    lines += [
+        "",
+        "Each is set with `--clean setting=value`.",
+        "",
+        "Repeats are exact, after cleaning, and the first appearance is kept. Quantiles are exact to 1 %. Shares of "
+        "scripts count letters only.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _source_page(source: dict[str, Any]) -> list[str]:
+    read, kept = source["read"], source["kept"]
+    lines = ["", f"## {source['name']}", "", "| | Documents | Paragraphs | Characters |", "| :-- | --: | --: | --: |"]
+    lines.append(
+        f"| Read | {_number(read['documents'])} | {_number(read['paragraphs'])} | {_number(read['characters'])} |"
+    )
+    for reason, dropped in source["dropped"].items():
+        if any(dropped.values()):
+            cells = [
+                _number(-dropped[unit]) if dropped.get(unit) else ""
+                for unit in ("documents", "paragraphs", "characters")
+            ]
+            lines.append(f"| {reason[0].upper() + reason[1:]} | {' | '.join(cells)} |")
+    lines.append(f"| **Kept** | **{_number(kept['documents'])}** | | **{_number(kept['characters'])}** |")
+    quantiles = list(source["document_characters"])
+    lines += ["", f"| Length in characters | {' | '.join(quantiles)} |", "| :-- |" + " --: |" * len(quantiles)]
+    for name, key in (("Documents", "document_characters"), ("Sentences", "sentence_characters")):
+        lines.append(f"| {name} | {' | '.join(_number(value) for value in source[key].values())} |")
+    lines += ["", "| Script | Share of letters | |", "| :-- | --: | :-- |"]
+    for name, share in source["scripts"].items():
+        bar = "█" * round(share * _BAR_WIDTH) or "▏"
+        lines.append(f"| {name} | {f'{100 * share:.1f}' if share else '< 0.1'} % | {bar} |")
+    if source["examples"]:
+        lines += ["", *(f"> {_escaped(example)}\n>" for example in source["examples"])]
+        lines[-1] = lines[-1].removesuffix("\n>")
+    if source["notes"]:
+        lines += ["", *(f"- {note}" for note in source["notes"])]
+    if source["bad_lines"]["first"]:
+        lines += ["", "The first lines skipped:", "", *(f"- `{place}`" for place in source["bad_lines"]["first"])]
+    return lines
+
+
+def _escaped(text: str) -> str:
+    for mark in "\\`*_<[#|":
+        text = text.replace(mark, "\\" + mark)
+    return text
+
+
+def _number(value: int) -> str:
+    return f"{value:,}".replace("-", "\u2212")
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

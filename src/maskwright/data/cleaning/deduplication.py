@@ -1,0 +1,323 @@
+"""Which documents and paragraphs have stood earlier in the corpus, found in bounded memory.
+
+Hashes are appended to a file as the text is read. At the end they are dealt out into ranges small enough for
+memory, and each range is searched in order: of equal hashes the first is kept. What is in memory at any time is
+one range's different hashes and one chunk of records, whatever the size of the corpus and however often a text
+repeats.
+
+The second pass: cleaned blocks, less what stood earlier in the corpus, to the store's files.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.data.cleaning.block import BlockIndex
+from maskwright.data.cleaning.statistics import TextStatistics
+
+RECORDS_IN_MEMORY = 1 << 20
+_RECORD = np.dtype([("hash", np.uint64), ("position", np.int64)])
+
+
+class DuplicateFinder:
+    """Collects hashes in order, then says which of them repeat an earlier one.
+
+    Args:
+        folder: An empty or absent folder for working files; the caller removes it.
+        records_in_memory: Hashes handled at a time (16 bytes each, about five copies while sorting).
+    """
+
+    def __init__(self, folder: Path, *, records_in_memory: int = RECORDS_IN_MEMORY) -> None:
+        self._folder = folder
+        self._records_in_memory = records_in_memory
+        self._count = 0
+
+    def add(self, hashes: NDArray[np.uint64]) -> None:
+        """Append hashes; 0 stands for something that is never a duplicate. Shape (N,)."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with open(self._folder / "hashes", "ab") as file:
+            file.write(hashes.astype("<u8").tobytes())
+        self._count += len(hashes)
+
+    def duplicates(self) -> NDArray[np.bool_]:
+        """Return, for each hash added, whether an earlier one was equal. Shape (N,), kept in a file."""
+        if not self._count:
+            return np.zeros(0, dtype=bool)
+        flags = np.memmap(self._folder / "duplicates", dtype=np.bool_, mode="w+", shape=(self._count,))
+        for chunks in self._ranges():
+            seen = np.zeros(0, dtype=np.uint64)
+            for records in chunks:
+                repeated, seen = _repeated(records["hash"], seen)
+                flags[records["position"][repeated]] = True
+        flags.flush()
+        return flags
+
+    def _ranges(self) -> Iterator[Iterator[NDArray[np.void]]]:
+        num_ranges = -(-self._count // self._records_in_memory)
+        if num_ranges == 1:
+            yield self._chunks()
+            return
+        for records in self._chunks():
+            # Hashes are even over 64 bits: their high 32 bits, scaled, number the range.
+            number = ((records["hash"] >> np.uint64(32)) * np.uint64(num_ranges)) >> np.uint64(32)
+            order = np.argsort(number, kind="stable")
+            ends = np.searchsorted(number[order], np.arange(num_ranges), side="right")
+            for range_number, part in enumerate(np.split(records[order], ends[:-1])):
+                if len(part):
+                    with open(self._range_file(range_number), "ab") as file:
+                        file.write(part.tobytes())
+        for range_number in range(num_ranges):
+            path = self._range_file(range_number)
+            if path.exists():
+                yield self._stored(path)
+                path.unlink()
+
+    def _range_file(self, number: int) -> Path:
+        return self._folder / f"range-{number}"
+
+    def _chunks(self) -> Iterator[NDArray[np.void]]:
+        position = 0
+        with open(self._folder / "hashes", "rb") as file:
+            while data := file.read(8 * self._records_in_memory):
+                hashes = np.frombuffer(data, dtype="<u8")
+                records = np.empty(len(hashes), dtype=_RECORD)
+                records["hash"] = hashes
+                records["position"] = np.arange(position, position + len(hashes))
+                position += len(hashes)
+                yield records[hashes != 0]
+
+    def _stored(self, path: Path) -> Iterator[NDArray[np.void]]:
+        with open(path, "rb") as file:
+            while data := file.read(_RECORD.itemsize * self._records_in_memory):
+                yield np.frombuffer(data, dtype=_RECORD)
+
+
+def _repeated(hashes: NDArray[np.uint64], seen: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
+    # `seen` is sorted; so is what is returned in its place.
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    again = np.zeros(len(ordered), dtype=bool)
+    again[1:] = ordered[1:] == ordered[:-1]
+    if len(seen):
+        place = np.minimum(np.searchsorted(seen, ordered), len(seen) - 1)
+        again |= seen[place] == ordered
+    repeated = np.empty(len(hashes), dtype=bool)
+    repeated[order] = again
+    return repeated, np.sort(np.concatenate([seen, ordered[~again]]))
+
+
+STORED_BLOCK_BYTES = 1 << 22
+_EXAMPLES = 3
+_LONGEST_EXAMPLE = 300
+
+
+@dataclass(slots=True)
+class Repeats:
+    """What was dropped of one source because it stood earlier, or because too little was left.
+
+    Attributes:
+        documents, document_characters: Documents that equal an earlier one.
+        paragraphs, paragraph_characters: Paragraphs of other documents that equal an earlier one.
+        remnants, remnant_characters: Documents too short once repeated paragraphs are gone (as they were before).
+    """
+
+    documents: int = 0
+    document_characters: int = 0
+    paragraphs: int = 0
+    paragraph_characters: int = 0
+    remnants: int = 0
+    remnant_characters: int = 0
+
+    def add(self, other: "Repeats") -> None:
+        """Add another source's counts to these."""
+        self.documents += other.documents
+        self.document_characters += other.document_characters
+        self.paragraphs += other.paragraphs
+        self.paragraph_characters += other.paragraph_characters
+        self.remnants += other.remnants
+        self.remnant_characters += other.remnant_characters
+
+
+class Remaining(NamedTuple):
+    """What is left of a block.
+
+    Attributes:
+        data: Its stored text.
+        repeats: What was cut out.
+        kept: Shape (P,), which paragraphs are left.
+    """
+
+    data: bytes
+    repeats: Repeats
+    kept: NDArray[np.bool_]
+
+
+def without_repeats(
+    data: bytes,
+    index: BlockIndex,
+    repeated_documents: NDArray[np.bool_],
+    repeated_paragraphs: NDArray[np.bool_],
+    min_document_bytes: int,
+) -> Remaining:
+    """Cut repeated documents and paragraphs out of a block's stored text.
+
+    Args:
+        data: The block as `clean_block` wrote it.
+        index: Its index; D documents, P paragraphs.
+        repeated_documents: Shape (D,), True where an earlier document is equal.
+        repeated_paragraphs: Shape (P,), True where an earlier paragraph is equal.
+        min_document_bytes: Documents that shrink below this are cut out whole.
+    """
+    lasts = np.cumsum(index.paragraphs)
+    firsts = lasts - index.paragraphs
+    # A document's text is its paragraphs and the line break that ends it; so are its characters: a space a join.
+    ends = np.cumsum(index.stored_bytes) + np.repeat(np.arange(len(firsts)), index.paragraphs)
+    starts = ends - index.stored_bytes
+    characters = np.add.reduceat(index.characters, firsts) + index.paragraphs - 1 if len(firsts) else firsts
+    touched = np.add.reduceat(repeated_paragraphs, firsts, dtype=np.int64) > 0 if len(firsts) else firsts > 0
+    counts = Repeats(
+        documents=int(repeated_documents.sum()), document_characters=int(characters[repeated_documents].sum())
+    )
+    left = np.ones(len(index.characters), dtype=np.bool_)
+    parts: list[bytes] = []
+    copied = 0
+    for document in np.flatnonzero(repeated_documents | touched):
+        first, last = int(firsts[document]), int(lasts[document])
+        parts.append(data[copied : starts[first]])
+        copied = int(ends[last - 1]) + 1
+        left[first:last] = False
+        if repeated_documents[document]:
+            continue
+        kept = first + np.flatnonzero(~repeated_paragraphs[first:last])
+        if int(index.text_bytes[kept].sum()) < min_document_bytes:
+            counts.remnants += 1
+            counts.remnant_characters += int(characters[document])
+            continue
+        left[kept] = True
+        counts.paragraphs += last - first - len(kept)
+        counts.paragraph_characters += int(characters[document] - index.characters[kept].sum()) - len(kept) + 1
+        text = b"".join(data[starts[paragraph] : ends[paragraph]] for paragraph in kept)
+        # What comes first in a document has no white space before it.
+        parts.append(text.removeprefix(b" "))
+        parts.append(b"\n")
+    parts.append(data[copied:])
+    return Remaining(b"".join(parts), counts, left)
+
+
+def stored_spans(index: BlockIndex, kept: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int]:
+    """Return the given spans of the paragraphs that are left, and how many characters these are.
+
+    Args:
+        index: The block's index; P paragraphs.
+        kept: Shape (P,), which are left.
+
+    Returns:
+        Shape (N, 3): start, end (characters of all sentences of the block, joined) and number of the level.
+    """
+    documents = np.repeat(np.arange(len(index.paragraphs)), index.paragraphs)
+    left = np.flatnonzero(kept)
+    # Every paragraph of a document but the first has the white space before it.
+    spaced = np.diff(documents[left], prepend=-1) == 0
+    lengths = index.characters[left] + spaced
+    starts = np.zeros(len(kept), dtype=np.int64)
+    starts[left] = np.cumsum(lengths) - lengths + spaced
+    spans = index.spans[kept[index.spans[:, 0]]]
+    return np.stack([*(starts[spans[:, 0]] + spans[:, column] for column in (1, 2)), spans[:, 3]], axis=1), int(
+        lengths.sum()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlock:
+    """One file of the store."""
+
+    name: str
+    source: int
+    documents: int
+    sentences: int
+
+
+_NO_SPANS = np.zeros((0, 3), dtype=np.int64)
+
+
+def spans_file(block: Path) -> Path:
+    """Return where the given spans of a block's file are."""
+    return block.with_suffix(".spans.npy")
+
+
+class BlockWriter:
+    """Writes stored text to files of about 4 MB, each of one source, and counts what it writes.
+
+    Args:
+        folder: Where to.
+        num_sources: How many sources there are.
+        with_spans: Whether to write each file's given spans beside it.
+    """
+
+    def __init__(self, folder: Path, num_sources: int, *, with_spans: bool = False) -> None:
+        self.blocks: list[StoredBlock] = []
+        self.statistics = [TextStatistics() for _ in range(num_sources)]
+        self.examples: list[list[str]] = [[] for _ in range(num_sources)]
+        self._folder = folder
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._source = 0
+        self._with_spans = with_spans
+        self._spans: list[NDArray[np.int64]] = []
+        self._characters = 0
+
+    def add(self, source: int, data: bytes, spans: NDArray[np.int64] = _NO_SPANS, characters: int = 0) -> None:
+        """Append whole documents of a source, with their spans; sources come one after the other.
+
+        Args:
+            source: Number of the source.
+            data: Stored text.
+            spans: Shape (N, 3), as `stored_spans` gives them.
+            characters: How many the documents have, as `stored_spans` counts them.
+        """
+        if source != self._source:
+            self.flush()
+            self._source = source
+        if data:
+            self._parts.append(data)
+            self._size += len(data)
+            self._spans.append(spans + np.array([self._characters, self._characters, 0]))
+            self._characters += characters
+        if self._size >= STORED_BLOCK_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits as a block of its own."""
+        if not self._size:
+            return
+        data = b"".join(self._parts)
+        self._parts, self._size = [], 0
+        name = f"{len(self.blocks):05d}.txt"
+        self._folder.mkdir(exist_ok=True)
+        (self._folder / name).write_bytes(data)
+        if self._with_spans:
+            np.save(spans_file(self._folder / name), np.concatenate(self._spans))
+            self._spans, self._characters = [], 0
+        counted = TextStatistics()
+        counted.add(data)
+        self.statistics[self._source].merge(counted)
+        self.blocks.append(StoredBlock(name, self._source, counted.documents, counted.sentences))
+        if not self.examples[self._source]:
+            self.examples[self._source] = _examples(data)
+
+
+def _examples(data: bytes) -> list[str]:
+    # Some sentences, evenly from the first block, so that a card shows at a glance what the text is.
+    examples: list[str] = []
+    for number in range(1, _EXAMPLES + 1):
+        before = data.rfind(b"\n\n", 0, len(data) * number // (_EXAMPLES + 1))
+        start = before + 2 if before >= 0 else 0
+        lines = data[start : data.find(b"\n\n", start)].decode().split("\n")
+        sentence = max(lines[:40], key=lambda line: min(len(line), _LONGEST_EXAMPLE // 2)).strip()
+        if sentence and sentence not in examples:
+            examples.append(sentence if len(sentence) <= _LONGEST_EXAMPLE else sentence[:_LONGEST_EXAMPLE] + " ...")
+    return examples

@@ -1,0 +1,386 @@
+"""How a clean corpus is made, in two passes with files between them.
+
+The first pass reads, cleans and splits blocks in a pool of processes and notes the hashes of paragraphs and documents;
+the second cuts out what stood earlier and writes the store. Each pass is a pure function from one block's files to
+another's, so both can become steps of a cluster pipeline without changing a byte.
+
+From CORPUS arguments to a clean corpus on disk, kept by fingerprint; a second call returns at once.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import chain, compress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskwright.core.checksums import CHECKSUMS, ChecksumBook
+from maskwright.core.errors import DataError
+from maskwright.core.files import cache_folder, read_json, write_json, write_text
+from maskwright.core.randomness import bits, keys
+from maskwright.core.spec import fingerprint
+from maskwright.data.cache import kept_or_made
+from maskwright.data.cleaning.block import CleanedBlock, Counts, block_files, clean_block, on_bad_line, read_index
+from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
+from maskwright.data.cleaning.deduplication import (
+    BlockWriter,
+    DuplicateFinder,
+    Repeats,
+    spans_file,
+    stored_spans,
+    without_repeats,
+)
+from maskwright.data.cleaning.text import Cleaning
+from maskwright.data.pool import ordered_map
+from maskwright.data.progress import Progress, no_progress
+from maskwright.data.sources.arguments import Source, resolve_sources
+from maskwright.data.sources.docstrings import docstrings_fingerprint
+from maskwright.data.sources.readers import raw_blocks
+from maskwright.data.words.given_spans import LEVELS
+from maskwright.data.words.lexicon import Spans
+
+# Raise it with every change of what the same files become, in any file of the path from readers to docstrings.
+STORE_VERSION = 1
+STORE_FILE = "store.json"
+
+
+def build_store(
+    folder: Path,
+    sources: tuple[Source, ...],
+    cleaning: Cleaning,
+    key: str,
+    workers: int | None,
+    progress: Progress,
+    *,
+    with_spans: bool = False,
+) -> None:
+    """Make the store of a clean corpus in an empty folder.
+
+    Args:
+        folder: Where to; what goes wrong may leave it half-filled.
+        sources: What to read.
+        cleaning: How to clean.
+        key: The corpus's fingerprint.
+        workers: Processes; None chooses.
+        progress: Called now and then.
+        with_spans: Whether to keep the phrases and entities that come with the documents.
+
+    Raises:
+        DataError: If something cannot be read, nothing is left of a source, or spans are wanted and there are none.
+    """
+    work = folder / "work"
+    work.mkdir()
+    counts = [Counts() for _ in sources]
+    documents = DuplicateFinder(work / "documents")
+    paragraphs = DuplicateFinder(work / "paragraphs")
+    sizes = [sum(path.stat().st_size for path in source.files) for source in sources]
+    block_sources: list[int] = []
+    for block in _first_pass(sources, cleaning, work, counts, workers, with_spans):
+        counts[block.source].add(block.counts)
+        documents.add(block.document_hashes)
+        paragraphs.add(block.paragraph_hashes)
+        block_sources.append(block.source)
+        progress("reading and cleaning", block.bytes_read, sum(sizes) or None)
+    for source, read in zip(sources, counts, strict=True):
+        _refuse_empty(source, read, cleaning)
+    if with_spans and not any(read.spans for read in counts):
+        raise DataError(
+            "phrases or entities are to come from the corpus, but no document brings any",
+            allowed='.jsonl records with a field "spans": [[start, end, "entity" or "phrase"], ...]',
+            todo="Add them, or take 'corpus' out of words.phrases and words.entities.",
+        )
+    writer = BlockWriter(folder / "blocks", len(sources), with_spans=with_spans)
+    repeats = _second_pass(work, block_sources, documents, paragraphs, writer, cleaning, progress)
+    for source, statistics in zip(sources, writer.statistics, strict=True):
+        if not statistics.documents:
+            raise DataError(
+                f"nothing is left of {source.name}: all of it stood earlier in the corpus",
+                todo="Leave it out, or keep repeats with `--clean deduplicate=none`.",
+            )
+    card = data_card(
+        [
+            SourceCount(source=source, bytes_on_disk=size, read=read, repeats=repeated, kept=kept, examples=examples)
+            for source, size, read, repeated, kept, examples in zip(
+                sources, sizes, counts, repeats, writer.statistics, writer.examples, strict=True
+            )
+        ],
+        cleaning,
+        key,
+    )
+    shutil.rmtree(work)
+    write_json(folder / "data_card.json", card)
+    write_text(folder / "data_card.md", card_page(card))
+    store = {"version": STORE_VERSION, "fingerprint": key, "blocks": [asdict(block) for block in writer.blocks]}
+    write_json(folder / STORE_FILE, store)
+
+
+def _first_pass(
+    sources: tuple[Source, ...],
+    cleaning: Cleaning,
+    work: Path,
+    counts: list[Counts],
+    workers: int | None,
+    with_spans: bool,
+) -> Iterator[CleanedBlock]:
+    # Rows of tables are checked while reading, here; lines of text where they are parsed, in the workers.
+    reading = [on_bad_line(count, cleaning) for count in counts]
+    blocks = raw_blocks(sources, cleaning, reading, workers=workers)
+    clean = partial(clean_block, cleaning=cleaning, folder=work, with_spans=with_spans)
+    return ordered_map(clean, enumerate(blocks), workers=workers)
+
+
+def _second_pass(
+    work: Path,
+    block_sources: list[int],
+    documents: DuplicateFinder,
+    paragraphs: DuplicateFinder,
+    writer: BlockWriter,
+    cleaning: Cleaning,
+    progress: Progress,
+) -> list[Repeats]:
+    repeats = [Repeats() for _ in writer.statistics]
+    repeated_documents, repeated_paragraphs = documents.duplicates(), paragraphs.duplicates()
+    document = paragraph = 0
+    for number, source in enumerate(block_sources):
+        text, index_path = block_files(work, number)
+        index = read_index(index_path)
+        data, dropped, kept = without_repeats(
+            text.read_bytes(),
+            index,
+            repeated_documents[document : document + len(index.paragraphs)],
+            repeated_paragraphs[paragraph : paragraph + len(index.characters)],
+            cleaning.min_document_bytes,
+        )
+        document += len(index.paragraphs)
+        paragraph += len(index.characters)
+        repeats[source].add(dropped)
+        writer.add(source, data, *stored_spans(index, kept))
+        text.unlink()
+        index_path.unlink()
+        progress("taking out repeats", number + 1, len(block_sources))
+    writer.flush()
+    # Windows removes no file that is still mapped.
+    del repeated_documents, repeated_paragraphs
+    return repeats
+
+
+def _refuse_empty(source: Source, read: Counts, cleaning: Cleaning) -> None:
+    if read.documents > read.short_documents:
+        return
+    if read.bad_lines and not read.documents:
+        raise DataError(
+            f"no line of {source.name} could be read: {read.bad_lines:,} were skipped, the first for this: "
+            f"{read.bad_places[0]}",
+            todo="Check that the file is what its name says.",
+        )
+    if not read.longest_document:
+        raise DataError(f"{source.name} holds no text", todo="Give files with text, or leave this one out.")
+    raise DataError(
+        f"no document of {source.name} is long enough: {read.documents:,} were read, the longest has "
+        f"{read.longest_document:,} bytes",
+        allowed=f"documents of {cleaning.min_document_bytes:,} bytes of clean UTF-8 or more",
+        todo="Give longer documents, or keep shorter ones, e.g. with "
+        f"`--clean min_document_bytes={max(1, cleaning.min_document_bytes // 3)}`.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanCorpus:
+    """A clean corpus on disk.
+
+    Attributes:
+        folder: Where it is.
+        fingerprint: Identifies the text: names and content of the files, cleaning and format version. Neither the
+            files' places and times nor weights are part of it.
+        num_documents, num_sentences, num_characters, num_bytes: Totals of the clean text (UTF-8; line ends are not
+            text).
+        source_weights: The weight of each CORPUS argument, None where none was given.
+        source_names: A short name of each.
+        blocks: Text files of a few MB: one sentence a line, a blank line after each document. A line begins
+            with a space if and only if white space stood between the sentence and the one before it in its document.
+        block_sources: Each block's source number.
+        card: The data card.
+    """
+
+    folder: Path
+    fingerprint: str
+    num_documents: int
+    num_sentences: int
+    num_characters: int
+    num_bytes: int
+    source_weights: tuple[float | None, ...]
+    source_names: tuple[str, ...]
+    blocks: tuple[Path, ...]
+    block_sources: tuple[int, ...]
+    card: dict[str, Any] = field(repr=False)
+
+    @property
+    def scripts(self) -> Mapping[str, float]:
+        """Share of the letters in each script that occurs, by name (`text_statistics.SCRIPTS`)."""
+        shares: Mapping[str, float] = self.card["total"]["scripts"]
+        return shares
+
+    def sentences(self, block: int) -> Iterator[list[str]]:
+        """Yield the documents of a block, each the list of its sentences as stored.
+
+        Raises:
+            DataError: If the block's file is gone.
+        """
+        try:
+            text = self.blocks[block].read_bytes().decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise _damaged(self.folder, f"cannot read {self.blocks[block]}") from error
+        for document in text.split("\n\n")[:-1]:
+            yield document.split("\n")
+
+    def given_spans(self, block: int) -> dict[str, Spans]:
+        """Return the phrases and entities that came with a block's documents, as characters of its sentences joined.
+
+        Raises:
+            DataError: If they are gone, or were not kept (`clean_corpus(with_spans=True)`).
+        """
+        path = spans_file(self.blocks[block])
+        try:
+            table = np.load(path)
+        except (OSError, ValueError) as error:
+            raise _damaged(self.folder, f"cannot read {path}") from error
+        rows = [table[table[:, 2] == number] for number in range(len(LEVELS))]
+        return {level: Spans(row[:, 0], row[:, 1]) for level, row in zip(LEVELS, rows, strict=True)}
+
+    def sample(self, max_bytes: int, seed: int) -> Iterator[str]:
+        """Yield a sample of sentences, spread evenly over the corpus, of at most `max_bytes` bytes of UTF-8.
+
+        Sentences are as stored, in corpus order. Which are drawn depends on the seed and each document's place in
+        the corpus alone. Constant memory. A corpus that fits is yielded whole.
+        """
+        if max_bytes <= 0 or not self.num_bytes:
+            return
+        # Each sentence is drawn with the same probability; the last two in a hundred are forgone so that the draw
+        # rarely runs out of bytes before the end of the corpus.
+        share = 1.0 if self.num_bytes <= max_bytes else 0.98 * max_bytes / self.num_bytes
+        threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
+        spent = first = 0
+        for block in range(len(self.blocks)):
+            documents = list(self.sentences(block))
+            lengths = np.array([len(document) for document in documents])
+            key = keys(seed, "corpus sample", 0, np.arange(first, first + len(documents)))
+            first += len(documents)
+            place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            drawn = bits(np.repeat(key, lengths), place) <= threshold
+            for sentence in compress(chain.from_iterable(documents), drawn):
+                spent += len(sentence.encode())
+                if spent > max_bytes:
+                    return
+                yield sentence
+
+
+def clean_corpus(
+    corpus: Sequence[str | Path],
+    *,
+    cleaning: Cleaning = Cleaning(),
+    cache: Path | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    with_spans: bool = False,
+) -> CleanCorpus:
+    """Read, clean, split and de-duplicate a corpus, or return it at once if that has been done before.
+
+    The bytes of the result depend on the files and the cleaning alone, not on the number of workers. An
+    interrupted call leaves nothing half-made, and two processes may make the same corpus at once. A file's content
+    is looked at (about a second a gigabyte) the first time and whenever its size or time of change is another.
+
+    Args:
+        corpus: Files, folders, globs, `owner/name` of a hub dataset, or `docstrings`; each may end in `:weight`
+            and name a column with `#column` (`sources`). For repeated text the earlier argument wins.
+        cleaning: How to clean.
+        cache: Folder for prepared data; None for `core.files.cache_folder()`.
+        workers: Processes; 1 works in this process, None uses the cores there are.
+        progress: Called now and then.
+        with_spans: Whether to keep the phrases and entities that .jsonl documents bring in their field `spans`.
+
+    Raises:
+        DataError: If an argument cannot be read, a line is broken, or no text is left of a source.
+        DeviceError: If the cache folder's disk is full or cannot be written.
+
+    Example:
+        >>> corpus = clean_corpus(["novels.txt", "news/*.jsonl.gz:0.3"])  # doctest: +SKIP
+    """
+    cache, told = cache or cache_folder(), progress or no_progress
+    sources = resolve_sources(corpus)
+    key = _corpus_fingerprint(sources, cleaning, cache / CHECKSUMS, told, with_spans)
+
+    def make(folder: Path) -> None:
+        build_store(folder, sources, cleaning, key, workers, told, with_spans=with_spans)
+
+    return kept_or_made(cache / f"clean-{key}", partial(_open, sources=sources), make)
+
+
+def _corpus_fingerprint(
+    sources: tuple[Source, ...], cleaning: Cleaning, book: Path, progress: Progress, with_spans: bool
+) -> str:
+    checksums = _file_checksums([path for source in sources for path in source.files], book, progress)
+    described = [
+        [
+            source.name,
+            source.kind,
+            [[path.name, checksums[path]] for path in source.files],
+            source.column,
+            asdict(source.dataset) if source.dataset else None,
+            docstrings_fingerprint() if source.kind == "docstrings" else None,
+        ]
+        for source in sources
+    ]
+    return fingerprint([STORE_VERSION, described, cleaning, *(["spans"] if with_spans else [])])
+
+
+def _file_checksums(paths: Sequence[Path], book: Path, progress: Progress) -> dict[Path, str]:
+    with ChecksumBook(book) as checksums:
+        try:
+            unread = {path: path.stat().st_size for path in paths if checksums.known(path) is None}
+            done, total = 0, sum(unread.values())
+            for path, size in unread.items():
+                checksums.checksum(path)
+                done += size
+                progress("looking at the files", done, total)
+            return {path: checksums.checksum(path) for path in paths}
+        except OSError as error:
+            if error.filename is None:
+                raise
+            raise DataError(
+                f"cannot read {error.filename}: {error.strerror}", todo="Check that it exists and that you may read it."
+            ) from error
+
+
+def _open(folder: Path, sources: tuple[Source, ...]) -> CleanCorpus:
+    try:
+        store = read_json(folder / STORE_FILE)
+        card = read_json(folder / "data_card.json")
+        kept = card["total"]["kept"]
+        corpus = CleanCorpus(
+            folder=folder,
+            fingerprint=store["fingerprint"],
+            num_documents=kept["documents"],
+            num_sentences=kept["sentences"],
+            num_characters=kept["characters"],
+            num_bytes=kept["bytes"],
+            source_weights=tuple(source.weight for source in sources),
+            source_names=tuple(source.name for source in sources),
+            blocks=tuple(folder / "blocks" / block["name"] for block in store["blocks"]),
+            block_sources=tuple(block["source"] for block in store["blocks"]),
+            card=card,
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder, f"its description cannot be read ({error})") from error
+    if missing := next((block for block in corpus.blocks if not block.is_file()), None):
+        raise _damaged(folder, f"{missing.name} is missing")
+    return corpus
+
+
+def _damaged(folder: Path, problem: str) -> DataError:
+    return DataError(
+        f"the prepared corpus in {folder} is damaged: {problem}",
+        todo=f"Delete the folder {folder} and run the same command again; it is made anew.",
+    )

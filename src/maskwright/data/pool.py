@@ -1,0 +1,158 @@
+"""An ordered map over a process pool: results in the order of the items, few items in flight.
+
+Workers are spawned, not forked, so no thread is forked while it holds a lock. They do not import the caller's script
+(a script needs no `if __name__ == "__main__":`) and import nothing from the current directory.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import chain, islice
+from multiprocessing import get_context, parent_process
+from types import ModuleType
+from typing import TypeVar
+
+from maskwright.core.errors import DataError, MaskwrightError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_MAX_WORKERS = 16
+_IN_FLIGHT_PER_WORKER = 2
+# A process takes about half a second to start; fewer items than this are done sooner without.
+_MIN_ITEMS = 3
+_SHARED: ContextVar[dict[int, ProcessPoolExecutor] | None] = ContextVar("pools by number of workers", default=None)
+
+
+def default_workers() -> int:
+    """Return the number of cores this process may run on, at most 16."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _MAX_WORKERS)
+
+
+@contextmanager
+def shared_pools() -> Iterator[None]:
+    """Let all calls of `ordered_map` within the block use the same worker processes."""
+    if _SHARED.get() is not None:
+        yield
+        return
+    pools: dict[int, ProcessPoolExecutor] = {}
+    token = _SHARED.set(pools)
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
+        for pool in pools.values():
+            pool.shutdown(cancel_futures=True)
+
+
+def ordered_map(
+    function: Callable[[Item], Result], items: Iterable[Item], *, workers: int | None = None
+) -> Iterator[Result]:
+    """Yield `function(item)` for each item, in order.
+
+    Items are read in this process, a few ahead of the results, so memory stays bounded. An error is raised where its
+    item's result would have come: the same error for any number of workers.
+
+    Args:
+        function: A function that pickles: of the top level of a module, or a partial of one.
+        items: Items that pickle; read lazily.
+        workers: Processes; 1 works in this process, None uses the available cores.
+
+    Raises:
+        DataError: If a worker process died.
+    """
+    workers = default_workers() if workers is None else max(1, workers)
+    reader = _Reader(items)
+    first = list(islice(reader, _MIN_ITEMS)) if workers > 1 else []
+    if len(first) < _MIN_ITEMS:
+        yield from map(function, chain(first, reader))
+    else:
+        yield from _in_processes(function, chain(first, reader), workers)
+    if reader.error is not None:
+        raise reader.error
+
+
+class _Reader(Iterator[Item]):
+    """Ends at an error of reading and keeps it: items before it may have failed too, and come first."""
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        self.error: MaskwrightError | None = None
+        self._items = iter(items)
+
+    def __next__(self) -> Item:
+        if self.error is None:
+            try:
+                return next(self._items)
+            except MaskwrightError as error:
+                self.error = error
+        raise StopIteration
+
+
+def _in_processes(function: Callable[[Item], Result], items: Iterator[Item], workers: int) -> Iterator[Result]:
+    shared = _SHARED.get()
+    pool = None if shared is None else shared.get(workers)
+    if pool is None:
+        with _clean_start():
+            pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_initialize)
+        if shared is not None:
+            shared[workers] = pool
+    pending: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            with _clean_start():
+                pending.append(pool.submit(function, item))
+            if len(pending) > _IN_FLIGHT_PER_WORKER * workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    except BrokenProcessPool as error:
+        if shared is not None:
+            shared.pop(workers, None)
+        raise DataError(
+            "a worker process ended before its work was done",
+            todo="If memory ran out, use fewer workers; `--workers 1` starts no further processes.",
+        ) from error
+    finally:
+        for future in pending:
+            future.cancel()
+        if shared is None:
+            pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _clean_start() -> Iterator[None]:
+    """Hide the main module and the current directory from processes started in the block."""
+    main, safe_path = sys.modules["__main__"], os.environ.get("PYTHONSAFEPATH")
+    sys.modules["__main__"], os.environ["PYTHONSAFEPATH"] = ModuleType("__main__"), "1"
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+        if safe_path is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = safe_path
+
+
+def _initialize() -> None:
+    # Ctrl-C reaches all processes of a terminal; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Every core has its own process; threads of the tokenizers library would only compete.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+
+
+def _exit_with_parent() -> None:
+    # A killed parent leaves its workers waiting for a queue that nobody fills.
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,1 @@
+"""Token shards: writing and reading."""

@@ -1,0 +1,1 @@
+"""Reading CORPUS arguments: files, folders, globs, hub datasets, and the docstring corpus."""

@@ -1,0 +1,260 @@
+"""What a CORPUS argument means: files, a folder, a glob, a Hugging Face dataset, or the docstrings at hand.
+
+    novels.txt                one file
+    corpora/en                a folder, read recursively
+    "dumps/*.jsonl.gz:0.7"    a glob with a weight
+    reviews.csv#body          the column to read
+    owner/name[train]#text    a dataset of the Hugging Face hub
+    docstrings                the English prose of the Python packages on this machine (`docstrings`)
+
+A path that exists is always taken as it is written.
+"""
+
+import glob
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from maskwright.core.errors import DataError, nearest
+from maskwright.data.sources.files import COMPRESSIONS
+
+FileFormat = Literal["text", "markdown", "jsonl", "csv", "parquet"]
+FORMATS: dict[str, FileFormat] = {
+    ".txt": "text",
+    ".text": "text",
+    ".tokens": "text",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+}
+_READ = ".txt, .md, .jsonl, .csv, .tsv, .parquet (all but .parquet also with .gz or .zst)"
+_HUB_NAME = re.compile(
+    r"(?P<name>\w[\w.-]*(?:/[\w.-]+)?)(?:\[(?:(?P<config>[\w.-]+)\s*,\s*)?(?P<split>[^\]\[,]+)\])?(?:#(?P<column>.+))?"
+)
+_HINTS = {
+    ".json": "write one JSON object a line and call it .jsonl",
+    ".pdf": "extract its text first",
+    ".html": "extract its text first",
+    ".docx": "save it as plain text first",
+    ".zip": "unpack it first",
+    ".tar": "unpack it first",
+    ".bz2": "compress it with gzip or Zstandard instead",
+    ".xz": "compress it with gzip or Zstandard instead",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HubDataset:
+    """A dataset of the Hugging Face hub: `name`, optional configuration, split."""
+
+    name: str
+    config: str | None
+    split: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One CORPUS argument, resolved.
+
+    Attributes:
+        name: Short name for cards and reports; unique among the sources of a corpus.
+        weight: Weight in the mixture; None where none was given.
+        kind: Where the text comes from.
+        files: The files to read, in reading order (kind "files").
+        column: The column to read, None to find it.
+        dataset: The dataset (kind "hub").
+        passed_over: Suffixes of files in the folder that are not read, with their number.
+    """
+
+    name: str
+    weight: float | None = None
+    kind: Literal["files", "hub", "docstrings"] = "files"
+    files: tuple[Path, ...] = ()
+    column: str | None = None
+    dataset: HubDataset | None = None
+    passed_over: tuple[tuple[str, int], ...] = ()
+
+
+def file_format(path: Path) -> FileFormat | None:
+    """Return how a file is read, by its suffix without `.gz` or `.zst`; None if it is not read."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    compressed = bool(suffixes) and suffixes[-1] in COMPRESSIONS
+    if compressed:
+        suffixes.pop()
+    found = FORMATS.get(suffixes[-1]) if suffixes else None
+    # Parquet is compressed inside and needs random access, which a compressed stream does not give.
+    return None if found == "parquet" and compressed else found
+
+
+def resolve_sources(corpus: Sequence[str | Path]) -> tuple[Source, ...]:
+    """Turn CORPUS arguments into sources with their files listed; nothing is read but folders.
+
+    Args:
+        corpus: One or more arguments; a lone string or path is taken as one argument.
+
+    Raises:
+        DataError: If an argument names nothing that can be read; the nearest existing name is suggested.
+    """
+    arguments = [corpus] if isinstance(corpus, str | Path) else list(corpus)
+    if not arguments:
+        raise DataError("no corpus was given", allowed=f"files or folders with {_READ}")
+    return _with_unique_names([_resolve(str(argument)) for argument in arguments])
+
+
+def _resolve(argument: str) -> Source:
+    argument = os.path.expanduser(argument)
+    if not argument.strip():
+        raise DataError("a corpus argument is empty", allowed=f"files or folders with {_READ}")
+    if Path(argument).exists():
+        return _from_path(Path(argument), None)
+    stem, weight = _split_weight(argument)
+    if weight is not None:
+        return replace(_resolve(stem), weight=weight)
+    if argument == "docstrings":
+        return Source(name="docstrings", kind="docstrings")
+    path, mark, column = argument.rpartition("#")
+    if mark and path and column and (Path(path).exists() or glob.has_magic(path)):
+        return replace(_resolve(path), column=column)
+    # `owner/name[train]` is also a valid glob: it is one only if some file matches it.
+    if glob.has_magic(argument) and (glob.glob(argument) or not _HUB_NAME.fullmatch(argument)):
+        return _from_glob(argument)
+    if not _looks_like_path(argument) and (name := _HUB_NAME.fullmatch(argument)):
+        dataset = HubDataset(name["name"], name["config"], name["split"] or "train")
+        return Source(name=argument, kind="hub", dataset=dataset, column=name["column"])
+    raise _missing(argument)
+
+
+def _split_weight(argument: str) -> tuple[str, float | None]:
+    stem, colon, number = argument.rpartition(":")
+    if not colon or not stem or not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", number):
+        return argument, None
+    weight = float(number)
+    if not weight > 0 or math.isinf(weight):
+        raise DataError(
+            f"the weight of {stem!r} is {number}",
+            allowed="positive numbers",
+            todo="Leave the source out instead of weighing it 0",
+        )
+    return stem, weight
+
+
+def _from_path(path: Path, name: str | None) -> Source:
+    if path.is_dir():
+        files, passed_over = _walk(path)
+        if not files:
+            others = ", ".join(f"{count} {suffix}" for suffix, count in passed_over[:8]) or "nothing else"
+            raise DataError(f"the folder {path} holds no text to read; it holds {others}", allowed=_READ)
+        return Source(name=name or path.resolve().name or str(path), files=files, passed_over=passed_over)
+    if file_format(path) is None:
+        suffix = next((s for s in reversed(path.suffixes) if s.lower() not in COMPRESSIONS), "")
+        hint = _HINTS.get(suffix.lower(), "rename the file if it is one of these under another name")
+        if suffix.lower() == ".parquet":
+            hint = "unpack it first: Parquet is compressed inside"
+        found = f"files ending in {suffix!r}" if suffix else "files without a suffix"
+        raise DataError(f"{path}: {found} are not read", allowed=_READ, todo=hint[0].upper() + hint[1:] + ".")
+    if path.is_file() and path.stat().st_size == 0:
+        raise DataError(f"{path} is empty (0 bytes)", todo="Give a file with text, or leave this one out.")
+    return Source(name=name or path.name, files=(path,))
+
+
+def _walk(folder: Path) -> tuple[tuple[Path, ...], tuple[tuple[str, int], ...]]:
+    def refuse(error: OSError) -> None:
+        raise DataError(
+            f"cannot list {error.filename}: {error.strerror}", todo="Check that you may read it."
+        ) from error
+
+    files: list[Path] = []
+    others: Counter[str] = Counter()
+    for place, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(place, name)
+            if name.startswith("."):
+                continue
+            if file_format(path) is None:
+                others["".join(path.suffixes[-2:]) or "without suffix"] += 1
+            else:
+                files.append(path)
+    return tuple(files), tuple(others.most_common())
+
+
+def _from_glob(pattern: str) -> Source:
+    matches = [Path(match) for match in sorted(glob.glob(pattern, recursive=True))]
+    if not matches:
+        raise DataError(
+            f"nothing matches the pattern {pattern!r}",
+            todo=_suggestion(_first_fixed_folder(pattern), Path(pattern).name),
+        )
+    files = [path for path in matches if path.is_file() and file_format(path) is not None]
+    if not files:
+        raise DataError(
+            f"no file that matches {pattern!r} can be read (the first match is {matches[0]})", allowed=_READ
+        )
+    others = Counter(path.suffix for path in matches if path.is_file() and file_format(path) is None)
+    return Source(name=Path(pattern).name, files=tuple(files), passed_over=tuple(others.most_common()))
+
+
+def _first_fixed_folder(pattern: str) -> Path:
+    folder = Path(pattern).parent
+    while glob.has_magic(str(folder)):
+        folder = folder.parent
+    return folder
+
+
+def _looks_like_path(argument: str) -> bool:
+    path = Path(argument.partition("#")[0])
+    if path.is_absolute() or argument.startswith((".", "~")) or "\\" in argument or len(path.parts) > 2:
+        return True
+    if file_format(path) is not None or path.suffix.lower() in {*_HINTS, *COMPRESSIONS}:
+        return True
+    if len(path.parts) == 2:
+        return path.parent.is_dir()
+    # A single word may be a hub dataset ("wikitext") or a misspelt file here: a close name here decides.
+    return nearest(argument, _names_in(Path())) is not None
+
+
+def _missing(argument: str) -> DataError:
+    path = Path(argument.partition("#")[0])
+    folder = path.parent
+    while not folder.is_dir() and folder != folder.parent:
+        path, folder = folder, folder.parent
+    return DataError(
+        f"no such file or folder: {argument}",
+        allowed="a file, a folder, a glob, `docstrings`, or a dataset of the Hugging Face hub as owner/name",
+        todo=_suggestion(folder, path.name),
+    )
+
+
+def _suggestion(folder: Path, name: str) -> str:
+    guess = nearest(name, _names_in(folder))
+    return f"Did you mean '{folder / guess}'?" if guess else ""
+
+
+def _names_in(folder: Path) -> Iterable[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _with_unique_names(sources: list[Source]) -> tuple[Source, ...]:
+    named: list[Source] = []
+    taken: set[str] = set()
+    for source in sources:
+        name, number = source.name, 2
+        if name in taken and source.files:
+            name = f"{source.files[0].parent.name}/{name}"
+        while name in taken:
+            name, number = f"{source.name} ({number})", number + 1
+        taken.add(name)
+        named.append(replace(source, name=name))
+    return tuple(named)

@@ -1,0 +1,258 @@
+"""The docstring corpus: English prose from the docstrings of the Python packages on this machine.
+
+The standard library comes first, then the installed packages by name. Files are parsed (`ast`), never imported. One
+document a module: its docstring, then those of its classes and functions in the order of the file. With PyTorch
+installed this is about ten megabytes of plain technical English, so training can be tried without a download.
+"""
+
+import ast
+import os
+import re
+import site
+import sysconfig
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from inspect import cleandoc
+from pathlib import Path
+
+from maskwright.core.spec import fingerprint
+from maskwright.data.pool import ordered_map
+
+MAX_BYTES = 25_000_000
+# Parsing is slow (10 MB a second): of very large packages only this much is read, public modules first.
+MAX_SOURCE_BYTES_PER_PACKAGE = 12_000_000
+_VERSION = 2
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_FILES_PER_BATCH = 64
+_MAX_FILE_BYTES = 2_000_000
+_SKIPPED_FOLDERS = _words(
+    "__pycache__ _pyrepl _vendor dist-packages ensurepip idlelib lib2to3 node_modules site-packages test testing tests "
+    "turtledemo vendor vendored"
+)
+_SKIPPED_FILES = re.compile(r"test_.*|.*_tests?|conftest|.*_pb2(_grpc)?")
+# Files with little text between triple quotes are not worth parsing.
+_TRIPLE_QUOTED = re.compile(rb'"""(.*?)"""', re.DOTALL)
+_MIN_QUOTED_BYTES, _MIN_QUOTED_SHARE = 300, 0.08
+# How NumPy and PyTorch give docstrings to functions written in C.
+_DOCSTRING_SETTERS = ("add_docstr", "_add_docstr", "add_newdoc")
+
+# Lines that are no prose: doctests, rules, tables, headings and section names, NumPy's "name : type".
+_SKELETON = re.compile(
+    r"\s*(?:>>>|\.\.\.(?:\s|$)|In \[\d+\]|\$ |([-=~^\"'`#*+._:])\1{2,}\s*$|\|.*\|\s*$|\+[-=+]+\+\s*$|"
+    r"[-=]{2,}(?:\s+[-=]{2,})+\s*$|\**[A-Z][A-Za-z ]{2,24}\**:{0,2}\s*$|\*{0,2}[\w.`'\", *]+\s:(?:\s|$))"
+)
+_NOTE = re.compile(r"\s*\.\.\s+(?:note|warning|tip|important|caution|attention|hint)::\s*")
+# Directives and fields, dropped with the deeper lines below them.
+_DIRECTIVE = re.compile(r"\s*(?:\.\.(?:\s|$)|:[\w ]+(?:\s+[^:]*)?:|@\w+\b)")
+# What begins a paragraph and is dropped: bullets, Google's "name (type): ".
+_LEAD = re.compile(
+    r"\s*(?:[-*+•]\s|\(?\d{1,2}[.)]\s|\(?[a-z]\)\s|\*{0,2}[\w.]+(?:\s\([^()]*(?:\([^()]*\)[^()]*)*\))?:\s)\s*"
+)
+_MARKUP = (
+    (re.compile(r":(?:[a-z]+:){1,2}`~(?:[^`<]*\.)?([^`.<]+)`", re.IGNORECASE), r"\1"),  # :class:`~a.b.C`
+    (re.compile(r":(?:[a-z]+:){1,2}`!?([^`<]*?)\s*(?:<[^`>]*>)?`", re.IGNORECASE), r"\1"),
+    (re.compile(r"`([^`<]+?)\s*<[^`>]*>`_{0,2}"), r"\1"),
+    (re.compile(r"\[([^\]\[]+)\]\([^()\s]*\)"), r"\1"),
+    (re.compile(r"``?([^`]+)``?_{0,2}"), r"\1"),
+    (re.compile(r"(?<![\w*])(\*{1,2})(?=\S)([^*]+?)(?<=\S)\1(?![\w*])"), r"\2"),
+    (re.compile(r"\s*\[(?:\d+|[A-Z][\w+]*\d{2,4}\w?)\]_?|\s*\|[\w ]+\|_*"), ""),
+    (re.compile(r"(?<=[\w)])\s?:$"), "."),  # what a colon announced (code, a list) is mostly gone
+)
+
+_SMALL_WORDS = _words(
+    "a about after all also an and any are as at be because been before but by can do does each for from had has have "
+    "he his how if in into is it its like may more most must no not of on one only or other our out over she should so "
+    "some such than that the their them then there these they this to two under up use used was we were what when "
+    "where which while who will with without would you your"
+)
+_WORD = re.compile(r"[A-Za-z]+(?:['’-][A-Za-z]+)*")
+_PLAIN = re.compile(r"[(\"'“‘]*[A-Za-z]\w*(?:['’/.-][A-Za-z]\w*)*[)\"'”’.,;:!?]*|[-–—]{1,2}|\d+(?:\.\d+)?[.,;:)]*")
+_FIRST = re.compile(
+    r"[\"“(]?(?:[A-Z][\w'’-]*[,;:]?|"
+    r"[a-z]\w* (?:is|are|can|must|may|should|will|has|was|does|controls|specifies|determines)) "
+)
+_LAST = re.compile(r"[a-z0-9)\"'”’\]][.!?][)\"'”’]*$")
+_CODE_MARKS = re.compile(r"[{}\[\]<>=|\\@#$^*~+&]|\w\(|::")
+_BOILERPLATE = re.compile(
+    r"copyright|licen[sc]e|all rights reserved|warrant|redistribut|permission is hereby|auto-?generated|do not edit|"
+    r"pylint|noqa|^todo|fixme|\bxxx\b|@\w+\.|https?://|www\.|for field number|arxiv",
+    re.IGNORECASE,
+)
+
+
+def docstring_documents(
+    *, min_words: int = 40, max_bytes: int = MAX_BYTES, workers: int | None = None
+) -> Iterator[str]:
+    """Yield the prose of each module with at least `min_words` words, paragraphs separated by blank lines.
+
+    Stops before `max_bytes` bytes of UTF-8. The order depends only on what is installed.
+    """
+    files = [path for _, paths in _packages() for path in paths]
+    batches = (files[first : first + _FILES_PER_BATCH] for first in range(0, len(files), _FILES_PER_BATCH))
+    size = 0
+    for documents in ordered_map(partial(_read_batch, min_words=min_words), batches, workers=workers):
+        for document in documents:
+            size += len(document.encode())
+            if size > max_bytes:
+                return
+            yield document
+
+
+def docstrings_fingerprint() -> str:
+    """Return what identifies the text without reading it: the Python version and each package's files by size."""
+    files = [[name, path.name, path.stat().st_size] for name, paths in _packages() for path in paths]
+    return fingerprint([_VERSION, sysconfig.get_python_version(), files])
+
+
+def _packages() -> Iterator[tuple[str, list[Path]]]:
+    yield "", _python_files(Path(sysconfig.get_path("stdlib")))
+    folders = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()]
+    for root in filter(Path.is_dir, map(Path, dict.fromkeys(folders))):
+        for entry in sorted(root.iterdir(), key=lambda entry: (entry.name.lower(), entry.name)):
+            if entry.name.startswith((".", "__")) or entry.suffix in (".dist-info", ".egg-info"):
+                continue
+            if entry.is_dir() and entry.name not in _SKIPPED_FOLDERS:
+                yield entry.name, _python_files(entry)
+            elif entry.suffix == ".py":
+                yield entry.stem, [entry]
+
+
+def _python_files(root: Path) -> list[Path]:
+    paths = []
+    for place, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith("."))
+        paths += [
+            Path(place, name)
+            for name in sorted(names)
+            if name.endswith(".py") and not _SKIPPED_FILES.fullmatch(name.removesuffix(".py"))
+        ]
+
+    def is_private(path: Path) -> bool:
+        return any(part.startswith("_") and part != "__init__.py" for part in path.relative_to(root).parts)
+
+    chosen: set[Path] = set()
+    size = 0
+    for path in sorted(paths, key=is_private):
+        size += path.stat().st_size
+        if size > MAX_SOURCE_BYTES_PER_PACKAGE:
+            break
+        chosen.add(path)
+    return [path for path in paths if path in chosen]
+
+
+def _read_batch(paths: list[Path], *, min_words: int) -> list[str]:
+    documents = []
+    for docstrings in (docstrings for path in paths for docstrings in _documented(path)):
+        paragraphs = dict.fromkeys(part for docstring in docstrings for part in prose_paragraphs(cleandoc(docstring)))
+        if sum(paragraph.count(" ") + 1 for paragraph in paragraphs) >= min_words:
+            documents.append("\n\n".join(paragraphs))
+    return documents
+
+
+def _documented(path: Path) -> list[list[str]]:
+    """Return the docstrings of each document of a file; none if it cannot be parsed or holds little text."""
+    is_reference = path.parent.name == "pydoc_data"  # the language reference: a dictionary of topics
+    try:
+        source = path.read_bytes()
+        quoted = sum(map(len, _TRIPLE_QUOTED.findall(source)))
+        if len(source) > _MAX_FILE_BYTES or not (
+            is_reference or quoted >= max(_MIN_QUOTED_BYTES, _MIN_QUOTED_SHARE * len(source))
+        ):
+            return []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in other people's strings
+            tree = ast.parse(source)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    if is_reference:
+        return [[text] for node in ast.walk(tree) if isinstance(node, ast.Dict) for text in _long_strings(node.values)]
+    return [list(_docstrings(tree))]
+
+
+def _docstrings(node: ast.AST) -> Iterator[str]:
+    """Yield the docstrings of a module, and of the classes and functions in it, in order."""
+    body = getattr(node, "body", None)
+    for position, child in enumerate(body if isinstance(body, list) else []):
+        match child:
+            case ast.Expr(value=ast.Constant(value=str(text))) if position == 0:
+                yield text
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=arguments)):
+                if name in _DOCSTRING_SETTERS:
+                    yield from _long_strings(arguments)
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef() | ast.If() | ast.Try():
+                yield from _docstrings(child)
+
+
+def _long_strings(arguments: list[ast.expr]) -> Iterator[str]:
+    for argument in arguments:
+        match argument:
+            case ast.Constant(value=str(text)) if "\n" in text:
+                yield text
+            case ast.Tuple(elts=elements):
+                yield from _long_strings(elements)
+            case ast.Call(func=ast.Attribute(value=value)):  # """...""".format(...)
+                yield from _long_strings([value])
+
+
+def prose_paragraphs(docstring: str) -> list[str]:
+    """Return the paragraphs of a docstring (as `inspect.cleandoc` leaves it) that are English prose, one line each.
+
+    Example:
+        >>> prose_paragraphs("Open a file, which must exist, and return a stream to read from it.\\n\\n>>> open(1)\\n")
+        ['Open a file, which must exist, and return a stream to read from it.']
+    """
+    blocks: list[list[str]] = [[]]
+    skip_below = -1  # lines indented deeper than this are dropped
+    first_indent = 0
+    fenced = False
+    for line in docstring.expandtabs().split("\n"):
+        text, indent = line.strip(), len(line) - len(line.lstrip())
+        if text and skip_below >= 0 and indent > skip_below and not fenced:
+            continue
+        if text.startswith(("```", "~~~")):
+            fenced, text = not fenced, ""
+        elif fenced or _SKELETON.match(line):
+            text = ""
+        elif text:
+            skip_below = -1
+            if lead := _NOTE.match(line) or _LEAD.match(line):
+                blocks.append([])
+                text = line[lead.end() :].strip()
+            elif _DIRECTIVE.match(line):
+                skip_below, text = indent, ""
+            if text.endswith("::"):
+                skip_below, text = indent, text[:-1]
+        if not text or indent < first_indent:
+            blocks.append([])
+        if text:
+            first_indent = first_indent if blocks[-1] else indent
+            blocks[-1].append(text)
+    return [paragraph for paragraph in map(_without_markup, blocks) if is_english_prose(paragraph)]
+
+
+def _without_markup(lines: list[str]) -> str:
+    text = " ".join(lines)
+    for pattern, replacement in _MARKUP:
+        text = pattern.sub(replacement, text)
+    return " ".join(text.replace("\\ ", "").split())
+
+
+def is_english_prose(paragraph: str) -> bool:
+    """Return whether a paragraph reads as one or more whole English sentences."""
+    if not _FIRST.match(paragraph) or not _LAST.search(paragraph) or _BOILERPLATE.search(paragraph):
+        return False
+    tokens = paragraph.split()
+    return (
+        len(tokens) >= 8
+        and paragraph.count("(") == paragraph.count(")")
+        and paragraph.count('"') % 2 == 0
+        and sum(word.lower() in _SMALL_WORDS for word in _WORD.findall(paragraph)) >= 0.2 * len(tokens)
+        and sum(_PLAIN.fullmatch(token) is not None for token in tokens) >= 0.82 * len(tokens)
+        and len(_CODE_MARKS.findall(paragraph)) <= 0.08 * len(tokens)
+    )

@@ -1,0 +1,175 @@
+"""From a piece of a file, as bytes, to the documents in it. This is what worker processes do first.
+
+A piece holds whole documents (or part of one that is longer than memory should hold) of one file, together
+with where it stands there, so that whatever is wrong can be named by file and line.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+from maskwright.data.sources.files import BadLine, undecodable
+from maskwright.data.sources.markdown import strip_markdown
+from maskwright.data.words.given_spans import GivenSpan, read_spans
+
+PieceFormat = Literal["blank_lines", "files", "wiki_titles", "markdown", "jsonl", "records"]
+OnBadLine = Callable[[BadLine], None]
+
+WIKI_TITLE = re.compile(r"^ ?= [^=\s][^=\n]* = *$", re.MULTILINE)
+_WIKI_HEADING = re.compile(r"^ ?(?:= )+(.*?)(?: =)+ *$", re.MULTILINE)
+# WikiText writes the marks inside words and numbers apart: "well @-@ known", "1 @,@ 000", "3 @.@ 5".
+_WIKI_MARK = re.compile(r" @([-,.])@ ")
+_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Some consecutive documents of one file, not yet read.
+
+    Attributes:
+        file: The file's name, for messages.
+        format: How documents stand in it.
+        payload: Bytes of whole lines, or texts already taken from a table.
+        first_line: Line (or row) number at which the piece begins, from 1.
+        column: The field to read (format "jsonl").
+        continues: Whether the first document is the continuation of one too long for one piece.
+    """
+
+    file: str
+    format: PieceFormat
+    payload: bytes | tuple[str, ...]
+    first_line: int = 1
+    column: str = ""
+    continues: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the payload (texts: characters)."""
+        return len(self.payload) if isinstance(self.payload, bytes) else sum(map(len, self.payload))
+
+
+class MarkedDocument(NamedTuple):
+    """A document and the phrases and entities that came with it.
+
+    Attributes:
+        text: As it was read.
+        spans: Runs of its characters.
+    """
+
+    text: str
+    spans: tuple[GivenSpan, ...] = ()
+
+
+def marked_documents_of(piece: Piece, on_bad_line: OnBadLine) -> Iterator[MarkedDocument]:
+    """Read the documents of a piece with the spans that .jsonl records carry in their field `spans`.
+
+    Args:
+        piece: What to read.
+        on_bad_line: As in `documents_of`; also called for lines with wrong spans.
+    """
+    if piece.format != "jsonl" or isinstance(piece.payload, tuple):
+        yield from map(MarkedDocument, documents_of(piece, on_bad_line))
+        return
+    for number, text, record in _json_records(piece, piece.payload, on_bad_line):
+        try:
+            yield MarkedDocument(text, tuple(read_spans(record.get("spans"), text)))
+        except ValueError as error:
+            on_bad_line(BadLine(f"{piece.file}, line {number}", str(error)))
+
+
+def documents_of(piece: Piece, on_bad_line: OnBadLine) -> Iterator[str]:
+    """Read the documents of a piece, in order.
+
+    Args:
+        piece: What to read.
+        on_bad_line: Called for each line that cannot be read; it raises, or returns to have the line skipped.
+    """
+    if isinstance(piece.payload, tuple):
+        yield from piece.payload
+    elif piece.format == "jsonl":
+        yield from (text for _, text, _ in _json_records(piece, piece.payload, on_bad_line))
+    else:
+        text = decode_lines(piece.payload, piece.file, piece.first_line, on_bad_line)
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        match piece.format:
+            case "blank_lines":
+                yield from (part for part in _BLANK_LINES.split(text) if part and not part.isspace())
+            case "wiki_titles":
+                yield from _wiki_articles(text)
+            case "markdown":
+                yield strip_markdown(text)
+            case _:
+                yield text
+
+
+def decode_lines(data: bytes, file: str, first_line: int, on_bad_line: OnBadLine) -> str:
+    """Decode UTF-8; where it is broken, report the line and, if that returns, leave the whole line out."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    lines = []
+    start = 0
+    for number, line in enumerate(_lines(data), first_line):
+        try:
+            lines.append(line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            whole = UnicodeDecodeError("utf-8", data, start + error.start, start + error.end, error.reason)
+            on_bad_line(undecodable(data, whole, file, number))
+        start += len(line)
+    return "".join(lines)
+
+
+def _lines(data: bytes) -> Iterator[bytes]:
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start) + 1 or len(data)
+        yield data[start:end]
+        start = end
+
+
+def _json_records(piece: Piece, data: bytes, on_bad_line: OnBadLine) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yield line number, text and record of each line that holds a text."""
+    for number, line in enumerate(_lines(data), piece.first_line):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            on_bad_line(undecodable(line, error, piece.file, number))
+            continue
+        except (ValueError, RecursionError) as error:
+            shown = line[:60].decode("utf-8", errors="replace").strip()
+            on_bad_line(BadLine(f"{piece.file}, line {number}", f"not JSON ({error}); it begins {shown!r}"))
+            continue
+        text = record.get(piece.column) if isinstance(record, dict) else None
+        if isinstance(text, list) and all(isinstance(part, str) for part in text):
+            text = "\n\n".join(text)
+        if isinstance(text, str):
+            yield number, text, record
+        elif isinstance(record, dict) and piece.column in record and text is None:
+            yield number, "", record  # a null is an empty document, not a broken line
+        else:
+            on_bad_line(BadLine(f"{piece.file}, line {number}", _without_text(record, piece.column)))
+
+
+def _without_text(record: object, column: str) -> str:
+    if not isinstance(record, dict):
+        return f"not a JSON object but {type(record).__name__}"
+    if column in record:
+        return f"the field {column!r} is not a text but {type(record[column]).__name__}"
+    return f"no field {column!r}; found {', '.join(map(repr, list(record)[:12])) or 'no fields'}"
+
+
+def _wiki_articles(text: str) -> Iterator[str]:
+    starts = [match.start() for match in WIKI_TITLE.finditer(text)]
+    bounds = [0, *(start for start in starts if start > 0), len(text)]
+    for start, end in pairwise(bounds):
+        article = _WIKI_MARK.sub(r"\1", text[start:end])
+        # Each line of WikiText is a whole paragraph; blank lines only set them apart.
+        article = _WIKI_HEADING.sub(r"\n\1\n", article)
+        if article.strip():
+            yield article

@@ -1,0 +1,221 @@
+"""From sources to a stream of blocks: bounded pieces of raw text, in order, never a whole corpus.
+
+The parent process only finds where documents end and cuts there; decoding, parsing, cleaning and splitting
+happen to each block on its own (`clean_block`), in whichever process. How the corpus is cut depends on the files
+alone, so any number of workers gives the same bytes.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO
+
+from maskwright.data.cleaning.text import Cleaning
+from maskwright.data.sources.arguments import Source, file_format
+from maskwright.data.sources.docstrings import docstring_documents
+from maskwright.data.sources.files import decompressed, reading, refuse_utf_16
+from maskwright.data.sources.parsing import WIKI_TITLE, OnBadLine, Piece, PieceFormat
+from maskwright.data.sources.tables import csv_documents, hub_documents, json_column, parquet_documents
+
+BLOCK_BYTES = 1 << 21
+# A document longer than this is cut at a line end: 8 MB are three novels, and memory must not follow the corpus.
+MAX_DOCUMENT_BYTES = 1 << 23
+_WIKI_TITLE_LINE = re.compile(rb"^ ?= [^=\s][^=\n]* = *$", re.MULTILINE)
+_SPACED_LINE = re.compile(rb"\n[ \t\r]+\n")
+
+
+@dataclass(frozen=True, slots=True)
+class RawBlock:
+    """About 2 MB of raw text of one source: the unit of work.
+
+    Attributes:
+        source: Number of the source.
+        pieces: Consecutive documents of one file or several.
+        bytes_read: Bytes on disk read so far, over all sources, when the block was complete.
+    """
+
+    source: int
+    pieces: tuple[Piece, ...]
+    bytes_read: int
+
+
+class _Meter:
+    """Counts bytes read on disk, for progress; finished files exactly, the current one by its position."""
+
+    def __init__(self) -> None:
+        self.finished = 0
+        self.file: BinaryIO | None = None
+
+    def bytes_read(self) -> int:
+        return self.finished + (self.file.tell() if self.file is not None and not self.file.closed else 0)
+
+
+def raw_blocks(
+    sources: tuple[Source, ...], cleaning: Cleaning, on_bad_line: list[OnBadLine], *, workers: int | None = None
+) -> Iterator[RawBlock]:
+    """Read all sources, one after the other, as blocks.
+
+    Args:
+        sources: What to read.
+        cleaning: Says what separates documents.
+        on_bad_line: For each source, what is called with a broken table row; it raises, or returns to skip it.
+        workers: Processes for the `docstrings` source, which parses Python files.
+
+    Raises:
+        DataError: If a file is missing, damaged or of another kind than its name says.
+    """
+    meter = _Meter()
+    for number, source in enumerate(sources):
+        waiting: list[Piece] = []
+        size = 0
+        for piece in _pieces_of(source, cleaning, on_bad_line[number], meter, workers):
+            waiting.append(piece)
+            size += piece.size
+            if size >= BLOCK_BYTES:
+                yield RawBlock(number, tuple(waiting), meter.bytes_read())
+                waiting, size = [], 0
+        if waiting:
+            yield RawBlock(number, tuple(waiting), meter.bytes_read())
+
+
+def _pieces_of(
+    source: Source, cleaning: Cleaning, on_bad_line: OnBadLine, meter: _Meter, workers: int | None
+) -> Iterator[Piece]:
+    match source.kind:
+        case "docstrings":
+            yield from _in_pieces(docstring_documents(workers=workers), source.name)
+        case "hub":
+            assert source.dataset is not None
+            yield from _in_pieces(hub_documents(source.dataset, source.column), source.name)
+        case "files":
+            for path in source.files:
+                yield from _pieces_of_file(path, source.column, cleaning, on_bad_line, meter)
+
+
+def _pieces_of_file(
+    path: Path, column: str | None, cleaning: Cleaning, on_bad_line: OnBadLine, meter: _Meter
+) -> Iterator[Piece]:
+    with reading(path) as file:
+        meter.file = file
+        format = file_format(path)
+        if format == "parquet":
+            yield from _in_pieces(parquet_documents(file, path, column), str(path))
+        else:
+            stream = decompressed(file, path)
+            refuse_utf_16(stream.peek(4)[:4], str(path))
+            match format:
+                case "csv":
+                    yield from _in_pieces(csv_documents(stream, path, column, on_bad_line), str(path))
+                case "jsonl":
+                    yield from _json_pieces(stream, path, column)
+                case "markdown":
+                    yield from _text_pieces(stream, path, "markdown")
+                case _:
+                    yield from _text_pieces(stream, path, cleaning.text_documents)
+        meter.finished += file.tell()
+        meter.file = None
+
+
+def _in_pieces(documents: Iterator[str], file: str) -> Iterator[Piece]:
+    texts: list[str] = []
+    size = 0
+    first = 1
+    for text in documents:
+        texts.append(text)
+        size += len(text)
+        if size >= BLOCK_BYTES // 2:
+            yield Piece(file=file, format="records", payload=tuple(texts), first_line=first)
+            first += len(texts)
+            texts, size = [], 0
+    if texts:
+        yield Piece(file=file, format="records", payload=tuple(texts), first_line=first)
+
+
+def _json_pieces(stream: BufferedReader, path: Path, column: str | None) -> Iterator[Piece]:
+    waiting = bytearray()
+    line = 1
+    while True:
+        data = stream.read(BLOCK_BYTES)
+        waiting += data
+        # A line is one document and must be read whole, however long it is.
+        end = data.rfind(b"\n")
+        cut = len(waiting) - len(data) + end + 1 if end >= 0 else 0
+        cut = cut if data else len(waiting)
+        if cut:
+            payload = bytes(waiting[:cut]).removeprefix(b"\xef\xbb\xbf" if line == 1 else b"")
+            del waiting[:cut]
+            column = column or json_column(payload, str(path))
+            if payload.strip():
+                yield Piece(file=str(path), format="jsonl", payload=payload, first_line=line, column=column or "text")
+            line += payload.count(b"\n")
+        if not data:
+            return
+
+
+def _text_pieces(stream: BufferedReader, path: Path, separator: str) -> Iterator[Piece]:
+    waiting = bytearray()
+    line = 1
+    continues = False
+    format: PieceFormat | None = None
+    while True:
+        data = stream.read(BLOCK_BYTES)
+        waiting += data
+        if format is None:
+            waiting = waiting.removeprefix(b"\xef\xbb\xbf")
+            format = _separator(separator, bytes(waiting[: 1 << 16]))
+        if not data:
+            cut, whole = len(waiting), True
+        else:
+            cut = _last_document_start(waiting, format)
+            whole = cut > 0
+            if not whole and len(waiting) >= MAX_DOCUMENT_BYTES:
+                cut = _line_end(waiting)
+        if cut:
+            payload = bytes(waiting[:cut])
+            del waiting[:cut]
+            if payload.strip():
+                yield Piece(file=str(path), format=format, payload=payload, first_line=line, continues=continues)
+            line += payload.count(b"\n")
+            continues = not whole
+        if not data:
+            return
+
+
+def _separator(wanted: str, start: bytes) -> PieceFormat:
+    match wanted:
+        case "markdown":
+            return "markdown"
+        case "files":
+            return "files"
+        case "blank_lines":
+            return "blank_lines"
+        case "wiki_titles":
+            return "wiki_titles"
+        case _:
+            return "wiki_titles" if WIKI_TITLE.search(start.decode("utf-8", errors="replace")) else "blank_lines"
+
+
+def _last_document_start(data: bytearray, format: PieceFormat) -> int:
+    match format:
+        case "blank_lines":
+            plain, windows = data.rfind(b"\n\n"), data.rfind(b"\n\r\n")
+            # Pieces end before the line break that ends the blank line, so that line numbers stay exact.
+            return max(plain + 2 if plain >= 0 else 0, windows + 3 if windows >= 0 else 0) or max(
+                (match.end() for match in _SPACED_LINE.finditer(data)), default=0
+            )
+        case "wiki_titles":
+            return max((match.start() for match in _WIKI_TITLE_LINE.finditer(data)), default=0)
+        case _:
+            return 0
+
+
+def _line_end(data: bytearray) -> int:
+    cut = data.rfind(b"\n", len(data) // 2) + 1 or data.rfind(b" ", len(data) // 2) + 1
+    if cut:
+        return cut
+    cut = len(data)
+    while cut and data[cut - 1] & 0xC0 == 0x80:  # not inside a character
+        cut -= 1
+    return cut - 1 if cut else len(data)

@@ -1,0 +1,210 @@
+"""Which column of a table holds the text, and the texts of CSV and Parquet files one after the other.
+
+Texts of a Hugging Face dataset, streamed: nothing but the rows in hand is kept in memory.
+"""
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+from maskwright.core.errors import DataError, nearest
+from maskwright.data.sources.arguments import HubDataset
+from maskwright.data.sources.files import BadLine, undecodable
+from maskwright.data.sources.parsing import OnBadLine
+
+_USUAL_COLUMNS = ("text", "content")
+_ROWS_LOOKED_AT = 20
+_ROWS_AT_ONCE = 512
+# A field longer than this is an unbalanced quotation mark that swallows the rest of the file, not a text.
+_MAX_FIELD_CHARACTERS = 1 << 27
+
+
+def choose_column(columns: Sequence[str], textual: Sequence[str], wanted: str | None, file: str) -> str:
+    """Return the column that holds the text: the wanted one, `text`, `content`, or the only textual one.
+
+    Args:
+        columns: All columns.
+        textual: Those that hold strings.
+        wanted: The user's choice (`file.csv#body`), if any.
+        file: For the message.
+
+    Raises:
+        DataError: If the wanted column is absent, or none was wanted and several or none could be meant.
+    """
+    if wanted is not None:
+        if wanted in columns:
+            return wanted
+        guess = nearest(wanted, columns)
+        todo = f"Did you mean {guess!r}?" if guess else ""
+        raise DataError(f"{file} has no column {wanted!r}", allowed=", ".join(columns), todo=todo)
+    for name in _USUAL_COLUMNS:
+        if name in textual:
+            return name
+    if len(textual) == 1:
+        return textual[0]
+    found = f"several columns could hold the text ({', '.join(textual)})" if textual else "no column holds text"
+    raise DataError(
+        f"{file}: {found}; it has {', '.join(columns)}",
+        allowed="a column named 'text' or 'content', or a single column of texts",
+        todo=f"Name the column, e.g. `{file}#{(textual or columns or ['body'])[0]}`",
+    )
+
+
+def json_column(lines: bytes, file: str) -> str | None:
+    """Return the text field of JSON lines, by the first record among them; None if none is a JSON object."""
+    for line in lines.split(b"\n"):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            continue  # reported where the line is read
+        if isinstance(record, dict):
+            return choose_column(list(record), [name for name, value in record.items() if _is_text(value)], None, file)
+    return None
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) or (
+        isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
+    )
+
+
+def csv_documents(stream: BinaryIO, path: Path, column: str | None, on_bad_line: OnBadLine) -> Iterator[str]:
+    """Read the text column of a CSV file with a header; comma, semicolon or tab, whichever the header has most of."""
+    lines = _decoded_lines(stream, path, on_bad_line)
+    header = next(lines, "")
+    delimiter = max(",;\t", key=header.count)
+    with long_fields():
+        rows = csv.reader(chain([header], lines), delimiter=delimiter)
+        columns = next(rows, [])
+        if not any(columns):
+            raise DataError(f"{path} has no header line", todo="The first line must name the columns.")
+        good = _whole_rows(rows, len(columns), path, on_bad_line)
+        first = list(islice(good, _ROWS_LOOKED_AT))
+        textual = [name for i, name in enumerate(columns) if not first or any(not _is_number(row[i]) for row in first)]
+        place = columns.index(choose_column(columns, textual, column, str(path)))
+        for row in chain(first, good):
+            yield row[place]
+
+
+def _decoded_lines(stream: BinaryIO, path: Path, on_bad_line: OnBadLine) -> Iterator[str]:
+    for number, line in enumerate(stream, 1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            on_bad_line(undecodable(line, error, str(path), number))
+
+
+def _whole_rows(rows: Any, width: int, path: Path, on_bad_line: OnBadLine) -> Iterator[list[str]]:
+    while True:
+        line = rows.line_num + 1
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            on_bad_line(BadLine(f"{path}, line {line}", f"not CSV ({error})"))
+            continue
+        if len(row) == width:
+            yield row
+        elif row:
+            problem = f"{len(row)} columns where the header has {width}"
+            if rows.line_num > line + 100:
+                problem += f", after a field of {rows.line_num - line} lines (an unbalanced quotation mark?)"
+            on_bad_line(BadLine(f"{path}, line {line}", problem))
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return not field.strip()
+    return True
+
+
+@contextmanager
+def long_fields() -> Iterator[None]:
+    """Let the csv module read fields of any length meanwhile."""
+    # The csv module's limit (131 072 characters) is one for the whole process: put it back afterwards.
+    before = csv.field_size_limit(_MAX_FIELD_CHARACTERS)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def parquet_documents(file: IO[bytes], path: Path, column: str | None) -> Iterator[str]:
+    """Read the text column of a Parquet file, some rows at a time; a null is an empty document."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.ParquetFile(file)
+        schema = table.schema_arrow
+        textual = [field.name for field in schema if _holds_text(field.type)]
+        name = choose_column(schema.names, textual, column, str(path))
+        if name not in textual:
+            raise DataError(
+                f"{path}: the column {name!r} holds {schema.field(name).type}, not text",
+                allowed=", ".join(textual) or "columns of strings",
+            )
+        for batch in table.iter_batches(batch_size=_ROWS_AT_ONCE, columns=[name]):
+            for value in batch.column(0).to_pylist():
+                yield value if isinstance(value, str) else "\n\n".join(part or "" for part in value or ())
+    except pyarrow.ArrowException as error:
+        raise DataError(
+            f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}", todo="Write or download it again."
+        ) from error
+
+
+def _holds_text(kind: Any) -> bool:
+    import pyarrow
+
+    if pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind) or pyarrow.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind))
+
+
+def hub_documents(dataset: HubDataset, column: str | None) -> Iterator[str]:
+    """Stream the text column of a dataset's split.
+
+    Args:
+        dataset: Name, configuration and split.
+        column: The column to read; None for `text`, `content` or the only column of texts.
+
+    Raises:
+        DataError: If `datasets` is not installed, the dataset cannot be had, or no column fits.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        raise DataError(
+            f"{dataset.name!r} is no file or folder here, and reading it as a dataset of the Hugging Face hub needs "
+            "the package `datasets`",
+            todo="Check the path, or run `pip install 'maskwright[hub]'`",
+        ) from error
+    rows = 0
+    try:
+        stream = datasets.load_dataset(dataset.name, dataset.config, split=dataset.split, streaming=True)
+        place = ""
+        for row in stream:
+            if not place:
+                textual = [name for name, value in row.items() if isinstance(value, str)]
+                place = choose_column(list(row), textual, column, dataset.name)
+            rows += 1
+            yield row[place] or ""
+    except DataError:
+        raise
+    except Exception as error:
+        # Whatever goes wrong at the hub (network, names, permissions, a half-read file) comes in many classes of
+        # several packages; all of them mean that the text cannot be had.
+        where = f"after {rows:,} rows" if rows else "at its start"
+        raise DataError(
+            f"cannot read the dataset {dataset.name!r} ({dataset.split}) from the Hugging Face hub {where}: "
+            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+            todo="Check the name, the split (`owner/name[split]` or `owner/name[configuration, split]`) and the "
+            "connection; without one, give local files.",
+        ) from error

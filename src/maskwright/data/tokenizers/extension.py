@@ -1,0 +1,263 @@
+"""Words of a domain as entries of a vocabulary that was learnt elsewhere: old ids stay, new ones follow.
+
+A general vocabulary writes the words of law or chemistry in many pieces. Here whole words are made entries in their own
+right, by the means of each kind of tokenizer:
+
+- WordPiece takes the longest entry that fits, so the word is simply put in. A word that begins with a new entry is cut
+  anew, too.
+- Unigram takes the most probable pieces, so the word gets just more than the probability of the pieces that wrote it,
+  and stands exactly where they stood.
+- Byte-level BPE merges pairs, so the word's pieces are merged from left to right, after all merges there were. Each
+  merge is an entry: a word of k pieces costs k - 1. Where two of these pieces meet in other words, they are merged
+  there, too.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Any
+
+import numpy as np
+import tokenizers
+
+from maskwright.core.errors import DataError
+from maskwright.data.tokenizers.backends import NEVER
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+
+LEAST_COUNT = 2
+"""A word seen less often is not worth a row of the embeddings."""
+
+_MARGIN = 1e-3
+# In nats: enough to win against the very same letters in pieces, too little to win against anything else.
+_TEXTS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """A vocabulary with new entries at its end.
+
+    Attributes:
+        tokenizer: Knows the new entries; all old ids are as they were.
+        words: What was added, as written. With byte-level BPE, without the merges on the way there.
+        pieces: For each new id, in order, the old ids that wrote it.
+    """
+
+    tokenizer: Tokenizer
+    words: tuple[str, ...]
+    pieces: tuple[tuple[int, ...], ...]
+
+
+def frequent_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
+    """List words that are written in several pieces, those first that spare the texts most tokens for an entry.
+
+    Args:
+        tokenizer: Which cuts them.
+        texts: A sample of the corpus; words seen once, or without a letter, are left out.
+    """
+    counts = Counter[bytes]()
+    encoder, source = StreamEncoder(tokenizer), iter(texts)
+    while some := list(islice(source, _TEXTS_AT_ONCE)):
+        stream = encoder.encode(some)
+        begins = stream.word_starts.copy()
+        begins[(np.cumsum(stream.lengths) - stream.lengths)[stream.lengths > 0]] = True
+        starts = np.flatnonzero(begins)
+        ends = np.append(starts[1:], len(stream.ids))
+        several = np.flatnonzero(ends - starts > 1)
+        counts.update(
+            stream.ids[first:last].tobytes()
+            for first, last in zip(starts[several].tolist(), ends[several].tolist(), strict=True)
+        )
+    spared = Counter[str]()
+    seen = Counter[str]()
+    for packed, count in counts.items():
+        ids = np.frombuffer(packed, dtype=np.int32)
+        word = tokenizer.decode(ids).strip()
+        if tokenizer.special_tokens.unk in ids or "\ufffd" in word or not any(map(str.isalpha, word)):
+            continue
+        if len(_units(tokenizer, word)) == 1:
+            # Each merge on the way to a word is an entry, and spares one token.
+            spared[word] += count if tokenizer.kind == "byte_bpe" else (len(ids) - 1) * count
+            seen[word] += count
+    return sorted((word for word in spared if seen[word] >= LEAST_COUNT), key=lambda word: (-spared[word], word))
+
+
+def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | None = None) -> Extension:
+    """Make words entries of the vocabulary, in the order given; those that are entries already are passed over.
+
+    Args:
+        tokenizer: The vocabulary to extend; it stays as it is.
+        words: Each one word to this tokenizer.
+        most: Entries to add at most; None for no limit.
+
+    Raises:
+        DataError: If something is no single word, or nothing is left to add.
+    """
+    adding = _KINDS[tokenizer.kind](tokenizer)
+    added = []
+    for word in words:
+        unit = _unit(tokenizer, word)
+        if most is not None and len(adding.pieces) >= most:
+            break
+        if adding.add(unit, None if most is None else most - len(adding.pieces)):
+            added.append(word)
+    if not added:
+        raise DataError(
+            "no word can be added to the vocabulary: all that were found or given are entries already",
+            todo="Give other words, or leave --extend-vocabulary out.",
+        )
+    backend = tokenizers.Tokenizer.from_str(json.dumps(adding.state))
+    backend.no_truncation()
+    backend.no_padding()
+    return Extension(Tokenizer(backend, tokenizer.special_tokens.names), tuple(added), tuple(adding.pieces))
+
+
+def tokens_per_word(tokenizer: Tokenizer, texts: Iterable[str], like: Tokenizer) -> float:
+    """Return how many tokens a word of the texts takes.
+
+    Args:
+        tokenizer: Which cuts the texts.
+        texts: A sample of the corpus.
+        like: Says how many words there are, so that two tokenizers are measured by the same words.
+    """
+    tokens = words = 0
+    encoder, counter, source = StreamEncoder(tokenizer), StreamEncoder(like), iter(texts)
+    while some := list(islice(source, _TEXTS_AT_ONCE)):
+        tokens += len(encoder.encode(some).ids)
+        words += int(counter.encode(some).word_starts.sum())
+    return tokens / max(1, words)
+
+
+def _units(tokenizer: Tokenizer, word: str) -> list[str]:
+    """Return what the model of a tokenizer meets of a word in running text, after cleaning and splitting."""
+    backend, text = tokenizer.backend, word.strip()
+    if text and tokenizer.kind == "byte_bpe":
+        text = f" {text}"
+    cleaned = text if backend.normalizer is None else backend.normalizer.normalize_str(text)
+    return [unit for unit, _ in backend.pre_tokenizer.pre_tokenize_str(cleaned)]
+
+
+def _unit(tokenizer: Tokenizer, word: str) -> str:
+    units = _units(tokenizer, word)
+    if len(units) != 1:
+        raise DataError(
+            f"{word!r} is {len(units)} words to this tokenizer" + (f" ({', '.join(units)})" if units else ""),
+            allowed="single words",
+            todo="Leave it out, or give its parts.",
+        )
+    return units[0]
+
+
+class _Adding(ABC):
+    """A vocabulary that grows.
+
+    Args:
+        tokenizer: The old one.
+
+    Attributes:
+        state: The tokenizer in serialised form, changed in place.
+        pieces: For each new id, the old ids that wrote it.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.state: dict[str, Any] = json.loads(tokenizer.backend.to_str())
+        self.model: dict[str, Any] = self.state["model"]
+        self.pieces: list[tuple[int, ...]] = []
+        self._new: set[str] = set()
+
+    def add(self, unit: str, room: int | None) -> bool:
+        """Add a unit if it is written in pieces, and within the room that is left; say whether that was done."""
+        pieces = tuple(token.id for token in self.tokenizer.backend.model.tokenize(unit))
+        if unit in self._new or not pieces or self.tokenizer.backend.token_to_id(unit) in pieces:
+            return False
+        return self._put(unit, pieces, room)
+
+    @abstractmethod
+    def _put(self, unit: str, pieces: tuple[int, ...], room: int | None) -> bool:
+        """Enter a unit that is written in pieces; False if that cannot be."""
+
+    def _entry(self, unit: str, pieces: tuple[int, ...]) -> int:
+        """Give a unit the next id."""
+        self._new.add(unit)
+        self.pieces.append(pieces)
+        return self.tokenizer.special_tokens.vocab_size + len(self.pieces) - 1
+
+
+class _AddingPieces(_Adding):
+    """WordPiece."""
+
+    def _put(self, unit: str, pieces: tuple[int, ...], room: int | None) -> bool:
+        if len(unit) > self.model["max_input_chars_per_word"]:
+            return False  # So long a word is unknown whatever the vocabulary holds.
+        self.model["vocab"][unit] = self._entry(unit, pieces)
+        return True
+
+
+class _AddingScores(_Adding):
+    """Unigram."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer)
+        self._scores = [score for _, score in self.model["vocab"]]
+        self._lowest = min(score for score in self._scores if score > NEVER)
+        if len(self._scores) != tokenizer.special_tokens.vocab_size:
+            raise DataError(
+                f"the tokenizer in {tokenizer.folder} has entries beside its model; no words can be added to it",
+                todo="Leave --extend-vocabulary out.",
+            )
+
+    def _put(self, unit: str, pieces: tuple[int, ...], room: int | None) -> bool:
+        # What stands for an unknown character has no probability of its own.
+        score = sum(max(self._scores[piece], self._lowest) for piece in pieces) + _MARGIN
+        self._entry(unit, pieces)
+        self.model["vocab"].append([unit, score])
+        return True
+
+
+class _AddingMerges(_Adding):
+    """Byte-level BPE."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer)
+        self._ranks = {tuple(pair): rank for rank, pair in enumerate(self.model["merges"])}
+
+    def _put(self, unit: str, pieces: tuple[int, ...], room: int | None) -> bool:
+        tokens = self.tokenizer.tokens(pieces)
+        parts = self._merged([(token, (piece,)) for token, piece in zip(tokens, pieces, strict=True)])
+        if len(parts) == 1 or (room is not None and len(parts) - 1 > room):
+            return False
+        while len(parts) > 1:
+            (first, its_pieces), (second, more) = parts[:2]
+            whole = first + second
+            if whole not in self.model["vocab"]:
+                self.model["vocab"][whole] = self._entry(whole, its_pieces + more)
+            self._ranks[first, second] = len(self._ranks)
+            self.model["merges"].append([first, second])
+            parts = self._merged(parts)
+        return True
+
+    def _merged(self, parts: list[tuple[str, tuple[int, ...]]]) -> list[tuple[str, tuple[int, ...]]]:
+        """Merge as the tokenizer will: the earliest merge first, as long as there is one."""
+        parts = list(parts)
+        while len(parts) > 1:
+            ranks = [
+                (self._ranks.get((left, right), len(self._ranks)), place)
+                for place, ((left, _), (right, _)) in enumerate(pairwise(parts))
+            ]
+            rank, place = min(ranks)
+            if rank == len(self._ranks):
+                break
+            (left, its_pieces), (right, more) = parts[place : place + 2]
+            parts[place : place + 2] = [(left + right, its_pieces + more)]
+        return parts
+
+
+_KINDS: dict[str, type[_Adding]] = {
+    "wordpiece": _AddingPieces,
+    "unigram": _AddingScores,
+    "byte_bpe": _AddingMerges,
+}

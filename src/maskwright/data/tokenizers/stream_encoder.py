@@ -1,0 +1,232 @@
+"""Encoding of a whole corpus, fast: every distinct word goes through the tokenizer once.
+
+All kinds of tokenizer treat a text as a row of pieces that do not see each other. BERT's cleaning and
+splitting work within a stretch between spaces, and CJK ideographs stand alone (google-research/bert,
+tokenization.py). GPT-2's pattern (openai/gpt-2, encoder.py) always ends a piece before a space that follows
+other text. ALBERT's unigram pieces never reach across white space, and each stretch is cut as if it stood alone.
+So a text is cut at such places, each distinct chunk goes through the tokenizer once, and the rest
+is looking up. Where a text or a tokenizer does not fit this reasoning, the text is one chunk: the result is
+the tokenizer's own in every case.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+from tokenizers import normalizers, pre_tokenizers
+
+from maskwright.core.types import BoolArray, IntArray
+from maskwright.data.tokenizers.backends import SPACE, is_albert_splitting
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.word_starts import without_starts_at_marks
+
+# Only the two large blocks: an ideograph of a rarer block merely shares its chunk with its neighbours.
+_IDEOGRAPH_OR_STRETCH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]|[^ \u3400-\u4dbf\u4e00-\u9fff]+")
+_IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
+# The same with the spaces kept, for when the place of every chunk must be known.
+_SPACED_STRETCH = re.compile(" *[^ ]+| +")
+_IDEOGRAPH_OR_SPACED = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]| *[^ \u3400-\u4dbf\u4e00-\u9fff]+| +")
+
+_WHITE_SPACE = np.array([code for code in range(0x3001) if chr(code).isspace()], dtype=np.uint32)
+
+_WORD_START = np.uint32(1 << 31)
+_CACHED_CHUNKS = 1 << 18
+_CACHED_CHARACTERS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPlaces:
+    """Which characters tokens cover, counted through all texts joined. Both ascend from token to token.
+
+    Attributes:
+        first: Shape (T,), int64: a token's first character that is not white space (of white space alone: that).
+        end: Shape (T,), int64: one past the last character covered so far; a token whose `first` is smaller than the
+            `end` before it continues a character (bytes of one ideograph; a space alone before its word).
+    """
+
+    first: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+    @property
+    def begins_character(self) -> BoolArray:
+        """Shape (T,), False where a token continues a character that the token before it began."""
+        begins: BoolArray = self.first >= np.concatenate([[0], self.end])[: len(self.end)]
+        return begins
+
+
+@dataclass(frozen=True, slots=True)
+class TokenStream:
+    """Many texts as one stream of tokens.
+
+    Attributes:
+        ids: Shape (T,), int32.
+        word_starts: Shape (T,), True where a token begins a word.
+        lengths: Shape (N,), int64: tokens of each text, 0 for a text that holds nothing.
+        places: Which characters the tokens cover, if that was asked for.
+    """
+
+    ids: IntArray
+    word_starts: BoolArray
+    lengths: NDArray[np.int64]
+    places: TokenPlaces | None = None
+
+
+class StreamEncoder:
+    """Encodes texts as `Tokenizer.encode_batch` does, remembering the chunks it has seen.
+
+    Memory stays bounded (some 50 MB): when the memory of chunks is full it is emptied.
+
+    Args:
+        tokenizer: The tokenizer.
+        with_places: Whether to tell which characters each token covers.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, with_places: bool = False) -> None:
+        self._backend = tokenizer.backend
+        self._piece_words = tokenizer.piece_words
+        self._marks_apart = tokenizer.kind == "byte_bpe"
+        self._chunks = _chunker(tokenizer, with_places)
+        self._with_places = with_places
+        self._known: dict[str, bytes] = {}
+
+    def encode(self, texts: Sequence[str]) -> TokenStream:
+        """Encode texts; special tokens written in them are ordinary text."""
+        chunks: list[str] = []
+        ends = np.empty(len(texts), dtype=np.int64)
+        for number, text in enumerate(texts):
+            chunks += self._chunks(text)
+            ends[number] = len(chunks)
+        known = self._known
+        unknown = list({chunk: None for chunk in chunks if chunk not in known})
+        known.update(zip(unknown, self._encode_chunks(unknown), strict=True))
+        pieces = list(map(known.__getitem__, chunks))
+        for chunk in unknown:
+            if len(chunk) > _CACHED_CHARACTERS:
+                del known[chunk]
+        if len(known) > _CACHED_CHUNKS:
+            known.clear()
+        rows = np.frombuffer(b"".join(pieces), dtype=np.uint32).reshape(-1, self._columns)
+        sizes = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces)) // (4 * self._columns)
+        token_ends = np.concatenate([[0], np.cumsum(sizes)])[np.concatenate([[0], ends])]
+        packed = rows[:, 0]
+        return TokenStream(
+            ids=(packed & ~_WORD_START).astype(np.int32),
+            word_starts=packed >= _WORD_START,
+            lengths=np.diff(token_ends),
+            places=_placed(rows, sizes, chunks) if self._with_places else None,
+        )
+
+    @property
+    def _columns(self) -> int:
+        return 3 if self._with_places else 1
+
+    def _encode_chunks(self, chunks: list[str]) -> Iterable[bytes]:
+        encodings = self._backend.encode_batch(chunks, add_special_tokens=False)
+        ids = [encoding.ids for encoding in encodings]
+        sizes = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
+        packed = np.fromiter(chain.from_iterable(ids), dtype=np.uint32, count=int(sizes.sum()))
+        starts = self._word_starts(encodings, packed, sizes)
+        columns = [packed]
+        # Only marks of letters call for places: text in ASCII has none.
+        if self._with_places or (self._marks_apart and not all(map(str.isascii, chunks))):
+            offsets = chain.from_iterable(chain.from_iterable(encoding.offsets for encoding in encodings))
+            covered = np.fromiter(offsets, dtype=np.int64, count=2 * len(packed)).reshape(-1, 2)
+            if self._marks_apart:
+                base = np.repeat(_starts_of(chunks), sizes)
+                # A space that the tokenizer puts in front may be said to begin behind its chunk, which is another's.
+                last = np.repeat(np.fromiter(map(len, chunks), dtype=np.int64, count=len(chunks)), sizes) - 1
+                first = np.minimum(covered[:, 0], np.maximum(last, 0))
+                starts = without_starts_at_marks(starts, first + base, "".join(chunks), base)
+            if self._with_places:
+                columns += _within_chunks(covered, sizes, chunks)
+        packed[starts] |= _WORD_START
+        stream = np.stack(columns, axis=1).tobytes()
+        ends = (np.cumsum(sizes) * 4 * self._columns).tolist()
+        return [stream[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    def _word_starts(
+        self, encodings: Sequence[tokenizers.Encoding], ids: NDArray[np.uint32], sizes: NDArray[np.int64]
+    ) -> BoolArray:
+        if self._piece_words is not None:
+            return self._piece_words.starts(ids, np.cumsum(sizes) - sizes)
+        numbers = chain.from_iterable(encoding.word_ids for encoding in encodings)
+        words = np.fromiter(numbers, dtype=np.int64, count=len(ids))
+        # Numbering begins anew in each chunk; the chunk's number makes every word's number its own.
+        words += np.repeat(np.arange(len(sizes)) << 32, sizes)
+        starts: BoolArray = np.diff(words, prepend=-1) != 0
+        return starts
+
+
+def _within_chunks(
+    covered: NDArray[np.int64], sizes: NDArray[np.int64], chunks: list[str]
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Return `TokenPlaces.first` and `.end` of tokens, each counted from the start of its chunk."""
+    lengths = np.fromiter(map(len, chunks), dtype=np.int64, count=len(chunks))
+    chunk_ends = np.cumsum(lengths)
+    base, last = np.repeat(chunk_ends - lengths, sizes), np.repeat(chunk_ends, sizes)
+    starts, ends = covered[:, 0] + base, covered[:, 1] + base
+    code_points = np.frombuffer("".join(chunks).encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    # For each character: the next one, itself included, that is not white space.
+    visible = np.where(np.isin(code_points, _WHITE_SPACE), len(code_points), np.arange(len(code_points)))
+    visible = np.append(np.minimum.accumulate(visible[::-1])[::-1], len(code_points))
+    seen = visible[starts]
+    # Of white space alone offsets may be empty and stand behind it.
+    first = np.maximum.accumulate(np.where(seen < last, seen, np.minimum(starts, last - 1)))
+    end = np.maximum.accumulate(np.minimum(np.maximum(ends, first + 1), last))
+    return (first - base).astype(np.uint32), (end - base).astype(np.uint32)
+
+
+def _starts_of(chunks: list[str]) -> NDArray[np.int64]:
+    """Return where each chunk begins in all chunks joined. Shape (chunks,)."""
+    lengths = np.fromiter(map(len, chunks), dtype=np.int64, count=len(chunks))
+    starts: NDArray[np.int64] = np.cumsum(lengths) - lengths
+    return starts
+
+
+def _placed(rows: NDArray[np.uint32], sizes: NDArray[np.int64], chunks: list[str]) -> TokenPlaces:
+    base = np.repeat(_starts_of(chunks), sizes)
+    within = rows.astype(np.int64)
+    return TokenPlaces(first=base + within[:, 1], end=base + within[:, 2])
+
+
+def _chunker(tokenizer: Tokenizer, with_places: bool) -> Callable[[str], list[str]]:
+    """Return what cuts a text into chunks; with places, chunks join to the text, spaces and all."""
+    backend = tokenizer.backend
+    splitting, cleaning = backend.pre_tokenizer, backend.normalizer
+    if any(not token.special for token in backend.get_added_tokens_decoder().values()):
+        return _uncut  # Such a token is found before all else and may hold spaces.
+    if isinstance(splitting, pre_tokenizers.BertPreTokenizer) and isinstance(cleaning, normalizers.BertNormalizer):
+        if with_places:
+            return (_IDEOGRAPH_OR_SPACED if cleaning.handle_chinese_chars else _SPACED_STRETCH).findall
+        return _stretches_and_ideographs if cleaning.handle_chinese_chars else _stretches
+    if tokenizer.kind == "unigram" and is_albert_splitting(backend) and backend.token_to_id(SPACE) is not None:
+        return _SPACED_STRETCH.findall if with_places else _stretches
+    plain = isinstance(splitting, pre_tokenizers.ByteLevel) and splitting.use_regex and not splitting.add_prefix_space
+    return _spaced_words if plain and cleaning is None else _uncut
+
+
+def _uncut(text: str) -> list[str]:
+    return [text]
+
+
+def _stretches(text: str) -> list[str]:
+    return [stretch for stretch in text.split(" ") if stretch]
+
+
+def _stretches_and_ideographs(text: str) -> list[str]:
+    if _IDEOGRAPH.search(text):
+        return _IDEOGRAPH_OR_STRETCH.findall(text)
+    return [stretch for stretch in text.split(" ") if stretch]
+
+
+def _spaced_words(text: str) -> list[str]:
+    first, *rest = text.split(" ")
+    # White space of other kinds, or two spaces in a row, fall to GPT-2's rule for runs of white space.
+    if text.split() != ([first, *rest] if first else rest):
+        return [text]
+    words = [f" {word}" for word in rest]
+    return [first, *words] if first else words

@@ -1,0 +1,253 @@
+"""The tokenizer as the rest of the house sees it: ids and word starts out, special tokens known by role."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+
+from maskwright.core.errors import DataError
+from maskwright.core.spec import fingerprint
+from maskwright.core.types import BoolArray, IntArray, SpecialTokens
+from maskwright.data.tokenizers.backends import SPACE, SpecialNames, running_text, state_of
+from maskwright.data.tokenizers.files import read_folder, write_folder
+from maskwright.data.tokenizers.spec import TokenizerKind
+from maskwright.data.tokenizers.word_starts import PieceWords, starts_of_numbered, without_starts_at_marks
+
+_LOWERCASING = ("Lowercase", "BertNormalizer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """One text as tokens, no special tokens added.
+
+    Attributes:
+        ids: Shape (T,), int32.
+        word_starts: Shape (T,), True where a token begins a word.
+        offsets: Shape (T, 2), int64: the characters [start, end) of the text that each token covers.
+    """
+
+    ids: IntArray
+    word_starts: BoolArray
+    offsets: NDArray[np.int64]
+
+
+@final
+class Tokenizer:
+    """A WordPiece, byte-level BPE or unigram tokenizer with the facts that training needs.
+
+    Args:
+        backend: The tokenizer of the tokenizers library, truncation and padding switched off.
+        names: Written forms of (pad, unk, cls, sep, mask).
+        folder: Where it was read from, if it was.
+
+    Attributes:
+        folder: Where it was read from, if it was.
+        backend: The wrapped tokenizer. Treat it as read-only.
+        kind: "wordpiece", "byte_bpe" or "unigram".
+        special_tokens: Ids and names of the special tokens, and the vocabulary's size.
+        lowercase: Whether text is lower-cased.
+
+    Example:
+        >>> tokenizer = Tokenizer.from_folder(Path("bert-base-uncased"))  # doctest: +SKIP
+        >>> tokenizer.tokens(tokenizer.encode("unaffable").ids)  # doctest: +SKIP
+        ['una', '##ffa', '##ble']
+
+    Raises:
+        DataError: If the tokenizer is of another kind.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, names: SpecialNames, folder: Path | None = None) -> None:
+        self.folder = folder
+        self.backend = backend
+        # Text of a corpus may contain "[SEP]"; there it is five characters, not an instruction.
+        self.backend.encode_special_tokens = True
+        self.kind: TokenizerKind = _kind(backend, folder)
+        vocabulary = backend.get_vocab()
+        pad, unk, cls, sep, mask = (vocabulary[name] for name in names)
+        self.special_tokens = SpecialTokens(
+            pad=pad,
+            unk=unk,
+            cls=cls,
+            sep=sep,
+            mask=mask,
+            vocab_size=max(vocabulary.values()) + 1,
+            names=names,
+        )
+        self.lowercase = any(
+            part["type"] in _LOWERCASING and part.get("lowercase", True) for part in _parts(backend.normalizer)
+        )
+
+    @classmethod
+    def from_folder(cls, path: Path | str) -> "Tokenizer":
+        """Read a tokenizer folder (tokenizer.json, vocab.txt, vocab.json with merges.txt, or spiece.model).
+
+        Raises:
+            DataError: If there is none, or it is not a WordPiece, byte-level BPE or unigram tokenizer with a
+                mask token.
+        """
+        folder = Path(path).expanduser()
+        files = read_folder(folder)
+        return cls(files.backend, files.names, folder)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The backend forgets in pickling that special tokens in text are text.
+        return _restored, (self.backend.to_str(), self.special_tokens.names, self.folder)
+
+    def save(
+        self,
+        folder: Path,
+        *,
+        max_length: int | None = None,
+        segments: bool | None = None,
+        split_special_tokens: bool = False,
+    ) -> None:
+        """Write a folder that `from_folder` and transformers' AutoTokenizer read with identical ids.
+
+        Args:
+            folder: Where to; made if need be, files of the same names are replaced.
+            max_length: Longest sequence of the model it goes with, for tools that truncate.
+            segments: Whether transformers gives that model the segments of texts; None leaves it to its classes.
+            split_special_tokens: Whether transformers takes a special token that is written in a text as text, as we
+                do; not for models that fill masks.
+
+        Raises:
+            DeviceError: If it cannot be written.
+        """
+        write_folder(
+            folder,
+            self.backend,
+            self.special_tokens.names,
+            lowercase=self.lowercase,
+            max_length=max_length,
+            segments=segments,
+            split_special_tokens=split_special_tokens,
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that change with anything that changes an id."""
+        return fingerprint([json.loads(self.backend.to_str()), self.special_tokens.names])
+
+    @cached_property
+    def _with_special_tokens(self) -> tokenizers.Tokenizer:
+        copy = tokenizers.Tokenizer.from_str(self.backend.to_str())
+        copy.encode_special_tokens = False
+        return copy
+
+    @cached_property
+    def _with_running_text(self) -> tokenizers.Tokenizer:
+        return running_text(tokenizers.Tokenizer.from_str(self._with_special_tokens.to_str()))
+
+    @cached_property
+    def piece_words(self) -> PieceWords | None:
+        """How ids tell where words begin; None if the tokenizer's own splitting does."""
+        if self.kind != "unigram":
+            return None
+        special = self.special_tokens
+        alone = (special.pad, special.cls, special.sep, special.mask)
+        return PieceWords(self.tokens(range(special.vocab_size)), alone, special.unk)
+
+    def encode(self, text: str, *, special_tokens_in_text: bool = False) -> Encoded:
+        """Encode one text with the characters each token covers.
+
+        Args:
+            text: Any text. Byte-level BPE: a leading space counts, as in running text.
+            special_tokens_in_text: Whether a written special token ("[MASK]") is that token or ordinary text.
+        """
+        return self._encoded(self._with_special_tokens if special_tokens_in_text else self.backend, text)
+
+    def encode_around_masks(self, text: str) -> Encoded:
+        """Encode a text in which written special tokens stand for pieces that are not known, e.g. "so [MASK]."
+
+        The full stop is then the token that it is in "so good.", as in training. A unigram tokenizer would else
+        write a space before it ("▁."), as transformers does; for other kinds this is `encode` with
+        special tokens in the text.
+        """
+        if self.kind != "unigram":
+            return self.encode(text, special_tokens_in_text=True)
+        encoded = self._encoded(self._with_running_text, f" {text}")
+        return replace(encoded, offsets=np.maximum(encoded.offsets - 1, 0))
+
+    def _encoded(self, backend: tokenizers.Tokenizer, text: str) -> Encoded:
+        encoding = backend.encode(text, add_special_tokens=False)
+        ids, word_starts = self._ids_and_starts(encoding, text)
+        offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
+        return Encoded(ids=ids, word_starts=word_starts, offsets=offsets)
+
+    def _ids_and_starts(self, encoding: tokenizers.Encoding, text: str) -> tuple[IntArray, BoolArray]:
+        ids = np.array(encoding.ids, dtype=np.int32)
+        if self.piece_words is not None:
+            return ids, self.piece_words.starts(ids)
+        starts = starts_of_numbered(encoding.word_ids)
+        if self.kind == "byte_bpe":
+            first = np.array([start for start, _ in encoding.offsets], dtype=np.int64)
+            starts = without_starts_at_marks(starts, first, text)
+        return ids, starts
+
+    def encode_batch(self, texts: Sequence[str]) -> list[tuple[IntArray, BoolArray]]:
+        """Encode texts to (ids, word starts) each; special tokens written in them are ordinary text.
+
+        For a whole corpus use `StreamEncoder`, which is many times faster.
+        """
+        return [
+            self._ids_and_starts(encoding, text)
+            for encoding, text in zip(
+                self.backend.encode_batch(list(texts), add_special_tokens=False), texts, strict=True
+            )
+        ]
+
+    def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
+        """Return the text of some ids (byte-level BPE: exactly; unigram: as cleaned; WordPiece: spaces by rule)."""
+        text: str = self.backend.decode([int(id) for id in ids], skip_special_tokens=skip_special_tokens)
+        return text
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """Return the vocabulary's entries for some ids."""
+        return [self._entry(int(id)) for id in ids]
+
+    def token_text(self, id: int) -> str:
+        """Return one token readably: "##ing" as it is, "Ġthe" and "▁the" as " the", part of a character as "�"."""
+        entry = self._entry(id)
+        if self.kind == "wordpiece" or entry in self.special_tokens.names:
+            return entry
+        if self.kind == "unigram":
+            return entry.replace(SPACE, " ")
+        text: str = self.backend.decoder.decode([entry])
+        return text
+
+    def _entry(self, id: int) -> str:
+        entry: str | None = self.backend.id_to_token(id)
+        return "" if entry is None else entry
+
+
+def _restored(serialised: str, names: SpecialNames, folder: Path | None) -> Tokenizer:
+    return Tokenizer(tokenizers.Tokenizer.from_str(serialised), names, folder)
+
+
+def _kind(backend: tokenizers.Tokenizer, folder: Path | None) -> TokenizerKind:
+    model = backend.model
+    splitting = {part["type"] for part in _parts(backend.pre_tokenizer)}
+    if isinstance(model, tokenizers.models.WordPiece):
+        return "wordpiece"
+    if isinstance(model, tokenizers.models.BPE) and "ByteLevel" in splitting:
+        return "byte_bpe"
+    if isinstance(model, tokenizers.models.Unigram) and "Metaspace" in splitting:
+        return "unigram"
+    where = f"the tokenizer in {str(folder)!r}" if folder else "the tokenizer"
+    raise DataError(
+        f"{where} is of the kind {type(model).__name__}",
+        allowed='WordPiece, byte-level BPE, unigram that writes spaces as "▁"',
+        todo="Choose another tokenizer or leave it out to train one.",
+    )
+
+
+def _parts(component: Any) -> list[dict[str, Any]]:
+    # Sequences nest.
+    state = state_of(component)
+    return [] if state is None else list(state.get("normalizers") or state.get("pretokenizers") or [state])

@@ -1,0 +1,321 @@
+"""Which characters a WordPiece vocabulary holds: those that cover the text, and all of printable ASCII.
+
+A word with one character outside the alphabet is lost whole ([UNK]), so the alphabet is chosen by coverage
+and not by a fixed number: the usual limit of 1,000 characters makes a tenth of Chinese text unknown.
+
+Learning a WordPiece vocabulary, the same bytes every time.
+
+Pieces are joined by frequency, most frequent pair first (byte-pair encoding, Sennrich et al. 2016), as every
+open WordPiece trainer does; Google's own trainer was never published (google-research/bert, README, "Learning
+a new WordPiece vocabulary").
+
+The trainer of the `tokenizers` library numbers the "##" forms of characters in the order of a hash table and
+breaks ties between pairs by these numbers, so that two runs differ. Here alphabet and "##" forms are given to
+it in order; nothing is left to chance then.
+
+Learning a byte-level BPE vocabulary, laid out as RoBERTa's (Liu et al. 2019, section 4.4).
+
+Learning a SentencePiece unigram vocabulary, laid out as ALBERT's (albert: README.md:305-320).
+
+The unigram language model of Kudo (2018): from very many candidate pieces those are kept without which the text
+would lose most likelihood. The trainer of the `sentencepiece` library does the learning. It is given text that the
+tokenizer's own cleaning has gone over already and does no cleaning itself, so learning and encoding see the same
+characters; nothing of its model is kept but the pieces and their scores.
+
+Two choices differ from ALBERT's, both so that one `tokenizer.json` says everything and every tool gives the same ids:
+
+DEVIATION: there are no user-defined symbols (ALBERT: eight punctuation marks). transformers 5 turns such symbols
+into added tokens and puts a "▁" behind each, other ids than ALBERT's own code gives.
+
+DEVIATION: ALBERT's code splits a piece again that ends in a comma with a digit before it ("5," -> "5" ","). Here no
+piece of the vocabulary joins a digit to a comma that follows it, so there is nothing to split again.
+"""
+
+import io
+import json
+import re
+import string
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers, trainers
+
+from maskwright.core.errors import DataError
+from maskwright.data.tokenizers.backends import (
+    BYTE_BPE_NAMES,
+    CONTINUATION,
+    SPACE,
+    UNIGRAM_NAMES,
+    WORDPIECE_NAMES,
+    albert_normalizer,
+    bert_normalizer,
+    byte_bpe_backend,
+    byte_level,
+    reserved,
+    unigram_backend,
+    wordpiece_backend,
+)
+from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+
+COVERAGE = 0.99995
+"""Share of the sample's characters that the alphabet covers at least, where the vocabulary has room."""
+
+FREQUENT = 100
+"""A character seen this often is in the alphabet even beyond `COVERAGE`."""
+
+MAX_SHARE = 0.8
+"""Largest share of the vocabulary that single characters may take; the rest is for words and pieces."""
+
+_CODE_POINTS = 0x110000
+_BATCH_CHARACTERS = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Alphabet:
+    """The single-character entries of a WordPiece vocabulary.
+
+    Attributes:
+        initial: Characters that may begin a word, ascending.
+        continuing: "##" forms of those that may also stand inside a word, ascending. Ideographs and punctuation
+            marks always stand alone and have none.
+    """
+
+    initial: tuple[str, ...]
+    continuing: tuple[str, ...]
+
+
+def choose_alphabet(
+    texts: Iterable[str], room: int, normalizer: normalizers.Normalizer, splitter: pre_tokenizers.PreTokenizer
+) -> Alphabet:
+    """Choose the alphabet of a sample: most frequent characters first, ties by code point.
+
+    Args:
+        texts: The sample, as it stands in the corpus.
+        room: Entries the vocabulary has for the alphabet.
+        normalizer: The tokenizer's cleaning.
+        splitter: The tokenizer's splitting into words.
+    """
+    counts = count_characters(texts, normalizer)
+    ranked = sorted(counts, key=lambda character: (-counts[character], character))
+    total, covered = sum(counts.values()), 0
+    wanted = []
+    for character in ranked:
+        if covered >= COVERAGE * total and counts[character] < FREQUENT:
+            break
+        wanted.append(character)
+        covered += counts[character]
+    # Addresses, code and numbers come up in later use even where the corpus has none.
+    ascii_characters = _normalized(dict.fromkeys(string.printable, 1), normalizer)
+    initial: list[str] = []
+    continuing: list[str] = []
+    for character in dict.fromkeys([*wanted, *sorted(ascii_characters)]):
+        inside = len(splitter.pre_tokenize_str(normalizer.normalize_str(f"a{character}"))) == 1
+        if len(initial) + len(continuing) + 1 + inside > room:
+            break
+        initial.append(character)
+        if inside:
+            continuing.append(CONTINUATION + character)
+    return Alphabet(tuple(sorted(initial)), tuple(sorted(continuing)))
+
+
+def count_characters(texts: Iterable[str], normalizer: normalizers.Normalizer) -> dict[str, int]:
+    """Return how often each character occurs in texts that a tokenizer has cleaned; white space is not counted.
+
+    Args:
+        texts: The texts, as they stand in the corpus.
+        normalizer: The cleaning, one that works character by character.
+    """
+    return _normalized(_count_code_points(texts), normalizer)
+
+
+def _count_code_points(texts: Iterable[str]) -> dict[str, int]:
+    counts = np.zeros(_CODE_POINTS, dtype=np.int64)
+    batch: list[str] = []
+    waiting = 0
+    for text in texts:
+        batch.append(text)
+        waiting += len(text)
+        if waiting >= _BATCH_CHARACTERS:
+            counts += _bincount(batch)
+            batch, waiting = [], 0
+    counts += _bincount(batch)
+    return {chr(code): int(counts[code]) for code in np.flatnonzero(counts)}
+
+
+def _bincount(batch: list[str]) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
+    codes = np.frombuffer("".join(batch).encode("utf-32-le"), dtype="<u4")
+    return np.bincount(codes, minlength=_CODE_POINTS)
+
+
+def _normalized(counts: dict[str, int], normalizer: normalizers.Normalizer) -> dict[str, int]:
+    # Cleaning each distinct character once is the same as cleaning the text, and fast.
+    result: dict[str, int] = {}
+    for character, count in counts.items():
+        for cleaned in normalizer.normalize_str(character):
+            if not cleaned.isspace():
+                result[cleaned] = result.get(cleaned, 0) + count
+    return result
+
+
+MIN_FREQUENCY = 2
+"""Pairs seen less often are not joined: a vocabulary of a tiny corpus stays smaller than asked for."""
+
+
+def train_wordpiece(spec: WordPiece, texts: Sequence[str], reading: Iterable[str]) -> Tokenizer:
+    """Learn a vocabulary: [PAD] 0, [UNK] 1, [CLS] 2, [SEP] 3, [MASK] 4, characters, their "##" forms, pieces.
+
+    DEVIATION: the special tokens take the first five ids, not Google's 0 and 100 to 103, which leave 99 ids
+    unused.
+
+    Args:
+        spec: Size and casing.
+        texts: The sample.
+        reading: The sample once more, as it is to be read (an iterator that tells how far it is).
+    """
+    normalizer, splitter = bert_normalizer(lowercase=spec.lowercase), pre_tokenizers.BertPreTokenizer()
+    room = int(MAX_SHARE * (spec.vocab_size - len(WORDPIECE_NAMES)))
+    alphabet = choose_alphabet(texts, room, normalizer, splitter)
+    backend = tokenizers.Tokenizer(models.WordPiece(unk_token=WORDPIECE_NAMES[1]))
+    backend.normalizer, backend.pre_tokenizer = normalizer, splitter
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=spec.vocab_size,
+        min_frequency=MIN_FREQUENCY,
+        show_progress=False,
+        special_tokens=[*WORDPIECE_NAMES, *alphabet.continuing],
+        initial_alphabet=list(alphabet.initial),
+        limit_alphabet=len(alphabet.initial),
+        continuing_subword_prefix=CONTINUATION,
+    )
+    backend.train_from_iterator(reading, trainer)
+    learnt = backend.get_vocab()
+    pieces = sorted(learnt.keys() - {*WORDPIECE_NAMES, *alphabet.continuing, *alphabet.initial}, key=learnt.__getitem__)
+    entries = [*WORDPIECE_NAMES, *alphabet.initial, *alphabet.continuing, *pieces]
+    vocabulary = {token: number for number, token in enumerate(entries)}
+    return Tokenizer(wordpiece_backend(vocabulary, normalizer=normalizer), WORDPIECE_NAMES)
+
+
+MAX_TOKEN_BYTES = 48
+"""Longest token: rules of equals signs and repeated boilerplate would otherwise take entries of their own."""
+
+
+def train_byte_bpe(spec: ByteBPE, texts: Iterable[str]) -> Tokenizer:
+    """Learn a vocabulary: <s> 0, <pad> 1, </s> 2, <unk> 3, the 256 bytes, merges, and <mask> last.
+
+    DEVIATION: the merged tokens stand in order of merging, not of corpus frequency as in RoBERTa's dict.txt,
+    and there are no `madeupword` fillers.
+
+    Args:
+        spec: The size.
+        texts: The sample; a sentence within a running text begins with its space.
+    """
+    pad, unk, cls, sep, mask = BYTE_BPE_NAMES
+    backend = tokenizers.Tokenizer(models.BPE())
+    backend.pre_tokenizer = byte_level()
+    trainer = trainers.BpeTrainer(
+        vocab_size=spec.vocab_size - 1,
+        min_frequency=MIN_FREQUENCY,
+        show_progress=False,
+        special_tokens=[cls, pad, sep, unk],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        max_token_length=MAX_TOKEN_BYTES,
+    )
+    backend.train_from_iterator(texts, trainer)
+    vocabulary = backend.get_vocab()
+    vocabulary[mask] = len(vocabulary)
+    merges = [(first, second) for first, second in json.loads(backend.model.__getstate__())["merges"]]
+    return Tokenizer(byte_bpe_backend(vocabulary, merges), BYTE_BPE_NAMES)
+
+
+NUM_THREADS = 4
+"""The trainer adds up partial sums, one a thread: the same number of threads gives the same bytes."""
+
+MAX_TEXT_BYTES = 1 << 24
+"""Longer texts would be left out by the trainer (its own bound is 4,192); those of a sample are far shorter."""
+
+_SCORE_DECIMALS = 6
+_NEVER_JOINED = "\t"  # The trainer leaves tabs out of every count.
+# The trainer learns little from words that hold nothing on one side of a tab.
+_IDLE_TABS = re.compile(r"(?:^|(?<= ))\t+|\t+(?=[\t ]|$)")
+_DIGIT_BEFORE_COMMA = re.compile(r"(?<=\d)(?=,)")
+# Signs that the trainer gives a meaning of its own; texts that hold them would be left out.
+_RESERVED_CHARACTERS = frozenset(f"{SPACE}\u2585\x00\t")
+
+
+def train_unigram(spec: Unigram, texts: Sequence[str], reading: Iterable[str]) -> Tokenizer:
+    """Learn a vocabulary: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4, then pieces, most probable first.
+
+    The characters that have entries of their own are all of printable ASCII and, most frequent first, as many as
+    cover `spec.character_coverage` of the text or four fifths of the vocabulary hold.
+
+    Args:
+        spec: Size, casing and coverage.
+        texts: The sample.
+        reading: The sample once more, as it is to be read (an iterator that tells how far it is).
+
+    Raises:
+        DataError: If the texts hold no characters.
+    """
+    # A heavy start for those who never train one.
+    import sentencepiece
+
+    normalizer = albert_normalizer(lowercase=spec.lowercase)
+    counts = count_characters(texts, normalizer)
+    if not counts.keys() - _RESERVED_CHARACTERS:
+        raise DataError(
+            "a vocabulary cannot be learnt: the text holds no characters",
+            todo="Look at the corpus and the cleaning report, then name files that hold text.",
+        )
+    alphabet = _alphabet(counts, spec, normalizer)
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=_clean(reading, normalizer, frozenset(counts) - alphabet),
+        model_writer=model,
+        model_type="unigram",
+        vocab_size=spec.vocab_size,
+        hard_vocab_limit=False,  # A small text gives fewer pieces instead of an error.
+        character_coverage=1.0,  # Of what is left: other characters are cut out already.
+        required_chars="".join(sorted(alphabet)),
+        normalization_rule_name="identity",
+        pretokenization_delimiter=_NEVER_JOINED,
+        max_sentence_length=MAX_TEXT_BYTES,
+        num_threads=NUM_THREADS,
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=list(UNIGRAM_NAMES[2:]),
+        minloglevel=2,
+    )
+    learnt = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    # Rounded to what single precision holds: JSON readers give back longer numbers only nearly.
+    pieces = [
+        (learnt.id_to_piece(id), round(learnt.get_score(id), _SCORE_DECIMALS)) for id in range(learnt.get_piece_size())
+    ]
+    return Tokenizer(unigram_backend(reserved(pieces, UNIGRAM_NAMES), normalizer=normalizer), UNIGRAM_NAMES)
+
+
+def _alphabet(counts: dict[str, int], spec: Unigram, normalizer: normalizers.Normalizer) -> frozenset[str]:
+    # Addresses, code and numbers come up in later use even where the corpus has none. Besides, the special tokens'
+    # names can be spelt then, so that nobody who writes "<pad>" gets the padding token.
+    chosen = set(count_characters([string.printable], normalizer))
+    room = max(len(chosen), int(MAX_SHARE * (spec.vocab_size - len(UNIGRAM_NAMES))))
+    total = sum(counts.values())
+    covered = sum(counts.get(character, 0) for character in chosen)
+    for character in sorted(counts, key=lambda character: (-counts[character], character)):
+        if covered >= spec.character_coverage * total or len(chosen) >= room:
+            break
+        if character not in chosen and character not in _RESERVED_CHARACTERS:
+            chosen.add(character)
+            covered += counts[character]
+    return frozenset(chosen)
+
+
+def _clean(texts: Iterable[str], normalizer: normalizers.Normalizer, left_out: frozenset[str]) -> Iterator[str]:
+    cut = str.maketrans(dict.fromkeys(left_out, _NEVER_JOINED))
+    for text in texts:
+        spaced = normalizer.normalize_str(text).replace(SPACE, " ")
+        words = " ".join(spaced.split()).translate(cut)
+        yield _DIGIT_BEFORE_COMMA.sub(_NEVER_JOINED, _IDLE_TABS.sub("", words))

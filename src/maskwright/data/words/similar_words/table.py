@@ -1,0 +1,304 @@
+"""A source of similar words is looked at before any long work, so that a wrong one fails at once.
+
+The table of similar words of a corpus: made once, kept by fingerprint, with what it covers.
+"""
+
+from dataclasses import asdict, dataclass, fields
+from importlib.metadata import version
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.core.checksums import CHECKSUMS, ChecksumBook
+from maskwright.core.errors import DataError
+from maskwright.core.files import cache_folder, read_json, write_json
+from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec, word_hashes
+from maskwright.core.spec import fingerprint
+from maskwright.core.types import IntArray
+from maskwright.data.cache import kept_or_made
+from maskwright.data.progress import Progress, no_progress
+from maskwright.data.shards.corpus import Corpus
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.words.similar_words.counting import (
+    DEFAULT_TOKENS,
+    CountedWords,
+    TokenSample,
+    count_words,
+    runs,
+    sample_tokens,
+    spellings,
+)
+from maskwright.data.words.similar_words.files import Thesaurus, check_vectors, layout_of, read_thesaurus, read_vectors
+from maskwright.data.words.similar_words.vectors import (
+    LEARNING,
+    MAX_WORDS,
+    Pairs,
+    learn_vectors,
+    nearest,
+    require_gensim,
+)
+
+
+def check_source(spec: SimilarWordsSpec) -> None:
+    """Find what can be found wrong at no cost: a missing or broken package, a missing file, one that is no thesaurus.
+
+    Raises:
+        DataError: If the source cannot be used.
+    """
+    if spec.source == "corpus":
+        require_gensim()
+        return
+    path = Path(spec.source).expanduser()
+    if (layout := layout_of(path)) == "vectors":
+        check_vectors(path)
+    else:
+        read_thesaurus(path, layout)
+
+
+_VERSION = 1
+_TABLE, _CARD = "table.npz", "coverage.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What a table covers.
+
+    Attributes:
+        source: What similar words were taken from, in words.
+        similar_words: Distinct words of the text that have a similar one.
+        distinct_words: Distinct words of the text.
+        covered, words: Occurrences of words in the text that have a similar one, and all.
+        covered_tokens, tokens: The same in tokens.
+        share: Which share of the corpus's tokens was counted.
+    """
+
+    source: str
+    similar_words: int
+    distinct_words: int
+    covered: int
+    words: int
+    covered_tokens: int
+    tokens: int
+    share: float
+
+    def told(self) -> str:
+        """Say it in a sentence."""
+        where = "the corpus" if self.share == 1 else f"a sample of the corpus ({self.share:.1%} of its tokens)"
+        return (
+            f"{self.covered / max(1, self.words):.1%} of the words in {where} have a similar word "
+            f"({self.covered_tokens / max(1, self.tokens):.1%} of its tokens; {self.similar_words:,} of "
+            f"{self.distinct_words:,} distinct words)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTable:
+    """A table of similar words and what it covers."""
+
+    table: SimilarWords
+    coverage: Coverage
+
+
+def similar_words(
+    spec: SimilarWordsSpec,
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    *,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+    most_tokens: int = DEFAULT_TOKENS,
+) -> KeptTable:
+    """Build the table of similar words of a corpus, or open it if that has been done before.
+
+    The same corpus, settings and source give the same table on the same machine (float products of vectors may
+    round otherwise on another).
+
+    Args:
+        spec: Where similar words come from.
+        corpus: The tokens; a word is what runs from one word start to the next.
+        tokenizer: What made them, for the words of a file.
+        cache: Folder for prepared data; None for `core.files.cache_folder()`.
+        progress: Called now and then.
+        most_tokens: Words are counted, and vectors learnt, in about so many tokens from all over the corpus.
+
+    Raises:
+        DataError: If the source cannot be used, or no word of the corpus has a similar one by it.
+        DeviceError: If the cache cannot be written.
+    """
+    kept_in = cache or cache_folder()
+    settings = [_VERSION, spec.replace(source="-"), LEARNING, MAX_WORDS, most_tokens]
+    source = _source_fingerprint(spec, kept_in)
+    key = fingerprint(["similar words", settings, source, corpus.fingerprint, tokenizer.fingerprint])
+
+    def make(folder: Path) -> None:
+        made = table_of(spec, sample_tokens(corpus, most_tokens), tokenizer, progress=progress)
+        np.savez(folder / _TABLE, **{field.name: getattr(made.table, field.name) for field in fields(SimilarWords)})
+        write_json(folder / _CARD, asdict(made.coverage))
+
+    kept = kept_or_made(kept_in / f"similar-words-{key}", _open, make)
+    if not len(kept.table):
+        raise DataError(f"no word of the corpus has a similar word ({kept.coverage.source})", todo=_mend(spec))
+    return kept
+
+
+def _mend(spec: SimilarWordsSpec) -> str:
+    """Say what to look at where a source gives nothing."""
+    if spec.source == "corpus":
+        return (
+            f"Give more text, or let rarer words count: --set replacement.table.min_count=N (now {spec.min_count}), "
+            f"--set replacement.table.min_similarity=X (now {spec.min_similarity})."
+        )
+    return (
+        "Check that the file is of the corpus's language and script, and that the recipe finds whole words in the "
+        "corpus (a Chinese word is one only where words.segmenter finds it); a similar word has as many tokens."
+    )
+
+
+def table_of(
+    spec: SimilarWordsSpec, sample: TokenSample, tokenizer: Tokenizer, *, progress: Progress | None = None
+) -> KeptTable:
+    """Build the table of similar words of some running text (see `similar_words`); nothing is kept."""
+    words = count_words(sample, tokenizer.special_tokens)
+    tell = progress or no_progress
+    if spec.source == "corpus":
+        numbers, vectors = learn_vectors(words, spec.min_count, tell)
+        pairs = _pairs_of_vectors([(numbers, vectors)], words, spec)
+        frequent = int(words.counts[words.counts >= spec.min_count].sum())
+        source = (
+            f"the corpus itself: vectors of {len(numbers):,} distinct words, learnt from "
+            f"{len(words.running) / 1e6:.3g} M words of text, {frequent / max(1, len(words.running)):.1%} of which "
+            f"occur {spec.min_count} times or more"
+        )
+    else:
+        path = Path(spec.source).expanduser()
+        layout = layout_of(path)
+        if layout == "vectors":
+            read = read_vectors(path, words, tokenizer, tell)
+            source, pairs = read.told, _pairs_of_vectors(read.spellings, words, spec)
+        else:
+            thesaurus = read_thesaurus(path, layout)
+            source, pairs = thesaurus.told, _pairs_of_thesaurus(thesaurus, words, tokenizer, spec.candidates)
+    covered = np.unique(pairs.words)
+    coverage = Coverage(
+        source=source,
+        similar_words=len(covered),
+        distinct_words=len(words),
+        covered=int(words.counts[covered].sum()),
+        words=len(words.running),
+        covered_tokens=int((words.counts * words.lengths)[covered].sum()),
+        tokens=len(sample.ids),
+        share=sample.share,
+    )
+    return KeptTable(_assembled(pairs, words, spec.min_count), coverage)
+
+
+def _pairs_of_vectors(
+    spelt: list[tuple[IntArray, NDArray[np.float32]]], words: CountedWords, spec: SimilarWordsSpec
+) -> Pairs:
+    found = []
+    for numbers, vectors in spelt:
+        trusted = np.flatnonzero(words.ordinary[numbers] & (words.counts[numbers] >= spec.min_count))
+        trusted = np.sort(trusted[np.argsort(-words.counts[numbers[trusted]], kind="stable")][:MAX_WORDS])
+        if len(trusted):
+            chosen = numbers[trusted]
+            word, other, cosine = nearest(
+                vectors[trusted], words.lengths[chosen], most=spec.candidates, least=spec.min_similarity
+            )
+            found.append((chosen[word], chosen[other], cosine))
+    return _joined([(word, words.tokens_of(other), cosine) for word, other, cosine in found], words.lengths)
+
+
+def _pairs_of_thesaurus(thesaurus: Thesaurus, words: CountedWords, tokenizer: Tokenizer, most: int) -> Pairs:
+    """Pair the corpus's words with their synonyms of the same number of tokens, the commonest in the corpus first."""
+    entries = list(dict.fromkeys([*thesaurus.synonyms, *(word for of in thesaurus.synonyms.values() for word in of)]))
+    places = {word: place for place, word in enumerate(entries)}
+    found: dict[int, list[IntArray]] = {}
+    for encoded in spellings(entries, tokenizer, capitals=True):
+        lengths = np.array([len(ids) for ids in encoded])
+        filled = np.flatnonzero(lengths)
+        begins = np.cumsum(lengths[filled]) - lengths[filled]
+        numbers = np.full(len(entries), -1)
+        if len(filled):
+            numbers[filled] = words.find(word_hashes(np.concatenate([encoded[place] for place in filled]), begins))
+        counts = np.where(numbers >= 0, words.counts[numbers], 0)
+        for word, synonyms in thesaurus.synonyms.items():
+            number = int(numbers[places[word]])
+            if number < 0 or number in found:
+                continue
+            # Stable: of equally common ones, the thesaurus's order.
+            ranked = sorted((places[synonym] for synonym in synonyms), key=lambda place: -counts[place])
+            same = encoded[places[word]].tobytes()
+            fitting = {
+                encoded[place].tobytes(): encoded[place] for place in ranked if lengths[place] == words.lengths[number]
+            }
+            fitting.pop(same, None)  # two spellings of one word that the tokenizer does not tell apart
+            if fitting:
+                found[number] = list(fitting.values())[:most]
+    number_of = np.array([number for number, others in found.items() for _ in others], dtype=np.int64)
+    ids = [ids for others in found.values() for ids in others]
+    flat = np.concatenate(ids) if ids else np.empty(0, dtype=np.int32)
+    return _joined([(number_of, flat, np.ones(len(number_of), dtype=np.float32))], words.lengths)
+
+
+def _joined(parts: list[tuple[IntArray, IntArray, NDArray[np.float32]]], lengths: IntArray) -> Pairs:
+    """Put (words, tokens of their candidates, similarities) in order of words; of one word the first part counts."""
+    if not parts:
+        return Pairs(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32))
+    words, ids, similarities = (np.concatenate(each) for each in zip(*parts, strict=True))
+    part = np.repeat(np.arange(len(parts)), [len(each[0]) for each in parts])
+    order = np.lexsort((np.arange(len(words)), part, words))
+    first_part = part[order][np.searchsorted(words[order], words[order])]
+    order = order[part[order] == first_part]
+    starts = np.cumsum(lengths[words]) - lengths[words]
+    return Pairs(words[order], ids[runs(starts[order], lengths[words[order]])], similarities[order])
+
+
+def _assembled(pairs: Pairs, words: CountedWords, min_count: int) -> SimilarWords:
+    covered, first_pair, counts = np.unique(pairs.words, return_index=True, return_counts=True)
+    pair_starts = np.cumsum(words.lengths[pairs.words]) - words.lengths[pairs.words]
+    pool = _random_pool(words, min_count)
+    lengths = words.lengths[pool]
+    random_counts = np.bincount(lengths, minlength=1)
+    return SimilarWords(
+        ids=np.concatenate([pairs.ids, words.tokens_of(pool)]).astype(np.int32),
+        hashes=words.hashes[covered],
+        lengths=words.lengths[covered].astype(np.int64),
+        firsts=pair_starts[first_pair].astype(np.int64),
+        counts=counts.astype(np.int64),
+        random_firsts=len(pairs.ids)
+        + np.cumsum(random_counts * np.arange(len(random_counts)))
+        - random_counts * np.arange(len(random_counts)),
+        random_counts=random_counts,
+        similarities=pairs.similarities.astype(np.float32),
+    )
+
+
+def _random_pool(words: CountedWords, min_count: int) -> IntArray:
+    """Return the words that random words are drawn from, by length: the frequent ones, or all where none is."""
+    ordinary = np.flatnonzero(words.ordinary)
+    frequent = words.counts[ordinary] >= min_count
+    lengths = words.lengths[ordinary]
+    with_frequent = np.unique(lengths[frequent])
+    pool = ordinary[frequent | ~np.isin(lengths, with_frequent)]
+    return pool[np.argsort(words.lengths[pool], kind="stable")]
+
+
+def _source_fingerprint(spec: SimilarWordsSpec, cache: Path) -> str:
+    if spec.source == "corpus":
+        require_gensim()
+        return f"gensim {version('gensim')}"
+    path = Path(spec.source).expanduser()
+    layout_of(path)  # says what is wrong with a file that is missing or empty
+    with ChecksumBook(cache / CHECKSUMS) as book:
+        return book.checksum(path)
+
+
+def _open(folder: Path) -> KeptTable:
+    try:
+        with np.load(folder / _TABLE, allow_pickle=False) as arrays:
+            table = SimilarWords(**{field.name: arrays[field.name] for field in fields(SimilarWords)})
+        return KeptTable(table, Coverage(**read_json(folder / _CARD)))
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+        raise DataError(f"cannot read the similar words in {folder}: {error}") from error

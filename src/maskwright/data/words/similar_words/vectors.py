@@ -1,0 +1,175 @@
+"""Nearest words by the cosine of their vectors, among words of the same number of tokens.
+
+Word vectors learnt from the corpus itself: skip-gram with negative sampling (Mikolov et al. 2013).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.core.types import IntArray
+from maskwright.data.libraries import imported
+from maskwright.data.progress import Progress
+from maskwright.data.words.similar_words.counting import CountedWords
+
+MAX_WORDS = 50_000
+"""Words compared with each other at most, the commonest: a second or two of comparing for each 20,000."""
+
+_COMPARED_AT_ONCE = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Which words are similar to which, ordered by word and then from the most similar one on.
+
+    Attributes:
+        words: Shape (P,), numbers of words, ascending.
+        ids: Shape (sum of lengths,), the tokens of what is similar to each, one after another; as many as the word has.
+        similarities: Shape (P,), float32.
+    """
+
+    words: IntArray
+    ids: IntArray
+    similarities: NDArray[np.float32]
+
+
+def nearest(
+    vectors: NDArray[np.float32], lengths: IntArray, *, most: int, least: float
+) -> tuple[IntArray, IntArray, NDArray[np.float32]]:
+    """Return for each word the nearest others of its length.
+
+    Args:
+        vectors: Shape (K, size).
+        lengths: Shape (K,), tokens of each word; only words of equal length are compared.
+        most: Neighbours of a word at most.
+        least: Least cosine.
+
+    Returns:
+        (words, neighbours, cosines), each of shape (P,), ordered by word and falling cosine.
+    """
+    # What all words have in common says nothing about any two; in vectors learnt from little text it is nearly
+    # everything (Mu and Viswanath 2018, "All-but-the-top", section 2).
+    own = vectors - vectors.mean(axis=0)
+    unit = own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    found = [
+        _nearest_in(np.flatnonzero(lengths == length), unit, most, least) for length in np.unique(lengths).tolist()
+    ]
+    words, others, cosines = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = np.argsort(words, kind="stable")
+    return words[order], others[order], cosines[order]
+
+
+def _nearest_in(
+    members: IntArray, unit: NDArray[np.float32], most: int, least: float
+) -> tuple[IntArray, IntArray, NDArray[np.float32]]:
+    own, most = unit[members], min(most, len(members) - 1)
+    if not most:
+        return members[:0], members[:0], np.empty(0, dtype=np.float32)
+    words, others, cosines = [], [], []
+    for low in range(0, len(members), max(1, _COMPARED_AT_ONCE // len(members))):
+        near = own[low : low + max(1, _COMPARED_AT_ONCE // len(members))] @ own.T
+        rows = np.arange(len(near))
+        near[rows, low + rows] = -2.0  # no word is its own neighbour
+        column = np.sort(np.argpartition(near, -most, axis=1)[:, -most:], axis=1)
+        best = np.take_along_axis(near, column, axis=1)
+        order = np.argsort(-best, axis=1, kind="stable")
+        column, best = np.take_along_axis(column, order, axis=1), np.take_along_axis(best, order, axis=1)
+        row, place = np.nonzero(best >= least)
+        words.append(members[low + row])
+        others.append(members[column[row, place]])
+        cosines.append(best[row, place])
+    return np.concatenate(words), np.concatenate(others), np.concatenate(cosines)
+
+
+# Window 2 rather than word2vec's 5: near words say what can stand in a word's place, far ones what the text is
+# about (Levy and Goldberg 2014, "Dependency-based word embeddings", section 4). The rest is the default of
+# word2vec for skip-gram.
+SETTINGS = {"vector_size": 100, "window": 2, "sg": 1, "negative": 5}
+# A small text is read more often. Measured on 0.4 M Chinese words: after 5 passes all vectors still point the same
+# way, after 30 the neighbours of Beijing are other cities. On 4 M words 3 passes are enough.
+READ_WORDS, LEAST_PASSES, MOST_PASSES = 12_000_000, 3, 30
+_SEED = 1
+LEARNING = [SETTINGS, READ_WORDS, LEAST_PASSES, MOST_PASSES, _SEED]
+"""Everything that a table learnt from the corpus depends on besides the text and the recipe."""
+
+_SENTENCES_AT_ONCE = 4096
+# gensim cuts a longer sentence off.
+_MAX_WORDS = 10_000
+
+
+def require_gensim() -> Any:
+    """Import the library that learns word vectors.
+
+    Raises:
+        DataError: If it is missing or cannot be loaded.
+    """
+    return imported(
+        "gensim",
+        package="gensim",
+        purpose="learning similar words from the corpus",
+        todo="Run `pip install 'maskwright[words]'`, or take similar words from a thesaurus or from word vectors: "
+        "--set replacement.table.source=FILE",
+    )
+
+
+def learn_vectors(words: CountedWords, min_count: int, progress: Progress) -> tuple[IntArray, NDArray[np.float32]]:
+    """Learn a vector for each ordinary word that is frequent enough; the same text gives the same vectors.
+
+    Args:
+        words: The words of the text.
+        min_count: Rarer words are left out.
+        progress: Called now and then with sentences read.
+
+    Returns:
+        (numbers of words, shape (K,), ascending; vectors, shape (K, size)), K at most `MAX_WORDS`.
+
+    Raises:
+        DataError: If gensim is missing or cannot be loaded.
+    """
+    gensim = require_gensim()
+    frequent = words.counts >= min_count
+    if not (frequent & words.ordinary).any():
+        return np.empty(0, dtype=np.int64), np.empty((0, int(SETTINGS["vector_size"])), dtype=np.float32)
+    passes = min(max(round(READ_WORDS / len(words.running)), LEAST_PASSES), MOST_PASSES)
+    # One worker: two would race for the weights, and no two runs would agree.
+    model = gensim.models.Word2Vec(
+        _Sentences(words, passes + 1, progress),  # words are counted in one more pass
+        min_count=min_count,
+        epochs=passes,
+        workers=1,
+        seed=_SEED,
+        **SETTINGS,
+    )
+    numbers = np.array([int(name) for name in model.wv.index_to_key])
+    # gensim orders words by falling count, so the commonest come first.
+    chosen = np.flatnonzero(words.ordinary[numbers])[:MAX_WORDS]
+    chosen = chosen[np.argsort(numbers[chosen])]
+    return numbers[chosen], model.wv.vectors[chosen]
+
+
+class _Sentences:
+    """The text as gensim reads it, several times: lists of words, each written as its number."""
+
+    def __init__(self, words: CountedWords, passes: int, progress: Progress) -> None:
+        self._words, self._passes, self._progress = words, passes, progress
+        self._names = np.array([str(number) for number in range(len(words))], dtype=object)
+        self._pass = 0
+
+    def __iter__(self) -> Iterator[list[str]]:
+        ends = self._words.sentence_ends
+        total = self._passes * len(ends)
+        done = self._pass * len(ends)
+        self._pass += 1
+        for low in range(0, len(ends), _SENTENCES_AT_ONCE):
+            high = min(low + _SENTENCES_AT_ONCE, len(ends))
+            first = int(ends[low - 1]) if low else 0
+            names: list[str] = self._names[self._words.running[first : ends[high - 1]]].tolist()
+            begin = 0
+            for end in (ends[low:high] - first).tolist():
+                for piece in range(begin, end, _MAX_WORDS):
+                    yield names[piece : min(piece + _MAX_WORDS, end)]
+                begin = end
+            self._progress("learning similar words", min(done + high, total), total)

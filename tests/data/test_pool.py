@@ -1,0 +1,140 @@
+"""Results and errors in the order of the items, for any number of processes."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from maskwright.core.errors import DataError
+from maskwright.data.pool import ordered_map, shared_pools
+
+
+def slow_square(number: int) -> int:
+    time.sleep(0.02 * (number % 3 == 0))
+    return number * number
+
+
+def refuse_odd(number: int) -> int:
+    if number % 2:
+        raise DataError(f"{number} is odd", todo="Take another")
+    return number
+
+
+def facts(_: int) -> tuple[int, str | None]:
+    time.sleep(0.05)
+    return os.getpid(), os.environ.get("TOKENIZERS_PARALLELISM")
+
+
+def die(number: int) -> int:
+    os._exit(number)
+
+
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_results_come_in_order(workers: int) -> None:
+    assert list(ordered_map(slow_square, range(20), workers=workers)) == [number**2 for number in range(20)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_error_comes_in_its_turn(workers: int) -> None:
+    results = ordered_map(refuse_odd, [0, 2, 4, 6, 7, 8, 9], workers=workers)
+    assert [next(results) for _ in range(4)] == [0, 2, 4, 6]
+    with pytest.raises(DataError, match=r"7 is odd. Take another"):
+        next(results)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("good", [1, 5])
+def test_error_of_reading_comes_after_the_items_before_it(workers: int, good: int) -> None:
+    def items() -> Iterator[int]:
+        yield from range(0, 2 * good, 2)
+        raise DataError("the file ends here")
+
+    results = ordered_map(refuse_odd, items(), workers=workers)
+    assert [next(results) for _ in range(good)] == list(range(0, 2 * good, 2))
+    with pytest.raises(DataError, match="the file ends here"):
+        next(results)
+
+
+def test_death_of_a_worker_is_an_error_and_its_pool_is_replaced() -> None:
+    with shared_pools():
+        with pytest.raises(DataError, match="`--workers 1`"):
+            list(ordered_map(die, [3, 3, 3, 3], workers=2))
+        assert list(ordered_map(abs, range(5), workers=2)) == list(range(5))
+
+
+def test_reading_is_only_a_little_ahead() -> None:
+    taken = 0
+
+    def items() -> Iterator[int]:
+        nonlocal taken
+        for number in range(100):
+            taken += 1
+            yield number
+
+    results = ordered_map(slow_square, items(), workers=2)
+    next(results)
+    assert taken <= 6
+    results.close()  # type: ignore[attr-defined]
+
+
+def test_shared_pools_keep_their_workers_until_the_block_ends() -> None:
+    with shared_pools():
+        first = set(ordered_map(facts, range(8), workers=2))
+        with pytest.raises(DataError, match="is odd"):
+            list(ordered_map(refuse_odd, [0, 2, 4, 7, 6, 8], workers=2))
+        with shared_pools():
+            assert set(ordered_map(facts, range(8), workers=2)) == first
+        assert {parallelism for _, parallelism in first} == {"false"}
+        assert all(is_running(process) for process, _ in first)
+    assert not any(is_running(process) for process, _ in first)
+
+
+SCRIPT = """
+import operator, sys
+from maskwright.data.pool import ordered_map
+results = ordered_map(operator.neg, range(100), workers=2)
+print(next(results), "torch" in sys.modules, flush=True)
+{then}
+"""
+
+
+def script(folder: Path, then: str) -> "subprocess.Popen[str]":
+    (folder / "here").mkdir()
+    (folder / "script.py").write_text(SCRIPT.format(then=then))
+    # What a worker would import instead of the standard library's modules, had it the current directory on its path.
+    for name in ("signal", "tempfile", "queue"):
+        (folder / "here" / f"{name}.py").write_text("raise SystemExit('imported from the current directory')")
+    command = [sys.executable, str(folder / "script.py")]
+    return subprocess.Popen(command, cwd=folder / "here", stdout=-1, stderr=-1, text=True)
+
+
+def test_a_script_needs_no_guard_and_workers_do_not_import_the_current_directory(tmp_path: Path) -> None:
+    assert script(tmp_path, "print(sum(results))").communicate(timeout=120) == ("0 False\n-4950\n", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
+    parent = script(tmp_path, "import time; time.sleep(600)")
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "0 False\n"
+    children = list(map(int, Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()))
+    assert len(children) >= 2
+    parent.kill()
+    parent.communicate()
+    for _ in range(200):
+        if not any(map(is_running, children)):
+            return
+        time.sleep(0.1)
+    pytest.fail("workers outlive their parent")
