@@ -15,7 +15,7 @@ from benchmarks.gpu_peer import Message, wait
 from benchmarks.own import OwnStep
 from benchmarks.timing import Side, Spread, interleave, number, ratios
 from benchmarks.turns import filled, real_tokens
-from maskwright.core.own_code import allowed
+from maskwright.kernels.setting import use_native_kernels
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import StepBatch
 from maskwright.training.compiling import compile_model
@@ -151,7 +151,7 @@ class OwnSide:
         Returns:
             Bytes, with weights and what the optimizer keeps, without what lay there before this side.
         """
-        with allowed(self._compiles):
+        with use_native_kernels(self._compiles):
             return self._warm()
 
     def _warm(self) -> int:
@@ -175,7 +175,7 @@ class OwnSide:
 
     def turn(self) -> float:
         """Take the steps of a pass twice; return the seconds of the second time. Graphs are made in the first."""
-        with allowed(self._compiles):
+        with use_native_kernels(self._compiles):
             self.own.take(self._part.steps)
             wait(self._device)
             begun = time.perf_counter()

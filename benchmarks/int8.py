@@ -19,7 +19,7 @@ from maskwright.core.tensors import FlatBatch
 from maskwright.core.types import ProductPrecision
 from maskwright.inference.precision import choose_precision
 from maskwright.model.encoder import Encoder
-from maskwright.model.initialisation import initialise
+from maskwright.model.initialization import initialize
 from maskwright.model.states import States, states_of
 
 LENGTHS = (8, 16, 32, 128)
@@ -73,7 +73,7 @@ def _repeats(settings: Settings) -> int:
 def _encoder(shape: Shape, model: str, seed: int) -> Encoder:
     shape = replace(shape, sharing="all" if model == "ALBERT" else "none")
     encoder = Encoder(shape.config(), shape.vocabulary)
-    initialise(encoder, shape.config(), seed)
+    initialize(encoder, shape.config(), seed)
     return encoder.eval()
 
 

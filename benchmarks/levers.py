@@ -26,10 +26,10 @@ from benchmarks.shapes import BASE, TINY, Shape, chosen
 from benchmarks.timing import Side, Spread, interleave, ratios, speeds
 from benchmarks.workloads import Source, mlm_recipe, text_for
 from maskwright.core.types import IntArray
-from maskwright.model.attention_over_rows import laid_into_rows, taken_from_rows
-from maskwright.model.attention_plan import AttentionPlan, Backend
-from maskwright.model.dropout import DropoutKey, dropout
-from maskwright.pretext.objectives.cross_entropy import Scores
+from maskwright.kernels.attention_over_rows import laid_into_rows, taken_from_rows
+from maskwright.kernels.attention_plan import AttentionPlan, Backend
+from maskwright.kernels.cross_entropy import Scores
+from maskwright.kernels.dropout import DropoutKey, dropout
 from maskwright.training.batches import MicroBatch, StepBatch
 from maskwright.training.device import MatmulLibrary, matmul_library, tokens_at_once
 from maskwright.training.packing import Packing
@@ -80,7 +80,7 @@ def levers() -> list[Lever]:
 
 
 _TRAINING, _ENCODER = "maskwright.training", "maskwright.model"
-_MLM = "maskwright.pretext.objectives.cross_entropy"
+_MLM = "maskwright.kernels.cross_entropy"
 _NAMES = {"default": "PyTorch's own choice", "onednn": "oneDNN"}
 
 
@@ -234,7 +234,7 @@ def _attention(drop: Callable[[Tensor, float, DropoutKey | None, int], Tensor]) 
         mixed = drop(scores.softmax(-1), heads.rate, heads.key, heads.call) @ v
         return taken_from_rows(mixed.transpose(1, 2).reshape(-1, queries.shape[1]), plan, len(queries))
 
-    with _backend("rows"), patch.dict(f"{_ENCODER}.attention._BACKENDS", {"rows": rows}):
+    with _backend("rows"), patch.dict("maskwright.kernels.attention._BACKENDS", {"rows": rows}):
         yield
 
 
@@ -249,6 +249,6 @@ def _usual_dropout() -> Iterator[None]:
     with (
         _attention(drop),
         patch(f"{_ENCODER}.encoder.dropout", drop),
-        patch(f"{_ENCODER}.block.dropout_add", drop_and_add),
+        patch(f"{_ENCODER}.layer.dropout_add", drop_and_add),
     ):
         yield

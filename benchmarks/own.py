@@ -38,7 +38,7 @@ class OwnStep:
     def __init__(self, recipe: Recipe, text: Text, *, seed: int = 0, autocast: torch.dtype | None = None) -> None:
         self.recipe, self.text, self.autocast = recipe, text, autocast
         self.model: PretrainingModel = build_model(recipe, text.vocab_size)
-        self.model.initialise(seed)
+        self.model.initialize(seed)
         self.model.train()
         self._optimizer = Optimizer(self.model.named_parameters(), recipe.training.optimizer)
         self._taken = 0

@@ -47,7 +47,7 @@ def test_usual_dropout_is_computed_by_pytorch(tmp_path: Path, monkeypatch: pytes
 
 
 def test_levers_are_put_back(tmp_path: Path) -> None:
-    from maskwright.model import attention
+    from maskwright.kernels import attention
     from maskwright.training import batches, model
 
     parts = (attention._BACKENDS["rows"], batches.pack, model.read_positions)

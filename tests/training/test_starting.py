@@ -37,14 +37,14 @@ def toy(name: str, *overrides: str) -> Recipe:
 
 def begun(recipe: Recipe, start: Start) -> dict[str, Tensor]:
     model = build_model(recipe, SIZE)
-    model.initialise(7)
+    model.initialize(7)
     start.put_into(model)
     return model.weights()
 
 
 def fresh(recipe: Recipe) -> dict[str, Tensor]:
     model = build_model(recipe, SIZE)
-    model.initialise(7)
+    model.initialize(7)
     return model.weights()
 
 
@@ -126,7 +126,7 @@ def test_a_generator_comes_from_its_folder_beside_the_model(tmp_path: Path) -> N
     start = start_from(recipe, model, generator)
     assert start.new == start.left == ()
     built = build_model(recipe, SIZE)
-    built.initialise(7)
+    built.initialize(7)
     start.put_into(built)
     whole = PretrainingModel.generator_weights(built)
     assert whole.keys() == generator.state.keys()
@@ -275,7 +275,7 @@ def test_a_student_of_a_teacher_that_shares_takes_the_blocks_its_layers_used(tmp
 
 
 def test_a_student_that_does_not_fit_is_told_what_would(bert: ExistingModel) -> None:
-    with pytest.raises(RecipeError, match=r"hidden_size is 64, the model's 32.*teacher\.initialise=none"):
+    with pytest.raises(RecipeError, match=r"hidden_size is 64, the model's 32.*teacher\.initialize=none"):
         like_the_teacher(toy("distilbert/tiny", "encoder.hidden_size=64", "teacher.model=x"), bert, ())
     with pytest.raises(RecipeError, match=r"has 5 layers, its teacher .* 4\..*num_layers=2"):
         like_the_teacher(toy("distilbert/tiny", "encoder.num_layers=5", "teacher.model=x"), bert, ())
