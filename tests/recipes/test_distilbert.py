@@ -61,7 +61,7 @@ def test_students_are_trained_as_published(name: str) -> None:
     assert (encoder.hidden_activation, encoder.hidden_dropout, encoder.attention_dropout) == ("gelu", 0.1, 0.1)
     assert not encoder.pooler
     assert recipe.teacher is not None
-    assert recipe.teacher.initialize == "layers"
+    assert recipe.teacher.initialise == "layers"
 
 
 def test_students_of_bert_have_no_segments_and_those_of_roberta_one() -> None:

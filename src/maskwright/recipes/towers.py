@@ -54,13 +54,13 @@ class Teacher(Spec):
 
     Attributes:
         model: A run's folder, a Hugging Face folder or a hub name.
-        initialize: "layers": the student begins with the teacher's embeddings, its masked-token head and some of its
+        initialise: "layers": the student begins with the teacher's embeddings, its masked-token head and some of its
             layers, evenly spread (distillation: scripts/extract_distilbert.py takes 0, 2, 4, 7, 9 and 11 of 12);
             "none": it begins at random.
     """
 
     model: str = ""
-    initialize: Literal["layers", "none"] = "layers"
+    initialise: Literal["layers", "none"] = "layers"
 
     def config(self, encoder: EncoderConfig) -> EncoderConfig:
         """Return the teacher's shape as published: the student's, twice as deep. The real one is said by its folder."""

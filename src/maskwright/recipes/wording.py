@@ -210,7 +210,7 @@ _WORDING: Mapping[str, tuple[str, Formatter]] = MappingProxyType(
         ),
         "teacher": ("teacher", _or("none")),
         "teacher.model": ("teacher", lambda value: value or "any run or model folder: --teacher"),
-        "teacher.initialize": (
+        "teacher.initialise": (
             "begins with",
             _choice({"layers": "the teacher's embeddings, head and some layers", "none": "random weights"}),
         ),

@@ -1,7 +1,7 @@
 """Beginning where another model stands: which weights a new run takes, what must fit, and what is new.
 
 Two ways lead here. `--init` goes on from a model of the same shape, whatever it is asked now. A student begins with
-some of its teacher's layers (`recipes.towers.Teacher.initialize`).
+some of its teacher's layers (`recipes.towers.Teacher.initialise`).
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -123,7 +123,7 @@ def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[s
     """Return a student's recipe with its teacher's activation, if the teacher's layers fit (see `like_the_model`)."""
     mine, theirs = recipe.encoder, teacher.config
     different = differences_of_layers(mine, theirs)
-    remedy = "or let it begin at random: `--set teacher.initialize=none`."
+    remedy = "or let it begin at random: `--set teacher.initialise=none`."
     if "position_offset" in different:
         system = "distilroberta" if theirs.position_offset else "distilbert"
         raise RecipeError(
@@ -464,11 +464,11 @@ def open_origins(
             "--extend-vocabulary would give the student words that its teacher has no scores for",
             todo="Extend the teacher's vocabulary and train it first; then let the student learn from it.",
         )
-    gives_layers = recipe.teacher is not None and recipe.teacher.initialize == "layers"
+    gives_layers = recipe.teacher is not None and recipe.teacher.initialise == "layers"
     if init is not None and gives_layers:
         raise RecipeError(
             "--init and the recipe's teacher both say which weights to begin with",
-            todo="Leave --init out, or let the teacher only teach: `--set teacher.initialize=none`.",
+            todo="Leave --init out, or let the teacher only teach: `--set teacher.initialise=none`.",
         )
     teacher = None if recipe.teacher is None else open_existing(_teacher_named(recipe))
     model = None if init is None else open_existing(init)

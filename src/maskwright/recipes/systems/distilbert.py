@@ -125,6 +125,6 @@ def recipes() -> Iterator[Recipe]:
             masks=MaskRefresh(copies=None),
             objectives=OBJECTIVES,
             encoder=at_size(encoder, Size(whole.num_layers // 2, whole.hidden_size, whole.num_heads)),
-            teacher=Teacher(model="", initialize="layers"),
+            teacher=Teacher(model="", initialise="layers"),
             training=TRAINING,
         )
