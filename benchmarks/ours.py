@@ -14,18 +14,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-NATIVE = (
-    # Functions that say whether a native kernel may run; a lever makes them return False.
-    "maskwright.model.native.attention.is_allowed",
-    "maskwright.model.native.embeddings.is_allowed",
-    "maskwright.model.native.sublayers.is_allowed",
-    "maskwright.pretext.objectives.cross_entropy_native.is_allowed",
-    "maskwright.training.adamw_native.is_allowed",
-)
 LEVERS: Mapping[str, Mapping[str, Any]] = {
     # What stands in a lever's place: the value that each function then returns.
-    "PyTorch instead of all native kernels": dict.fromkeys(NATIVE, False),
-    "SDPA instead of native attention": {"maskwright.model.encoder.choose_backend": "sdpa"},
+    "SDPA instead of batched matmul attention": {"maskwright.model.encoder.choose_backend": "sdpa"},
     "whole last layer instead of output positions": {"maskwright.training.model.read_positions": None},
     "freed memory returned to the system": {"maskwright.training.device.keep_freed_memory": False},
     "512 tokens per micro-batch": {"maskwright.training.pretrain.tokens_at_once": 512},
@@ -33,8 +24,7 @@ LEVERS: Mapping[str, Mapping[str, Any]] = {
 }
 INFERENCE_LEVERS: Mapping[str, Mapping[str, Any]] = {
     "PyTorch instead of all native kernels": {
-        "maskwright.model.packed.native_products.is_allowed": False,
-        "maskwright.model.native.attention.is_allowed": False,
+        "maskwright.kernels.cpu.products.fits": False,
     },
 }
 

@@ -28,8 +28,8 @@ _SHAPE = {
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_code(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Compile our C code where tests may write; where that cannot be done they compute without it."""
-    from maskwright.core.native.library import first_problem
-    from maskwright.model.native import fp32, int8
+    from maskwright.kernels.cpu import fp32, int8
+    from maskwright.kernels.cpu.library import first_problem
 
     base = tmp_path_factory.getbasetemp()
     # Workers of one session share what is compiled.

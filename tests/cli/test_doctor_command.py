@@ -5,7 +5,7 @@ import json
 import pytest
 
 from maskwright.cli.main import main
-from maskwright.model.packed.int8_support import Int8Support
+from maskwright.kernels.cpu.int8_support import Int8Support
 from maskwright.training import doctor as room
 from maskwright.training.doctor import Diagnosis, Peaks, Usage
 from maskwright.training.hardware import look_at_hardware

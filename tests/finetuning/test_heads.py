@@ -29,8 +29,8 @@ from maskwright.huggingface.families import FAMILIES as TABLES
 from maskwright.huggingface.families import family_named
 from maskwright.huggingface.huggingface import load_model, save_model
 from maskwright.huggingface.task_entries import TaskEntries, entries_from_json, entries_to_json
+from maskwright.kernels.dropout import DropoutKey, dropout_factors
 from maskwright.model.config import EncoderConfig
-from maskwright.model.dropout import DropoutKey, dropout_factors
 from maskwright.model.encoder import Encoder
 
 EVERY_HEAD = pytest.mark.parametrize(("family", "kind"), EVERY, ids=[f"{family} {kind}" for family, kind in EVERY])

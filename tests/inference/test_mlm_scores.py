@@ -7,7 +7,7 @@ from maskwright.core.types import ProductPrecision
 from maskwright.inference.mlm_scores import PackedHead
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.initialisation import initialise
+from maskwright.model.initialization import initialize
 from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from tests.precisions import skip_without
@@ -31,7 +31,7 @@ def test_packed_head_scores_as_the_module(precision: ProductPrecision) -> None:
         hidden_activation="gelu",
     )
     encoder = Encoder(config, WORDS)
-    initialise(encoder, config, seed=1)
+    initialize(encoder, config, seed=1)
     torch.manual_seed(0)
     head = MaskedLanguageModelingHead(config.head_shape(WORDS)).eval()
     hidden, words = torch.randn(5, WIDTH), encoder.word_embeddings.weight

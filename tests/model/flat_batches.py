@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from maskwright.core.tensors import FlatBatch
-from maskwright.model.attention_plan import Backend
+from maskwright.kernels.attention_plan import Backend
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.initialisation import initialise
+from maskwright.model.initialization import initialize
 
 VOCAB_SIZE = 101
 SMALL = EncoderConfig(
@@ -75,7 +75,7 @@ def _extend(columns: list[list[Tensor]], *values: Tensor) -> None:
 
 
 def encoder(config: EncoderConfig = SMALL, backend: Backend | None = None, seed: int = 1) -> Encoder:
-    """Build and initialise an encoder."""
+    """Build and initialize an encoder."""
     model = Encoder(config, VOCAB_SIZE, backend)
-    initialise(model, config, seed)
+    initialize(model, config, seed)
     return model

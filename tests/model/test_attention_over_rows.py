@@ -5,9 +5,9 @@ import torch
 from flat_batches import packed
 from torch.autograd.graph import saved_tensors_hooks
 
-from maskwright.model.attention import attend
-from maskwright.model.attention_plan import plan_attention
-from maskwright.model.dropout import DropoutKey, dropout_factors
+from maskwright.kernels.attention import attend
+from maskwright.kernels.attention_plan import plan_attention
+from maskwright.kernels.dropout import DropoutKey, dropout_factors
 
 HEADS, WIDTH, ROW = 3, 12, 6
 KEY = DropoutKey.on(torch.device("cpu"), 20170612)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskwright.model.dropout import (
+from maskwright.kernels.dropout import (
     DropoutKey,
     dropout,
     dropout_add,

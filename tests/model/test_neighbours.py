@@ -3,7 +3,7 @@ import torch
 
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.initialisation import initialise
+from maskwright.model.initialization import initialize
 from maskwright.model.neighbours import offsets
 
 LENGTH, SEQUENCES = 48, 12
@@ -12,7 +12,7 @@ LENGTH, SEQUENCES = 48, 12
 def _first_attention(config, seed=0):
     """Mean attention of each head from a token to the one its offset away, and to itself, in random texts."""
     encoder = Encoder(config, 3000)
-    initialise(encoder, config, seed)
+    initialize(encoder, config, seed)
     positions = torch.arange(LENGTH)
     ids = torch.randint(5, 3000, (SEQUENCES, LENGTH), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
@@ -60,7 +60,7 @@ def test_only_positions_and_first_queries_and_keys_differ():
     config = EncoderConfig(hidden_size=64, num_heads=2, num_layers=2, intermediate_size=128, max_positions=32)
     drawn, begun = (Encoder(config.replace(initial_attention=where), 100) for where in ("random", "neighbours"))
     for encoder in (drawn, begun):
-        initialise(encoder, encoder.config, 3)
+        initialize(encoder, encoder.config, 3)
     others = begun.state_dict()
     changed = {name for name, value in drawn.state_dict().items() if not torch.equal(value, others[name])}
     assert changed == {
@@ -76,7 +76,7 @@ def test_only_positions_and_first_queries_and_keys_differ():
 def test_far_positions_are_not_alike():
     config = EncoderConfig(hidden_size=128, num_heads=2, num_layers=1, initial_attention="neighbours")
     encoder = Encoder(config, 10)
-    initialise(encoder, config, 0)
+    initialize(encoder, config, 0)
     table = torch.nn.functional.normalize(encoder.position_embeddings.weight.detach(), dim=1)
     likeness = table @ table.T - torch.eye(512)
     assert likeness.abs().max() < 0.7
@@ -86,7 +86,7 @@ def test_far_positions_are_not_alike():
 def test_rows_of_roberta_s_padding_stay_zero():
     config = EncoderConfig(hidden_size=64, num_heads=1, num_layers=1, position_offset=2, initial_attention="neighbours")
     encoder = Encoder(config, 10)
-    initialise(encoder, config, 0)
+    initialize(encoder, config, 0)
     assert not encoder.position_embeddings.weight[:2].any()
 
 
@@ -94,7 +94,7 @@ def test_rows_of_roberta_s_padding_stay_zero():
 def test_heads_too_narrow_for_a_wave_change_nothing(width):
     config = EncoderConfig(hidden_size=width * 3, num_heads=3, num_layers=1, initial_attention="neighbours")
     encoder = Encoder(config, 10)
-    initialise(encoder, config, 0)
+    initialize(encoder, config, 0)
     assert all(torch.isfinite(parameter).all() for parameter in encoder.parameters())
 
 

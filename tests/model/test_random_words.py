@@ -8,9 +8,9 @@ from flat_batches import PACKED, SMALL, packed, without_filler
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.model.block import DROPOUT_CALLS
-from maskwright.model.dropout import DropoutKey, RandomWords, random_bits
+from maskwright.kernels.dropout import DropoutKey, RandomWords, random_bits
 from maskwright.model.encoder import numbers_of_dropout
+from maskwright.model.layer import DROPOUT_CALLS
 
 NUMBERS = st.integers(0, 2**63 - 1)
 

@@ -6,7 +6,7 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import DeviceError, MaskwrightError
 from maskwright.core.files import read_json
-from maskwright.core.own_code import is_allowed
+from maskwright.kernels.setting import native_kernels_enabled
 from maskwright.recipes.catalog import get
 from maskwright.training import device
 from maskwright.training.device import Precision, computing_on, prepare_machine, prepare_machine_again
@@ -97,4 +97,4 @@ def test_a_run_resumes_with_its_kernels_even_if_an_older_version_recorded_them(
     machine, message = prepare_machine_again(recorded, "cpu", tmp_path, "auto")
     assert (machine.kernels, message) == (kernels, "")
     with computing_on(machine):
-        assert is_allowed() == (kernels == "auto")
+        assert native_kernels_enabled() == (kernels == "auto")

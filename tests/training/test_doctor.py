@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from maskwright.core.errors import DeviceError
-from maskwright.model.native import fp32
-from maskwright.model.packed.int8_support import Int8Support
+from maskwright.kernels.cpu import fp32
+from maskwright.kernels.cpu.int8_support import Int8Support
 from maskwright.training import doctor as room
 from maskwright.training.device import Machine
 from maskwright.training.doctor import Peaks, advise, doctor, usage_of

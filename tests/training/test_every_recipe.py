@@ -53,7 +53,7 @@ def toy(name: str) -> Recipe:
 
 def model_of(recipe: Recipe, teacher: TeacherModel | None = None) -> PretrainingModel:
     model = build_model(recipe, VOCABULARY, teacher)
-    model.initialise(0)
+    model.initialize(0)
     return model
 
 
@@ -63,7 +63,7 @@ def teacher_of(recipe: Recipe, steps: int) -> TeacherModel | None:
         return None
     alone = recipe.replace(teacher=None, objectives=("mlm",))
     batch, model = step(alone, count=8), build_model(alone, VOCABULARY)
-    model.initialise(1)
+    model.initialize(1)
     optimizer = Optimizer(model.named_parameters(), alone.training.optimizer)
     for number in range(steps):
         take_step(model.train(), optimizer, batch, learning_rate=0.005, clip_norm=1.0, step=number)

@@ -40,7 +40,7 @@ def toy(*overrides: str) -> Recipe:
 
 def toy_model(recipe: Recipe) -> PretrainingModel:
     model = build_model(recipe, VOCABULARY)
-    model.initialise(0)
+    model.initialize(0)
     return model
 
 
@@ -426,7 +426,7 @@ def test_whatever_objective_trains_the_generator_fills_in() -> None:
     config, generator = recipe.encoder, recipe.generator.config(recipe.encoder)
     usual = PretrainingModel(config, VOCABULARY, OBJECTIVES, generator=generator)
     renamed = PretrainingModel(config, VOCABULARY, (Filler(), OBJECTIVES[1]), generator=generator)
-    usual.initialise(0)
+    usual.initialize(0)
     renamed.load({name.replace("heads.mlm", "heads.filler"): value for name, value in usual.weights().items()}, "")
     micro = step(recipe, count=8).micro_batches[0]
     other = replace(micro, targets={"filler": micro.targets["mlm"], "rtd": micro.targets["rtd"]})

@@ -37,14 +37,14 @@ def toy(name: str, *overrides: str) -> Recipe:
 
 def begun(recipe: Recipe, start: Start) -> dict[str, Tensor]:
     model = build_model(recipe, SIZE)
-    model.initialise(7)
+    model.initialize(7)
     start.put_into(model)
     return model.weights()
 
 
 def fresh(recipe: Recipe) -> dict[str, Tensor]:
     model = build_model(recipe, SIZE)
-    model.initialise(7)
+    model.initialize(7)
     return model.weights()
 
 
@@ -126,7 +126,7 @@ def test_a_generator_comes_from_its_folder_beside_the_model(tmp_path: Path) -> N
     start = start_from(recipe, model, generator)
     assert start.new == start.left == ()
     built = build_model(recipe, SIZE)
-    built.initialise(7)
+    built.initialize(7)
     start.put_into(built)
     whole = PretrainingModel.generator_weights(built)
     assert whole.keys() == generator.state.keys()

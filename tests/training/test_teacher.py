@@ -114,13 +114,13 @@ def test_a_teacher_of_another_width_can_teach_soft_targets_but_not_hidden_states
     check_teacher(wide.replace(objectives=tuple(each for each in wide.objectives if each.kind != "cosine")), bert)
 
 
-@pytest.mark.parametrize("initialise", ["none", "layers"])
-def test_all_that_mends_another_width_is_named_at_once(bert: ExistingModel, initialise: str) -> None:
+@pytest.mark.parametrize("initialize", ["none", "layers"])
+def test_all_that_mends_another_width_is_named_at_once(bert: ExistingModel, initialize: str) -> None:
     wide = student(
         "encoder.hidden_size=48",
         "encoder.num_heads=3",
         "encoder.intermediate_size=192",
-        f"teacher.initialise={initialise}",
+        f"teacher.initialise={initialize}",
     )
     with pytest.raises(RecipeError) as caught:
         check_teacher(wide, bert)

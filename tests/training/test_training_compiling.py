@@ -19,7 +19,7 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import read_json
-from maskwright.core.own_code import allowed, is_allowed
+from maskwright.kernels.setting import native_kernels_enabled, use_native_kernels
 from maskwright.model.encoder import Encoder
 from maskwright.training import compiling
 from maskwright.training import pretrain as pretrain_module
@@ -66,12 +66,12 @@ class Kernels:
         """Note how attention, our own code and captured passes stand, and compute by rows."""
         (backend,) = {each.backend for each in encoders_of(model)}
         (captures,) = {each.passes is not None for each in encoders_of(model)}
-        self.seen.append((backend, is_allowed(), captures))
+        self.seen.append((backend, native_kernels_enabled(), captures))
         self.batches.append(batch)
         passes = [each.passes for each in encoders_of(model)]
         for each in encoders_of(model):
             each.backend, each.passes = "rows", None
-        with allowed(False):
+        with use_native_kernels(False):
             found = _loss_and_gradients(model, batch, autocast)
         for each, captured in zip(encoders_of(model), passes, strict=True):
             each.backend, each.passes = backend, captured  # type: ignore[assignment]
@@ -308,7 +308,7 @@ def test_a_gpu_computes_by_kernels_unless_told_otherwise_or_it_cannot(
     found = []
 
     def open_session(request: Any, directory: Any, record: Any, machine: Machine, *rest: Any, compiles: bool) -> Any:
-        found.append((machine.kernels, compiles, is_allowed()))
+        found.append((machine.kernels, compiles, native_kernels_enabled()))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pretrain_module, "prepare_machine_again", lambda *_: (machine, ""))

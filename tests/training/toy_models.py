@@ -38,7 +38,7 @@ def save_toy(folder: Path, recipe: str, *overrides: str, seed: int = 1, tokenize
     vocab_size = tokenizer.special_tokens.vocab_size
     chosen = resolve(recipe, small(vocab_size, *overrides))
     model = build_model(chosen, vocab_size)
-    model.initialise(seed)
+    model.initialize(seed)
     models = [(folder, chosen.encoder, model.encoder_weights())]
     if model.generator is not None:
         models.append((folder / GENERATOR, model.generator.config, model.generator_weights()))

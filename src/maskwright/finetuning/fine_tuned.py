@@ -31,7 +31,7 @@ from maskwright.huggingface.families.base import TaskHead
 from maskwright.huggingface.huggingface import save_model
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.initialisation import initialise
+from maskwright.model.initialization import initialize
 from maskwright.model.states import States
 from maskwright.training.existing import ExistingModel, open_existing
 
@@ -207,7 +207,7 @@ def build(
     built = _assemble(existing, task, row, rate, length)
     if from_scratch:
         built.to_empty(device="cpu")
-        initialise(built, config, seed)
+        initialize(built, config, seed)
         built.notes = (f"all weights are newly initialized; shape and tokenizer are those of {existing.name}",)
         return built.eval()
     wanted = built.state_dict().keys()
@@ -290,7 +290,7 @@ def _new_weights(built: FineTunedModel, names: Iterable[str], seed: int) -> dict
         layers[tower][layer] = nn.Linear(like.in_features, like.out_features)
     # Under their full names, which key their random numbers.
     drawn = nn.ModuleDict({tower: nn.ModuleDict(its) for tower, its in layers.items()})
-    initialise(drawn, built.encoder.config, seed)
+    initialize(drawn, built.encoder.config, seed)
     return dict(drawn.state_dict())
 
 

@@ -22,9 +22,9 @@ from maskwright.core.tensors import EncoderOutput, activation
 from maskwright.core.types import HeadKind
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.huggingface.families.base import TaskHead
-from maskwright.model.block import DROPOUT_CALLS
+from maskwright.kernels.dropout import DropoutKey, dropout
 from maskwright.model.config import EncoderConfig
-from maskwright.model.dropout import DropoutKey, dropout
+from maskwright.model.layer import DROPOUT_CALLS
 
 
 @final

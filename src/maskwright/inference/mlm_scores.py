@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from maskwright.core.types import ProductPrecision
+from maskwright.kernels.cpu.dense import pack
 from maskwright.model.encoder import Encoder
-from maskwright.model.packed.dense import pack
 from maskwright.model.packed.norm import Norm
 from maskwright.model.states import packs
 from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead

@@ -7,7 +7,7 @@ import torch
 
 from maskwright.core.errors import MaskwrightError, unknown_name
 from maskwright.core.types import ProductPrecision
-from maskwright.model.packed.int8_support import multiplies_int8
+from maskwright.kernels.cpu.int8_support import multiplies_int8
 from maskwright.training.device import multiplies_bf16
 
 Precision = Literal["auto", "fp32", "bf16", "int8"]

@@ -3,27 +3,27 @@
 import torch
 from torch import Tensor, nn
 
-from maskwright.core.own_code import is_allowed
 from maskwright.core.row_counts import filled_up
 from maskwright.core.tensors import EncoderOutput, FlatBatch
-from maskwright.model.attention_plan import (
+from maskwright.kernels.attention_plan import (
     DRAWING_FROM_WORDS,
     AttentionPlan,
     Backend,
     choose_backend,
     plan_attention,
 )
-from maskwright.model.block import DROPOUT_CALLS, AttentionBlock, FeedForwardBlock
+from maskwright.kernels.cuda.embeddings import embedded
+from maskwright.kernels.cuda.embeddings import takes as takes_segments
+from maskwright.kernels.cuda.launches import ACTIVATIONS
+from maskwright.kernels.cuda.passes import CapturedPasses
+from maskwright.kernels.cuda.rounded import Joined, OnGpu, rounded
+from maskwright.kernels.cuda.runs import GpuRuns, runs_of, takes_own
+from maskwright.kernels.cuda.sublayers import computes_on, fits
+from maskwright.kernels.dropout import DropoutKey, dropout, seeded_kernels
+from maskwright.kernels.setting import native_kernels_enabled
 from maskwright.model.config import EncoderConfig
-from maskwright.model.dropout import DropoutKey, dropout, seeded_kernels
 from maskwright.model.embeddings import sum_embeddings
-from maskwright.model.gpu.embeddings import embedded
-from maskwright.model.gpu.embeddings import takes as takes_segments
-from maskwright.model.gpu.launches import ACTIVATIONS
-from maskwright.model.gpu.passes import CapturedPasses
-from maskwright.model.gpu.rounded import Joined, OnGpu, rounded
-from maskwright.model.gpu.runs import GpuRuns, runs_of, takes_own
-from maskwright.model.gpu.sublayers import computes_on, fits
+from maskwright.model.layer import DROPOUT_CALLS, AttentionBlock, FeedForwardBlock
 from maskwright.model.rows import cut_into_rows
 
 
@@ -140,7 +140,7 @@ class Encoder(nn.Module):
             blocks = (*self.attention_blocks, *self.ffn_blocks)
             its = fits(self.embedding_norm, *(each for block in blocks for each in block.children()))
             self._fits[kept] = its and self.config.hidden_activation in ACTIVATIONS
-        return self._fits[kept] and is_allowed() and self.may_use_kernels
+        return self._fits[kept] and native_kernels_enabled() and self.may_use_kernels
 
     def capture_passes(self) -> None:
         """Let passes that come again be captured as CUDA graphs and replayed, where our own kernels compute them."""

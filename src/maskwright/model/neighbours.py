@@ -15,8 +15,8 @@ import math
 import torch
 from torch import Tensor
 
-from maskwright.model.block import AttentionBlock
 from maskwright.model.encoder import Encoder
+from maskwright.model.layer import AttentionBlock
 
 NEIGHBOUR_SCORE = 6.0
 """Attention score of the wanted neighbour above all others, in nats: about half of a head's attention is then there."""

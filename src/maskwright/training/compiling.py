@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from maskwright.core.errors import DeviceError
-from maskwright.core.own_code import allowed as own_code_allowed
+from maskwright.kernels.cuda.runs import takes_own
+from maskwright.kernels.setting import use_native_kernels
 from maskwright.model.encoder import Encoder
-from maskwright.model.gpu.runs import takes_own
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel
 
@@ -75,7 +75,7 @@ def compile_model(model: PretrainingModel, batch: StepBatch, autocast: torch.dty
     batch = _comparable(model, batch, encoders)
     try:
         with model.drawing_the_same():
-            with own_code_allowed(False):
+            with use_native_kernels(False):
                 _attend_by(encoders, "rows")
                 plain = _loss_and_gradients(model, batch, autocast)
                 exact = _loss_and_gradients(model, batch, None)
@@ -100,7 +100,7 @@ def compile_model(model: PretrainingModel, batch: StepBatch, autocast: torch.dty
     return f"layers, in {time.perf_counter() - begun:.0f} s; {apart}"
 
 
-def computes_by_own_code(model: PretrainingModel) -> bool:
+def uses_native_kernels(model: PretrainingModel) -> bool:
     """Say whether `compile_model` found our own code to compute rightly."""
     return all(each.may_use_kernels for each in (model.encoder, model.generator) if each is not None)
 

@@ -12,9 +12,9 @@ import torch
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
-from maskwright.core.own_code import Kernels, allowed
 from maskwright.core.spec import fingerprint
-from maskwright.model.gpu.sublayers import computes_on
+from maskwright.kernels.cuda.sublayers import computes_on
+from maskwright.kernels.setting import Kernels, use_native_kernels
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.allocator import keep_freed_memory
 from maskwright.training.probe import has_onednn, probe_error, probe_layers, probe_matmul, products_by
@@ -216,7 +216,7 @@ def computing_on(machine: Machine) -> Iterator[None]:
     one that makes batches must not hold that up (a step of bert/tiny's size took 5.8 ms instead of 8.0).
     """
     before = sys.getswitchinterval()
-    with matmul_library(machine.matmul), allowed(machine.kernels == "auto"):
+    with matmul_library(machine.matmul), use_native_kernels(machine.kernels == "auto"):
         try:
             if machine.device.type == "cuda":
                 sys.setswitchinterval(min(before, _TURN_SECONDS))

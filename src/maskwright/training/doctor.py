@@ -14,10 +14,10 @@ import torch
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
-from maskwright.model.attention_plan import choose_backend
-from maskwright.model.gpu.runs import takes_own
-from maskwright.model.native.fp32 import CODE as FP32
-from maskwright.model.packed.int8_support import Int8Support, int8_support
+from maskwright.kernels.attention_plan import choose_backend
+from maskwright.kernels.cpu.fp32 import CODE as FP32
+from maskwright.kernels.cpu.int8_support import Int8Support, int8_support
+from maskwright.kernels.cuda.runs import takes_own
 from maskwright.training.device import Machine, Precision, prepare_machine
 from maskwright.training.hardware import Hardware, busy_cores, look_at_hardware
 from maskwright.training.probe import MatmulRate, probe_bandwidth, probe_matmul

@@ -5,9 +5,8 @@ import time
 
 import torch
 
-from maskwright.core.own_code import allowed as own_code_allowed
-from maskwright.core.own_code import is_allowed
 from maskwright.core.tensors import FlatBatch, TargetTensors
+from maskwright.kernels.setting import native_kernels_enabled, use_native_kernels
 from maskwright.model.config import EncoderConfig
 from maskwright.model.sizes import flops_per_token
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
@@ -15,7 +14,7 @@ from maskwright.recipes.optimization import AdamW
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import MicroBatch, StepBatch
 from maskwright.training.budget import Budget
-from maskwright.training.compiling import compile_model, computes_by_own_code
+from maskwright.training.compiling import compile_model, uses_native_kernels
 from maskwright.training.device import Machine
 from maskwright.training.flops import expected_flops_per_token, expected_skipped_flops_per_token
 from maskwright.training.model import PretrainingModel
@@ -65,7 +64,7 @@ def reached_flops(config: EncoderConfig, machine: Machine) -> float:
     """
     objective = MaskedLanguageModeling()
     model = PretrainingModel(config, _VOCABULARY, (objective,))
-    model.initialise(0)
+    model.initialize(0)
     model.to(machine.device).train()
     optimizer = Optimizer(model.named_parameters(), AdamW())
     drops = config.hidden_dropout > 0 or config.attention_dropout > 0
@@ -77,7 +76,7 @@ def reached_flops(config: EncoderConfig, machine: Machine) -> float:
     batch = _random_step(row, rows, drops=drops)
     if machine.device.type == "cuda" and machine.kernels == "auto":
         compile_model(model, _random_step(row, _ROWS_OF_PROOF, drops=drops), machine.autocast)
-    with own_code_allowed(is_allowed() and (machine.device.type == "cpu" or computes_by_own_code(model))):
+    with use_native_kernels(native_kernels_enabled() and (machine.device.type == "cpu" or uses_native_kernels(model))):
         best, begun, steps = math.inf, time.perf_counter(), 0
         while steps < _LEAST_STEPS or (time.perf_counter() - begun < _SECONDS and steps < _MOST_STEPS):
             started = time.perf_counter()

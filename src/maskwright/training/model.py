@@ -14,7 +14,7 @@ from maskwright.core.tensors import FlatBatch, LossInputs, LossTerm, TargetTenso
 from maskwright.core.types import IntArray
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.initialisation import initialise
+from maskwright.model.initialization import initialize
 from maskwright.model.sizes import skipped_flops_per_token
 from maskwright.pretext.objectives.base import Objective
 from maskwright.recipes.recipe import Recipe
@@ -74,14 +74,14 @@ class PretrainingModel(nn.Module):
             {objective.kind: objective.head(under[objective.kind].head_shape(vocab_size)) for objective in objectives}
         )
 
-    def initialise(self, seed: int, token_counts: IntArray | None = None) -> None:
+    def initialize(self, seed: int, token_counts: IntArray | None = None) -> None:
         """Draw all weights, each parameter from a generator keyed by the seed and its name.
 
         Args:
             seed: The run's seed.
             token_counts: Shape (V,), how often each id stands in the corpus, for heads that begin from it.
         """
-        initialise(self, self.config, seed)
+        initialize(self, self.config, seed)
         for objective in self.objectives:
             objective.prepare(self.heads[objective.kind], token_counts)
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from maskwright.core.amounts import short_count
 from maskwright.core.errors import CheckpointError
-from maskwright.core.own_code import allowed
+from maskwright.kernels.setting import use_native_kernels
 from maskwright.recipes.recipe import Recipe
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
 from maskwright.training.checkpoint import CheckpointTimer, save_models
-from maskwright.training.compiling import compile_model, computes_by_own_code
+from maskwright.training.compiling import compile_model, uses_native_kernels
 from maskwright.training.device import Machine
 from maskwright.training.evaluation import Baseline, Measured, detection_line, health_line, measure, unigram_baseline
 from maskwright.training.flops import step_flops
@@ -109,7 +109,7 @@ class Session:
         self.baseline = unigram_baseline(self.workload.held_out, text.vocabulary.token_counts)
         self.teacher = None if teacher is None else teacher.to(machine.device)
         self.model = build_model(recipe, text.vocab_size, self.teacher)
-        self.model.initialise(seed, text.vocabulary.token_counts)
+        self.model.initialize(seed, text.vocabulary.token_counts)
         if start is not None:
             start.put_into(self.model)
         self.model.to(machine.device).train()
@@ -134,8 +134,8 @@ class Session:
         with contextlib.ExitStack() as stack:
             if self.compiles:
                 self.reporter.say("compiled", self._compile())
-                if not computes_by_own_code(self.model):
-                    stack.enter_context(allowed(False))
+                if not uses_native_kernels(self.model):
+                    stack.enter_context(use_native_kernels(False))
             steps = position.spent.steps
             journal = Journal(self.directory.path, steps, self.budget, self.machine.peak_flops, self.reporter)
             stack.callback(journal.close)
@@ -208,7 +208,7 @@ class Session:
         for phase in {each.collator.row_length: each for each in self.workload.phases}.values():
             rows, _ = phase.stream.read(phase.stream.start(), _SEQUENCES_OF_PROOF)
             message = compile_model(self.model, phase.collator.collate(rows, 0), self.machine.autocast)
-            if not computes_by_own_code(self.model):
+            if not uses_native_kernels(self.model):
                 break
         return message
 

@@ -32,10 +32,10 @@ CASES = {
 CHILD = """
 import json, sys
 import numpy, torch
-from maskwright.model.attention import attend
-from maskwright.model.attention_plan import AttentionPlan, Runs
-from maskwright.model.dropout import DropoutKey, RandomWords
-from maskwright.model.gpu import attention, launches
+from maskwright.kernels.attention import attend
+from maskwright.kernels.attention_plan import AttentionPlan, Runs
+from maskwright.kernels.dropout import DropoutKey, RandomWords
+from maskwright.kernels.cuda import attention, launches
 
 numpy.seterr(all="ignore")  # Products of 64 bits are meant to overflow.
 num_heads, head_size = 2, 16
@@ -132,5 +132,5 @@ def test_three_slopes_are_laid_side_by_side_and_summed(found: dict[str, list[lis
 
 
 def test_launches_do_not_import_triton_before_they_are_used() -> None:
-    code = "import sys, maskwright.model.gpu.attention; sys.exit('triton' in sys.modules)"
+    code = "import sys, maskwright.kernels.cuda.attention; sys.exit('triton' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

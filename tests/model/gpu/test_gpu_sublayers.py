@@ -16,19 +16,19 @@ from flat_batches import SMALL, encoder, packed, without_filler
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from maskwright.core.own_code import allowed
 from maskwright.core.tensors import FlatBatch, activation
-from maskwright.model.attention_plan import plan_attention
+from maskwright.kernels.attention_plan import plan_attention
+from maskwright.kernels.cuda import launches
+from maskwright.kernels.cuda.embeddings import embedded
+from maskwright.kernels.cuda.launches import Closing
+from maskwright.kernels.cuda.rounded import rounded
+from maskwright.kernels.cuda.runs import GpuRuns, runs_of
+from maskwright.kernels.cuda.sublayers import attention_sublayer
+from maskwright.kernels.dropout import DropoutKey, dropout, dropout_factors
+from maskwright.kernels.setting import use_native_kernels
 from maskwright.model.config import EncoderConfig
-from maskwright.model.dropout import DropoutKey, dropout, dropout_factors
 from maskwright.model.embeddings import sum_embeddings
 from maskwright.model.encoder import Encoder
-from maskwright.model.gpu import launches
-from maskwright.model.gpu.embeddings import embedded
-from maskwright.model.gpu.launches import Closing
-from maskwright.model.gpu.rounded import rounded
-from maskwright.model.gpu.runs import GpuRuns, runs_of
-from maskwright.model.gpu.sublayers import attention_sublayer
 
 pytest.importorskip("triton", minversion="3.7")
 
@@ -225,7 +225,7 @@ def taken_gradients(module: nn.Module) -> dict[str, Tensor]:
 
 
 def plain(model: Encoder, key: DropoutKey | None, read: Tensor | None) -> Tensor:
-    with allowed(False):
+    with use_native_kernels(False):
         return model.layers(stream(), plan_attention(stream(), "rows", torch.float32), key, read)
 
 

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from maskwright.core.row_counts import rounded_up
 from maskwright.core.tensors import FlatBatch
-from maskwright.model.dropout import DropoutKey
-from maskwright.model.gpu.pass_sizes import PassSize
-from maskwright.model.gpu.passes import CapturedPasses, _fill, _Pair, _room, _stand_ins
-from maskwright.model.gpu.runs import runs_of
+from maskwright.kernels.cuda.pass_sizes import PassSize
+from maskwright.kernels.cuda.passes import CapturedPasses, _fill, _Pair, _room, _stand_ins
+from maskwright.kernels.cuda.runs import runs_of
+from maskwright.kernels.dropout import DropoutKey
 
 CPU = torch.device("cpu")
 KEY = DropoutKey.on(CPU, 5)

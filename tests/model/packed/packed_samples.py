@@ -8,10 +8,10 @@ from torch import Tensor
 
 from maskwright.core.types import ProductPrecision
 from maskwright.inference.batching import TextBatch, batches
+from maskwright.kernels.cpu.int8_support import multiplies_int8
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.initialisation import initialise
-from maskwright.model.packed.int8_support import multiplies_int8
+from maskwright.model.initialization import initialize
 from maskwright.training.device import multiplies_bf16
 
 CPU = torch.device("cpu")
@@ -60,7 +60,7 @@ def make_encoder(**shape: object) -> Encoder:
         }
     )
     made = Encoder(config, WORDS)
-    initialise(made, config, seed=1)
+    initialize(made, config, seed=1)
     with torch.no_grad():
         for parameter in made.parameters():
             if parameter.dim() == 1:  # Biases begin at zero: any mistake with them would be invisible.

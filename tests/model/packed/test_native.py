@@ -15,19 +15,19 @@ from packed_samples import CPU, SHAPES, WORDS, assert_near, encoder, expected, l
 from torch import Tensor
 from torch.nn import functional as F
 
-from maskwright.core.own_code import allowed as own_attention
 from maskwright.core.tensors import FlatBatch, activation
 from maskwright.inference.batching import batches
+from maskwright.kernels.cpu import products as cpu_products
+from maskwright.kernels.cpu.dense import FusedDense, pack
+from maskwright.kernels.cpu.int8_support import int8_support
+from maskwright.kernels.cpu.native_dense import NativeDense
+from maskwright.kernels.cpu.products import PRODUCTS, NativePrecision, fits
+from maskwright.kernels.setting import use_native_kernels
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.packed import native_products
-from maskwright.model.packed.dense import FusedDense, pack
 from maskwright.model.packed.embedding import Embedding
 from maskwright.model.packed.encoder import PackedEncoder
-from maskwright.model.packed.int8_support import int8_support
-from maskwright.model.packed.native_dense import NativeDense
 from maskwright.model.packed.native_encoder import NativeEncoder, takes
-from maskwright.model.packed.native_products import PRODUCTS, NativePrecision, fits
 from maskwright.model.states import states_of
 from tests.thread_counts import with_threads
 
@@ -97,7 +97,7 @@ class TestWithoutACompiler:
 @where_there_is_code("fp32")
 def test_a_run_begun_without_our_own_code_goes_on_without_it(precision: NativePrecision) -> None:
     weight, bias = torch.randn(6, 32), torch.randn(6)
-    with own_attention(False):
+    with use_native_kernels(False):
         assert not takes(encoder("bert").config, precision)
         assert isinstance(states_of(encoder("bert"), precision), PackedEncoder)
         assert isinstance(pack(weight, bias, precision), FusedDense)
@@ -321,7 +321,7 @@ class TestDenseOf8Bits:
 
     @pytest.mark.parametrize("sign", [1, -1])
     def test_sums_of_the_widest_layer_fit(self, precision: NativePrecision, sign: int) -> None:
-        most = native_products._MOST_INPUTS
+        most = cpu_products._MOST_INPUTS
         # The largest sums there are: every product is 255 x -128 (or 1 x -128) before the zero point is taken off.
         inputs = torch.full((1, most), -1.0)
         inputs[0, 0] = 1.0

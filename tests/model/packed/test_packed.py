@@ -10,11 +10,11 @@ from packed_samples import ROUNDED, SHAPES, assert_near, encoder, expected, has_
 from maskwright.core.errors import DeviceError
 from maskwright.core.tensors import activation
 from maskwright.core.types import ProductPrecision
-from maskwright.model.packed.dense import FusedDense, Int8Dense, pack
+from maskwright.kernels.cpu.dense import FusedDense, Int8Dense, pack
+from maskwright.kernels.cpu.native_dense import NativeDense
+from maskwright.kernels.cpu.products import PRODUCTS
 from maskwright.model.packed.encoder import PackedEncoder
-from maskwright.model.packed.native_dense import NativeDense
 from maskwright.model.packed.native_encoder import NativeEncoder
-from maskwright.model.packed.native_products import PRODUCTS
 from maskwright.model.states import states_of
 
 PRECISIONS = [

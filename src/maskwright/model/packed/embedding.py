@@ -5,9 +5,9 @@ from typing import final
 from torch import Tensor
 
 from maskwright.core.tensors import FlatBatch
+from maskwright.kernels.cpu.dense import pack
 from maskwright.model.embeddings import sum_embeddings
 from maskwright.model.encoder import Encoder
-from maskwright.model.packed.dense import pack
 from maskwright.model.packed.norm import Norm
 
 

@@ -20,13 +20,13 @@ from torch.nn import functional as F
 from maskwright.core.products import fp32_products
 from maskwright.core.tensors import FlatBatch
 from maskwright.core.types import ProductPrecision
-from maskwright.model.attention import attend
-from maskwright.model.attention_over_rows import laid_into_rows
-from maskwright.model.attention_plan import AttentionPlan, Backend, plan_attention
-from maskwright.model.block import AttentionBlock, FeedForwardBlock
+from maskwright.kernels.attention import attend
+from maskwright.kernels.attention_over_rows import laid_into_rows
+from maskwright.kernels.attention_plan import AttentionPlan, Backend, plan_attention
+from maskwright.kernels.cpu.dense import joined, pack
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.packed.dense import joined, pack
+from maskwright.model.layer import AttentionBlock, FeedForwardBlock
 from maskwright.model.packed.embedding import Embedding
 from maskwright.model.packed.norm import Norm
 

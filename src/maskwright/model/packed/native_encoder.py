@@ -11,13 +11,8 @@ from torch import Tensor, nn
 
 from maskwright.core.tensors import FlatBatch
 from maskwright.core.types import ProductPrecision
-from maskwright.model.block import AttentionBlock, FeedForwardBlock
-from maskwright.model.config import EncoderConfig
-from maskwright.model.encoder import Encoder
-from maskwright.model.packed.dense import joined
-from maskwright.model.packed.embedding import Embedding
-from maskwright.model.packed.native_dense import ACTIVATIONS, NativeDense
-from maskwright.model.packed.native_layouts import (
+from maskwright.kernels.cpu.dense import joined
+from maskwright.kernels.cpu.layouts import (
     ROUNDING,
     BatchLayout,
     BlockLayout,
@@ -28,7 +23,12 @@ from maskwright.model.packed.native_layouts import (
     given,
     room,
 )
-from maskwright.model.packed.native_products import LANES, PRODUCTS, NativePrecision, fits
+from maskwright.kernels.cpu.native_dense import ACTIVATIONS, NativeDense
+from maskwright.kernels.cpu.products import LANES, PRODUCTS, NativePrecision, fits
+from maskwright.model.config import EncoderConfig
+from maskwright.model.encoder import Encoder
+from maskwright.model.layer import AttentionBlock, FeedForwardBlock
+from maskwright.model.packed.embedding import Embedding
 
 _WORD = 4
 """Bytes of an fp32 number."""

@@ -57,7 +57,7 @@ class MaskedLanguageModeling(Objective):
         """
         from maskwright.core.row_counts import filled_up
         from maskwright.core.tensors import LossTerm
-        from maskwright.pretext.objectives.cross_entropy import summed_cross_entropy
+        from maskwright.kernels.cross_entropy import summed_cross_entropy
 
         targets = inputs.targets
         features = head(inputs.view.output.hidden.index_select(0, filled_up(targets.positions)))

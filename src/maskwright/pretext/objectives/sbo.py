@@ -77,7 +77,7 @@ class SpanBoundaryObjective(Objective):
         """Sum the cross entropy at the targets."""
         from maskwright.core.row_counts import filled_up
         from maskwright.core.tensors import LossTerm
-        from maskwright.pretext.objectives.cross_entropy import summed_cross_entropy
+        from maskwright.kernels.cross_entropy import summed_cross_entropy
 
         targets, hidden = inputs.targets, inputs.view.output.hidden
         left, right = (hidden[filled_up(targets.anchors[side])] for side in ("left", "right"))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from maskwright.pretext.objectives.cross_entropy_blocks import (
+from maskwright.kernels.cross_entropy_blocks import (
     BLOCK_ELEMENTS,
     ended,
     exact_dtype,
@@ -14,7 +14,7 @@ from maskwright.pretext.objectives.cross_entropy_blocks import (
     keep,
     scaled_once,
 )
-from maskwright.pretext.objectives.highest import highest
+from maskwright.kernels.highest import highest
 
 
 class Scorer(NamedTuple):

@@ -1,1 +1,0 @@
-"""C code that is compiled on the machine where it is used."""

@@ -1,0 +1,1 @@
+"""C code for inference, compiled on the machine that uses it."""

@@ -1,0 +1,67 @@
+"""First weights: each parameter from a generator of its own, keyed by its name.
+
+So a head added or a layer more changes no other parameter, and the weights are the same on every device.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.core.randomness import integer_key
+from maskwright.model.config import EncoderConfig
+from maskwright.model.encoder import Encoder
+from maskwright.model.neighbours import look_at_neighbours
+
+
+def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
+    """Initialise all parameters of a model in place, heads included.
+
+    | parameter | value |
+    | --- | --- |
+    | matrices | `config.initializer` with standard deviation `config.initializer_range` |
+    | LayerNorm weights | 1 |
+    | all biases | 0 |
+    | rows that RoBERTa's padding uses | 0 |
+
+    "truncated_normal" is TensorFlow's: values beyond two standard deviations are drawn again, so that what is
+    left has 0.88 of the nominal standard deviation (`create_initializer` in modeling.py of Google's BERT).
+    Encoders whose configuration asks for it then begin with attention at neighbours (see `neighbours`).
+
+    Args:
+        module: The whole model; parameter names are part of the randomness.
+        config: Which distribution, and how wide.
+        seed: The run's seed.
+    """
+    norms = {id(part.weight) for part in module.modules() if isinstance(part, nn.LayerNorm)}
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if id(parameter) in norms:
+                parameter.fill_(1)
+            elif parameter.dim() < 2:
+                parameter.zero_()
+            else:
+                parameter.copy_(_matrix(parameter.shape, config, integer_key(seed, f"initialisation {name}")))
+                _clear_padding(name, parameter, config)
+    for part in module.modules():
+        if isinstance(part, Encoder) and part.config.initial_attention == "neighbours":
+            look_at_neighbours(part)
+
+
+def _matrix(shape: torch.Size, config: EncoderConfig, key: int) -> Tensor:
+    generator = torch.Generator().manual_seed(key)
+    values = torch.empty(shape, dtype=torch.float32, device="cpu")
+    width = config.initializer_range
+    if config.initializer == "normal":
+        return values.normal_(0, width, generator=generator)
+    return nn.init.trunc_normal_(values, 0, width, -2 * width, 2 * width, generator=generator)
+
+
+def _clear_padding(name: str, parameter: Tensor, config: EncoderConfig) -> None:
+    # fairseq counts positions from the padding id + 1 and holds that id's row of both tables at zero, so a
+    # position offset tells the padding id (fairseq: modules/learned_positional_embedding.py). Google's BERT
+    # has no offset and initialises the [PAD] row like all others.
+    if not config.position_offset:
+        return
+    if name.endswith("position_embeddings.weight"):
+        parameter[: config.position_offset].zero_()
+    elif name.endswith("word_embeddings.weight") and config.position_offset <= len(parameter):
+        parameter[config.position_offset - 1].zero_()

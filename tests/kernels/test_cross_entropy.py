@@ -1,0 +1,135 @@
+"""The blocked cross entropy equals the plain one, forwards and backwards."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, linear
+
+from maskwright.kernels.cross_entropy import summed_cross_entropy
+from maskwright.kernels.highest import highest
+from tests.pretext.differences import assert_gradients_are_those_of_differences
+
+
+def inputs(m: int, v: int, e: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(m + v + e)
+    features, weight, bias = (
+        torch.randn(*shape, generator=generator, dtype=dtype).requires_grad_() for shape in ((m, e), (v, e), (v,))
+    )
+    return features, weight, bias, torch.randint(v, (m,), generator=generator)
+
+
+@pytest.mark.parametrize("block_elements", [1, 37, 37 * 4, 37 * 11, 1 << 25])
+def test_blocks_equal_the_plain_computation(block_elements: int) -> None:
+    features, weight, bias, labels = inputs(11, 37, 8, torch.float64)
+    total, correct, _ = summed_cross_entropy(features, weight, bias, labels, block_elements)
+    logits = linear(features, weight, bias)
+    expected = cross_entropy(logits, labels, reduction="sum")
+    assert torch.allclose(total, expected, rtol=1e-12)
+    assert int(correct) == int((logits.argmax(dim=1) == labels).sum())
+    ours = torch.autograd.grad(3 * total, (features, weight, bias))
+    plain = torch.autograd.grad(3 * expected, (features, weight, bias))
+    for mine, other in zip(ours, plain, strict=True):
+        assert torch.allclose(mine, other, rtol=1e-10, atol=1e-12)
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    features, weight, bias, labels = inputs(5, 7, 3, torch.float64)
+    assert_gradients_are_those_of_differences(
+        lambda *leaves: summed_cross_entropy(*leaves, labels, block_elements=14)[0], (features, weight, bias)
+    )
+
+
+@pytest.mark.parametrize("block_elements", [37, 37 * 4, 37 * 11, 37 * 13, 1 << 25])
+@pytest.mark.parametrize("added", [0, 1, 5])
+def test_added_rows_count_for_nothing(block_elements: int, added: int) -> None:
+    features, weight, bias, labels = inputs(11, 37, 8, torch.float64)
+    numbers = torch.linspace(0, 0.99, 11)
+    more = torch.cat([features, features[-1:].expand(added, -1) * 50])
+    plain = summed_cross_entropy(features, weight, bias, labels, block_elements, numbers)
+    filled = summed_cross_entropy(more, weight, bias, labels, block_elements, numbers)
+    assert torch.allclose(filled.total, plain.total, rtol=1e-14)
+    assert int(filled.correct) == int(plain.correct)
+    assert plain.sampled is not None
+    assert filled.sampled is not None
+    assert torch.equal(filled.sampled, plain.sampled)
+    of_added, *ours = torch.autograd.grad(filled.total, (more, features, weight, bias))
+    assert not of_added[11:].any()
+    for mine, other in zip(ours, torch.autograd.grad(plain.total, (features, weight, bias)), strict=True):
+        assert torch.allclose(mine, other, rtol=1e-12, atol=1e-14)
+
+
+def test_added_rows_alone_give_a_zero_loss() -> None:
+    features, weight, bias, _ = inputs(3, 7, 3, torch.float32)
+    total, _, _ = summed_cross_entropy(features, weight, bias, torch.zeros(0, dtype=torch.int64))
+    gradients = torch.autograd.grad(total, (features, weight, bias))
+    assert total.item() == 0
+    assert not any(gradient.any() for gradient in gradients)
+
+
+def test_a_second_backward_pass_is_refused_and_the_first_one_s_gradients_stay() -> None:
+    features, weight, bias, labels = inputs(5, 7, 3, torch.float32)
+    total, _, _ = summed_cross_entropy(features, weight, bias, labels)
+    gradients = torch.autograd.grad(2 * total, (features, weight, bias), retain_graph=True)
+    kept = [gradient.clone() for gradient in gradients]
+    with pytest.raises(RuntimeError, match="compute the loss again"):
+        torch.autograd.grad(3 * total, (features, weight, bias))
+    assert all(torch.equal(one, other) for one, other in zip(gradients, kept, strict=True))
+
+
+@pytest.mark.parametrize("entries", [1, 5, 127, 128, 129, 300, 1024])
+def test_the_highest_score_stands_where_the_first_of_equals_stands(entries: int) -> None:
+    draws = torch.Generator().manual_seed(entries)
+    plain = torch.randn(50, entries, generator=draws)
+    for scores in (
+        plain,
+        plain.round(),
+        torch.zeros(3, entries),
+        plain.bfloat16(),
+        plain[:, ::2] if entries > 1 else plain,
+    ):
+        best, places = scores.max(dim=1, keepdim=True)
+        found, found_places = highest(scores)
+        assert torch.equal(found, best)
+        assert torch.equal(found_places, places)
+
+
+def test_no_targets_give_a_zero_loss_that_can_be_trained_on() -> None:
+    features, weight, bias, labels = inputs(0, 7, 3, torch.float32)
+    total, correct, _ = summed_cross_entropy(features, weight, bias, labels)
+    assert total.item() == 0
+    assert correct.item() == 0
+    total.backward()
+    assert weight.grad is not None
+    assert not weight.grad.any()
+
+
+def test_without_gradients_the_loss_is_the_same() -> None:
+    features, weight, bias, labels = inputs(9, 50, 4, torch.float32)
+    with torch.no_grad():
+        total, _, _ = summed_cross_entropy(features, weight, bias, labels)
+    assert not total.requires_grad
+    assert total.item() == summed_cross_entropy(features, weight, bias, labels)[0].item()
+
+
+def test_autocast_multiplies_in_bfloat16_and_sums_in_float32() -> None:
+    features, weight, bias, labels = inputs(64, 100, 16, torch.float32)
+    exact = torch.autograd.grad(summed_cross_entropy(features, weight, bias, labels)[0], (features, weight, bias))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        total, _, _ = summed_cross_entropy(features, weight, bias, labels, block_elements=1000)
+        logits = linear(features, weight, bias).float()
+    assert total.dtype == torch.float32
+    assert torch.allclose(total, cross_entropy(logits, labels, reduction="sum"), rtol=1e-5)
+    for rough, fine in zip(torch.autograd.grad(total, (features, weight, bias)), exact, strict=True):
+        assert rough.dtype == torch.float32
+        assert (rough - fine).norm() < 0.02 * fine.norm()
+
+
+def test_extreme_logits_stay_finite() -> None:
+    features = torch.tensor([[1000.0], [-1000.0]], requires_grad=True)
+    weight, bias = torch.tensor([[1.0], [-1.0]], requires_grad=True), torch.zeros(2, requires_grad=True)
+    total, correct, _ = summed_cross_entropy(features, weight, bias, torch.tensor([0, 0]))
+    assert total.item() == 2000
+    assert correct.item() == 1
+    total.backward()
+    assert features.grad is not None
+    assert features.grad.isfinite().all()

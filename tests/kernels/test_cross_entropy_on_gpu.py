@@ -1,0 +1,163 @@
+"""The vocabulary's kernels equal the plain cross entropy: on a GPU, or on a CPU in Triton's interpreter."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, linear
+
+from maskwright.kernels import cross_entropy as module
+from maskwright.kernels.cross_entropy import Scores, summed_cross_entropy
+
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+INTERPRETS = HAS_TRITON and os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cpu" if INTERPRETS else "cuda"
+
+runs_kernels = pytest.mark.skipif(
+    not (INTERPRETS or (HAS_TRITON and torch.cuda.is_available())), reason="needs a GPU, or runs in the child below"
+)
+
+
+@pytest.mark.skipif(INTERPRETS or not HAS_TRITON, reason="needs Triton, and is the parent")
+def test_the_kernels_hold_in_the_interpreter() -> None:
+    """All tests of this file in a process of their own: the interpreter is chosen when Triton is imported."""
+    environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", __file__]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+
+
+@pytest.fixture
+def _kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the interpreter's device have the kernels too."""
+    monkeypatch.setattr(module, "has_kernels", lambda device: device.type == DEVICE)
+
+
+def inputs(m: int, v: int, e: int, added: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return features, weight and bias that bf16 holds exactly, in fp32, and labels; the first ones are right."""
+    generator = torch.Generator().manual_seed(m + v + e)
+    shapes = ((m + added, e), (v, e), (v,))
+    leaves = [torch.randn(*shape, generator=generator).bfloat16().float().to(DEVICE) for shape in shapes]
+    labels = torch.randint(v, (m,), generator=generator).to(DEVICE)
+    half = m // 2
+    features, weight, bias = (leaf.requires_grad_() for leaf in leaves)
+    labels[:half] = plain(features, weight, bias, labels)[1][:half]
+    return features, weight, bias, labels
+
+
+def plain(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return loss and guesses in fp32 of products rounded once to bf16, whose slopes pass through the rounding."""
+    products = linear(features[: len(labels)], weight)
+    logits = products + (products.bfloat16().float() - products).detach() + bias
+    return cross_entropy(logits, labels, reduction="sum"), logits.argmax(dim=1)
+
+
+def scored(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, block_elements: int | None = None) -> Scores:
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
+        return summed_cross_entropy(features, weight, bias, labels, block_elements)
+
+
+@runs_kernels
+@pytest.mark.usefixtures("_kernels")
+@pytest.mark.parametrize(
+    ("m", "v", "added", "block_elements"),
+    # The vocabularies are filled up to 1024, 128 and 4224 columns: one block of columns, a part of one, several.
+    [(1, 1003, 0, None), (17, 1003, 0, None), (17, 1003, 3, 1024 * 16), (20, 128, 20, 128 * 16), (33, 4200, 0, None)],
+)
+def test_kernels_equal_the_plain_computation(m: int, v: int, added: int, block_elements: int | None) -> None:
+    features, weight, bias, labels = inputs(m, v, 24, added)
+    total, correct, _ = scored(features, weight, bias, labels, block_elements)
+    expected, guesses = plain(features, weight, bias, labels)
+    assert total.dtype == torch.float32
+    torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-4)
+    assert int(correct) == int((guesses == labels).sum()) >= m // 2
+    ours = torch.autograd.grad(3 * total, (features, weight, bias))
+    theirs = torch.autograd.grad(3 * expected, (features, weight, bias))
+    for mine, other in zip(ours, theirs, strict=True):
+        assert (mine.dtype, mine.shape) == (other.dtype, other.shape)
+        assert (mine - other).norm() < 0.004 * other.norm()  # The slopes are rounded too, to 8 bits.
+    assert not ours[0][m:].any()
+
+
+@runs_kernels
+@pytest.mark.usefixtures("_kernels")
+def test_features_in_bfloat16_get_their_gradient_in_it() -> None:
+    features, weight, bias, labels = inputs(17, 100, 8)
+    exact = torch.autograd.grad(scored(features, weight, bias, labels).total, features)[0]
+    rounded = features.detach().bfloat16().requires_grad_()
+    found = torch.autograd.grad(scored(rounded, weight, bias, labels).total, rounded)[0]
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), exact, rtol=0.01, atol=1e-5)
+
+
+@runs_kernels
+@pytest.mark.usefixtures("_kernels")
+def test_of_equal_scores_the_first_is_the_guess() -> None:
+    weight = torch.zeros(100, 8, device=DEVICE)
+    weight[[20, 60]] = 1
+    labels = torch.tensor([20, 60, 3], device=DEVICE)
+    found = scored(torch.ones(3, 8, device=DEVICE), weight, torch.zeros(100, device=DEVICE), labels)
+    assert int(found.correct) == 1
+
+
+@runs_kernels
+@pytest.mark.usefixtures("_kernels")
+def test_without_gradients_the_loss_is_the_same() -> None:
+    features, weight, bias, labels = inputs(17, 300, 8)
+    with torch.no_grad():
+        total, correct, _ = scored(features, weight, bias, labels)
+    assert not total.requires_grad
+    assert total.item() == scored(features, weight, bias, labels).total.item()
+    assert int(correct) >= 7
+
+
+@runs_kernels
+@pytest.mark.usefixtures("_kernels")
+@pytest.mark.parametrize("added", [0, 2])
+def test_no_targets_give_a_zero_loss_and_zero_gradients(added: int) -> None:
+    features, weight, bias, labels = inputs(0, 100, 8, added)
+    total, correct, _ = scored(features, weight, bias, labels)
+    assert total.item() == correct.item() == 0
+    for gradient in torch.autograd.grad(total, (features, weight, bias)):
+        assert not gradient.any()
+
+
+@runs_kernels
+@pytest.mark.usefixtures("_kernels")
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NumPy's, in the interpreter.
+def test_what_is_no_number_shows_in_the_loss() -> None:
+    features, weight, bias, labels = inputs(17, 100, 8)
+    features.data[3, 2] = torch.nan
+    assert not scored(features, weight, bias, labels).total.isfinite()
+
+
+@runs_kernels
+@pytest.mark.usefixtures("_kernels")
+def test_a_second_backward_pass_is_refused() -> None:
+    features, weight, bias, labels = inputs(3, 100, 8)
+    total = scored(features, weight, bias, labels).total
+    total.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="scaled in place"):
+        total.backward()
+
+
+@runs_kernels
+@pytest.mark.usefixtures("_kernels")
+@pytest.mark.parametrize("block_elements", [128 * 16, None])
+def test_tokens_are_drawn_by_logits_in_fp32(block_elements: int | None) -> None:
+    features, weight, bias, labels = inputs(20, 100, 8, 8)
+    numbers = torch.rand(20, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    wanted = summed_cross_entropy(features, weight, bias, labels, sampling=numbers).sampled
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
+        found = summed_cross_entropy(features, weight, bias, labels, block_elements, sampling=numbers)
+    assert wanted is not None
+    assert found.sampled is not None
+    assert found.sampled.tolist() == wanted.tolist()
+    total, correct, _ = scored(features, weight, bias, labels)
+    torch.testing.assert_close(found.total, total)
+    assert int(found.correct) == int(correct)

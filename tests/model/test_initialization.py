@@ -1,0 +1,78 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from maskwright.model.config import EncoderConfig
+from maskwright.model.encoder import Encoder
+from maskwright.model.initialization import initialize
+
+CONFIG = EncoderConfig(hidden_size=128, num_layers=2, num_heads=2, intermediate_size=512, max_positions=64)
+
+
+class _Model(nn.Module):
+    def __init__(self, config: EncoderConfig, heads: int) -> None:
+        super().__init__()
+        self.encoder = Encoder(config, 3000)
+        self.heads = nn.ModuleList(nn.Linear(128, 40) for _ in range(heads))
+        self.bias = nn.Parameter(torch.ones(3000))
+
+
+def _model(config=CONFIG, heads=1, seed=0):
+    model = _Model(config, heads)
+    initialize(model, config, seed)
+    return model
+
+
+def test_weights_are_truncated_normal_biases_zero_norms_one():
+    model = _model()
+    words = model.encoder.word_embeddings.weight
+    # The standard deviation of a normal cut at two: sqrt(1 - 4 phi(2) / (2 Phi(2) - 1)).
+    cut = math.sqrt(1 - 4 * math.exp(-2) / math.sqrt(2 * math.pi) / math.erf(math.sqrt(2)))
+    assert words.std().item() == pytest.approx(0.02 * cut, rel=0.01)
+    assert abs(words.mean().item()) < 4 * 0.02 / math.sqrt(words.numel())
+    for name, parameter in model.named_parameters():
+        if parameter.dim() >= 2:
+            assert 0 < parameter.abs().max() <= 0.04
+            assert parameter.std() > 0.015
+        else:
+            assert (parameter == (1 if name.endswith("norm.weight") else 0)).all(), name
+
+
+def test_normal_is_not_cut():
+    words = _model(CONFIG.replace(initializer="normal", initializer_range=0.5)).encoder.word_embeddings.weight
+    assert words.std().item() == pytest.approx(0.5, rel=0.01)
+    assert words.abs().max() > 1.5
+
+
+def test_a_head_or_layer_more_changes_no_other_parameter():
+    small, large = _model(), _model(CONFIG.replace(num_layers=3), heads=3)
+    state = large.state_dict()
+    for name, value in small.state_dict().items():
+        assert torch.equal(value, state[name]), name
+
+
+def test_seeds_and_parameters_differ():
+    model, other = _model(), _model(seed=1)
+    query, key = model.encoder.attention_blocks[0].query.weight, model.encoder.attention_blocks[0].key.weight
+    assert not torch.equal(query, key)
+    assert not torch.equal(query, other.encoder.attention_blocks[0].query.weight)
+
+
+def test_rows_of_the_padding_are_zero_for_roberta_only():
+    roberta = _model(CONFIG.replace(position_offset=2)).encoder
+    assert (roberta.word_embeddings.weight[1] == 0).all()
+    assert (roberta.position_embeddings.weight[:2] == 0).all()
+    assert (roberta.word_embeddings.weight[0] != 0).any()
+    bert = _model().encoder
+    assert (bert.word_embeddings.weight[0] != 0).any()
+    assert (bert.position_embeddings.weight[0] != 0).any()
+
+
+def test_the_global_generator_is_not_read():
+    torch.manual_seed(1)
+    first = _model().state_dict()
+    torch.manual_seed(2)
+    second = _model().state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
