@@ -211,7 +211,7 @@ def test_files_are_looked_at_once(tmp_path: Path) -> None:
     for _ in range(2):
         clean_corpus([path], cache=tmp_path / "cache", progress=lambda *report: told.append(report))
     size = path.stat().st_size
-    assert [report for report in told if report[0] == "looking at the files"] == [("looking at the files", size, size)]
+    assert [report for report in told if report[0] == "checking files"] == [("checking files", size, size)]
 
 
 @pytest.mark.parametrize("harm", ["gone", "description", "block"])
@@ -297,7 +297,7 @@ def test_progress_is_told_and_reaches_the_end(tmp_path: Path, small_blocks: None
     told: list[tuple[str, int, int | None]] = []
     clean_corpus([path], cache=tmp_path, workers=1, progress=lambda *report: told.append(report))
     stages = dict.fromkeys(stage for stage, _, _ in told)
-    assert list(stages) == ["looking at the files", "reading and cleaning", "taking out repeats"]
+    assert list(stages) == ["checking files", "reading and cleaning", "deduplicating"]
     for stage in stages:
         done = [count for name, count, _ in told if name == stage]
         assert done == sorted(done)

@@ -120,5 +120,5 @@ def test_phrases_are_kept_by_fingerprint(tmp_path: Path) -> None:
     assert first.read_text(encoding="utf-8").splitlines() == collocations_of(sentences)
     assert find_collocations(clean, None, "other", cache=tmp_path) != first
     first.unlink()
-    with pytest.warns(UserWarning, match="damaged and is made anew"):
+    with pytest.warns(UserWarning, match="damaged and is rebuilt"):
         assert find_collocations(clean, None, "none", cache=tmp_path).is_file()

@@ -165,7 +165,7 @@ def test_damaged_shards_are_refused_and_made_anew_with_a_warning(
         manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"version": 99}))
     with pytest.raises(DataError, match="damaged"):
         Corpus.open(first.folder)
-    with pytest.warns(UserWarning, match="damaged and is made anew"):
+    with pytest.warns(UserWarning, match="damaged and is rebuilt"):
         again = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
     assert files_of(again.folder) == before
 
@@ -181,7 +181,7 @@ def test_single_changed_byte_is_found_and_the_shards_are_made_anew(
     path.write_bytes(data)
     with pytest.raises(DataError, match=r"word_starts-00000\.npy has the checksum"):
         Corpus.open(corpus.folder, checksum_of=checksum)
-    with pytest.warns(UserWarning, match=r"made anew.*word_starts-00000\.npy has the checksum"):
+    with pytest.warns(UserWarning, match=r"rebuilt.*word_starts-00000\.npy has the checksum"):
         again = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
     assert files_of(again.folder) == before
 

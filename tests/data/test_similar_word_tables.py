@@ -366,5 +366,5 @@ def test_another_source_or_setting_is_another_table(english: tuple[Corpus, Token
     assert len(folders) == 2
     (folders[0] / "table.npz").write_bytes(b"")
     (folders[1] / "coverage.json").write_text("{")
-    with pytest.warns(UserWarning, match="made anew"):
+    with pytest.warns(UserWarning, match="rebuilt"):
         assert len(similar_words(spec, corpus, tokenizer, cache=tmp_path).table) > 2

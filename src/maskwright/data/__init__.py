@@ -1,9 +1,10 @@
-"""The text room: from CORPUS arguments to clean sentences, a vocabulary, and shards of tokens on disk.
+"""Corpus preparation: from CORPUS arguments to clean text, a tokenizer, and token shards on disk.
 
-    sources -> readers -> parsing -> cleaning, sentences -> clean_block     one block at a time, in processes
-    deduplication -> block_writer, data_card -> clean_store                 the corpus as a whole
-    docstrings                                                              the corpus that every machine has
-    words/                                                                  words, phrases and entities among the tokens
+    sources/       CORPUS arguments, file formats, the docstring corpus
+    cleaning/      cleaning, sentence splitting, deduplication; the clean corpus on disk
+    tokenizers/    loading, training, fast encoding, vocabulary extension
+    words/         word segmentation, phrases, entities, similar words
+    shards/        writing and reading token shards
 
-Import from the files; this page imports nothing, so that worker processes start quickly.
+Packages import nothing, so that worker processes start quickly; import from the modules.
 """

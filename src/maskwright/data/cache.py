@@ -1,4 +1,4 @@
-"""Prepared data is made once and kept: opened if it is there, made anew if it is damaged, never half made."""
+"""Cache directories: opened if present, rebuilt if damaged, never left half written."""
 
 import contextlib
 import shutil
@@ -16,14 +16,14 @@ Opened = TypeVar("Opened")
 _STALE_SECONDS = 24 * 3600
 
 
-def kept_or_made(folder: Path, open_folder: Callable[[Path], Opened], make: Callable[[Path], object]) -> Opened:
+def open_or_build(folder: Path, open_folder: Callable[[Path], Opened], make: Callable[[Path], object]) -> Opened:
     """Open a kept folder, or make it and open it.
 
     Two processes may make the same folder at once; the first to finish keeps it.
 
     Args:
         folder: Where it is kept; its name carries the fingerprint of what goes into it.
-        open_folder: Opens it; raises DataError if it is damaged (then it is made anew, with a warning).
+        open_folder: Opens it; raises DataError if it is damaged (then it is rebuilt, with a warning).
         make: Fills the empty folder it is given.
 
     Raises:
@@ -34,7 +34,7 @@ def kept_or_made(folder: Path, open_folder: Callable[[Path], Opened], make: Call
         try:
             return open_folder(folder)
         except DataError as error:
-            warnings.warn(f"prepared data is damaged and is made anew: {error.problem}", stacklevel=3)
+            warnings.warn(f"cached data is damaged and is rebuilt: {error.problem}", stacklevel=3)
     _remove_stale(folder)
     try:
         with atomic_folder(folder) as temporary:

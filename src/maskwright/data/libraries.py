@@ -1,4 +1,4 @@
-"""Optional libraries: imported where they are needed, and missed in one way."""
+"""Import of optional libraries, with one error message for missing and broken ones."""
 
 from importlib import import_module
 from typing import Any
@@ -10,9 +10,6 @@ def imported(module: str, *, package: str, purpose: str, todo: str) -> Any:
     """Import a module of an optional library. It is really imported, so that a broken one is not found out later.
 
     Args:
-        module: What to import.
-        package: What it is installed as.
-        purpose: What needs it.
         todo: How to install it, or to do without.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How the long stages of this room say how far they are: one small callable, nothing to inherit."""
+"""The progress callback of long stages."""
 
 from typing import Protocol
 

@@ -1,7 +1,7 @@
-"""One block of raw text to clean sentences on disk: the work of one process, knowing nothing of other blocks.
+"""Clean one block of raw text: the work of one process, independent of other blocks.
 
-Beside the sentences it leaves an index (lengths and hashes of paragraphs and documents), so that what other
-blocks turn out to hold already can be cut out without reading the text again (`clean_store`).
+Besides the sentences it writes an index (lengths and hashes of paragraphs and documents), so that duplicates of other
+blocks can be removed without parsing the text again.
 """
 
 import hashlib
@@ -107,8 +107,6 @@ def clean_block(
 
     Args:
         numbered: The block's number, which names its files, and the block.
-        cleaning: How.
-        folder: Where to.
         with_spans: Whether to read the phrases and entities that come with the documents.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The data card: what was read, what was dropped and why, what is left. As JSON, and as a page for people."""
+"""The data card: what was read, what was dropped and why, and what is left; as JSON and as Markdown."""
 
 from dataclasses import dataclass
 from typing import Any

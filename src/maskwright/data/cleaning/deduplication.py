@@ -1,11 +1,8 @@
-"""Which documents and paragraphs have stood earlier in the corpus, found in bounded memory.
+"""Deduplication of documents and paragraphs in bounded memory, and the writer of the deduplicated blocks.
 
-Hashes are appended to a file as the text is read. At the end they are dealt out into ranges small enough for
-memory, and each range is searched in order: of equal hashes the first is kept. What is in memory at any time is
-one range's different hashes and one chunk of records, whatever the size of the corpus and however often a text
-repeats.
-
-The second pass: cleaned blocks, less what stood earlier in the corpus, to the store's files.
+Hashes are appended to a file as the text is read. At the end they are partitioned into ranges small enough for memory,
+and each range is searched in order: the first of equal hashes is kept. Memory holds the distinct hashes of one range
+and one chunk of records.
 """
 
 from collections.abc import Iterator
@@ -253,8 +250,6 @@ class BlockWriter:
     """Writes stored text to files of about 4 MB, each of one source, and counts what it writes.
 
     Args:
-        folder: Where to.
-        num_sources: How many sources there are.
         with_spans: Whether to write each file's given spans beside it.
     """
 
@@ -274,8 +269,6 @@ class BlockWriter:
         """Append whole documents of a source, with their spans; sources come one after the other.
 
         Args:
-            source: Number of the source.
-            data: Stored text.
             spans: Shape (N, 3), as `stored_spans` gives them.
             characters: How many the documents have, as `stored_spans` counts them.
         """

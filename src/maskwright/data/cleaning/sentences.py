@@ -1,8 +1,8 @@
-"""Paragraphs to sentences, losslessly: joining the stored sentences gives the paragraphs back.
+"""Lossless sentence splitting: joining the stored sentences gives the paragraphs back.
 
-The boundaries are those of `sentencex`; which language's rules it applies follows the script of each
-paragraph. Around it stand three small repairs: a piece without letters (a lone quotation mark, "1.") belongs to its
-neighbour, an endless sentence is cut, and white space between sentences is remembered.
+The boundaries are those of `sentencex`, with the rules of the language that the paragraph's script suggests. Three
+repairs: a piece without letters (a lone quotation mark, "1.") joins its neighbor, an endless sentence is cut, and white
+space between sentences is kept.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Length quantiles and shares of scripts of clean text, counted straight from its UTF-8 bytes."""
+"""Length quantiles and script shares of clean text, computed from its UTF-8 bytes."""
 
 from dataclasses import dataclass, field
 

@@ -1,10 +1,8 @@
-"""How a clean corpus is made, in two passes with files between them.
+"""The clean corpus on disk: built in two passes, cached by fingerprint.
 
-The first pass reads, cleans and splits blocks in a pool of processes and notes the hashes of paragraphs and documents;
-the second cuts out what stood earlier and writes the store. Each pass is a pure function from one block's files to
-another's, so both can become steps of a cluster pipeline without changing a byte.
-
-From CORPUS arguments to a clean corpus on disk, kept by fingerprint; a second call returns at once.
+The first pass reads, cleans and splits blocks in a process pool and records hashes of paragraphs and documents; the
+second removes duplicates and writes the store. Each pass is a pure function from files to files, so both can become
+steps of a cluster pipeline without changing a byte.
 """
 
 import shutil
@@ -22,7 +20,7 @@ from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, read_json, write_json, write_text
 from maskwright.core.randomness import bits, keys
 from maskwright.core.spec import fingerprint
-from maskwright.data.cache import kept_or_made
+from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.block import CleanedBlock, Counts, block_files, clean_block, on_bad_line, read_index
 from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
 from maskwright.data.cleaning.deduplication import (
@@ -61,11 +59,7 @@ def build_store(
 
     Args:
         folder: Where to; what goes wrong may leave it half-filled.
-        sources: What to read.
-        cleaning: How to clean.
-        key: The corpus's fingerprint.
         workers: Processes; None chooses.
-        progress: Called now and then.
         with_spans: Whether to keep the phrases and entities that come with the documents.
 
     Raises:
@@ -97,8 +91,8 @@ def build_store(
     for source, statistics in zip(sources, writer.statistics, strict=True):
         if not statistics.documents:
             raise DataError(
-                f"nothing is left of {source.name}: all of it stood earlier in the corpus",
-                todo="Leave it out, or keep repeats with `--clean deduplicate=none`.",
+                f"nothing is left of {source.name}: all of it is a duplicate of earlier text",
+                todo="Leave it out, or keep duplicates with `--clean deduplicate=none`.",
             )
     card = data_card(
         [
@@ -160,7 +154,7 @@ def _second_pass(
         writer.add(source, data, *stored_spans(index, kept))
         text.unlink()
         index_path.unlink()
-        progress("taking out repeats", number + 1, len(block_sources))
+        progress("deduplicating", number + 1, len(block_sources))
     writer.flush()
     # Windows removes no file that is still mapped.
     del repeated_documents, repeated_paragraphs
@@ -295,10 +289,8 @@ def clean_corpus(
     Args:
         corpus: Files, folders, globs, `owner/name` of a hub dataset, or `docstrings`; each may end in `:weight`
             and name a column with `#column` (`sources`). For repeated text the earlier argument wins.
-        cleaning: How to clean.
         cache: Folder for prepared data; None for `core.files.cache_folder()`.
         workers: Processes; 1 works in this process, None uses the cores there are.
-        progress: Called now and then.
         with_spans: Whether to keep the phrases and entities that .jsonl documents bring in their field `spans`.
 
     Raises:
@@ -315,7 +307,7 @@ def clean_corpus(
     def make(folder: Path) -> None:
         build_store(folder, sources, cleaning, key, workers, told, with_spans=with_spans)
 
-    return kept_or_made(cache / f"clean-{key}", partial(_open, sources=sources), make)
+    return open_or_build(cache / f"clean-{key}", partial(_open, sources=sources), make)
 
 
 def _corpus_fingerprint(
@@ -344,7 +336,7 @@ def _file_checksums(paths: Sequence[Path], book: Path, progress: Progress) -> di
             for path, size in unread.items():
                 checksums.checksum(path)
                 done += size
-                progress("looking at the files", done, total)
+                progress("checking files", done, total)
             return {path: checksums.checksum(path) for path in paths}
         except OSError as error:
             if error.filename is None:
@@ -382,5 +374,5 @@ def _open(folder: Path, sources: tuple[Source, ...]) -> CleanCorpus:
 def _damaged(folder: Path, problem: str) -> DataError:
     return DataError(
         f"the prepared corpus in {folder} is damaged: {problem}",
-        todo=f"Delete the folder {folder} and run the same command again; it is made anew.",
+        todo=f"Delete the folder {folder} and run the same command again; it is rebuilt.",
     )

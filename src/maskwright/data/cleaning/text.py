@@ -1,8 +1,7 @@
-"""From a raw document to its clean paragraphs: one Unicode form, no control characters, single spaces.
+"""Cleaning of one document: one Unicode form, no control characters, single spaces.
 
-`Cleaning` says how; `clean_document` does it. The result is canonical: joining the paragraphs with blank lines
-and cleaning again gives the same paragraphs. Nothing here looks at more than one document
-(`deduplication` does), and nothing is lost but characters that carry no text.
+The result is canonical: joining the paragraphs with blank lines and cleaning again gives the same paragraphs. Only
+characters that carry no text are lost.
 """
 
 import re
@@ -84,7 +83,6 @@ def clean_document(text: str, cleaning: Cleaning) -> list[str]:
 
     Args:
         text: The document as read; any line ends.
-        cleaning: What to do.
 
     Example:
         >>> clean_document("A  line\\u00a0of text.\\r\\n\\r\\nAnother.", Cleaning())

@@ -1,9 +1,6 @@
-"""The manifest of a folder of token shards: what it holds, made from what, and whether it is whole.
+"""A corpus of token shards: the manifest and the memory-mapped arrays that training reads.
 
-The corpus as training reads it: one long stream of tokens in memory-mapped files, with its boundaries.
-
-Nothing is read until it is asked for, so opening takes no time or memory whatever the size, and processes
-that read the same folder share its pages.
+Opening takes no time or memory for any size, and processes that read the same directory share its pages.
 """
 
 import json
@@ -129,7 +126,6 @@ def verify_files(folder: Path, manifest: Manifest, checksum_of: Callable[[Path],
     """Compare the content of all files with the manifest (about a second a gigabyte that is really read).
 
     Args:
-        folder: Where they are.
         manifest: What they were when they were written.
         checksum_of: Gives a file's checksum, e.g. `core.checksums.ChecksumBook.checksum`.
 
@@ -149,7 +145,7 @@ def damaged(folder: Path, problem: str) -> DataError:
     """Return the error for a folder that is not what was written."""
     return DataError(
         f"the token shards in {folder} are damaged: {problem}",
-        todo="Delete that folder and run the same command again; it is made anew.",
+        todo="Delete that folder and run the same command again; it is rebuilt.",
     )
 
 
@@ -191,7 +187,6 @@ class Corpus:
         """Open a folder of token shards; the sizes of its files are compared with the manifest.
 
         Args:
-            folder: Where they are.
             checksum_of: If given, the checksums of all files are compared too, before any is mapped.
 
         Raises:

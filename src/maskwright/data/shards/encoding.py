@@ -1,4 +1,4 @@
-"""One block of clean text to tokens: the work of one process."""
+"""Encode one block of clean text: the work of one process."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -69,7 +69,6 @@ def encode_block(block: CleanCorpus, encoding: Encoding) -> EncodedBlock:
     """Encode a corpus of one block.
 
     Args:
-        block: A clean corpus with a single block.
         encoding: How; tokenizer and word lists are read once a process.
 
     Raises:

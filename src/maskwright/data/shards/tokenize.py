@@ -1,11 +1,7 @@
-"""Writing .npy files whose length is known only at the end, in constant memory.
+"""Token shards: ids (2 or 4 bytes), word, phrase and entity starts (1 bit each), sentence and document ends.
 
-Writing the token stream: ids in two or four bytes, starts of words and levels in one bit each, in equal shards.
-
-From clean text to token shards, once: ids, starts of words and levels, and where sentences and documents end.
-
-Blocks are encoded by a pool of processes and written here in their order as they arrive, so memory stays the
-same for any size of corpus and the bytes for any number of workers.
+Blocks are encoded in a process pool and written in order as they arrive, so memory is bounded for any corpus and the
+bytes are the same for any number of workers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +21,7 @@ from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, write_json
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import BoolArray, IntArray
-from maskwright.data.cache import kept_or_made
+from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.pool import ordered_map
 from maskwright.data.progress import Progress, no_progress
@@ -59,7 +55,6 @@ class ArrayWriter:
     """Appends to a one-dimensional .npy file; a context manager.
 
     Args:
-        path: The file.
         dtype: Type of the elements; what is appended is cast to it.
     """
 
@@ -100,8 +95,6 @@ class TokenWriter:
     """Appends to the stream; a context manager.
 
     Args:
-        folder: Where the shards go.
-        dtype: Type of the ids.
         shard_tokens: Tokens in each shard but the last; a multiple of 8.
         levels: Levels of units whose starts are stored beside those of words.
     """
@@ -182,8 +175,6 @@ def tokenize_corpus(
     are ordinary text. Sentences that encode to nothing, and documents of only such, are left out and counted.
 
     Args:
-        clean: The corpus.
-        tokenizer: The tokenizer.
         words: What counts as a word, a phrase and an entity.
         cache: Folder for prepared data; None for `core.files.cache_folder()`.
         workers: Processes; 1 works in this process, None uses the cores there are. The bytes are the same.
@@ -212,7 +203,7 @@ def tokenize_corpus(
         progress=progress or no_progress,
         shard_tokens=shard_tokens,
     )
-    return kept_or_made(cache / f"tokens-{key}", partial(_open, book=cache / CHECKSUMS), make)
+    return open_or_build(cache / f"tokens-{key}", partial(_open, book=cache / CHECKSUMS), make)
 
 
 def _open(folder: Path, book: Path) -> Corpus:
@@ -260,7 +251,7 @@ def _make(
             done += block.num_bytes
             progress("tokenizing", done, total)
     if not tokens.count:
-        raise DataError("the corpus holds no token", todo="Name files that hold text.")
+        raise DataError("the corpus contains no tokens", todo="Name files that hold text.")
     if words_fingerprint(words) != words_key:
         raise DataError("a word list changed while the text was tokenized", todo="Repeat the command.")
     np.save(folder / TOKEN_COUNTS, token_counts)

@@ -1,7 +1,4 @@
-"""Open a corpus file, compressed or not, as a stream of bytes; damage is an error that names the file.
-
-Bytes that are not UTF-8: where, what they probably are, and what to do.
-"""
+"""Opening corpus files, compressed or not, and describing bytes that are not UTF-8."""
 
 import codecs
 import gzip
@@ -138,7 +135,6 @@ def guess_encoding(before: bytes, data: bytes) -> tuple[str, str]:
     """Say what the encoding of `data` looks like, and its name for iconv and Python ("" if there is none).
 
     Args:
-        before: Bytes before the problem.
         data: Bytes from the first one that is not UTF-8; some thousands are enough.
     """
     if data.count(0) > len(data) // 5:

@@ -1,4 +1,4 @@
-"""Markdown to prose: words stay, marks go. Code, tables, HTML and front matter are left out."""
+"""Markdown to prose, without code, tables, HTML and front matter."""
 
 import html
 import re

@@ -1,7 +1,7 @@
-"""From a piece of a file, as bytes, to the documents in it. This is what worker processes do first.
+"""Documents in a piece of a file; the first step in a worker process.
 
-A piece holds whole documents (or part of one that is longer than memory should hold) of one file, together
-with where it stands there, so that whatever is wrong can be named by file and line.
+A piece holds whole documents of one file (or part of a document too long for memory) and its position there, so that
+errors name file and line.
 """
 
 import json
@@ -67,7 +67,6 @@ def marked_documents_of(piece: Piece, on_bad_line: OnBadLine) -> Iterator[Marked
     """Read the documents of a piece with the spans that .jsonl records carry in their field `spans`.
 
     Args:
-        piece: What to read.
         on_bad_line: As in `documents_of`; also called for lines with wrong spans.
     """
     if piece.format != "jsonl" or isinstance(piece.payload, tuple):
@@ -84,7 +83,6 @@ def documents_of(piece: Piece, on_bad_line: OnBadLine) -> Iterator[str]:
     """Read the documents of a piece, in order.
 
     Args:
-        piece: What to read.
         on_bad_line: Called for each line that cannot be read; it raises, or returns to have the line skipped.
     """
     if isinstance(piece.payload, tuple):

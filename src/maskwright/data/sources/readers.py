@@ -1,8 +1,7 @@
-"""From sources to a stream of blocks: bounded pieces of raw text, in order, never a whole corpus.
+"""Blocks of raw text from all sources, in order and in bounded memory.
 
-The parent process only finds where documents end and cuts there; decoding, parsing, cleaning and splitting
-happen to each block on its own (`clean_block`), in whichever process. How the corpus is cut depends on the files
-alone, so any number of workers gives the same bytes.
+The parent process only finds where documents end; workers decode, parse, clean and split each block. How the corpus is
+cut depends only on the files, so any number of workers gives the same bytes.
 """
 
 import re
@@ -58,8 +57,6 @@ def raw_blocks(
     """Read all sources, one after the other, as blocks.
 
     Args:
-        sources: What to read.
-        cleaning: Says what separates documents.
         on_bad_line: For each source, what is called with a broken table row; it raises, or returns to skip it.
         workers: Processes for the `docstrings` source, which parses Python files.
 

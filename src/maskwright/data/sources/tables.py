@@ -1,7 +1,4 @@
-"""Which column of a table holds the text, and the texts of CSV and Parquet files one after the other.
-
-Texts of a Hugging Face dataset, streamed: nothing but the rows in hand is kept in memory.
-"""
+"""Texts of CSV and Parquet files and of Hugging Face datasets (streamed), and the choice of the text column."""
 
 import csv
 import json
@@ -27,10 +24,7 @@ def choose_column(columns: Sequence[str], textual: Sequence[str], wanted: str | 
     """Return the column that holds the text: the wanted one, `text`, `content`, or the only textual one.
 
     Args:
-        columns: All columns.
-        textual: Those that hold strings.
         wanted: The user's choice (`file.csv#body`), if any.
-        file: For the message.
 
     Raises:
         DataError: If the wanted column is absent, or none was wanted and several or none could be meant.
@@ -172,7 +166,6 @@ def hub_documents(dataset: HubDataset, column: str | None) -> Iterator[str]:
     """Stream the text column of a dataset's split.
 
     Args:
-        dataset: Name, configuration and split.
         column: The column to read; None for `text`, `content` or the only column of texts.
 
     Raises:

@@ -60,7 +60,6 @@ def wordpiece_backend(
 
     Args:
         vocabulary: Token to id; holds all `names`.
-        names: Written forms of (pad, unk, cls, sep, mask).
         normalizer: The cleaning, e.g. `bert_normalizer(lowercase=True)`.
     """
     unk = names[1]
@@ -94,7 +93,6 @@ def byte_bpe_backend(
     Args:
         vocabulary: Token (in GPT-2's byte alphabet) to id; holds all `names`.
         merges: Pairs of tokens in order of merging.
-        names: Written forms of (pad, unk, cls, sep, mask).
     """
     _, _, cls, sep, mask = names
     backend = tokenizers.Tokenizer(models.BPE(vocab=dict(vocabulary), merges=list(merges)))
@@ -143,7 +141,6 @@ def unigram_backend(
     Args:
         pieces: Piece and score (natural logarithm of its probability), in order of id; `reserved`, and with all
             `names`.
-        names: Written forms of (pad, unk, cls, sep, mask).
         normalizer: The cleaning, e.g. `albert_normalizer(lowercase=True)`.
     """
     unk_id = [piece for piece, _ in pieces].index(names[1])
@@ -160,7 +157,6 @@ def is_albert_splitting(backend: tokenizers.Tokenizer, *, with_charsmap: bool = 
     """Return whether text is cleaned and split at white space just as `unigram_backend` does.
 
     Args:
-        backend: The tokenizer.
         with_charsmap: Whether the cleaning may end in a sentencepiece model's own table of replacements.
     """
     cleaning, splitting = state_of(backend.normalizer), state_of(backend.pre_tokenizer)

@@ -55,7 +55,6 @@ def frequent_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
     """List words that are written in several pieces, those first that spare the texts most tokens for an entry.
 
     Args:
-        tokenizer: Which cuts them.
         texts: A sample of the corpus; words seen once, or without a letter, are left out.
     """
     counts = Counter[bytes]()
@@ -90,7 +89,6 @@ def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | No
 
     Args:
         tokenizer: The vocabulary to extend; it stays as it is.
-        words: Each one word to this tokenizer.
         most: Entries to add at most; None for no limit.
 
     Raises:
@@ -119,8 +117,6 @@ def tokens_per_word(tokenizer: Tokenizer, texts: Iterable[str], like: Tokenizer)
     """Return how many tokens a word of the texts takes.
 
     Args:
-        tokenizer: Which cuts the texts.
-        texts: A sample of the corpus.
         like: Says how many words there are, so that two tokenizers are measured by the same words.
     """
     tokens = words = 0
@@ -153,9 +149,6 @@ def _unit(tokenizer: Tokenizer, word: str) -> str:
 
 class _Adding(ABC):
     """A vocabulary that grows.
-
-    Args:
-        tokenizer: The old one.
 
     Attributes:
         state: The tokenizer in serialised form, changed in place.

@@ -1,14 +1,12 @@
-"""The pieces of a `spiece.model`, as the sentencepiece library writes it.
+"""Tokenizer directories as Hugging Face libraries read and write them.
 
-The library checks the file, but does not tell which symbols are the user's own nor the table of replacements of the
-model's cleaning. So the model is read in its serialised form: protocol buffers, rows of (field number, value), the
-numbers as in sentencepiece's sentencepiece_model.proto.
-
-Tokenizer folders as Hugging Face libraries read and write them.
-
-A folder holds `tokenizer.json` (everything), or the older `vocab.txt` (WordPiece), or `vocab.json` with
+A directory holds `tokenizer.json` (everything), or the older `vocab.txt` (WordPiece), or `vocab.json` with
 `merges.txt` (byte-level BPE), or `spiece.model` (unigram); `tokenizer_config.json` and `special_tokens_map.json` name
 the special tokens and the casing.
+
+The sentencepiece library validates a `spiece.model` but exposes neither user-defined symbols nor the normalizer's
+character map, so these are read from its protocol buffer: (field number, value) pairs numbered as in
+sentencepiece_model.proto.
 """
 
 import json

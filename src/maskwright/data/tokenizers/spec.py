@@ -1,4 +1,4 @@
-"""Which tokenizer a recipe wants, as a frozen value (training and loading are in `vocabulary`)."""
+"""Tokenizer kinds and settings of a recipe."""
 
 from typing import Annotated, ClassVar, Literal, Self
 

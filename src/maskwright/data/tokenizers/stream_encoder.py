@@ -1,12 +1,10 @@
-"""Encoding of a whole corpus, fast: every distinct word goes through the tokenizer once.
+"""Fast encoding of a corpus: every distinct chunk of text is tokenized once.
 
-All kinds of tokenizer treat a text as a row of pieces that do not see each other. BERT's cleaning and
-splitting work within a stretch between spaces, and CJK ideographs stand alone (google-research/bert,
-tokenization.py). GPT-2's pattern (openai/gpt-2, encoder.py) always ends a piece before a space that follows
-other text. ALBERT's unigram pieces never reach across white space, and each stretch is cut as if it stood alone.
-So a text is cut at such places, each distinct chunk goes through the tokenizer once, and the rest
-is looking up. Where a text or a tokenizer does not fit this reasoning, the text is one chunk: the result is
-the tokenizer's own in every case.
+All tokenizer kinds split a text into pieces that do not affect each other. BERT's cleaning and splitting work between
+spaces, and CJK ideographs stand alone (google-research/bert, tokenization.py). GPT-2's pattern (openai/gpt-2,
+encoder.py) always ends a piece before a space that follows other text. ALBERT's unigram pieces never cross white space.
+So a text is cut at such places and each distinct chunk is looked up. Where a text or a tokenizer does not fit this
+reasoning, the text is one chunk: the result is the tokenizer's own in every case.
 """
 
 import re
@@ -81,7 +79,6 @@ class StreamEncoder:
     Memory stays bounded (some 50 MB): when the memory of chunks is full it is emptied.
 
     Args:
-        tokenizer: The tokenizer.
         with_places: Whether to tell which characters each token covers.
     """
 

@@ -1,4 +1,4 @@
-"""The tokenizer as the rest of the house sees it: ids and word starts out, special tokens known by role."""
+"""The tokenizer: ids and word starts of a text, special tokens by role."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -43,7 +43,6 @@ class Tokenizer:
 
     Args:
         backend: The tokenizer of the tokenizers library, truncation and padding switched off.
-        names: Written forms of (pad, unk, cls, sep, mask).
         folder: Where it was read from, if it was.
 
     Attributes:

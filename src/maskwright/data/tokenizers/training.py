@@ -1,26 +1,21 @@
-"""Which characters a WordPiece vocabulary holds: those that cover the text, and all of printable ASCII.
+"""Training of WordPiece, byte-level BPE and unigram vocabularies: the same bytes for the same text.
 
-A word with one character outside the alphabet is lost whole ([UNK]), so the alphabet is chosen by coverage
-and not by a fixed number: the usual limit of 1,000 characters makes a tenth of Chinese text unknown.
+Alphabet. A word with one character outside the alphabet becomes [UNK], so the alphabet is chosen by coverage, not by a
+fixed number: the usual limit of 1,000 characters makes a tenth of Chinese text unknown. Printable ASCII is always in.
 
-Learning a WordPiece vocabulary, the same bytes every time.
-
-Pieces are joined by frequency, most frequent pair first (byte-pair encoding, Sennrich et al. 2016), as every
+WordPiece. Pieces are joined by frequency, most frequent pair first (byte-pair encoding, Sennrich et al. 2016), as every
 open WordPiece trainer does; Google's own trainer was never published (google-research/bert, README, "Learning
 a new WordPiece vocabulary").
 
 The trainer of the `tokenizers` library numbers the "##" forms of characters in the order of a hash table and
-breaks ties between pairs by these numbers, so that two runs differ. Here alphabet and "##" forms are given to
-it in order; nothing is left to chance then.
+breaks ties between pairs by these numbers, so that two runs differ. Here it receives alphabet and "##" forms in a fixed
+order, which makes training deterministic.
 
-Learning a byte-level BPE vocabulary, laid out as RoBERTa's (Liu et al. 2019, section 4.4).
+Byte-level BPE. Laid out as RoBERTa's (Liu et al. 2019, section 4.4).
 
-Learning a SentencePiece unigram vocabulary, laid out as ALBERT's (albert: README.md:305-320).
-
-The unigram language model of Kudo (2018): from very many candidate pieces those are kept without which the text
-would lose most likelihood. The trainer of the `sentencepiece` library does the learning. It is given text that the
-tokenizer's own cleaning has gone over already and does no cleaning itself, so learning and encoding see the same
-characters; nothing of its model is kept but the pieces and their scores.
+Unigram. Laid out as ALBERT's (albert: README.md:305-320); the unigram language model of Kudo (2018), trained by the
+`sentencepiece` library on text that the tokenizer's normalizer has already cleaned, so training and encoding see the
+same characters. Only the pieces and their scores are kept.
 
 Two choices differ from ALBERT's, both so that one `tokenizer.json` says everything and every tool gives the same ids:
 
@@ -90,14 +85,7 @@ class Alphabet:
 def choose_alphabet(
     texts: Iterable[str], room: int, normalizer: normalizers.Normalizer, splitter: pre_tokenizers.PreTokenizer
 ) -> Alphabet:
-    """Choose the alphabet of a sample: most frequent characters first, ties by code point.
-
-    Args:
-        texts: The sample, as it stands in the corpus.
-        room: Entries the vocabulary has for the alphabet.
-        normalizer: The tokenizer's cleaning.
-        splitter: The tokenizer's splitting into words.
-    """
+    """Choose the alphabet of a sample: most frequent characters first, ties by code point."""
     counts = count_characters(texts, normalizer)
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
     total, covered = sum(counts.values()), 0
@@ -122,12 +110,7 @@ def choose_alphabet(
 
 
 def count_characters(texts: Iterable[str], normalizer: normalizers.Normalizer) -> dict[str, int]:
-    """Return how often each character occurs in texts that a tokenizer has cleaned; white space is not counted.
-
-    Args:
-        texts: The texts, as they stand in the corpus.
-        normalizer: The cleaning, one that works character by character.
-    """
+    """Return how often each character occurs in texts that a tokenizer has cleaned; white space is not counted."""
     return _normalized(_count_code_points(texts), normalizer)
 
 
@@ -171,8 +154,6 @@ def train_wordpiece(spec: WordPiece, texts: Sequence[str], reading: Iterable[str
     unused.
 
     Args:
-        spec: Size and casing.
-        texts: The sample.
         reading: The sample once more, as it is to be read (an iterator that tells how far it is).
     """
     normalizer, splitter = bert_normalizer(lowercase=spec.lowercase), pre_tokenizers.BertPreTokenizer()
@@ -208,7 +189,6 @@ def train_byte_bpe(spec: ByteBPE, texts: Iterable[str]) -> Tokenizer:
     and there are no `madeupword` fillers.
 
     Args:
-        spec: The size.
         texts: The sample; a sentence within a running text begins with its space.
     """
     pad, unk, cls, sep, mask = BYTE_BPE_NAMES
@@ -251,8 +231,6 @@ def train_unigram(spec: Unigram, texts: Sequence[str], reading: Iterable[str]) -
     cover `spec.character_coverage` of the text or four fifths of the vocabulary hold.
 
     Args:
-        spec: Size, casing and coverage.
-        texts: The sample.
         reading: The sample once more, as it is to be read (an iterator that tells how far it is).
 
     Raises:
@@ -265,7 +243,7 @@ def train_unigram(spec: Unigram, texts: Sequence[str], reading: Iterable[str]) -
     counts = count_characters(texts, normalizer)
     if not counts.keys() - _RESERVED_CHARACTERS:
         raise DataError(
-            "a vocabulary cannot be learnt: the text holds no characters",
+            "cannot train a tokenizer: the text contains no characters",
             todo="Look at the corpus and the cleaning report, then name files that hold text.",
         )
     alphabet = _alphabet(counts, spec, normalizer)

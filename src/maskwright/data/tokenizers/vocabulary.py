@@ -1,13 +1,14 @@
-"""The bounded sample that a vocabulary is learnt from, and the memory that learning takes.
+"""The tokenizer of a corpus, trained on a bounded, seeded sample and cached by fingerprint.
 
-Trainers keep every distinct word with all its positions, so memory follows the number of distinct symbols
-(characters for WordPiece and unigram, bytes for byte-level BPE), not the size of the text. Measured with tokenizers
-0.23 on 64-bit Linux, peak beyond the sample itself: random letters without spaces 121 bytes a distinct symbol,
-Chinese under byte-level BPE (where a clause is one word) 115; English prose repeats its words and stays under
-3 bytes a byte of text. The unigram trainer of sentencepiece 0.2.3 holds up to a million candidate pieces besides:
-32 MB of novels took 784 MB, 24 MB of Chinese 502 MB, 4 MB of random letters 259 MB.
+Trainers keep every distinct word with its positions, so memory follows the number of distinct symbols (characters for
+WordPiece and unigram, bytes for byte-level BPE), not the size of the text. Peak memory beyond the sample, tokenizers
+0.23 and sentencepiece 0.2.3 on 64-bit Linux:
 
-The vocabulary of a corpus: a tokenizer learnt from a bounded, seeded sample, kept by fingerprint.
+    text                                            trainer           memory
+    random letters without spaces                   tokenizers        121 bytes per distinct symbol
+    Chinese (a clause is one word)                  byte-level BPE    115 bytes per distinct symbol
+    English prose                                   tokenizers        under 3 bytes per byte of text
+    32 MB novels, 24 MB Chinese, 4 MB random        unigram           784, 502, 259 MB (up to 1 M candidate pieces)
 """
 
 import re
@@ -22,7 +23,7 @@ from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.randomness import keys, uniform
 from maskwright.core.spec import fingerprint
-from maskwright.data.cache import kept_or_made
+from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.tokenizers.spec import TokenizerKind, TokenizerSpec, Unigram, WordPiece
@@ -92,7 +93,7 @@ def draw_sample(
     num_bytes = _num_bytes(texts)
     if not num_bytes:
         raise DataError(
-            "a vocabulary cannot be learnt: the corpus holds no text",
+            "cannot train a tokenizer: the corpus contains no text",
             todo="Look at the corpus and the cleaning report, then name files that hold text.",
         )
     pieces = [
@@ -149,9 +150,6 @@ def train_tokenizer(
     small to fill it: `special_tokens.vocab_size` is what it really has.
 
     Args:
-        spec: Kind, size and casing.
-        clean: The corpus.
-        seed: Which sample.
         max_sample_bytes: Bytes of text to learn from at most. A sample that repeats itself little (Chinese
             under byte-level BPE) is drawn smaller, so that memory stays bounded: see `sample_memory`.
         cache: Folder for prepared data; None for `core.files.cache_folder()`.
@@ -171,7 +169,7 @@ def train_tokenizer(
         max_bytes=max_sample_bytes,
         progress=progress or no_progress,
     )
-    return kept_or_made(folder, _open, make)
+    return open_or_build(folder, _open, make)
 
 
 def sample_memory(spec: TokenizerSpec, sample_bytes: int = DEFAULT_SAMPLE_BYTES) -> int:
@@ -192,7 +190,7 @@ def _train(
     progress: Progress,
 ) -> None:
     sample = draw_sample(clean, spec.kind, spec.vocab_size, max_bytes, seed)
-    stage = f"learning the vocabulary (about {sample.memory_bytes >> 20:,} MB of memory)"
+    stage = f"training the tokenizer (about {sample.memory_bytes >> 20:,} MB of memory)"
     reading = _told(sample.texts, stage, progress)
     if isinstance(spec, WordPiece):
         tokenizer = train_wordpiece(spec, sample.texts, reading)

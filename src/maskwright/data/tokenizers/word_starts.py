@@ -1,13 +1,13 @@
-"""Words whose letters carry marks: Hindi's vowels, Arabic's and Hebrew's vowel points, Thai's tones.
+"""Word starts among the tokens of a text.
+
+Combining marks are part of words: Hindi's vowels, Arabic's and Hebrew's vowel points, Thai's tones.
 
 The two joiners count as marks: Persian writes U+200C within its words (می‌خواهم), the scripts of India shape their
 clusters with both (Unicode Standard, sections 9.2, 12.1 and 23.2).
 
 DEVIATION: GPT-2's pattern (openai/gpt-2, encoder.py) takes a run of letters for a word and a mark for something else,
-so that हिन्दी would be six words and whole-word masking would leave half of it in sight. The tokens stay as the pattern
+so that हिन्दी would be six words and whole-word masking would leave half of it visible. The tokens stay as the pattern
 cuts them; but no word begins at a mark, nor at a letter behind one.
-
-Where words begin among the tokens of a text: from the tokenizer's own splitting, or from the pieces themselves.
 
 WordPiece and byte-level BPE split a text into words before they cut words into tokens, so a token's word is known.
 A unigram tokenizer splits at white space only, and the rest must be seen in the pieces: google-research/albert,
@@ -88,7 +88,6 @@ class PieceWords:
 
     Args:
         pieces: The vocabulary, in order of id.
-        special: Ids of tokens that stand alone.
         unk: Id of the unknown token: it may be a letter as well as a sign, and goes on with its word.
     """
 

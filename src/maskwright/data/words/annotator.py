@@ -1,9 +1,7 @@
-"""Words, phrases and entities put on a stream of tokens.
+"""Words, phrases and entities as runs of tokens.
 
-Every fact begins as runs of characters; a run becomes a run of tokens by one rule: it grows to whole words. So a unit
-of any level consists of whole words, and no whole word is ever split, whatever the tokenizer merged.
-
-What finding words needs besides the text: segmenters, dictionaries and lexicons, checked before any work begins.
+Every unit begins as a run of characters and grows to whole words, so no whole word is ever split, whatever the
+tokenizer merged. `check_words` checks segmenters, dictionaries and lexicons before any work begins.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,9 +48,7 @@ class Annotator:
     """Finds words, phrases and entities.
 
     Args:
-        words: What counts as one.
         segmenter: Who cuts Chinese text; None if nobody does.
-        lexicons: For each level, word lists to look for.
     """
 
     def __init__(self, words: Words, segmenter: Segmenter | None, lexicons: Mapping[str, Sequence[Lexicon]]) -> None:
@@ -66,8 +62,6 @@ class Annotator:
         """Find the words, phrases and entities of some texts.
 
         Args:
-            texts: Sentences.
-            stream: Their tokens, with places.
             given: For each level, spans that came with the texts, as characters of all texts joined.
         """
         assert stream.places is not None

@@ -1,9 +1,7 @@
-"""Running text as numbers of words: what n-grams are counted over.
+"""Collocations: word n-grams that occur together far more often than chance.
 
-Phrases that a corpus itself holds: words that stand together far more often than chance.
-
-PMI-masking (Levine et al. 2021; how its published list was made is told in AI21Labs/pmi-masking, README.md, which is
-followed here): word n-grams of 2 to 5 words that occur over 10 times are ranked, each length by itself, by
+PMI-masking (Levine et al. 2021; its published list is described in AI21Labs/pmi-masking, README.md, which is followed
+here): word n-grams of 2 to 5 words that occur over 10 times are ranked, each length by itself, by
 
     min over all ways to cut the n-gram into parts of   log (p(n-gram)^2 / product of p(part))
 
@@ -31,7 +29,7 @@ from maskwright.core.errors import DataError
 from maskwright.core.files import write_text
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import BoolArray
-from maskwright.data.cache import kept_or_made
+from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.tokenizers.word_starts import JOINERS
@@ -186,11 +184,7 @@ def find_collocations(
     A corpus over 32 MB is sampled evenly, so memory stays bounded (0.7 GB).
 
     Args:
-        clean: The corpus.
         segmenter: Who cuts Chinese text into words; None takes single characters for words.
-        segmenter_key: Identifies the segmenter.
-        cache: Folder for prepared data.
-        progress: Called when it begins and ends.
 
     Returns:
         A file of one phrase a line in small letters, by length and best first; a lexicon like any other.
@@ -203,7 +197,7 @@ def find_collocations(
         progress("finding collocations", 1, 1)
 
     key = fingerprint(["collocations", _VERSION, clean.fingerprint, segmenter_key])
-    return kept_or_made(cache / f"collocations-{key}", _opened, make)
+    return open_or_build(cache / f"collocations-{key}", _opened, make)
 
 
 def _opened(folder: Path) -> Path:
@@ -228,7 +222,6 @@ def collocations_of(sentences: Iterable[str], segmenter: Segmenter | None = None
     """Return the phrases of some sentences in small letters, by length and best first.
 
     Args:
-        sentences: Clean text.
         segmenter: Who cuts Chinese text into words; None takes single characters for words.
     """
     counter = WordCounter(segmenter)

@@ -1,9 +1,9 @@
-"""Phrases and entities that come with the documents, carried through cleaning.
+"""Phrases and entities given with the documents, mapped through cleaning.
 
-A record of a .jsonl file may hold `"spans": [[start, end, "entity"], ...]` or objects with `start`, `end` and `label`:
-characters of the text as it stands in the record. Cleaning moves characters, so the bounds are written into a copy of
-the text as marks, the copy is cleaned like the text, and the marks are read off. Where marks would change what
-cleaning does, the spans' own texts are looked for in order instead.
+A .jsonl record may hold `"spans": [[start, end, "entity"], ...]` or objects with `start`, `end` and `label`, in
+characters of the record's text. Cleaning moves characters, so the bounds are written into a copy of the text as marks,
+the copy is cleaned, and the marks are read off. Where marks would change the cleaning, the spans' texts are searched
+for in order instead.
 """
 
 import re
@@ -42,7 +42,6 @@ def read_spans(value: Any, text: str) -> list[GivenSpan]:
 
     Args:
         value: What its field `spans` holds; None for none.
-        text: The record's text.
 
     Raises:
         ValueError: If they are something else; the message says what is wrong.
@@ -73,12 +72,6 @@ def locate_spans(
     text: str, spans: Sequence[GivenSpan], cleaning: Cleaning, paragraphs: Sequence[str]
 ) -> NDArray[np.int64]:
     """Find the spans of a raw text in its clean paragraphs; one that reaches over a paragraph's end is lost.
-
-    Args:
-        text: The raw text.
-        spans: Its spans.
-        cleaning: How it was cleaned.
-        paragraphs: What it became.
 
     Returns:
         Shape (N, 4): paragraph, start, end (characters of the paragraph) and number of the level; ascending.

@@ -1,4 +1,4 @@
-"""What was found of each level in a corpus, counted in bounded memory."""
+"""Counts of the phrases and entities found in a corpus, in bounded memory."""
 
 from collections import Counter
 from collections.abc import Mapping

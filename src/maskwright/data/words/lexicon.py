@@ -1,7 +1,4 @@
-"""A user's files of words: plain lists, the dictionary of a segmenter, and lexicons of phrases or entities.
-
-Entries of a word list found in running text, all at once (Aho and Corasick 1975).
-"""
+"""Word lists, segmenter dictionaries and lexicons, and the search for lexicon entries (Aho and Corasick 1975)."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""Where a text is Chinese: which characters are Han, and which texts are Japanese although they hold some."""
+"""Detection of Chinese text: Han characters of texts that are not Japanese."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,15 +1,7 @@
-"""What a segmenter is: something that cuts runs of Chinese characters into words, behind one small protocol.
+"""Chinese word segmenters behind one protocol; each library is imported only when it is named.
 
-Segmenters that carry their dictionary with them: rjieba (in Rust, fast) and jieba (its original).
-
-Segmenters that need a trained model: LTP (that of Chinese-BERT-wwm), HanLP, spaCy, Stanza.
-
-The models are installed or downloaded by the user; where one cannot be loaded, the error says which.
-
-Segmenters by name, each library imported only when it is named.
-
-`rjieba` and `jieba` carry their dictionary and work anywhere (`dictionary_segmenters`); `ltp`, `hanlp`, `spacy` and
-`stanza` need a model that the user has installed or can download (`model_segmenters`).
+`rjieba` (Rust, fast) and `jieba` carry their dictionary. LTP (that of Chinese-BERT-wwm), HanLP, spaCy and Stanza need a
+model that the user installs or downloads; where one cannot be loaded, the error names it.
 """
 
 from collections.abc import Callable, Sequence
@@ -83,12 +75,7 @@ _BETWEEN = "\n"
 
 
 class Jieba:
-    """A segmenter of the jieba kind: dictionary, most probable path, hidden Markov model for unknown words.
-
-    Args:
-        cut: Cuts a text into words.
-        tag: Cuts a text into words with tags.
-    """
+    """A segmenter of the jieba kind: dictionary, most probable path, hidden Markov model for unknown words."""
 
     entity_tags = _NAMES
 
@@ -151,7 +138,6 @@ class ModelSegmenter:
 
     Args:
         analyse: Takes runs; gives words and tags of each.
-        entity_tags: What the tags of names begin with.
     """
 
     def __init__(self, analyse: Callable[[Sequence[str]], list[Analysed]], entity_tags: tuple[str, ...]) -> None:

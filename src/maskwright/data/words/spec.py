@@ -1,4 +1,4 @@
-"""What counts as a word, a phrase and an entity, as a frozen value (the work is done when text is tokenized)."""
+"""Settings of words, phrases and entities in a recipe."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self

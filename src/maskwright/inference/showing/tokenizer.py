@@ -6,7 +6,7 @@ from pathlib import Path
 from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
-from maskwright.data.cache import kept_or_made
+from maskwright.data.cache import open_or_build
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.sources.docstrings import docstring_documents, docstrings_fingerprint
 from maskwright.data.tokenizers.spec import TokenizerSpec, Unigram, WordPiece
@@ -38,12 +38,12 @@ def small_tokenizer(
     sample_key = fingerprint(["docstring sample", _VERSION, docstrings_fingerprint(), _SAMPLE_BYTES])
     make = partial(_make, spec=small, text=text, cache=kept_in, sample_key=sample_key, progress=told)
     key = fingerprint(["shown tokenizer", _VERSION, small, sample_key, text])
-    return kept_or_made(kept_in / f"shown-tokenizer-{key}", Tokenizer.from_folder, make)
+    return open_or_build(kept_in / f"shown-tokenizer-{key}", Tokenizer.from_folder, make)
 
 
 def _make(folder: Path, *, spec: TokenizerSpec, text: str, cache: Path, sample_key: str, progress: Progress) -> None:
     # Reading docstrings takes several times as long as learning from them, so another text finds them kept.
-    sample = kept_or_made(
+    sample = open_or_build(
         cache / f"docstring-sample-{sample_key}", _open_sample, partial(_make_sample, progress=progress)
     )
     progress("learning a small vocabulary", 0, None)

@@ -1,6 +1,6 @@
-"""Building the table of similar words: from the corpus itself, from word vectors, or from a thesaurus.
+"""The table of similar words, from the corpus itself, from word vectors, or from a thesaurus.
 
-`check_source` says at once what could not work; `similar_words` builds the table or opens a kept one.
+`check_source` reports an unusable source before any work; `similar_words` builds the table or opens the cached one.
 """
 
 from maskwright.data.words.similar_words.counting import TokenSample, sample_tokens

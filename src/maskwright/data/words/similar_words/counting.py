@@ -1,9 +1,4 @@
-"""The part of a corpus that words are counted in: all of it, or stretches at equal distances.
-
-The distinct words of a text, as token ids: runs between word starts, with how often each occurs.
-
-How a word of a file may stand in running text, as token ids: after a space or not, capitalised or not.
-"""
+"""Distinct words of a corpus sample as token ids, their counts, and the spellings of a file's words."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -140,8 +135,6 @@ def spellings(words: Sequence[str], tokenizer: Tokenizer, *, capitals: bool) -> 
     no tokens.
 
     Args:
-        words: As a file names them.
-        tokenizer: The tokenizer.
         capitals: Whether lower-case words are also written with a capital.
     """
     special = tokenizer.special_tokens

@@ -1,8 +1,7 @@
-"""Which of the layouts that are read a file of similar words has, told from its first lines.
+"""Files of similar words, their layout detected from the first lines.
 
-Thesauri: HIT Cilin, the Open English WordNet's table of synonyms, and plain groups of synonyms.
-
-Word vectors from a text file, as word2vec and GloVe write them; only those of the corpus's words are kept.
+Thesauri: HIT Cilin, the Open English WordNet's table of synonyms, and plain groups of synonyms. Word vectors in the
+text format of word2vec and GloVe; only those of the corpus's words are kept.
 """
 
 import itertools

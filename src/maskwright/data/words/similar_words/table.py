@@ -1,7 +1,4 @@
-"""A source of similar words is looked at before any long work, so that a wrong one fails at once.
-
-The table of similar words of a corpus: made once, kept by fingerprint, with what it covers.
-"""
+"""The table of similar words of a corpus and its coverage, cached by fingerprint."""
 
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
@@ -17,7 +14,7 @@ from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec, word_hashes
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import IntArray
-from maskwright.data.cache import kept_or_made
+from maskwright.data.cache import open_or_build
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.shards.corpus import Corpus
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -116,11 +113,9 @@ def similar_words(
     round otherwise on another).
 
     Args:
-        spec: Where similar words come from.
         corpus: The tokens; a word is what runs from one word start to the next.
         tokenizer: What made them, for the words of a file.
         cache: Folder for prepared data; None for `core.files.cache_folder()`.
-        progress: Called now and then.
         most_tokens: Words are counted, and vectors learnt, in about so many tokens from all over the corpus.
 
     Raises:
@@ -137,7 +132,7 @@ def similar_words(
         np.savez(folder / _TABLE, **{field.name: getattr(made.table, field.name) for field in fields(SimilarWords)})
         write_json(folder / _CARD, asdict(made.coverage))
 
-    kept = kept_or_made(kept_in / f"similar-words-{key}", _open, make)
+    kept = open_or_build(kept_in / f"similar-words-{key}", _open, make)
     if not len(kept.table):
         raise DataError(f"no word of the corpus has a similar word ({kept.coverage.source})", todo=_mend(spec))
     return kept

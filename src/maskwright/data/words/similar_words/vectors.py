@@ -1,6 +1,5 @@
-"""Nearest words by the cosine of their vectors, among words of the same number of tokens.
-
-Word vectors learnt from the corpus itself: skip-gram with negative sampling (Mikolov et al. 2013).
+"""Word vectors from the corpus (skip-gram with negative sampling, Mikolov et al. 2013), and nearest neighbors by
+cosine among words of the same number of tokens.
 """
 
 from collections.abc import Iterator
@@ -45,7 +44,6 @@ def nearest(
         vectors: Shape (K, size).
         lengths: Shape (K,), tokens of each word; only words of equal length are compared.
         most: Neighbours of a word at most.
-        least: Least cosine.
 
     Returns:
         (words, neighbours, cosines), each of shape (P,), ordered by word and falling cosine.
@@ -117,11 +115,6 @@ def require_gensim() -> Any:
 
 def learn_vectors(words: CountedWords, min_count: int, progress: Progress) -> tuple[IntArray, NDArray[np.float32]]:
     """Learn a vector for each ordinary word that is frequent enough; the same text gives the same vectors.
-
-    Args:
-        words: The words of the text.
-        min_count: Rarer words are left out.
-        progress: Called now and then with sentences read.
 
     Returns:
         (numbers of words, shape (K,), ascending; vectors, shape (K, size)), K at most `MAX_WORDS`.

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.core.errors import DataError, DeviceError
-from maskwright.data.cache import kept_or_made
+from maskwright.data.cache import open_or_build
 
 
 def read(folder: Path) -> str:
@@ -25,14 +25,14 @@ def never(folder: Path) -> None:
 
 
 def test_folder_is_made_once_and_then_opened(tmp_path: Path) -> None:
-    assert kept_or_made(tmp_path / "kept", read, writing("one")) == "one"
-    assert kept_or_made(tmp_path / "kept", read, never) == "one"
+    assert open_or_build(tmp_path / "kept", read, writing("one")) == "one"
+    assert open_or_build(tmp_path / "kept", read, never) == "one"
 
 
 def test_damaged_folder_is_made_anew_with_a_warning(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     with pytest.warns(UserWarning, match="kept holds no value"):
-        assert kept_or_made(tmp_path / "kept", read, writing("anew")) == "anew"
+        assert open_or_build(tmp_path / "kept", read, writing("anew")) == "anew"
 
 
 def test_failure_leaves_nothing(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_failure_leaves_nothing(tmp_path: Path) -> None:
         raise DataError("no text")
 
     with pytest.raises(DataError, match="no text"):
-        kept_or_made(tmp_path / "kept", read, fail)
+        open_or_build(tmp_path / "kept", read, fail)
     assert not list(tmp_path.iterdir())
 
 
@@ -51,13 +51,13 @@ def test_what_another_process_finished_first_is_opened(tmp_path: Path) -> None:
         (tmp_path / "kept").mkdir()
         (tmp_path / "kept" / "value").write_text("theirs")
 
-    assert kept_or_made(tmp_path / "kept", read, overtaken) == "theirs"
+    assert open_or_build(tmp_path / "kept", read, overtaken) == "theirs"
 
 
 def test_disk_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DeviceError, match="cannot write"):
-        kept_or_made(tmp_path / "file" / "kept", read, writing("one"))
+        open_or_build(tmp_path / "file" / "kept", read, writing("one"))
 
 
 def test_leavings_of_a_killed_process_are_removed_after_a_day(tmp_path: Path) -> None:
@@ -68,6 +68,6 @@ def test_leavings_of_a_killed_process_are_removed_after_a_day(tmp_path: Path) ->
     two_days_ago = time.time() - 2 * 24 * 3600
     for path in (old / "part", old):
         os.utime(path, (two_days_ago, two_days_ago))
-    kept_or_made(tmp_path / "kept", read, writing("one"))
+    open_or_build(tmp_path / "kept", read, writing("one"))
     assert not old.exists()
     assert new.exists()
