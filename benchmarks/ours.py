@@ -24,7 +24,8 @@ LEVERS: Mapping[str, Mapping[str, Any]] = {
 }
 INFERENCE_LEVERS: Mapping[str, Mapping[str, Any]] = {
     "PyTorch instead of all native kernels": {
-        "maskwright.kernels.cpu.products.fits": False,
+        "maskwright.kernels.cpu.dense.fits": False,
+        "maskwright.model.packed.native_encoder.fits": False,
     },
 }
 

@@ -200,7 +200,7 @@ def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder: Path, tmp_pat
         predict(out, ["the cat", ("the cat", "the dog")], reporter=Silent())
     file = tmp_path / "pairs.csv"
     file.write_text("sentence1,sentence2,y\nthe cat,the dog,gut\na cat,a dog,schlecht\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"pairs\.csv: pairs of texts, and this model.*`--text COLUMN`"):
+    with pytest.raises(DataError, match=r"pairs\.csv: pairs of texts, but this model.*`--text COLUMN`"):
         predict(out, file=file, reporter=Silent())
     with pytest.raises(DataError, match=r"pairs\.csv: pairs of texts"):
         evaluate(out, file=file, reporter=Silent())

@@ -276,7 +276,7 @@ def test_longer_sequences_than_there_are_positions_are_refused(folders, tmp_path
     pretrained(tmp_path, "bert", trained_length=16)
     assert build(tmp_path, TASKS["sequence"], seed=1).max_length == 16
     *_, note = build(tmp_path, TASKS["sequence"], seed=1, max_length=30).notes
-    assert "trained on 16 tokens" in note
+    assert "trained on sequences of 16 tokens" in note
 
 
 def test_rows_that_no_entry_stands_for_are_left_out(tmp_path):

@@ -90,7 +90,7 @@ def test_a_model_learns_is_measured_and_lies_ready(tune: Callable[..., FineTunin
     assert load(out).task.labels == ("canine", "feline")
     assert not list(out.rglob("checkpoints"))
     again = evaluate(out, file=dev, device="cpu", reporter=(heard := Heard()))
-    assert heard.said[0] == ("file", f"24 examples of {dev} (feline 12, canine 12)")
+    assert heard.said[0] == ("file", f"24 examples from {dev} (feline 12, canine 12)")
     assert again.metrics == results.best.dev
     assert (again.examples, again.skipped) == (24, 0)
     predicted = predict(out, ["the cat sat on the mat", "the dog sat on the mat"], device="cpu", reporter=Silent())
@@ -270,7 +270,7 @@ def test_each_point_of_a_grid_is_fitted_to_its_own_batch(
     assert [point.settings.epochs for point in made.points] == [7.0, 20.0, 20.0]
     assert made.request["settings"]["epochs"] == {"batch_size=1": 7.0, "batch_size=4": 20.0, "batch_size=48": 20.0}
     assert made.request["settings"]["bias_correction"] is True
-    assert "48 steps an epoch" in made.choices[[choice.field for choice in made.choices].index("epochs")].reason
+    assert "48 steps per epoch" in made.choices[[choice.field for choice in made.choices].index("epochs")].reason
 
 
 def test_what_is_fitted_counts_windows_and_not_questions(bert_folder: Path, tmp_path: Path) -> None:
