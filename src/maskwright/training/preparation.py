@@ -17,9 +17,9 @@ from maskwright.data.sources.arguments import resolve_sources
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.vocabulary import train_tokenizer
 from maskwright.data.words.annotator import check_words, words_fingerprint
-from maskwright.data.words.collocations import collocations_told
-from maskwright.data.words.level_facts import told
-from maskwright.data.words.lexicon import lexicons_work
+from maskwright.data.words.collocations import describe_collocations
+from maskwright.data.words.level_facts import describe_level
+from maskwright.data.words.lexicon import has_lexicon_search
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
@@ -153,7 +153,7 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     # Only a budget of time asks how fast the machine is.
     reached = reached_flops(recipe.encoder, machine) if request.budget.unit == "seconds" else 0.0
     if not request.as_published:
-        if lexicons_work():
+        if has_lexicon_search():
             recipe, choices = fit_phrases(recipe, cleaned.scripts.get("Han", 0.0), request.fixed)
         # The length first: the vocabulary's size and the batch follow from how many tokens the budget buys.
         tokens = _tokens(request, recipe, reached, teacher=origins.teacher)
@@ -329,9 +329,9 @@ def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer:
         f"{unknown:.2%} unknown{_took(begun)}",
     )
     if corpus.collocations is not None:
-        talk.say("words", collocations_told(corpus.collocations))
+        talk.say("words", describe_collocations(corpus.collocations))
     for level, facts in corpus.levels.items():
-        talk.say("words", told(level, facts))
+        talk.say("words", describe_level(level, facts))
     for warning in empty_levels(recipe, corpus.levels):
         talk.say("warning", warning)
     text = text_of(corpus, tokenizer, cleaned.source_weights)

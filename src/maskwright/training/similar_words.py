@@ -37,7 +37,7 @@ def with_similar_words(
         return text
     made = similar_words(spec, corpus, tokenizer, cache=cache, progress=talk.stage)
     text = replace(text, vocabulary=replace(text.vocabulary, similar_words=made.table))
-    talk.say("similar", f"{made.coverage.source}; {made.coverage.told()}")
+    talk.say("similar", f"{made.coverage.source}; {made.coverage.describe()}")
     outcomes = measured_outcomes(recipe, text, seed)
     if total := sum(outcomes.values()):
         spared = outcomes["kept for want of a similar word"]
