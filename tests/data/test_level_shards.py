@@ -16,7 +16,7 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.vocabulary import train_tokenizer
 from maskwright.data.words.annotator import Annotator, words_fingerprint
-from maskwright.data.words.level_facts import LevelFacts, told
+from maskwright.data.words.level_facts import LevelFacts, describe_level
 from maskwright.data.words.lexicon import Lexicon
 from maskwright.data.words.segmenters import open_segmenter
 from maskwright.data.words.spec import Words
@@ -188,9 +188,10 @@ def test_facts_count_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (said["units"], said["share_of_tokens"], said["distinct"]) == (8, 0.25, 3)
     assert said["examples"] == ["a", "b", "c"]
     assert (
-        told("phrase", said) == "8 phrases of two words and more, over 3 different, hold 25.0 % of the tokens: a, b, c"
+        describe_level("phrase", said)
+        == "8 phrases of two words and more, over 3 different, hold 25.0 % of the tokens: a, b, c"
     )
-    assert told("entity", LevelFacts(lost=2).to_json(0)) == (
+    assert describe_level("entity", LevelFacts(lost=2).to_json(0)) == (
         "no entity of two words and more was found; 2 given ones have no place in a sentence"
     )
 

@@ -227,7 +227,7 @@ def test_model_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 def test_dictionary_for_a_segmenter_that_takes_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "d.txt").write_text("语言模型\n", encoding="utf-8")
-    with pytest.raises(DataError, match="cannot be told words"):
+    with pytest.raises(DataError, match="takes no dictionary"):
         check_words(Words(segmenter="stanza", dictionary=str(tmp_path / "d.txt")))
 
 

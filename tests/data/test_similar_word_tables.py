@@ -67,7 +67,7 @@ def test_cilin_is_read_in_its_own_encoding_and_in_utf_8(tmp_path: Path, text: st
     assert read.synonyms["人物"] == ["人", "士", "人士", "人氏"]
     assert "苹果" not in read.synonyms
     assert "岂敢" not in read.synonyms
-    assert "HIT Cilin: 2 classes" in read.told
+    assert "HIT Cilin: 2 classes" in read.description
 
 
 def test_a_word_of_several_classes_has_the_synonyms_of_all(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_plain_groups_are_parted_by_spaces_commas_and_tabs(tmp_path: Path) -> No
     assert read.synonyms["large"] == ["big", "huge"]
     assert read.synonyms["little"] == ["small", "tiny"]
     assert read.synonyms["天津"] == ["北京", "上海"]
-    assert "3 groups of synonyms (1 of a single word left out)" in read.told
+    assert "3 groups of synonyms (1 of a single word left out)" in read.description
 
 
 @pytest.mark.parametrize(

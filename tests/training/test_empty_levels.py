@@ -82,7 +82,7 @@ def test_where_nothing_is_fitted_the_remedy_is_told(tmp_path: Path, monkeypatch:
     if way == "set by the user":
         settings = (*TOY, "words.phrases=[segmenter]")
     if way == "without the library":
-        monkeypatch.setattr(preparation, "lexicons_work", lambda: False)
+        monkeypatch.setattr(preparation, "has_lexicon_search", lambda: False)
     told = run(english(tmp_path), settings=settings, as_published=way == "as published")
     assert not told.on("fitted", "words.phrases")
     [warned] = told.on("warning", "no phrase of two words")

@@ -21,11 +21,9 @@ from maskwright.data.sources.arguments import resolve_sources
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.vocabulary import train_tokenizer
 from maskwright.data.words.annotator import check_words, words_fingerprint
-from maskwright.data.words.collocations import collocations_told
-from maskwright.data.words.level_facts import told
-from maskwright.data.words.lexicon import lexicons_work
-from maskwright.data.words.similar_words.table import check_source, similar_words
-from maskwright.pretext.masking.base import Masking
+from maskwright.data.words.collocations import describe_collocations
+from maskwright.data.words.level_facts import describe_level
+from maskwright.data.words.lexicon import has_lexicon_search
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
@@ -156,7 +154,7 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     fixed = set(request.fixed)
     if given is not None:
         fixed.add("tokenizer.vocab_size")
-    if not lexicons_work():
+    if not has_lexicon_search():
         fixed.add("words.phrases")
     fit = partial(
         resolve,
@@ -316,9 +314,9 @@ def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer:
         f"{unknown:.2%} unknown{_took(begun)}",
     )
     if corpus.collocations is not None:
-        talk.say("words", collocations_told(corpus.collocations))
+        talk.say("words", describe_collocations(corpus.collocations))
     for level, facts in corpus.levels.items():
-        talk.say("words", told(level, facts))
+        talk.say("words", describe_level(level, facts))
     for warning in empty_levels(recipe, corpus.levels):
         talk.say("warning", warning)
     text = text_of(corpus, tokenizer, cleaned.source_weights)

@@ -21,7 +21,7 @@ class SourceCount:
         source: What was read.
         bytes_on_disk: Size of its files; 0 where there are none.
         read: What was read and dropped on its own account.
-        repeats: What was dropped because it stood earlier.
+        repeats: What was dropped because it is a duplicate of earlier text.
         kept: What is left.
         examples: A few sentences of it.
     """
@@ -100,7 +100,7 @@ def _section(read: Counts, repeats: Repeats, kept: TextStatistics, bytes_on_disk
 
 
 def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
-    """Say what a reader of the numbers should look into."""
+    """Return what a reader of the numbers should look into."""
     notes = []
     kept, read = source.kept, source.read
     if kept.documents >= 20 and kept.sentences < 2.5 * kept.documents:

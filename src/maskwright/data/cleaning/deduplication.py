@@ -114,7 +114,7 @@ _LONGEST_EXAMPLE = 300
 
 @dataclass(slots=True)
 class Repeats:
-    """What was dropped of one source because it stood earlier, or because too little was left.
+    """What was dropped of one source because it is a duplicate of earlier text, or because too little was left.
 
     Attributes:
         documents, document_characters: Documents that equal an earlier one.

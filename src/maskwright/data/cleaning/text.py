@@ -114,7 +114,7 @@ def _without_unwanted(text: str, cleaning: Cleaning) -> str:
 
 
 def is_wrapped(text: str) -> bool:
-    """Say whether a document's lines are broken at a fixed width, so that line breaks stand in mid-sentence.
+    """Return whether a document's lines are broken at a fixed width, so that line breaks stand in mid-sentence.
 
     Decided by scripts with letter case: at least 3 single line breaks, and over 40 % of them between a line that
     ends without final punctuation and a line that begins in lower case. Looks at the first 400 lines.

@@ -169,7 +169,7 @@ def tokenize_corpus(
     """Encode a clean corpus, or open the shards if that has been done before.
 
     Whole files are read to compare their checksums, once for each state of a file (its size and time of change);
-    shards that are not what was written are made anew, with a warning.
+    damaged shards are rebuilt, with a warning.
 
     A sentence is encoded as it stands, with the space before it if there is one; special tokens written in it
     are ordinary text. Sentences that encode to nothing, and documents of only such, are left out and counted.

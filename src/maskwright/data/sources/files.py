@@ -132,7 +132,7 @@ def undecodable(data: bytes, error: UnicodeDecodeError, file: str, line: int) ->
 
 
 def guess_encoding(before: bytes, data: bytes) -> tuple[str, str]:
-    """Say what the encoding of `data` looks like, and its name for iconv and Python ("" if there is none).
+    """Return what the encoding of `data` looks like, and its name for iconv and Python ("" if there is none).
 
     Args:
         data: Bytes from the first one that is not UTF-8; some thousands are enough.
@@ -149,12 +149,12 @@ def guess_encoding(before: bytes, data: bytes) -> tuple[str, str]:
         return "the text around it is UTF-8, so these bytes are damaged", ""
     if in_pairs < 0.7 * total:
         return "it looks like Latin-1 or Windows-1252", "WINDOWS-1252"
-    # The 3755 commonest hanzi of GB 2312 begin with B0-D7, its punctuation with A1-A3.
+    # The 3755 most frequent hanzi of GB 2312 begin with B0-D7, its punctuation with A1-A3.
     common = sum(0xB0 <= byte <= 0xD7 or 0xA1 <= byte <= 0xA3 for byte in data if byte >= 0x80)
     for codec, name in (("gb18030", "GBK (GB18030)"), ("big5", "Big5"), ("shift_jis", "Shift-JIS")):
         if (codec != "gb18030" or common >= 0.5 * total) and _decodes(data, codec):
             return f"it looks like {name}", codec.upper().replace("_", "-")
-    return "the encoding is not one that is recognised here", ""
+    return "the encoding is not one that is recognized here", ""
 
 
 def _decodes(data: bytes, codec: str) -> bool:
@@ -163,5 +163,5 @@ def _decodes(data: bytes, codec: str) -> bool:
         text = codecs.getincrementaldecoder(codec)().decode(data)
     except UnicodeDecodeError:
         return False
-    # Nobody writes private characters; Big5's commonest hanzi fall on GBK's.
+    # Nobody writes private characters; Big5's most frequent hanzi fall on GBK's.
     return not any("\ue000" <= character <= "\uf8ff" for character in text)

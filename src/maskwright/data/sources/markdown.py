@@ -30,7 +30,7 @@ _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 def strip_markdown(text: str) -> str:
     """Return the prose of a Markdown page: paragraphs, headings and list items set apart by blank lines.
 
-    Lines that Markdown would join are joined. Indented code is recognised only after a blank line, as Markdown
+    Lines that Markdown would join are joined. Indented code is recognized only after a blank line, as Markdown
     itself does, and not within lists.
 
     Example:

@@ -197,7 +197,7 @@ def reserved(pieces: Iterable[tuple[str, float]], names: Iterable[str]) -> list[
 
 
 def state_of(component: Any) -> Any:
-    """Return the settings of a part of a tokenizer; the library tells them only in serialised form."""
+    """Return the settings of a part of a tokenizer; the library tells them only in serialized form."""
     return None if component is None else json.loads(component.__getstate__())
 
 
@@ -211,5 +211,5 @@ def _segment_pair(backend: tokenizers.Tokenizer, names: SpecialNames) -> process
 
 
 def _mark_special(backend: tokenizers.Tokenizer, tokens: Iterable[AddedToken]) -> None:
-    # In order of id, so that the serialised form does not depend on the order of the names.
+    # In order of id, so that the serialized form does not depend on the order of the names.
     backend.add_special_tokens(sorted(tokens, key=lambda token: backend.token_to_id(token.content) or 0))

@@ -1,4 +1,4 @@
-"""Words of a domain as entries of a vocabulary that was learnt elsewhere: old ids stay, new ones follow.
+"""Words of a domain as entries of a vocabulary that was learned elsewhere: old ids stay, new ones follow.
 
 A general vocabulary writes the words of law or chemistry in many pieces. Here whole words are made entries in their own
 right, by the means of each kind of tokenizer:
@@ -151,7 +151,7 @@ class _Adding(ABC):
     """A vocabulary that grows.
 
     Attributes:
-        state: The tokenizer in serialised form, changed in place.
+        state: The tokenizer in serialized form, changed in place.
         pieces: For each new id, the old ids that wrote it.
     """
 

@@ -18,7 +18,7 @@ class WordPiece(Spec):
     """
 
     kind: Literal["wordpiece"] = "wordpiece"
-    pad: ClassVar[int] = 0  # The padding id of every vocabulary of this kind that is learnt here.
+    pad: ClassVar[int] = 0  # The padding id of every vocabulary of this kind that is learned here.
     vocab_size: Annotated[int, Field(ge=100)] = 30522
     lowercase: bool = True
 
@@ -38,7 +38,7 @@ class ByteBPE(Spec):
 class Unigram(Spec):
     """SentencePiece's unigram language model, as ALBERT uses it: the best of all ways to cut a text into pieces.
 
-    Text is normalised as ALBERT's code does it (albert: tokenization.py:182-240): white space collapsed, NFKD,
+    Text is normalized as ALBERT's code does it (albert: tokenization.py:182-240): white space collapsed, NFKD,
     combining marks dropped, lower-cased if asked; a space is written "▁" and belongs to the piece that follows it.
 
     Attributes:

@@ -22,7 +22,7 @@ from maskwright.data.tokenizers.backends import SPACE, is_albert_splitting
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.word_starts import without_starts_at_marks
 
-# Only the two large blocks: an ideograph of a rarer block merely shares its chunk with its neighbours.
+# Only the two large blocks: an ideograph of a rarer block merely shares its chunk with its neighbors.
 _IDEOGRAPH_OR_STRETCH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]|[^ \u3400-\u4dbf\u4e00-\u9fff]+")
 _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 # The same with the spaces kept, for when the place of every chunk must be known.

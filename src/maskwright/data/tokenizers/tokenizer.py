@@ -225,8 +225,8 @@ class Tokenizer:
         return "" if entry is None else entry
 
 
-def _restored(serialised: str, names: SpecialNames, folder: Path | None) -> Tokenizer:
-    return Tokenizer(tokenizers.Tokenizer.from_str(serialised), names, folder)
+def _restored(serialized: str, names: SpecialNames, folder: Path | None) -> Tokenizer:
+    return Tokenizer(tokenizers.Tokenizer.from_str(serialized), names, folder)
 
 
 def _kind(backend: tokenizers.Tokenizer, folder: Path | None) -> TokenizerKind:

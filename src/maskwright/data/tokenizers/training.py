@@ -171,8 +171,10 @@ def train_wordpiece(spec: WordPiece, texts: Sequence[str], reading: Iterable[str
         continuing_subword_prefix=CONTINUATION,
     )
     backend.train_from_iterator(reading, trainer)
-    learnt = backend.get_vocab()
-    pieces = sorted(learnt.keys() - {*WORDPIECE_NAMES, *alphabet.continuing, *alphabet.initial}, key=learnt.__getitem__)
+    trained = backend.get_vocab()
+    pieces = sorted(
+        trained.keys() - {*WORDPIECE_NAMES, *alphabet.continuing, *alphabet.initial}, key=trained.__getitem__
+    )
     entries = [*WORDPIECE_NAMES, *alphabet.initial, *alphabet.continuing, *pieces]
     vocabulary = {token: number for number, token in enumerate(entries)}
     return Tokenizer(wordpiece_backend(vocabulary, normalizer=normalizer), WORDPIECE_NAMES)
@@ -267,10 +269,11 @@ def train_unigram(spec: Unigram, texts: Sequence[str], reading: Iterable[str]) -
         control_symbols=list(UNIGRAM_NAMES[2:]),
         minloglevel=2,
     )
-    learnt = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    trained = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     # Rounded to what single precision holds: JSON readers give back longer numbers only nearly.
     pieces = [
-        (learnt.id_to_piece(id), round(learnt.get_score(id), _SCORE_DECIMALS)) for id in range(learnt.get_piece_size())
+        (trained.id_to_piece(id), round(trained.get_score(id), _SCORE_DECIMALS))
+        for id in range(trained.get_piece_size())
     ]
     return Tokenizer(unigram_backend(reserved(pieces, UNIGRAM_NAMES), normalizer=normalizer), UNIGRAM_NAMES)
 

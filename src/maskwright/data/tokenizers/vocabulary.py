@@ -146,7 +146,7 @@ def train_tokenizer(
 ) -> Tokenizer:
     """Learn a tokenizer from a sample of the corpus; the same corpus, spec and seed give the same bytes.
 
-    A tokenizer learnt before is read back. The vocabulary is smaller than asked for if the corpus is too
+    A tokenizer learned before is read back. The vocabulary is smaller than asked for if the corpus is too
     small to fill it: `special_tokens.vocab_size` is what it really has.
 
     Args:

@@ -193,7 +193,7 @@ class _Tokens:
         self._bounds = np.append(np.flatnonzero(word_starts), len(word_starts))
 
     def touched(self, spans: Spans) -> BoolArray:
-        """Say which runs of characters hold a part of a token."""
+        """Return which runs of characters hold a part of a token."""
         first, end = self._range(spans)
         touched: BoolArray = first < end
         return touched

@@ -9,7 +9,7 @@ so that a long n-gram is no phrase for the sake of a shorter one in it. Half of 
 quarter three, an eighth four and an eighth five, at most 800,000 in all.
 
 DEVIATION: a small corpus holds fewer phrases worth the name than any fixed number; here an n-gram must also reach a
-normalised pointwise mutual information (Bouma 2009) of `_LEAST_NPMI` over every way to cut it.
+normalized pointwise mutual information (Bouma 2009) of `_LEAST_NPMI` over every way to cut it.
 
 DEVIATION: an n-gram neither begins nor ends with a connector ("of the", "such as"), and crosses no mark and no number.
 """
@@ -57,7 +57,7 @@ class RunningText:
     names: list[str]
 
     def surface(self, place: int, length: int) -> str:
-        """Return some neighbouring words as they are written."""
+        """Return some neighboring words as they are written."""
         places = range(place, place + length)
         written = [(" " if self.spaced[each] else "") + self.names[self.ids[each]] for each in places]
         return "".join(written).removeprefix(" ")
@@ -207,7 +207,7 @@ def _opened(folder: Path) -> Path:
     return path
 
 
-def collocations_told(path: Path) -> str:
+def describe_collocations(path: Path) -> str:
     """Say in a sentence what was found (`find_collocations`)."""
     phrases = path.read_text(encoding="utf-8").splitlines()
     # The best of each length, so that all lengths are seen.
@@ -229,7 +229,7 @@ def collocations_of(sentences: Iterable[str], segmenter: Segmenter | None = None
     while batch := list(islice(iterator, _SENTENCES_AT_ONCE)):
         counter.add(batch)
     words = counter.counted()
-    # Without a segmenter a Chinese word is a character, and the commonest characters begin and end good words.
+    # Without a segmenter a Chinese word is a character, and the most frequent characters begin and end good words.
     edges = ~_connectors(words, longest_han=0 if segmenter is None else 1)
     phrases: list[str] = []
     for grams in _by_length(words):
@@ -307,7 +307,7 @@ def _likeliest_parts(grams: _Grams) -> NDArray[np.float64]:
 
 
 def _connectors(words: RunningText, longest_han: int) -> BoolArray:
-    """Say which words may stand within a phrase only. Shape (words,)."""
+    """Return which words may stand within a phrase only. Shape (words,)."""
     counts = np.bincount(words.ids[words.ids >= 0], minlength=len(words.names))
     common = counts > _CONNECTOR_SHARE * len(words.ids)
     return np.fromiter(

@@ -40,7 +40,7 @@ class LevelFacts:
 
     def to_json(self, num_tokens: int) -> dict[str, Any]:
         """Return what the data card says, of a corpus of so many tokens."""
-        # The commonest, and of equally common ones the first in the alphabet: the same for any order of blocks.
+        # The most frequent, and of equally common ones the first in the alphabet: the same for any order of blocks.
         common = sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))[:_EXAMPLES]
         return {
             "units": self.units,
@@ -56,16 +56,16 @@ def with_levels(page: str, levels: Mapping[str, Mapping[str, Any]]) -> str:
     """Add to a data card's page what was found of each level."""
     if not levels:
         return page
-    lines = [f"- {told(level, facts)}" for level, facts in levels.items()]
+    lines = [f"- {describe_level(level, facts)}" for level, facts in levels.items()]
     return "\n".join([page.rstrip("\n"), "", "## Phrases and entities", "", *lines, ""])
 
 
-def told(level: str, facts: Mapping[str, Any]) -> str:
+def describe_level(level: str, facts: Mapping[str, Any]) -> str:
     """Say in a sentence what was found of a level (`LevelFacts.to_json`).
 
     Example:
-        >>> told("phrase", {"units": 2, "share_of_tokens": 0.5, "distinct": 1, "all_distinct_counted": True, "lost": 0,
-        ...                 "examples": ["New York"]})
+        >>> describe_level("phrase", {"units": 2, "share_of_tokens": 0.5, "distinct": 1,
+        ...                           "all_distinct_counted": True, "lost": 0, "examples": ["New York"]})
         '2 phrases of two words and more, 1 different, hold 50.0 % of the tokens: New York'
     """
     plural = {"phrase": "phrases", "entity": "entities"}[level]

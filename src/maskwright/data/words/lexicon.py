@@ -156,8 +156,8 @@ def longest(spans: Spans) -> Spans:
     return Spans(starts[kept], ends[kept])
 
 
-def lexicons_work() -> bool:
-    """Say whether what finds lexicons and collocations is installed."""
+def has_lexicon_search() -> bool:
+    """Return whether what finds lexicons and collocations is installed."""
     try:
         _automaton_class()
     except DataError:
@@ -236,12 +236,12 @@ def _case_fits(found: str, entries: list[str]) -> bool:
 
 
 def _is_edge(text: str, place: int) -> bool:
-    """Say whether a word may begin or end at a place, as far as the two characters around it tell."""
+    """Return whether a word may begin or end at a place, as far as the two characters around it tell."""
     return place in (0, len(text)) or not (_joins(text[place - 1]) and _joins(text[place]))
 
 
 def _joins(character: str) -> bool:
-    """Say whether a character is part of words written together with their other characters."""
+    """Return whether a character is part of words written together with their other characters."""
     if character.isascii():
         return character.isalnum() or character == "_"
     if unicodedata.category(character)[0] not in "LMN" and character not in JOINERS:

@@ -16,7 +16,7 @@ HAN_CLASS = "".join(chr(first) if first == last else f"{chr(first)}-{chr(last)}"
 
 
 def is_han(character: str) -> bool:
-    """Say whether a text begins with a Han character."""
+    """Return whether a text begins with a Han character."""
     return bool(_within(code_points(character[:1]), _HAN).any())
 
 
@@ -26,7 +26,7 @@ def code_points(text: str) -> NDArray[np.uint32]:
 
 
 def chinese_characters(codes: NDArray[np.uint32], lengths: NDArray[np.int64]) -> BoolArray:
-    """Say which characters of some texts are Chinese: Han characters of texts without kana.
+    """Return which characters of some texts are Chinese: Han characters of texts without kana.
 
     A text with kana is Japanese, and a Chinese segmenter would cut its names and verbs wrongly.
 

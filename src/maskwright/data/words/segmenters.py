@@ -34,7 +34,7 @@ class Segmenter(Protocol):
 
     @property
     def entity_tags(self) -> tuple[str, ...]:
-        """What the tags of names of people, places, organisations and other proper nouns begin with."""
+        """What the tags of names of people, places, organizations and other proper nouns begin with."""
 
     def cut(self, runs: Sequence[str]) -> list[str]:
         """Return the words of all runs, one run after the other; they join to the runs joined."""
@@ -57,7 +57,7 @@ def library(name: str) -> Any:
 def joined_or_single(run: str, words: Sequence[str]) -> list[str]:
     """Return the words of a run if they join to it, else its single characters.
 
-    Libraries that normalise text may give back another; then nothing is known of the run's words (BERT-wwm did the
+    Libraries that normalize text may give back another; then nothing is known of the run's words (BERT-wwm did the
     same: Chinese-BERT-wwm, issue 13).
     """
     return list(words) if "".join(words) == run else list(run)
@@ -69,7 +69,7 @@ def tagged_or_single(run: str, words: Sequence[str], tags: Sequence[str]) -> Tag
     return TaggedWords(kept, list(tags) if kept == list(words) else [""] * len(kept))
 
 
-# ICTCLAS's names, as jieba has them: people (also nrt, nrfg), places, organisations, other proper nouns.
+# ICTCLAS's names, as jieba has them: people (also nrt, nrfg), places, organizations, other proper nouns.
 _NAMES = ("nr", "ns", "nt", "nz")
 _BETWEEN = "\n"
 
@@ -191,7 +191,7 @@ def _ltp(module: Any, model: str, words: list[str]) -> Segmenter:
         found = ltp.pipeline(list(runs), tasks=["cws", "pos"])
         return list(zip(found.cws, found.pos, strict=True))
 
-    # LTP's 863 tag set: people, organisations, places, other proper nouns.
+    # LTP's 863 tag set: people, organizations, places, other proper nouns.
     return ModelSegmenter(analyse, ("nh", "ni", "ns", "nz"))
 
 
@@ -282,7 +282,7 @@ def _loaded(name: str, dictionary: Path | None, model: str | None, content: str)
         return DICTIONARY_SEGMENTERS[name](dictionary)
     if dictionary is not None and name != "ltp":
         raise DataError(
-            f"the segmenter {name!r} cannot be told words",
+            f"the segmenter {name!r} takes no dictionary",
             allowed="a dictionary for rjieba, jieba or ltp",
             todo="Leave words.dictionary out, or choose one of these.",
         )

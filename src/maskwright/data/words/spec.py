@@ -33,14 +33,14 @@ class Words(Spec):
         units: What the stored word starts are in runs of Chinese characters. "words": the segmenter's words;
             "characters": single characters, whoever cuts; the segmenter's words are then only phrases and entities.
         dictionary: A file of words that the segmenter must know, one a line, with its frequency and its part of
-            speech behind it if wanted ("rjieba", "jieba" and "ltp" can be told words).
+            speech behind it if wanted ("rjieba", "jieba" and "ltp" accept one).
         model: The segmenter's model, for those that need one ("ltp", "hanlp", "spacy", "stanza"); None for the usual.
         phrases: Where phrases come from, later sources adding to earlier ones: "segmenter" (its words of several
             characters), "collocations" (words that stand together far more often than chance, found in the corpus
             itself), "corpus" (spans given with the documents of a .jsonl file), or the path of a lexicon (.txt or
             .tsv), one phrase a line.
         entities: Where named entities come from: "tags" (the segmenter's part-of-speech names of people, places,
-            organisations and other proper nouns), "corpus", or the path of a lexicon.
+            organizations and other proper nouns), "corpus", or the path of a lexicon.
     """
 
     segmenter: Segmenter = "none"
@@ -84,7 +84,7 @@ class Words(Spec):
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """Levels of units that the stored text carries besides words."""
+        """Levels of units that the stored text stores beside words."""
         return tuple(level for level, sources in self._sources if sources)
 
     @property

@@ -70,7 +70,7 @@ def similar_words_for(
     """
     if corpus is not None:
         made = similar_words(spec, corpus, tokenizer, cache=cache, progress=progress)
-        return made, f"similar words: {made.coverage.source}; {made.coverage.told()}"
+        return made, f"similar words: {made.coverage.source}; {made.coverage.describe()}"
     made = table_of(spec, text, tokenizer, progress=progress)
     if spec.source == "corpus":
         return made, (

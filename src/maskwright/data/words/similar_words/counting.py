@@ -12,7 +12,7 @@ from maskwright.data.shards.corpus import Corpus
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 
 DEFAULT_TOKENS = 8_000_000
-"""About 30 MB of English or 20 MB of Chinese; more changes the neighbours of frequent words little."""
+"""About 30 MB of English or 20 MB of Chinese; more changes the neighbors of frequent words little."""
 
 _STRETCHES = 1024
 

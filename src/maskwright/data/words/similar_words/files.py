@@ -92,11 +92,11 @@ class Thesaurus:
 
     Attributes:
         synonyms: Of each word, the others, in the file's order.
-        told: What was read, in words.
+        description: What was read, in words.
     """
 
     synonyms: dict[str, list[str]]
-    told: str
+    description: str
 
 
 def read_thesaurus(path: Path, layout: Layout) -> Thesaurus:
@@ -195,11 +195,11 @@ class FileVectors:
     Attributes:
         spellings: For each way of writing words (see `spelling.spellings`): (numbers of words, shape (K,), no two
             alike; their vectors, shape (K, size)).
-        told: What was read, in words.
+        description: What was read, in words.
     """
 
     spellings: list[tuple[IntArray, NDArray[np.float32]]]
-    told: str
+    description: str
 
 
 def read_vectors(path: Path, words: CountedWords, tokenizer: Tokenizer, progress: Progress) -> FileVectors:

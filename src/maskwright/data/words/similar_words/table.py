@@ -80,7 +80,7 @@ class Coverage:
     tokens: int
     share: float
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Say it in a sentence."""
         where = "the corpus" if self.share == 1 else f"a sample of the corpus ({self.share:.1%} of its tokens)"
         return (
@@ -116,7 +116,7 @@ def similar_words(
         corpus: The tokens; a word is what runs from one word start to the next.
         tokenizer: What made them, for the words of a file.
         cache: Folder for prepared data; None for `core.files.cache_folder()`.
-        most_tokens: Words are counted, and vectors learnt, in about so many tokens from all over the corpus.
+        most_tokens: Words are counted, and vectors learned, in about so many tokens from all over the corpus.
 
     Raises:
         DataError: If the source cannot be used, or no word of the corpus has a similar one by it.
@@ -139,7 +139,7 @@ def similar_words(
 
 
 def _mend(spec: SimilarWordsSpec) -> str:
-    """Say what to look at where a source gives nothing."""
+    """Return what to check where a source gives nothing."""
     if spec.source == "corpus":
         return (
             f"Give more text, or let rarer words count: --set replacement.table.min_count=N (now {spec.min_count}), "
@@ -162,7 +162,7 @@ def table_of(
         pairs = _pairs_of_vectors([(numbers, vectors)], words, spec)
         frequent = int(words.counts[words.counts >= spec.min_count].sum())
         source = (
-            f"the corpus itself: vectors of {len(numbers):,} distinct words, learnt from "
+            f"the corpus itself: vectors of {len(numbers):,} distinct words, learned from "
             f"{len(words.running) / 1e6:.3g} M words of text, {frequent / max(1, len(words.running)):.1%} of which "
             f"occur {spec.min_count} times or more"
         )
@@ -171,10 +171,10 @@ def table_of(
         layout = layout_of(path)
         if layout == "vectors":
             read = read_vectors(path, words, tokenizer, tell)
-            source, pairs = read.told, _pairs_of_vectors(read.spellings, words, spec)
+            source, pairs = read.description, _pairs_of_vectors(read.spellings, words, spec)
         else:
             thesaurus = read_thesaurus(path, layout)
-            source, pairs = thesaurus.told, _pairs_of_thesaurus(thesaurus, words, tokenizer, spec.candidates)
+            source, pairs = thesaurus.description, _pairs_of_thesaurus(thesaurus, words, tokenizer, spec.candidates)
     covered = np.unique(pairs.words)
     coverage = Coverage(
         source=source,
@@ -206,7 +206,7 @@ def _pairs_of_vectors(
 
 
 def _pairs_of_thesaurus(thesaurus: Thesaurus, words: CountedWords, tokenizer: Tokenizer, most: int) -> Pairs:
-    """Pair the corpus's words with their synonyms of the same number of tokens, the commonest in the corpus first."""
+    """Pair words with synonyms of the same number of tokens, the most frequent in the corpus first."""
     entries = list(dict.fromkeys([*thesaurus.synonyms, *(word for of in thesaurus.synonyms.values() for word in of)]))
     places = {word: place for place, word in enumerate(entries)}
     found: dict[int, list[IntArray]] = {}

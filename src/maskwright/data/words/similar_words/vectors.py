@@ -15,7 +15,7 @@ from maskwright.data.progress import Progress
 from maskwright.data.words.similar_words.counting import CountedWords
 
 MAX_WORDS = 50_000
-"""Words compared with each other at most, the commonest: a second or two of comparing for each 20,000."""
+"""Words compared with each other at most, the most frequent: a second or two of comparing for each 20,000."""
 
 _COMPARED_AT_ONCE = 1 << 24
 
@@ -46,9 +46,9 @@ def nearest(
         most: Neighbours of a word at most.
 
     Returns:
-        (words, neighbours, cosines), each of shape (P,), ordered by word and falling cosine.
+        (words, neighbors, cosines), each of shape (P,), ordered by word and falling cosine.
     """
-    # What all words have in common says nothing about any two; in vectors learnt from little text it is nearly
+    # What all words have in common says nothing about any two; in vectors learned from little text it is nearly
     # everything (Mu and Viswanath 2018, "All-but-the-top", section 2).
     own = vectors - vectors.mean(axis=0)
     unit = own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), np.finfo(np.float32).tiny)
@@ -70,7 +70,7 @@ def _nearest_in(
     for low in range(0, len(members), max(1, _COMPARED_AT_ONCE // len(members))):
         near = own[low : low + max(1, _COMPARED_AT_ONCE // len(members))] @ own.T
         rows = np.arange(len(near))
-        near[rows, low + rows] = -2.0  # no word is its own neighbour
+        near[rows, low + rows] = -2.0  # no word is its own neighbor
         column = np.sort(np.argpartition(near, -most, axis=1)[:, -most:], axis=1)
         best = np.take_along_axis(near, column, axis=1)
         order = np.argsort(-best, axis=1, kind="stable")
@@ -87,11 +87,11 @@ def _nearest_in(
 # word2vec for skip-gram.
 SETTINGS = {"vector_size": 100, "window": 2, "sg": 1, "negative": 5}
 # A small text is read more often. Measured on 0.4 M Chinese words: after 5 passes all vectors still point the same
-# way, after 30 the neighbours of Beijing are other cities. On 4 M words 3 passes are enough.
+# way, after 30 the neighbors of Beijing are other cities. On 4 M words 3 passes are enough.
 READ_WORDS, LEAST_PASSES, MOST_PASSES = 12_000_000, 3, 30
 _SEED = 1
 LEARNING = [SETTINGS, READ_WORDS, LEAST_PASSES, MOST_PASSES, _SEED]
-"""Everything that a table learnt from the corpus depends on besides the text and the recipe."""
+"""Everything that a table learned from the corpus depends on apart from the text and the recipe."""
 
 _SENTENCES_AT_ONCE = 4096
 # gensim cuts a longer sentence off.
@@ -137,7 +137,7 @@ def learn_vectors(words: CountedWords, min_count: int, progress: Progress) -> tu
         **SETTINGS,
     )
     numbers = np.array([int(name) for name in model.wv.index_to_key])
-    # gensim orders words by falling count, so the commonest come first.
+    # gensim orders words by falling count, so the most frequent come first.
     chosen = np.flatnonzero(words.ordinary[numbers])[:MAX_WORDS]
     chosen = chosen[np.argsort(numbers[chosen])]
     return numbers[chosen], model.wv.vectors[chosen]
