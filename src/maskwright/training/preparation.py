@@ -24,6 +24,8 @@ from maskwright.data.words.annotator import check_words, words_fingerprint
 from maskwright.data.words.collocations import describe_collocations
 from maskwright.data.words.level_facts import describe_level
 from maskwright.data.words.lexicon import has_lexicon_search
+from maskwright.data.words.similar_words.table import check_source, similar_words
+from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
@@ -375,7 +377,7 @@ def with_similar_words(
         return text
     made = similar_words(spec, corpus, tokenizer, cache=cache, progress=talk.stage)
     text = replace(text, vocabulary=replace(text.vocabulary, similar_words=made.table))
-    talk.say("similar", f"{made.coverage.source}; {made.coverage.told()}")
+    talk.say("similar", f"{made.coverage.source}; {made.coverage.describe()}")
     outcomes = measured_outcomes(recipe, text, seed)
     if total := sum(outcomes.values()):
         spared = outcomes["kept for want of a similar word"]
