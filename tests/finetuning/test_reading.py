@@ -169,7 +169,7 @@ def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_pat
         predict(paraphrases, [("the cat", "the dog"), "the cat"], device="cpu", reporter=Silent())
     file = tmp_path / "own.csv"
     file.write_text("satz,antwort\nthe cat,the old dog\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"own\.csv: single texts, and .*--text2 COLUMN"):
+    with pytest.raises(DataError, match=r"own\.csv: single texts, but .*--text2 COLUMN"):
         predict(paraphrases, file=file, device="cpu", reporter=Silent())
     [one] = predict(paraphrases, file=file, text="satz", text2="antwort", device="cpu", reporter=Silent())
     assert one.of == "the cat | the old dog"
