@@ -15,11 +15,9 @@ from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.files import write_json
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
-from maskwright.inference.showing import show
-from maskwright.inference.showing.page import page
-from maskwright.inference.showing.show import sentences_of_documents
-from maskwright.inference.showing.source import read_source
-from maskwright.inference.showing.terminal import render
+from maskwright.inference.showing import sentences_of_documents, show
+from maskwright.inference.showing_output import page, render
+from maskwright.inference.texts import read_source
 from maskwright.recipes import catalog
 
 ENGLISH = (
@@ -302,7 +300,7 @@ def test_wrong_recipe_is_an_error(tokenizers):
 
 
 def test_small_tokenizer_knows_every_character(tmp_path, monkeypatch):
-    from maskwright.inference.showing import tokenizer
+    from maskwright.inference import small_tokenizer as tokenizer
 
     documents = ["Return the sum of two numbers and tell no one."] * 30_000
     monkeypatch.setattr(tokenizer, "docstring_documents", lambda max_bytes, workers: iter(documents))

@@ -5,8 +5,7 @@ import pytest
 from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.spec import Words
-from maskwright.inference.showing.sequences import ShownSequence
-from maskwright.inference.showing.show import show
+from maskwright.inference.showing import ShownSequence, show
 from maskwright.recipes.catalog import resolve
 
 TEXT = "使用语言模型来预测下一个词的概率。"

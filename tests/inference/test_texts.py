@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
-from maskwright.inference.showing.source import read_source
-from maskwright.inference.texts import read_texts, write_json_lines
+from maskwright.inference.texts import read_source, read_texts, write_json_lines
 
 _LINES = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]))
 

@@ -45,9 +45,8 @@ def command(
     """Show how a recipe masks a text: masked units, their replacements and the targets."""
     from maskwright.core.files import write_text
     from maskwright.inference.showing import show
-    from maskwright.inference.showing.page import page
-    from maskwright.inference.showing.source import read_source
-    from maskwright.inference.showing.terminal import render
+    from maskwright.inference.showing_output import page, render
+    from maskwright.inference.texts import read_source
 
     showing = show(
         recipe,

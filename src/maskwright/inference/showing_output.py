@@ -1,12 +1,113 @@
-"""A showing as one HTML page that needs nothing else: light and dark, hover for details."""
+"""Display of `Showing`: colored terminal text (`render`) and a self-contained HTML page (`page`).
 
+Terminal text is readable without colors too: `[MASK]{cat}`, `dog{cat}`, `cat{cat}` if kept.
+"""
+
+from collections.abc import Iterator
 from html import escape
 from string import Template
 
-from maskwright.inference.showing.sequences import ShownSequence, ShownToken
-from maskwright.inference.showing.show import Showing
-from maskwright.inference.showing.terminal import CONTINUES, SAME_UNIT, caption_parts
+from rich.console import Group
+from rich.padding import Padding
+from rich.text import Text
+
+from maskwright.inference.showing import Change, Showing, ShownSequence, ShownToken
 from maskwright.recipes.table import Row, rows
+
+_ON: dict[Change, str] = {
+    "masked": "bold black on yellow",
+    "replaced": "bold white on red",
+    "kept": "black on green",
+}
+_BESIDE: dict[Change, str] = {"masked": "yellow", "replaced": "red", "kept": "green"}
+_SPECIAL, _SECOND = "dim", "cyan"
+_CONTINUES, _SAME_UNIT = "·", "‿"
+"""What stands between tokens of a word, and between words of a selected unit."""
+
+
+def render(showing: Showing) -> Group:
+    """Return the whole showing for `rich.console.Console.print`."""
+    parts: list[Text | Padding] = [_headline(showing), _legend()]
+    for number, sequence in enumerate(showing.sequences, start=1):
+        parts.append(Text())
+        parts.append(_caption(showing, sequence, number))
+        parts.append(Padding(_sequence_text(sequence), (0, 0, 0, 2), expand=False))
+    if showing.num_sequences > len(showing.sequences):
+        more = showing.num_sequences - len(showing.sequences)
+        parts.append(Text(f"\nand {more:,} more", style="dim"))
+    return Group(*parts)
+
+
+def _sequence_text(sequence: ShownSequence) -> Text:
+    """Return one sequence: words apart, pieces of a word joined, originals in braces after what is seen."""
+    text = Text()
+    previous: ShownToken | None = None
+    for token in sequence.tokens:
+        if previous is not None:
+            text.append_text(_between(previous, token))
+        text.append_text(_token(token))
+        previous = token
+    return text
+
+
+def _legend() -> Text:
+    """Return what the colours mean."""
+    return Text.assemble(
+        ("[MASK]", _ON["masked"]),
+        ("{original}", _BESIDE["masked"]),
+        " masked   ",
+        ("other", _ON["replaced"]),
+        ("{original}", _BESIDE["replaced"]),
+        " replaced by another token   ",
+        ("same", _ON["kept"]),
+        ("{same}", _BESIDE["kept"]),
+        " kept, predicted all the same   ",
+        ("special", _SPECIAL),
+        "   ",
+        ("second segment", _SECOND),
+        f"   {_CONTINUES} within a word   {_SAME_UNIT} within a unit of several words",
+    )
+
+
+def _headline(showing: Showing) -> Text:
+    copies = showing.recipe.masks.copies
+    drawing = f"drawing {showing.refresh + 1} of {copies}" if copies else f"drawing {showing.refresh + 1}"
+    return Text.assemble(
+        (showing.recipe.name, "bold"),
+        (f"  seed {showing.seed}, epoch {showing.epoch} ({drawing}), ", "dim"),
+        (f"sequences of at most {showing.max_length} tokens\n", "dim"),
+        (f"tokenizer: {showing.tokenizer}", "dim"),
+    )
+
+
+def _caption(showing: Showing, sequence: ShownSequence, number: int) -> Text:
+    return Text.assemble((f"{number}", "bold"), (f"  {', '.join(_caption_parts(showing, sequence))}", "dim"))
+
+
+def _caption_parts(showing: Showing, sequence: ShownSequence) -> Iterator[str]:
+    """Yield what is said about a sequence: its length, what was selected, what its pair is."""
+    tokens, selected = len(sequence.tokens), sequence.num_selected
+    yield f"{tokens} tokens"
+    yield f"{selected} predicted ({selected / tokens:.1%})"
+    masked, replaced, kept = (sequence.count(change) for change in ("masked", "replaced", "kept"))
+    yield f"{masked} masked, {replaced} replaced, {kept} kept"
+    if pair := showing.pair_words(sequence.pair_label):
+        yield pair
+
+
+def _token(token: ShownToken) -> Text:
+    if token.change is None:
+        style = _SPECIAL if token.special else _SECOND if token.segment else ""
+        return Text(token.seen, style=style)
+    return Text.assemble((token.seen, _ON[token.change]), (f"{{{token.original}}}", _BESIDE[token.change]))
+
+
+def _between(previous: ShownToken, token: ShownToken) -> Text:
+    """Return what stands between two tokens: words of one selected unit are tied together."""
+    if token.begins_word:
+        return Text(_SAME_UNIT, style="bold") if token.continues_unit(previous) else Text(" ")
+    return Text("" if token.says_that_it_continues else _CONTINUES, style="dim")
+
 
 _SHOWN_AXES = ("input format", "masking", "replacement", "masks", "objectives")
 
@@ -25,10 +126,10 @@ def page(showing: Showing) -> str:
         choices="\n".join(_choices(showing)),
         notes="".join(f'<p class="note">{escape(note)}</p>' for note in showing.notes),
         sequences="\n".join(
-            _sequence(showing, sequence, number) for number, sequence in enumerate(showing.sequences, start=1)
+            _html_sequence(showing, sequence, number) for number, sequence in enumerate(showing.sequences, start=1)
         ),
-        continues=CONTINUES,
-        same_unit=SAME_UNIT,
+        continues=_CONTINUES,
+        same_unit=_SAME_UNIT,
         more=f'<p class="note">and {more:,} more</p>' if more else "",
     )
 
@@ -45,13 +146,13 @@ def _choices(showing: Showing) -> list[str]:
     ]
 
 
-def _sequence(showing: Showing, sequence: ShownSequence, number: int) -> str:
-    facts = "".join(f"<span>{escape(part)}</span>" for part in caption_parts(showing, sequence))
-    words = "".join(_word(word, sequence) for word in _words(sequence))
+def _html_sequence(showing: Showing, sequence: ShownSequence, number: int) -> str:
+    facts = "".join(f"<span>{escape(part)}</span>" for part in _caption_parts(showing, sequence))
+    words = "".join(_html_word(word, sequence) for word in _token_numbers(sequence))
     return f'<article><header><b>{number}</b>{facts}</header><p class="text">{words}</p></article>'
 
 
-def _words(sequence: ShownSequence) -> list[list[int]]:
+def _token_numbers(sequence: ShownSequence) -> list[list[int]]:
     """Token numbers of each word."""
     words: list[list[int]] = []
     for number, token in enumerate(sequence.tokens):
@@ -61,17 +162,17 @@ def _words(sequence: ShownSequence) -> list[list[int]]:
     return words
 
 
-def _word(numbers: list[int], sequence: ShownSequence) -> str:
+def _html_word(numbers: list[int], sequence: ShownSequence) -> str:
     tokens, first = sequence.tokens, numbers[0]
     tied = first > 0 and tokens[first].continues_unit(tokens[first - 1])
-    pieces = _token(tokens[first], first)
+    pieces = _html_token(tokens[first], first)
     for number in numbers[1:]:
-        joint = "" if tokens[number].says_that_it_continues else f'<span class="joint">{CONTINUES}</span>'
-        pieces += joint + _token(tokens[number], number)
+        joint = "" if tokens[number].says_that_it_continues else f'<span class="joint">{_CONTINUES}</span>'
+        pieces += joint + _html_token(tokens[number], number)
     return f'<span class="word{" tied" if tied else ""}">{pieces}</span> '
 
 
-def _token(token: ShownToken, number: int) -> str:
+def _html_token(token: ShownToken, number: int) -> str:
     classes = ["token"]
     if token.change:
         classes.append(token.change)

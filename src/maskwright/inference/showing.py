@@ -1,27 +1,29 @@
-"""Run the pretext task on a given text, exactly as training would in a given epoch."""
+"""Show what the pretext task does to a text: mask and replace tokens exactly as training does in a given epoch."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.randomness import Draws
-from maskwright.core.types import Documents, Instances, IntArray, SpecialTokens, TakenTokens
+from maskwright.core.similar_words import SimilarWordsSpec
+from maskwright.core.types import Documents, Examples, Instances, IntArray, SpecialTokens, TakenTokens
 from maskwright.data.cleaning.sentences import sentences_of
+from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning, clean_document
 from maskwright.data.progress import Progress
 from maskwright.data.shards.corpus import Corpus
+from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.vocabulary import train_tokenizer
 from maskwright.data.words.annotator import open_annotator
-from maskwright.data.words.similar_words import TokenSample, check_source
-from maskwright.inference.showing.corpus import prepared_corpus, similar_words_for
-from maskwright.inference.showing.sequences import ShownSequence, shown_sequences
-from maskwright.inference.showing.tokenizer import small_tokenizer
+from maskwright.data.words.similar_words import KeptTable, TokenSample, check_source, similar_words, table_of
+from maskwright.inference.small_tokenizer import small_tokenizer
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import Masking
 from maskwright.pretext.replacement import VocabularyFacts
@@ -30,6 +32,65 @@ from maskwright.recipes.default_cleaning import default_cleaning
 from maskwright.recipes.recipe import Recipe
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
+
+Change = Literal["masked", "replaced", "kept"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownToken:
+    """One token of a sequence.
+
+    Attributes:
+        seen: What the encoder sees, readably (without the leading space of byte-level tokens).
+        original: What stood there before.
+        seen_id, original_id: Their ids.
+        segment: 0 or 1.
+        begins_word: Whether a word begins here.
+        special: Whether the layout put it in.
+        unit: Number of the selected unit it belongs to, counted in its sequence from 0; None if not selected.
+        change: What became of a selected token: "masked", "replaced" by another token, or "kept"; else None.
+    """
+
+    seen: str
+    original: str
+    seen_id: int
+    original_id: int
+    segment: int
+    begins_word: bool
+    special: bool
+    unit: int | None
+    change: Change | None
+
+    def continues_unit(self, previous: "ShownToken") -> bool:
+        """Whether the token before it is of the same selected unit."""
+        return self.unit is not None and self.unit == previous.unit
+
+    @property
+    def says_that_it_continues(self) -> bool:
+        """Whether it can be read off the token itself that it goes on with a word (WordPiece's "##")."""
+        return self.seen.startswith("##")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSequence:
+    """One sequence.
+
+    Attributes:
+        tokens: In order.
+        pair_label: 0 or 1, which the format gives a meaning (`Format.label_meanings`); -1 = no label.
+    """
+
+    tokens: tuple[ShownToken, ...]
+    pair_label: int
+
+    def count(self, change: Change) -> int:
+        """How many selected tokens were changed in this way."""
+        return sum(token.change == change for token in self.tokens)
+
+    @property
+    def num_selected(self) -> int:
+        """How many tokens were selected."""
+        return sum(token.change is not None for token in self.tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +200,7 @@ def show(
         check_source(spec)
     if corpus is not None:
         named = [str(source) for source in ([corpus] if isinstance(corpus, str | Path) else corpus)]
-        tokens = prepared_corpus(chosen, named, tokenizer, seed=seed, cache=cache, progress=progress)
+        tokens = _prepared_corpus(chosen, named, tokenizer, seed=seed, cache=cache, progress=progress)
         used = tokens.tokenizer()
         words = f"{tokenizer or ', '.join(named)}, {used.special_tokens.vocab_size:,} entries"
     elif tokenizer is None:
@@ -171,7 +232,7 @@ def show(
     vocabulary = VocabularyFacts(special_tokens=special, token_counts=counts)
     if spec is not None:
         sample = TokenSample(encoded.ids, encoded.word_starts, stream.sentence_ends)
-        made, note = similar_words_for(spec, sample, used, tokens, cache=cache, progress=progress)
+        made, note = _similar_words_for(spec, sample, used, tokens, cache=cache, progress=progress)
         vocabulary = replace(vocabulary, similar_words=made.table)
         notes.append(note)
     draws, instances, total = _laid_out(chosen, stream, encoded, special, seed, refresh, max_sequences)
@@ -188,7 +249,7 @@ def show(
         refresh=refresh,
         stage=stage,
         max_length=chosen.training.phases[0].max_length,
-        sequences=tuple(shown_sequences(examples, used)),
+        sequences=tuple(_shown_sequences(examples, used)),
         num_sequences=total,
         notes=tuple(notes),
     )
@@ -289,3 +350,114 @@ def _unseen(recipe: Recipe, corpus: Corpus | None) -> str:
     if not unseen:
         return ""
     return f"phrases and entities from {' and '.join(dict.fromkeys(unseen))} belong to a corpus and are not shown"
+
+
+def _prepared_corpus(
+    recipe: Recipe,
+    corpus: Sequence[str],
+    tokenizer: Path | str | None,
+    *,
+    seed: int,
+    cache: Path | None,
+    progress: Progress | None,
+) -> Corpus:
+    """Clean and tokenize a corpus as `pretrain` does, or open what it has kept.
+
+    Args:
+        recipe: What counts as a word, and the kind and size of the vocabulary.
+        corpus: Corpus arguments.
+        tokenizer: A folder with a tokenizer; None learns one from the corpus.
+        seed: Which sample of the corpus a vocabulary is learnt from.
+        cache: Where prepared text is kept; None for the user's cache folder.
+        progress: Called while it is made.
+
+    Raises:
+        MaskwrightError: If the corpus or the tokenizer cannot be used.
+    """
+    cleaned = clean_corpus(
+        corpus,
+        cleaning=default_cleaning(recipe),
+        cache=cache,
+        progress=progress,
+        with_spans=recipe.words.needs_given_spans,
+    )
+    used = (
+        train_tokenizer(recipe.tokenizer, cleaned, seed=seed, cache=cache, progress=progress)
+        if tokenizer is None
+        else Tokenizer.from_folder(tokenizer)
+    )
+    return tokenize_corpus(cleaned, used, words=recipe.words, cache=cache, progress=progress)
+
+
+def _similar_words_for(
+    spec: SimilarWordsSpec,
+    text: TokenSample,
+    tokenizer: Tokenizer,
+    corpus: Corpus | None,
+    *,
+    cache: Path | None,
+    progress: Progress | None,
+) -> tuple[KeptTable, str]:
+    """Return the table that a text is shown with, and what a reader should know of it.
+
+    Without a corpus the text shown is all there is: too little to learn from, enough for a thesaurus.
+
+    Raises:
+        DataError: If the source cannot be used.
+    """
+    if corpus is not None:
+        made = similar_words(spec, corpus, tokenizer, cache=cache, progress=progress)
+        return made, f"similar words: {made.coverage.source}; {made.coverage.describe()}"
+    made = table_of(spec, text, tokenizer, progress=progress)
+    if spec.source == "corpus":
+        return made, (
+            "similar words are learnt from a corpus, and this text alone teaches "
+            + ("none" if not len(made.table) else "little")
+            + ": name one with --corpus, or a thesaurus with --set replacement.table.source=FILE"
+        )
+    covered = f"{made.coverage.covered:,} of the {made.coverage.words:,} words of this text have one"
+    return made, f"similar words: {made.coverage.source}; {covered}"
+
+
+def _shown_sequences(examples: Examples, tokenizer: Tokenizer) -> Iterator[ShownSequence]:
+    """Yield a batch's sequences with their tokens as text."""
+    instances, selection = examples.instances, examples.selection
+    units = np.full(len(instances.ids), -1, dtype=np.int64)
+    units[selection.positions] = selection.units
+    for number, (start, end) in enumerate(zip(instances.cu_seqlens[:-1], instances.cu_seqlens[1:], strict=True)):
+        inside = units[start:end]
+        first_unit = int(inside[inside >= 0].min()) if (inside >= 0).any() else 0
+        tokens = tuple(
+            _token(examples, tokenizer, position, int(units[position]), first_unit)
+            for position in range(int(start), int(end))
+        )
+        yield ShownSequence(tokens, int(instances.pair_labels[number]))
+
+
+def _token(examples: Examples, tokenizer: Tokenizer, position: int, unit: int, first_unit: int) -> ShownToken:
+    instances = examples.instances
+    original, seen = int(instances.ids[position]), int(examples.corrupted[position])
+    return ShownToken(
+        seen=_readable(tokenizer, seen),
+        original=_readable(tokenizer, original),
+        seen_id=seen,
+        original_id=original,
+        segment=int(instances.segment_ids[position]),
+        begins_word=bool(instances.word_starts[position]),
+        special=bool(instances.special[position]),
+        unit=unit - first_unit if unit >= 0 else None,
+        change=_change(original, seen, tokenizer.special_tokens.mask) if unit >= 0 else None,
+    )
+
+
+def _readable(tokenizer: Tokenizer, id: int) -> str:
+    text = tokenizer.token_text(id)
+    stripped = text.strip()
+    # A token of white space alone would vanish; its escaped form does not.
+    return stripped or (repr(text)[1:-1] if text.strip(" ") else "␣" * len(text))
+
+
+def _change(original: int, seen: int, mask: int) -> Change:
+    if seen == mask:
+        return "masked"
+    return "kept" if seen == original else "replaced"
