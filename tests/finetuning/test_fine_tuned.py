@@ -23,9 +23,9 @@ from tiny_tuned import (
 )
 
 from maskwright.core.errors import ConversionError, DataError, RecipeError
+from maskwright.finetuning.evaluating import predict_examples
 from maskwright.finetuning.examples import ChoiceExample, TaggedExample, TextExample
 from maskwright.finetuning.fine_tuned import build, load
-from maskwright.finetuning.scoring import predict_examples
 from maskwright.finetuning.tasks import (
     Classification,
     MultiLabel,
@@ -329,8 +329,8 @@ def test_a_regression_is_written_in_the_unit_of_its_numbers(folders, tmp_path):
     ],
 )
 def test_the_loss_reaches_every_weight(folders, kind, example):
-    from maskwright.finetuning.batching import scoring_batches
-    from maskwright.finetuning.scoring import features_of
+    from maskwright.finetuning.evaluating import features_of
+    from maskwright.finetuning.features import scoring_batches
 
     model = build(folders["bert"], TASKS[kind], seed=1).train()
     features = features_of(model, [example], training=True)

@@ -20,9 +20,8 @@ from maskwright.finetuning.hyperparameters import (
     published_task_fields,
     system_named,
 )
-from maskwright.finetuning.making_task import make_task
 from maskwright.finetuning.published_settings import PUBLISHED, SYSTEMS
-from maskwright.finetuning.tasks import KINDS, Classification, QuestionAnswering, Regression
+from maskwright.finetuning.tasks import KINDS, Classification, QuestionAnswering, Regression, make_task
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes import catalog
 

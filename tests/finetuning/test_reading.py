@@ -12,14 +12,12 @@ from test_finetuning import QUICK, Heard
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.benchmarks import BENCHMARKS, SPLITS, benchmark
-from maskwright.finetuning.evaluating import evaluate
+from maskwright.finetuning.evaluating import evaluate, plain
 from maskwright.finetuning.fine_tuned import load
 from maskwright.finetuning.finetuning import finetune
-from maskwright.finetuning.labelled import LabelledRequest, read_labelled
+from maskwright.finetuning.labelled import LabelledRequest, load_read_as, read_for_model, read_labelled, save_read_as
 from maskwright.finetuning.predicting import predict
 from maskwright.finetuning.readers import ReadOptions
-from maskwright.finetuning.reading import load_read_as, read_for_model, save_read_as
-from maskwright.finetuning.scoring import plain
 from maskwright.training.reporting import Silent
 
 _PAIRS = 'index\tsentence1\tsentence2\n0\ta\tb\n1\tc " d\te\n'
@@ -169,7 +167,7 @@ def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_pat
         predict(paraphrases, [("the cat", "the dog"), "the cat"], device="cpu", reporter=Silent())
     file = tmp_path / "own.csv"
     file.write_text("satz,antwort\nthe cat,the old dog\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"own\.csv: single texts, and .*--text2 COLUMN"):
+    with pytest.raises(DataError, match=r"own\.csv: single texts, but .*--text2 COLUMN"):
         predict(paraphrases, file=file, device="cpu", reporter=Silent())
     [one] = predict(paraphrases, file=file, text="satz", text2="antwort", device="cpu", reporter=Silent())
     assert one.of == "the cat | the old dog"

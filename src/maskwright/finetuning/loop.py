@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.core.errors import TrainingError
-from maskwright.finetuning.batching import Batcher, StepBatches, units_of_step
+from maskwright.finetuning.features import Batcher, StepBatches, units_of_step
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.model.config import EncoderConfig

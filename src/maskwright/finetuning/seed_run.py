@@ -17,12 +17,12 @@ from typing import Any
 
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import read_json, write_json
-from maskwright.finetuning.batching import Batcher
+from maskwright.finetuning.evaluating import score_units, tuned, write_predictions
+from maskwright.finetuning.features import Batcher
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.finetuning.loop import LayerwiseAdamW, StepReport, train
-from maskwright.finetuning.scoring import score_units, tuned, write_predictions
-from maskwright.finetuning.training_data import TrainingData
+from maskwright.finetuning.plan import TrainingData
 from maskwright.training import checkpoint
 from maskwright.training.checkpoint import CheckpointTimer
 from maskwright.training.device import Machine

@@ -9,14 +9,13 @@ from maskwright.core.errors import CheckpointError, TrainingError
 from maskwright.core.files import read_json, write_json
 from maskwright.data.progress import Progress, no_progress
 from maskwright.finetuning.checks import unlabelled
+from maskwright.finetuning.evaluating import features_of, predict_features, write_predictions
 from maskwright.finetuning.fine_tuned import FineTunedModel, build, load
 from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.finetuning.labelled import Part
-from maskwright.finetuning.plan import PlannedPoint, Point, point_name
-from maskwright.finetuning.scoring import features_of, predict_features, write_predictions
+from maskwright.finetuning.plan import PlannedPoint, Point, TrainingDataMaker, point_name
 from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, read_result, record_failure
 from maskwright.finetuning.tasks.base import Task
-from maskwright.finetuning.training_data import TrainingDataMaker
 from maskwright.training.device import Machine
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.reporting import Reporter
