@@ -356,7 +356,7 @@ def test_what_is_no_fine_tuned_model_is_refused(folders, tmp_path):
     path = tmp_path / "task.json"
     good = path.read_text()
     path.write_text(json.dumps({**json.loads(good), "labels": ["bad", "good", "fair"]}))
-    _refused(tmp_path, "task.json tells of", "bad, good, fair", "bad, fair, good", "remove task.json")
+    _refused(tmp_path, "task.json", "bad, good, fair", "bad, fair, good", "remove task.json")
     path.write_text(json.dumps(TASKS["token"].to_json()))
     _refused(tmp_path, "a head 'token'", "a head 'sequence'")
     path.write_text("{")

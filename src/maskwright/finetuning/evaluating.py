@@ -40,11 +40,8 @@ FOR_BENCHMARKS: Mapping[Texts, str] = {
 def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str, todo: Mapping[Texts, str]) -> None:
     """Raise `DataError` on single texts for a model trained on pairs, and on pairs for one trained on single texts.
 
-    Args:
-        examples: The inputs.
-        trained: How the training file was read; without columns nothing is checked.
-        name: Their source, for the message.
-        todo: What to do, by what the model was trained on.
+    Without columns in `trained` nothing is checked. `name` is the source, `todo` the advice by what the model was
+    trained on.
     """
     if not trained.get("text"):
         return
@@ -63,10 +60,6 @@ def matching_labels(ours: Sequence[str], theirs: Sequence[str]) -> Mapping[str, 
 
     Labels match if they are equal up to case and punctuation. If the benchmark's are numbers ("0", "1"), they match the
     model's by position. Generic labels of a model ("LABEL_2") do not match names: models order classes differently.
-
-    Args:
-        ours: The benchmark's labels.
-        theirs: The model's, in the order of its head's outputs.
 
     Raises:
         RecipeError: If they cannot be matched.
@@ -290,11 +283,8 @@ def predict_examples(
 ) -> list[Prediction]:
     """Return one prediction per example, in order.
 
-    Args:
-        model: On its device.
-        examples: Of the model's kind of task.
-        progress: Called after each forward pass with the tokens done.
-        autocast: Autocast dtype, None for fp32.
+    The model is on its device. `progress` is called after each forward pass with the tokens done; `autocast` None
+    is fp32.
     """
     features = features_of(model, examples, training=False)
     return predict_features(model, features, examples, progress, autocast=autocast)

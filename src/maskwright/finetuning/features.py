@@ -94,11 +94,7 @@ def separators_between(tokenizer: Tokenizer) -> int:
 def room(tokenizer: Tokenizer, max_length: int, *, pair: bool, needed: int = 1) -> int:
     """Return how many text tokens fit into a sequence; raise `DataError` if fewer than `needed`.
 
-    Args:
-        tokenizer: Gives the number of separators.
-        max_length: Maximum tokens, including special tokens.
-        pair: Whether the sequence has two texts.
-        needed: Minimum text tokens.
+    `max_length` includes special tokens.
     """
     specials = 2 + (separators_between(tokenizer) if pair else 0)
     if max_length - specials < needed:
@@ -117,10 +113,7 @@ def cut_pairs(first: IntArray, second: IntArray, room: int) -> tuple[IntArray, I
     transformers' "longest_first" differs by one token if both are truncated and `room` is odd: there the longer text
     keeps one more.
 
-    Args:
-        first: Shape (B,), lengths of the first texts.
-        second: Shape (B,), lengths of the second texts.
-        room: Maximum tokens of both together.
+    Lengths have shape (B,); `room` is the maximum of both together.
     """
     surplus = np.maximum(first + second - room, 0)
     # First the longer text shrinks to the other's length; then both lose tokens in turn, the second first.
@@ -345,10 +338,7 @@ class Batcher:
     def step(self, units: IntArray, *, seed: int, step: int) -> StepBatches:
         """Make the micro-batches of one optimizer step, with dropout keyed by (seed, step, micro-batch).
 
-        Args:
-            units: Shape (U',), indices of units.
-            seed: The run's seed.
-            step: The step's number over all epochs.
+        `units` has shape (U',); `step` counts over all epochs.
         """
         micro_batches = tuple(
             self.batch(group, dropout_key=integer_key(seed, "dropout", step, number))

@@ -128,12 +128,7 @@ class LabelledRequest:
     ) -> "LabelledRequest":
         """Return the request that a command line or a call describes.
 
-        Args:
-            task: A benchmark's name, or a kind of task; "-" and "_" are the same.
-            data: The folder of the benchmark's files.
-            files: Files by part.
-            columns: Columns by role ("text", "text2", "label").
-            read: "field=value" for further fields of `ReadOptions`.
+        `files` are by part, `columns` by role ("text", "text2", "label"), `read` holds "field=value" for `ReadOptions`.
 
         Raises:
             RecipeError: If the task or a field is unknown, or no files were given.
@@ -405,11 +400,8 @@ def benchmark_read_as(name: str, kind: Kind, train: Paths, options: ReadOptions)
 def read_for_model(paths: Paths, kind: Kind, options: ReadOptions, trained: ReadAs) -> ExampleFile[Any]:
     """Read examples as a model's training file was, if the file is laid out like that; else guess, with a note.
 
-    Args:
-        paths: A file, or several.
-        kind: The kind of task.
-        options: How to read them; what they leave open is as in training.
-        trained: How the training file was read (`to_keep`), or all files of its benchmark (`benchmark_read_as`).
+    `trained` is how the training file was read (`to_keep`), or all files of its benchmark (`benchmark_read_as`); it
+    fills what `options` leave open.
 
     Raises:
         DataError: If it cannot be read either way.

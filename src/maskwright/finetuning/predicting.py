@@ -40,9 +40,6 @@ def is_standard_input(path: str | Path) -> bool:
 def read_standard_input(encoding: str | None = None) -> tuple[list[tuple[int, str]], tuple[str, ...]]:
     """Read standard input, decoded as files are: (line number, text) of each non-blank line, and messages.
 
-    Args:
-        encoding: None to guess.
-
     Raises:
         DataError: If it is not UTF-8, and no encoding is recognized.
     """
@@ -155,10 +152,6 @@ def predict(
 
 def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str], list[Path]]:
     """Split command-line arguments into texts and files: files if each exists or has a data file's name.
-
-    Args:
-        words: The arguments after the model.
-        files: The `--file` options.
 
     Raises:
         DataError: If only some are existing files.

@@ -141,16 +141,8 @@ def read_result(folder: Path) -> SeedResult | None:
 class SeedRun:
     """A run with everything it needs.
 
-    Args:
-        folder: Its directory.
-        model: The encoder with a new head, on its device.
-        data: Training and development features.
-        settings: Hyperparameters.
-        seed: Keys data order and dropout.
-        machine: Device and precision.
-        tokens_per_microbatch: Tokens of a forward and backward pass; dropout masks depend on it.
-        talk: Receives messages.
-        title: Its name in messages ("seed 0").
+    `model` is the encoder with a new head, on its device; `seed` keys data order and dropout; dropout masks depend on
+    `tokens_per_microbatch`.
     """
 
     def __init__(

@@ -92,18 +92,7 @@ class StudyEnd:
 
 
 class Study:
-    """All runs of one request, and what they share.
-
-    Args:
-        folder: The output folder.
-        model: The pretrained model, as the user named it.
-        from_scratch: Whether to initialize all weights at random.
-        data: Makes training and development features.
-        machine: Device and precision.
-        tokens_per_microbatch: Tokens of a forward and backward pass.
-        talk: Receives messages.
-        checkpoint_seconds: Time between checkpoints.
-    """
+    """All runs of one request, and what they share."""
 
     def __init__(
         self,

@@ -301,9 +301,7 @@ _REASONS_SHOWN = 3
 class Skips:
     """Collects the rows of one file that are left out.
 
-    Args:
-        name: The file, for messages.
-        bad_rows: Whether the first bad row refuses the whole file.
+    `bad_rows`: "refuse" raises on the first bad row.
     """
 
     def __init__(self, name: str, bad_rows: Literal["skip", "refuse"] = "skip") -> None:

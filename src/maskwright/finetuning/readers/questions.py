@@ -174,10 +174,9 @@ class WrittenQuestion:
 def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[QuestionExample]:
     """Read questions with the texts that answer them.
 
-    Args:
-        path: SQuAD's JSON; or JSONL, CSV, TSV or Parquet with columns of question, context and answers (as `datasets`
-            writes them, a list of texts, or one text).
-        options: How to read it: `text` is the question, `text2` the context, `label` the answers.
+    Formats: SQuAD's JSON; or JSONL, CSV, TSV or Parquet with columns of question, context and answers (as `datasets`
+    writes them, a list of texts, or one text). Options: `text` is the question, `text2` the context, `label` the
+    answers.
 
     Raises:
         DataError: If the file cannot be read, columns cannot be found, or most questions are bad.

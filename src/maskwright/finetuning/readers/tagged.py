@@ -39,10 +39,8 @@ _Line = tuple[int, list[str]]
 def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[TaggedExample]:
     """Read sentences of words with a tag each.
 
-    Args:
-        path: CoNLL columns; JSONL, JSON or Parquet with a list of words and a list of tags in each record; or, where
-            tags are ignored, one text a line.
-        options: How to read it.
+    Formats: CoNLL columns; JSONL, JSON or Parquet with a list of words and a list of tags in each record; or, where
+    tags are ignored, one text per line.
 
     Raises:
         DataError: If the file cannot be read, columns cannot be found, or most rows are bad.
