@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from maskwright.cli.main import main
-from maskwright.finetuning import evaluating, finetuning, predicting, scoring
+from maskwright.finetuning import evaluating, finetuning, predicting
 from maskwright.finetuning.results import Results, SeedRow
 from maskwright.training.device import Machine
 
@@ -34,8 +34,8 @@ def _run(*arguments: object) -> int:
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the second in which a machine's speed is measured, and leave this process's memory as it is."""
     machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
-    monkeypatch.setattr(scoring, "prepare_machine", lambda *_: machine)
-    scoring.machine_to_score.cache_clear()
+    monkeypatch.setattr(evaluating, "prepare_machine", lambda *_: machine)
+    evaluating.machine_to_score.cache_clear()
 
 
 @pytest.fixture(scope="module")

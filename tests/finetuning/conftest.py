@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from maskwright.core.devices import choose_device
-from maskwright.finetuning import finetuning, scoring
+from maskwright.finetuning import evaluating, finetuning
 from maskwright.training.device import Machine, Precision
 
 
@@ -32,5 +32,5 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return prepared(device, None, cache, precision), ""
 
     monkeypatch.setattr(finetuning, "prepare_machine_again", again)
-    monkeypatch.setattr(scoring, "prepare_machine", prepared)
-    scoring.machine_to_score.cache_clear()
+    monkeypatch.setattr(evaluating, "prepare_machine", prepared)
+    evaluating.machine_to_score.cache_clear()

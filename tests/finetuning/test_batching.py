@@ -12,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.row_counts import rounded_up
-from maskwright.finetuning.batching import (
+from maskwright.finetuning.features import (
     Batcher,
+    FeatureBatch,
+    Features,
     StepBatches,
     scoring_batches,
     steps_of_epoch,
     units_of_step,
 )
-from maskwright.finetuning.features import FeatureBatch, Features
 
 PAD = 7
 CPU = torch.device("cpu")

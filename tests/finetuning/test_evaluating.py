@@ -9,12 +9,11 @@ import torch
 import toy_tasks
 
 from maskwright.core.errors import DataError, RecipeError
-from maskwright.finetuning.evaluating import evaluate, matching_labels
+from maskwright.finetuning.evaluating import evaluate, matching_labels, plain
 from maskwright.finetuning.examples import TaggedExample, TextExample
 from maskwright.finetuning.fine_tuned import build
 from maskwright.finetuning.metrics import accuracy, binary_f1
 from maskwright.finetuning.predicting import predict
-from maskwright.finetuning.scoring import plain
 from maskwright.finetuning.tasks import Classification, MultiLabel, MultipleChoice, QuestionAnswering, Tagging
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.training.reporting import Silent

@@ -23,9 +23,9 @@ from tiny_tuned import (
 )
 
 from maskwright.core.errors import ConversionError, DataError, RecipeError
+from maskwright.finetuning.evaluating import predict_examples
 from maskwright.finetuning.examples import ChoiceExample, TaggedExample, TextExample
 from maskwright.finetuning.fine_tuned import build, load
-from maskwright.finetuning.scoring import predict_examples
 from maskwright.finetuning.tasks import (
     Classification,
     MultiLabel,
@@ -329,8 +329,8 @@ def test_a_regression_is_written_in_the_unit_of_its_numbers(folders, tmp_path):
     ],
 )
 def test_the_loss_reaches_every_weight(folders, kind, example):
-    from maskwright.finetuning.batching import scoring_batches
-    from maskwright.finetuning.scoring import features_of
+    from maskwright.finetuning.evaluating import features_of
+    from maskwright.finetuning.features import scoring_batches
 
     model = build(folders["bert"], TASKS[kind], seed=1).train()
     features = features_of(model, [example], training=True)
@@ -356,7 +356,7 @@ def test_what_is_no_fine_tuned_model_is_refused(folders, tmp_path):
     path = tmp_path / "task.json"
     good = path.read_text()
     path.write_text(json.dumps({**json.loads(good), "labels": ["bad", "good", "fair"]}))
-    _refused(tmp_path, "task.json tells of", "bad, good, fair", "bad, fair, good", "remove task.json")
+    _refused(tmp_path, "task.json", "bad, good, fair", "bad, fair, good", "remove task.json")
     path.write_text(json.dumps(TASKS["token"].to_json()))
     _refused(tmp_path, "a head 'token'", "a head 'sequence'")
     path.write_text("{")

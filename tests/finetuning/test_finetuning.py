@@ -101,7 +101,7 @@ def test_a_model_learns_is_measured_and_lies_ready(tune: Callable[..., FineTunin
     ("asked", "moments"),
     [
         ({}, (3, 7)),
-        ({"grid": ["learning_rate=1e-3,5e-3", "batch_size=4,8"], "set": ["patience=1"]}, (3, 17, 30)),
+        ({"grid": ["batch_size=4,8"], "set": ["patience=1"]}, (3, 9, 7)),
         ({"task": "question-answering", "set": ["max_length=40", "patience=1"]}, (3, 7)),
     ],
     ids=["classification", "grid", "squad_v2"],

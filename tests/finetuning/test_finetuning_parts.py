@@ -10,19 +10,24 @@ from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.finetuning.checks import check_measurable, counted_labels, unlabelled
+from maskwright.finetuning.evaluating import plain, summary
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.finetuning.labelled import hold_out
-from maskwright.finetuning.making_task import task_named
-from maskwright.finetuning.plan import grid_points, point_name
+from maskwright.finetuning.plan import grid_points, point_name, swapped
 from maskwright.finetuning.predicting import given_inputs
 from maskwright.finetuning.readers import ReadOptions
 from maskwright.finetuning.readers.options import with_overrides
-from maskwright.finetuning.scoring import plain, summary
 from maskwright.finetuning.seed_run import Measured, best_of, should_stop
-from maskwright.finetuning.tasks import Classification, MultipleChoice, QuestionAnswering, Regression, Tagging
+from maskwright.finetuning.tasks import (
+    Classification,
+    MultipleChoice,
+    QuestionAnswering,
+    Regression,
+    Tagging,
+    task_named,
+)
 from maskwright.finetuning.tasks.base import Prediction
-from maskwright.finetuning.training_data import swapped
 
 
 def history(*values: float) -> list[Measured]:

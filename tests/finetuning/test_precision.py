@@ -8,7 +8,7 @@ import pytest
 import toy_tasks
 
 from maskwright.core.errors import CheckpointError
-from maskwright.finetuning import scoring
+from maskwright.finetuning import evaluating
 from maskwright.finetuning.evaluating import evaluate
 from maskwright.finetuning.fine_tuned import load
 from maskwright.finetuning.finetuning import FineTuning, finetune
@@ -99,5 +99,5 @@ def test_a_model_is_measured_and_asked_in_either(bert_folder: Path, texts: Path,
 
 def test_scores_are_computed_as_training_computes_them() -> None:
     """One look at the machine serves all questions of a process."""
-    assert scoring.machine_to_score("cpu", "auto") is scoring.machine_to_score("cpu", "auto")
-    assert scoring.machine_to_score("cpu", "bf16").precision == "bf16"
+    assert evaluating.machine_to_score("cpu", "auto") is evaluating.machine_to_score("cpu", "auto")
+    assert evaluating.machine_to_score("cpu", "bf16").precision == "bf16"

@@ -12,14 +12,12 @@ from test_finetuning import QUICK, Heard
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.benchmarks import BENCHMARKS, SPLITS, benchmark
-from maskwright.finetuning.evaluating import evaluate
+from maskwright.finetuning.evaluating import evaluate, plain
 from maskwright.finetuning.fine_tuned import load
 from maskwright.finetuning.finetuning import finetune
-from maskwright.finetuning.labelled import LabelledRequest, read_labelled
+from maskwright.finetuning.labelled import LabelledRequest, load_read_as, read_for_model, read_labelled, save_read_as
 from maskwright.finetuning.predicting import predict
 from maskwright.finetuning.readers import ReadOptions
-from maskwright.finetuning.reading import load_read_as, read_for_model, save_read_as
-from maskwright.finetuning.scoring import plain
 from maskwright.training.reporting import Silent
 
 _PAIRS = 'index\tsentence1\tsentence2\n0\ta\tb\n1\tc " d\te\n'

@@ -12,9 +12,9 @@ import torch
 import transformers
 from tiny_tuned import FAMILIES, LABELS, pretrained
 
+from maskwright.finetuning.evaluating import predict_examples
 from maskwright.finetuning.examples import ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.fine_tuned import build
-from maskwright.finetuning.scoring import predict_examples
 from maskwright.finetuning.tasks import (
     Classification,
     MultiLabel,

@@ -41,8 +41,8 @@ def command(
     if out:
         check_writable(out.expanduser().parent)
     check_model(model)
+    from maskwright.finetuning.evaluating import plain, summary, write_predictions
     from maskwright.finetuning.predicting import given_inputs, predict
-    from maskwright.finetuning.scoring import plain, summary, write_predictions
 
     inputs, files = given_inputs(texts or [], file or [])
     predictions = predict(

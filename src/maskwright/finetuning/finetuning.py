@@ -18,10 +18,9 @@ from maskwright.core.files import atomic_path, check_writable, write_json, write
 from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.fine_tuned import load
 from maskwright.finetuning.hyperparameters import Hyperparameters, published_task_fields
-from maskwright.finetuning.labelled import LabelledRequest, read_labelled
+from maskwright.finetuning.labelled import LabelledRequest, read_labelled, save_read_as
 from maskwright.finetuning.plan import Plan, grid_points, make_plan, system_of
 from maskwright.finetuning.readers import ReadAs
-from maskwright.finetuning.reading import save_read_as
 from maskwright.finetuning.results import GridRow, Results, SeedRow, write_model_card
 from maskwright.finetuning.seed_run import MODEL
 from maskwright.finetuning.study import RUNS, Study, StudyEnd, TestScores, measure_test

@@ -12,8 +12,8 @@ from maskwright.core.amounts import short_count
 from maskwright.core.errors import RecipeError, unknown_name
 from maskwright.core.spec import Spec
 from maskwright.core.types import FamilyName, HeadKind
-from maskwright.finetuning.batching import steps_of_epoch
 from maskwright.finetuning.benchmarks import Benchmark
+from maskwright.finetuning.features import steps_of_epoch
 from maskwright.finetuning.published_settings import PUBLISHED, RATES_AT_WIDTH_768, SYSTEMS, Published
 from maskwright.finetuning.tasks import QuestionAnswering, Regression, Task
 from maskwright.model.config import EncoderConfig

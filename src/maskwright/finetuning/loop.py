@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.core.errors import TrainingError
-from maskwright.finetuning.batching import Batcher, StepBatches, units_of_step
+from maskwright.finetuning.features import Batcher, StepBatches, units_of_step
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.model.config import EncoderConfig
@@ -30,11 +30,6 @@ _BLOCKS = {"attention_blocks", "ffn_blocks"}
 
 def rate_share(name: str, config: EncoderConfig, decay: float) -> float:
     """Return the factor on the head's learning rate for a parameter, "encoder.*" or of the head.
-
-    Args:
-        name: The parameter's name.
-        config: The encoder's config.
-        decay: Factor from one layer to the layer below.
 
     Example:
         >>> rate_share("encoder.ffn_blocks.11.dense_in.weight", EncoderConfig(num_layers=12), 0.8)
@@ -60,11 +55,7 @@ def _depth(name: str, config: EncoderConfig) -> int:
 class LayerwiseAdamW:
     """AdamW with layer-wise learning rates: one optimizer per rate.
 
-    Args:
-        named_parameters: (name, parameter) pairs.
-        config: The encoder's config.
-        constants: AdamW's constants.
-        decay: See `rate_share`; 1 gives all parameters the same rate.
+    `decay`: see `rate_share`; 1 gives all parameters the same rate.
     """
 
     def __init__(
@@ -80,12 +71,7 @@ class LayerwiseAdamW:
         self._optimizers = {share: Optimizer(members, constants) for share, members in groups.items()}
 
     def step(self, learning_rate: float, gradient_scale: float = 1.0) -> None:
-        """Update all parameters that have a gradient, then clear gradients.
-
-        Args:
-            learning_rate: The head's.
-            gradient_scale: Factor on gradients (`clipping_scale`).
-        """
+        """Update all parameters that have a gradient, then clear gradients. `learning_rate` is the head's."""
         for share, optimizer in self._optimizers.items():
             optimizer.step(share * learning_rate, gradient_scale=gradient_scale)
 
@@ -137,15 +123,8 @@ def train(
 ) -> Iterator[StepReport]:
     """Train, yielding a report after each step. One thread prefetches the next step's batch.
 
-    Args:
-        model: On its device.
-        optimizer: Over the model's parameters, after `first_step` steps.
-        batcher: Makes batches of the training features.
-        settings: Batch size, learning rate, schedule, clipping.
-        seed: Keys data order and dropout.
-        first_step: Steps done already.
-        last_step: Steps of the whole training.
-        autocast: Autocast dtype, None for fp32.
+    `optimizer` has done `first_step` steps; `seed` keys data order and dropout; `last_step` is the number of
+    steps of the whole training; `autocast` None is fp32.
 
     Raises:
         TrainingError: If a loss or gradient is not finite; the weights are those before the step.

@@ -3,12 +3,15 @@
 import contextlib
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.files import read_json
 from maskwright.core.spec import override, parse_overrides
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.finetuning.examples import Example, TextExample
+from maskwright.finetuning.features import Features
 from maskwright.finetuning.fine_tuned import reads_segments
 from maskwright.finetuning.hyperparameters import (
     Hyperparameters,
@@ -23,7 +26,6 @@ from maskwright.finetuning.hyperparameters import (
 )
 from maskwright.finetuning.labelled import Labelled
 from maskwright.finetuning.tasks import Task
-from maskwright.finetuning.training_data import TrainingDataMaker
 from maskwright.training.device import Precision
 from maskwright.training.existing import ExistingModel
 from maskwright.training.resolve import Choice
@@ -76,6 +78,70 @@ def _axis(name: str, values: str) -> tuple[str, list[Any]]:
 def point_name(point: Point) -> str:
     """Return a point's folder name, "learning_rate=0.0001,batch_size=16"; "" for the empty point."""
     return ",".join(f"{name}={value}" for name, value in point.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingData:
+    """The features to train and to select models on.
+
+    Attributes:
+        train: Features of the training examples.
+        dev: Features of the development examples.
+        dev_examples: The development examples.
+    """
+
+    train: Features
+    dev: Features
+    dev_examples: Sequence[Example]
+
+
+class TrainingDataMaker:
+    """Makes the features of some examples as settings ask for them.
+
+    Args:
+        tokenizer: The model's.
+        segments: Whether the second text of a pair is segment 1.
+        train, dev: Examples.
+    """
+
+    def __init__(self, *, tokenizer: Tokenizer, segments: bool, train: Sequence[Any], dev: Sequence[Any]) -> None:
+        self._tokenizer, self._segments = tokenizer, segments
+        self._train, self._dev = train, dev
+        self._made: dict[tuple[Task[Any], int, bool], TrainingData] = {}
+
+    def __call__(self, task: Task[Any], settings: Hyperparameters) -> TrainingData:
+        """Return the features; they depend on the task and on two settings only, and are made once for each."""
+        key = (task, settings.max_length, settings.double_unordered)
+        if key not in self._made:
+            self._made[key] = TrainingData(
+                train=self._to_learn(task, settings),
+                dev=self._features(task, self._dev, settings.max_length, training=False),
+                dev_examples=self._dev,
+            )
+        return self._made[key]
+
+    def _to_learn(self, task: Task[Any], settings: Hyperparameters) -> Features:
+        once = self._features(task, self._train, settings.max_length, training=True)
+        others = swapped(self._train) if settings.double_unordered else []
+        if not others:
+            return once
+        both = self._features(task, [*self._train, *others], settings.max_length, training=True)
+        # A pair that is cut is one example that is cut, in whichever order.
+        return replace(both, num_cut=once.num_cut)
+
+    def _features(self, task: Task[Any], examples: Sequence[Any], max_length: int, *, training: bool) -> Features:
+        return task.features(
+            examples, self._tokenizer, max_length=max_length, segments=self._segments, training=training
+        )
+
+
+def swapped(examples: Sequence[Any]) -> list[TextExample]:
+    """Return every pair among the examples with its texts in the other order."""
+    return [
+        replace(example, texts=example.texts[::-1])
+        for example in examples
+        if isinstance(example, TextExample) and len(example.texts) == 2
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

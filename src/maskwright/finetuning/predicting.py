@@ -4,11 +4,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 from maskwright.core.errors import DataError
 from maskwright.data.progress import no_progress
 from maskwright.finetuning.checks import tell
+from maskwright.finetuning.evaluating import FOR_FILES, Texts, machine_to_score, predict_examples, refuse_other_texts
 from maskwright.finetuning.examples import (
     ChoiceExample,
     Example,
@@ -18,12 +19,11 @@ from maskwright.finetuning.examples import (
     TextExample,
 )
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
+from maskwright.finetuning.labelled import read_for_model
 from maskwright.finetuning.readers import Kind, Paths, ReadAs, ReadOptions, cut_into_words, is_called_a_file
 from maskwright.finetuning.readers.files import decode, lines_of
 from maskwright.finetuning.readers.options import with_overrides
 from maskwright.finetuning.readers.texts import as_text
-from maskwright.finetuning.reading import read_for_model
-from maskwright.finetuning.scoring import machine_to_score, predict_examples
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.training.device import Precision, computing_on
@@ -40,9 +40,6 @@ def is_standard_input(path: str | Path) -> bool:
 def read_standard_input(encoding: str | None = None) -> tuple[list[tuple[int, str]], tuple[str, ...]]:
     """Read standard input, decoded as files are: (line number, text) of each non-blank line, and messages.
 
-    Args:
-        encoding: None to guess.
-
     Raises:
         DataError: If it is not UTF-8, and no encoding is recognized.
     """
@@ -58,42 +55,10 @@ def _counted(lines: Sequence[int]) -> str:
     return f"line {lines[0]} is" if len(lines) == 1 else f"{len(lines):,} lines (the first: {lines[0]}) are"
 
 
-Texts = Literal["single texts", "pairs of texts"]
-
 FOR_INPUTS: Mapping[Texts, str] = {
     "pairs of texts": 'Give a file with two columns, `--text COLUMN --text2 COLUMN`; in Python, ("one", "the other").',
     "single texts": 'Give them one by one, ["one", "the other"].',
 }
-FOR_FILES: Mapping[Texts, str] = {
-    "pairs of texts": "Name both columns, `--text COLUMN --text2 COLUMN`.",
-    "single texts": "Name the column of the text, `--text COLUMN`.",
-}
-FOR_BENCHMARKS: Mapping[Texts, str] = {
-    "pairs of texts": "Choose a benchmark of pairs.",
-    "single texts": "Choose a benchmark of single texts.",
-}
-
-
-def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str, todo: Mapping[Texts, str]) -> None:
-    """Raise `DataError` on single texts for a model trained on pairs, and on pairs for one trained on single texts.
-
-    Args:
-        examples: The inputs.
-        trained: How the training file was read; without columns nothing is checked.
-        name: Their source, for the message.
-        todo: What to do, by what the model was trained on.
-    """
-    if not trained.get("text"):
-        return
-    learnt: Texts = "pairs of texts" if trained.get("text2") else "single texts"
-    for example in examples:
-        if isinstance(example, TextExample) and (found := _found(example)) != learnt:
-            raise DataError(f"{name}: {found}, but this model was trained on {learnt}", todo=todo[learnt])
-
-
-def _found(example: TextExample) -> Texts:
-    return "single texts" if len(example.texts) == 1 else "pairs of texts"
-
 
 Input = str | tuple[str, str] | Mapping[str, Any]
 """A text, a pair of texts, or {"question", "context"}, or {"context", "question", "options"}."""
@@ -187,10 +152,6 @@ def predict(
 
 def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str], list[Path]]:
     """Split command-line arguments into texts and files: files if each exists or has a data file's name.
-
-    Args:
-        words: The arguments after the model.
-        files: The `--file` options.
 
     Raises:
         DataError: If only some are existing files.

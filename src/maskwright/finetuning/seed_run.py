@@ -17,12 +17,12 @@ from typing import Any
 
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import read_json, write_json
-from maskwright.finetuning.batching import Batcher
+from maskwright.finetuning.evaluating import score_units, tuned, write_predictions
+from maskwright.finetuning.features import Batcher
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.finetuning.loop import LayerwiseAdamW, StepReport, train
-from maskwright.finetuning.scoring import score_units, tuned, write_predictions
-from maskwright.finetuning.training_data import TrainingData
+from maskwright.finetuning.plan import TrainingData
 from maskwright.training import checkpoint
 from maskwright.training.checkpoint import CheckpointTimer
 from maskwright.training.device import Machine
@@ -141,16 +141,8 @@ def read_result(folder: Path) -> SeedResult | None:
 class SeedRun:
     """A run with everything it needs.
 
-    Args:
-        folder: Its directory.
-        model: The encoder with a new head, on its device.
-        data: Training and development features.
-        settings: Hyperparameters.
-        seed: Keys data order and dropout.
-        machine: Device and precision.
-        tokens_per_microbatch: Tokens of a forward and backward pass; dropout masks depend on it.
-        talk: Receives messages.
-        title: Its name in messages ("seed 0").
+    `model` is the encoder with a new head, on its device; `seed` keys data order and dropout; dropout masks depend on
+    `tokens_per_microbatch`.
     """
 
     def __init__(

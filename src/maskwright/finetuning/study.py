@@ -9,14 +9,13 @@ from maskwright.core.errors import CheckpointError, TrainingError
 from maskwright.core.files import read_json, write_json
 from maskwright.data.progress import Progress, no_progress
 from maskwright.finetuning.checks import unlabelled
+from maskwright.finetuning.evaluating import features_of, predict_features, write_predictions
 from maskwright.finetuning.fine_tuned import FineTunedModel, build, load
 from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.finetuning.labelled import Part
-from maskwright.finetuning.plan import PlannedPoint, Point, point_name
-from maskwright.finetuning.scoring import features_of, predict_features, write_predictions
+from maskwright.finetuning.plan import PlannedPoint, Point, TrainingDataMaker, point_name
 from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, read_result, record_failure
 from maskwright.finetuning.tasks.base import Task
-from maskwright.finetuning.training_data import TrainingDataMaker
 from maskwright.training.device import Machine
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.reporting import Reporter
@@ -93,18 +92,7 @@ class StudyEnd:
 
 
 class Study:
-    """All runs of one request, and what they share.
-
-    Args:
-        folder: The output folder.
-        model: The pretrained model, as the user named it.
-        from_scratch: Whether to initialize all weights at random.
-        data: Makes training and development features.
-        machine: Device and precision.
-        tokens_per_microbatch: Tokens of a forward and backward pass.
-        talk: Receives messages.
-        checkpoint_seconds: Time between checkpoints.
-    """
+    """All runs of one request, and what they share."""
 
     def __init__(
         self,

@@ -6,9 +6,9 @@ import pytest
 
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.finetuning.examples import TextExample
-from maskwright.finetuning.making_task import make_task
 from maskwright.finetuning.readers import ReadOptions, read_as_from_json, to_keep
 from maskwright.finetuning.readers.options import with_overrides
+from maskwright.finetuning.tasks import make_task
 
 EXAMPLES = [TextExample(key=str(n), texts=("a",), label=str(n % 2)) for n in range(4)]
 

@@ -12,9 +12,8 @@ import torch
 
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.finetuning.batching import Batcher, scoring_batches
 from maskwright.finetuning.examples import ChoiceExample
-from maskwright.finetuning.features import Features
+from maskwright.finetuning.features import Batcher, Features, scoring_batches
 from maskwright.finetuning.tasks import MultipleChoice, Prediction, task_from_json
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")

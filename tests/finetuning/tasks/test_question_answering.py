@@ -13,9 +13,8 @@ from torch.nn import functional as F
 
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.finetuning.batching import Batcher, scoring_batches
 from maskwright.finetuning.examples import Answer, QuestionExample
-from maskwright.finetuning.features import Features, separators_between
+from maskwright.finetuning.features import Batcher, Features, scoring_batches, separators_between
 from maskwright.finetuning.tasks import task_from_json
 from maskwright.finetuning.tasks.base import Prediction, Scores
 from maskwright.finetuning.tasks.question_answering import (

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.finetuning.batching import Batcher, scoring_batches
 from maskwright.finetuning.examples import TaggedExample
-from maskwright.finetuning.features import Features
+from maskwright.finetuning.features import Batcher, Features, scoring_batches
 from maskwright.finetuning.tasks import Prediction, Tagging, task_from_json
 from maskwright.finetuning.tasks.tagging import how_joined, to_pieces
 

@@ -7,9 +7,8 @@ import numpy as np
 import torch
 
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.finetuning.batching import Batcher, scoring_batches
 from maskwright.finetuning.examples import Label, TextExample
-from maskwright.finetuning.features import FeatureBatch
+from maskwright.finetuning.features import Batcher, FeatureBatch, scoring_batches
 
 
 def example(texts: Sequence[str], label: Label | None = None, key: str = "1") -> TextExample:

@@ -27,10 +27,6 @@ _WITHOUT_ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 def squad(examples: Sequence[QuestionExample], predictions: Mapping[str, str]) -> dict[str, float]:
     """Score answers as for SQuAD 1.1: a question counts its best right answer, one without a prediction counts 0.
 
-    Args:
-        examples: All questions, each with its right answers, in the order of the file.
-        predictions: Answers by the questions' keys.
-
     Returns:
         "exact_match" and "f1", in percent.
 
@@ -170,10 +166,7 @@ def best_threshold(
     script's: where no answer at all is best it says 0, whatever the scale; and of questions with the same number it may
     stop between, in the order of `no_answer`.
 
-    Args:
-        scores: Of all questions.
-        no_answer: By the questions' keys; others in it are passed over.
-        measure: Which score.
+    `no_answer` is by the questions' keys; others in it are ignored.
 
     Raises:
         DataError: If a question has no number.
@@ -247,10 +240,6 @@ _PIECES = re.compile(r"[\u4e00-\u9fa5]|[^\u4e00-\u9fa5]+")
 
 def cmrc2018(examples: Sequence[QuestionExample], predictions: Mapping[str, str]) -> dict[str, float]:
     """Score answers as for CMRC 2018: a question counts its best right answer, one without a prediction counts 0.
-
-    Args:
-        examples: All questions, each with its right answers, in the order of the file.
-        predictions: Answers by the questions' keys.
 
     Returns:
         "average" of the next two, "f1", "em", in percent, and how many questions there are ("total") and are without a

@@ -139,11 +139,6 @@ def entity_scores(
 ) -> dict[str, float]:
     """Return precision, recall and F1 of entities, each in [0, 1].
 
-    Args:
-        gold: The right tags of each sentence.
-        predicted: The predicted ones.
-        scheme: How tags mark entities, e.g. `scheme_of(gold)`.
-
     Returns:
         "f1", "precision", "recall" of all entities together (micro), then the same for each type ("f1_PER", ...), types
         in the order of the alphabet. 0 where nothing was predicted, or nothing was there.

@@ -61,11 +61,8 @@ _READERS: Mapping[str, Callable[[Path, ReadOptions], ExampleFile[Any]]] = {
 def read_examples(paths: Paths, kind: Kind, options: ReadOptions = ReadOptions()) -> ExampleFile[Any]:
     """Read the examples of a labelled file, or of several as one.
 
-    Args:
-        paths: A file; a folder of RACE; or several, read one after the other (C3 has two files for each split), the
-            later ones as the first.
-        kind: The kind of task.
-        options: How to read them. What they leave open is guessed, and the notes say so.
+    Several files are read one after the other, the later ones as the first (C3 has two files for each split). RACE is a
+    folder. What the options leave open is guessed, and the notes say so.
 
     Raises:
         DataError: If a file cannot be read, with the file, the line, what was found and what to do.

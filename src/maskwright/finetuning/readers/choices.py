@@ -29,10 +29,9 @@ _ONE_OPTION = re.compile(r"(?:ending|option|choice|answer)[ _-]?(?:\d|[a-h])|[a-
 def read_choices(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[ChoiceExample]:
     """Read questions with options of which one is right.
 
-    Args:
-        path: RACE's folders or JSONL, DREAM's or C3's JSON; or CSV, TSV, JSONL or Parquet with a column for each option
-            (SWAG) or one that lists them. The right one is a letter, a number, or the option itself.
-        options: How to read it: `text` is the context, `text2` the question, `choices` the options.
+    Formats: RACE's folders or JSONL, DREAM's or C3's JSON; or CSV, TSV, JSONL or Parquet with a column for each option
+    (SWAG) or one that lists them. The right one is a letter, a number, or the option itself. Options: `text` is the
+    context, `text2` the question, `choices` the options.
 
     Raises:
         DataError: If the file cannot be read, columns cannot be found, or most questions are bad.

@@ -94,11 +94,7 @@ def find_column(table: "Table", columns: Columns, besides: Collection[str] = ())
 def need_column(table: "Table", columns: Columns, what: str, option: str) -> str:
     """Return the first of the named columns that the table has.
 
-    Args:
-        table: The table.
-        columns: Names.
-        what: What the column holds, for the message.
-        option: The option that names it, for the message.
+    `what` (the content) and `option` (the option that names the column) are for the message.
 
     Raises:
         DataError: If it has none of them.

@@ -120,7 +120,10 @@ def decode(data: bytes, name: str, encoding: str | None) -> tuple[str, tuple[str
         return _decode_as(data, name, "utf-16"), ("UTF-16, as its byte order mark says",)
     data = data.removeprefix(codecs.BOM_UTF8)
     if data.count(0) > len(data) // 5:
-        raise DataError(f"{name} looks like UTF-16 without a byte order mark", todo=_name_encoding("utf-16-le"))
+        raise DataError(
+            f"{name} looks like UTF-16 without a byte order mark",
+            todo="Name its encoding, e.g. utf-16-le, or convert it to UTF-8.",
+        )
     try:
         return data.decode("utf-8"), ()
     except UnicodeDecodeError as error:
@@ -150,10 +153,6 @@ def _decode_as(data: bytes, name: str, encoding: str) -> str:
         ) from error
     except UnicodeError as error:
         raise DataError(f"{name} is not {encoding}: {error}", todo="Name another encoding, or none.") from error
-
-
-def _name_encoding(encoding: str) -> str:
-    return f"Name its encoding, e.g. {encoding}, or convert it to UTF-8."
 
 
 def lines_of(text: str) -> list[str]:
@@ -212,8 +211,6 @@ FORMATS_OF: Mapping[Kind, tuple[Format, ...]] = {
 """Formats that each kind of task is read from."""
 
 _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-
-
 _CALLED = frozenset({*_SUFFIXES, ".tsv", ".json", ".txt", ".conll"})
 
 
@@ -282,10 +279,7 @@ def _json_format(loaded: LoadedText, kind: Kind) -> Format:
     if lines:
         first = next(line for line in lines_of(loaded.text) if line.strip())
         return "race" if kind == "multiple_choice" and '"questions"' in first else "jsonl"
-    return _document_format(parse_json(loaded), kind)
-
-
-def _document_format(data: Any, kind: Kind) -> Format:
+    data = parse_json(loaded)
     items = data.get("data") if isinstance(data, dict) else data
     first = items[0] if isinstance(items, list) and items else data
     if kind == "question_answering":
@@ -301,9 +295,7 @@ _REASONS_SHOWN = 3
 class Skips:
     """Collects the rows of one file that are left out.
 
-    Args:
-        name: The file, for messages.
-        bad_rows: Whether the first bad row refuses the whole file.
+    `bad_rows`: "refuse" raises on the first bad row.
     """
 
     def __init__(self, name: str, bad_rows: Literal["skip", "refuse"] = "skip") -> None:

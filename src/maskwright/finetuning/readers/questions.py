@@ -75,7 +75,7 @@ _WORDS = {
 
 
 def offset_unit(written: Sequence[tuple[str, WrittenAnswer]]) -> OffsetUnit:
-    """Tell in which unit a file counts its offsets, by the answers for which units differ.
+    """Return the unit of a file's offsets, by the answers for which units differ.
 
     Code points, unless more answers stand where the file says if it counts UTF-16 units (as JavaScript and Java do) or
     bytes, and not if it counts code points, than the other way round.
@@ -152,16 +152,7 @@ def _begins(context: str, unit: OffsetUnit) -> IntArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenQuestion:
-    """A question as a file writes it.
-
-    Attributes:
-        place: Where it is, for messages.
-        key: Its id.
-        question: The question.
-        context: The text.
-        answers: None where the file says nothing of answers (test files).
-        is_impossible: Whether the file says that the text does not answer it.
-    """
+    """A question as a file writes it; `place` is for messages, `answers` is None in files without any (test files)."""
 
     place: str
     key: str
@@ -174,10 +165,9 @@ class WrittenQuestion:
 def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[QuestionExample]:
     """Read questions with the texts that answer them.
 
-    Args:
-        path: SQuAD's JSON; or JSONL, CSV, TSV or Parquet with columns of question, context and answers (as `datasets`
-            writes them, a list of texts, or one text).
-        options: How to read it: `text` is the question, `text2` the context, `label` the answers.
+    Formats: SQuAD's JSON; or JSONL, CSV, TSV or Parquet with columns of question, context and answers (as `datasets`
+    writes them, a list of texts, or one text). Options: `text` is the question, `text2` the context, `label` the
+    answers.
 
     Raises:
         DataError: If the file cannot be read, columns cannot be found, or most questions are bad.
@@ -243,11 +233,7 @@ def _of_row(
 def _placed(
     written: list[WrittenQuestion], options: ReadOptions, skips: Skips
 ) -> tuple[tuple[QuestionExample, ...], tuple[str, ...]]:
-    """Look up the answers of all questions of a file, and leave out the questions that cannot be used.
-
-    Returns:
-        The questions, and notes on the answers.
-    """
+    """Return the usable questions of a file with their answers located, and notes on the answers."""
     with_answers = options.labels != "ignored"
     pairs = [(one.context, answer) for one in written if with_answers for answer in one.answers or ()]
     unit = offset_unit(pairs)
@@ -258,7 +244,20 @@ def _placed(
         if (problem := _problem(one, options)) is not None:
             skips.add(one.place, problem)
         else:
-            examples.append(_example(one, unit, counts, with_answers))
+            answers = tuple(
+                place_answer(one.context, answer, unit, counts, one.key)
+                for answer in one.answers or ()
+                if with_answers and not one.is_impossible
+            )
+            examples.append(
+                QuestionExample(
+                    key=one.key,
+                    question=one.question,
+                    context=one.context,
+                    answers=answers,
+                    is_impossible=one.is_impossible,
+                )
+            )
     if repeated := len(examples) - len({example.key for example in examples}):
         notes.append(f"{repeated} questions have the id of an earlier one")
     if empty := [example.key for example in examples if not example.question.strip()]:
@@ -277,17 +276,6 @@ def _problem(one: WrittenQuestion, options: ReadOptions) -> str | None:
     if one.is_impossible:
         return "said to be impossible, yet with answers" if one.answers else None
     return None if one.answers else "no answer, and not said to be impossible"
-
-
-def _example(one: WrittenQuestion, unit: OffsetUnit, counts: AnswerCounts, with_answers: bool) -> QuestionExample:
-    answers = tuple(
-        place_answer(one.context, answer, unit, counts, one.key)
-        for answer in one.answers or ()
-        if with_answers and not one.is_impossible
-    )
-    return QuestionExample(
-        key=one.key, question=one.question, context=one.context, answers=answers, is_impossible=one.is_impossible
-    )
 
 
 def _of_articles(articles: list[Any], name: str, skips: Skips) -> Iterator[WrittenQuestion]:

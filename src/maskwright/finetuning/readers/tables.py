@@ -5,7 +5,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,8 @@ def _read_json(loaded: LoadedText, skips: Skips) -> Table:
 
 def records_of(loaded: LoadedText, skips: Skips) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number (of the line, or of the record in a list) and the record of each JSON object."""
+    unit = "line"
+    numbered: Iterable[tuple[int, Any]] = _json_lines(loaded, skips)
     if not is_json_lines(loaded.text):
         data = parse_json(loaded)
         if isinstance(data, dict) and isinstance(data.get("data"), list):
@@ -113,12 +115,15 @@ def records_of(loaded: LoadedText, skips: Skips) -> Iterator[tuple[int, dict[str
                 f"{loaded.name} holds one JSON {_json_type(data)}, not records",
                 allowed="one JSON object a line, or a list of objects",
             )
-        for number, record in enumerate(data, 1):
-            if isinstance(record, dict):
-                yield number, record
-            else:
-                skips.add(f"{loaded.name}, record {number}", f"not a JSON object but {_json_type(record)}")
-        return
+        unit, numbered = "record", enumerate(data, 1)
+    for number, record in numbered:
+        if isinstance(record, dict):
+            yield number, record
+        else:
+            skips.add(f"{loaded.name}, {unit} {number}", f"not a JSON object but {_json_type(record)}")
+
+
+def _json_lines(loaded: LoadedText, skips: Skips) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(lines_of(loaded.text), 1):
         if not line.strip():
             continue
@@ -127,11 +132,8 @@ def records_of(loaded: LoadedText, skips: Skips) -> Iterator[tuple[int, dict[str
         except (ValueError, RecursionError) as error:
             shown = HALF_CHARACTER.sub("\ufffd", line[:60].strip())
             skips.add(f"{loaded.name}, line {number}", f"not JSON ({error}); it begins {shown!r}")
-            continue
-        if isinstance(record, dict):
-            yield number, record
         else:
-            skips.add(f"{loaded.name}, line {number}", f"not a JSON object but {_json_type(record)}")
+            yield number, record
 
 
 def _json_type(value: object) -> str:

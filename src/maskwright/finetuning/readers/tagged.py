@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +27,6 @@ _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+|[^\w\s]")
 # Only these end a word or make a line blank. Words may consist of other white space, e.g. an ideographic space.
 _SPACES = " \t"
-_RUN_OF_SPACES = re.compile("[ \t]+")
 _DIGIT_SHARE = 0.95
 _TAGS_SHOWN = 8
 # B-PER as it may be misspelt: b-PER, B_PER, B:PER.
@@ -39,10 +39,8 @@ _Line = tuple[int, list[str]]
 def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[TaggedExample]:
     """Read sentences of words with a tag each.
 
-    Args:
-        path: CoNLL columns; JSONL, JSON or Parquet with a list of words and a list of tags in each record; or, where
-            tags are ignored, one text a line.
-        options: How to read it.
+    Formats: CoNLL columns; JSONL, JSON or Parquet with a list of words and a list of tags in each record; or, where
+    tags are ignored, one text per line.
 
     Raises:
         DataError: If the file cannot be read, columns cannot be found, or most rows are bad.
@@ -141,7 +139,7 @@ class _Columns(NamedTuple):
 
 
 def _read_conll(path: Path, options: ReadOptions) -> ExampleFile[TaggedExample]:
-    """Read sentences of words with a tag each.
+    """Read CoNLL columns.
 
     Columns are separated by tabs if the file has any, else by runs of spaces. The word is the first column and the
     tag the last, unless the options name others by number ("1", "4", "-1"). Tags stay as they are written; their
@@ -176,7 +174,7 @@ def _split(line: str, tabs: bool) -> list[str]:
     """Cut a line into columns; a blank one has none."""
     if not line.strip(_SPACES):
         return []
-    return line.rstrip("\t ").split("\t") if tabs and "\t" in line else _RUN_OF_SPACES.split(line.strip(_SPACES))
+    return line.rstrip("\t ").split("\t") if tabs and "\t" in line else re.split("[ \t]+", line.strip(_SPACES))
 
 
 def _columns(
@@ -219,7 +217,7 @@ def _number(columns: Columns, default: int, width: int, what: str, file: str) ->
 
 
 def _fitting(columns: Columns, width: int) -> list[int]:
-    """Return those numbers of columns that there are."""
+    """Return the column numbers within the width."""
     numbers = [int(name) for name in as_names(columns) if re.fullmatch(r"-?\d+", name)]
     return [number for number in numbers if 1 <= abs(number) <= width]
 
@@ -296,7 +294,7 @@ def _without_digits(
 
 
 def _check_tags(sentences: Sequence[Sequence[str]], place: Callable[[str], str]) -> None:
-    """Refuse tags that are none among tags of entities: each would be a class of its own, and mark no entity.
+    """Raise on other tags among entity tags: each would be a class of its own, and mark no entity.
 
     Raises:
         DataError: With the place of the first one.
@@ -339,7 +337,11 @@ def _scheme_note(sentences: Sequence[Sequence[str]]) -> str:
         return f"{note}; if they should, write {_meant(miswritten)!r} for {miswritten!r}" if miswritten else note
     if scheme in ("BIO", "IO"):
         # In BIO an I without its beginning is an error of the file, and ends up in no entity.
-        loose = sum(_goes_on(tag) and not _same(before, tag) for tags in sentences for before, tag in _pairs(tags))
+        loose = sum(
+            (tag == "I" or tag.startswith("I-")) and (before == "O" or before[1:] != tag[1:])
+            for tags in sentences
+            for before, tag in pairwise(("O", *tags))
+        )
         if scheme == "BIO" and loose:
             return f"tags of scheme BIO ({shown}); {loose} tags I follow no tag of their type and mark no entity"
     return f"tags of scheme {scheme} ({shown})"
@@ -347,15 +349,3 @@ def _scheme_note(sentences: Sequence[Sequence[str]]) -> str:
 
 def _listed(tags: Sequence[str]) -> str:
     return ", ".join(tags[:_TAGS_SHOWN]) + (", ..." if len(tags) > _TAGS_SHOWN else "")
-
-
-def _pairs(tags: Sequence[str]) -> list[tuple[str, str]]:
-    return list(zip(("O", *tags[:-1]), tags, strict=True))
-
-
-def _goes_on(tag: str) -> bool:
-    return tag == "I" or tag.startswith("I-")
-
-
-def _same(before: str, tag: str) -> bool:
-    return before != "O" and before[1:] == tag[1:]

@@ -21,10 +21,7 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
     Bad rows: those with too many or too few columns, without any text, with broken characters, and, where labels are
     needed, without a label or with one that is not understood.
 
-    Args:
-        path: CSV, TSV, JSONL, JSON or Parquet; or one text a line, where no labels are needed.
-        kind: What the labels are.
-        options: Which columns are what, and how the file is written.
+    Formats: CSV, TSV, JSONL, JSON or Parquet; or one text per line, where no labels are needed.
 
     Raises:
         DataError: If the file cannot be read, columns cannot be found, or most rows are bad.

@@ -67,12 +67,8 @@ class Task(ABC, Generic[E]):
     ) -> Features:
         """Tokenize examples and lay them out as sequences.
 
-        Args:
-            examples: All examples of one file.
-            tokenizer: The model's tokenizer.
-            max_length: Maximum tokens of a sequence, including special tokens.
-            segments: Whether the second text of a pair is segment 1.
-            training: Whether to add labels and leave out units without one.
+        `max_length` includes special tokens; `segments`: the second text of a pair is segment 1; `training`: add labels
+        and leave out units without one.
         """
 
     @abstractmethod
@@ -170,14 +166,7 @@ def unknown_label(where: str, label: object, labels: Sequence[str], what: str = 
 
 
 def unknown_label_of(example: str, label: str, labels: Sequence[str], *, one_each: bool = True) -> DataError:
-    """Return the error for an example whose label the task does not have, with the `--read` settings that fix it.
-
-    Args:
-        example: The example's key.
-        label: Its label.
-        labels: The task's labels.
-        one_each: Whether each example has exactly one label, so that examples with this one can be dropped.
-    """
+    """Return the error for an example whose label the task does not have, with the `--read` settings that fix it."""
     error = unknown_label(f"example {example}", label, labels)
     meant = nearest(label, labels) or labels[0]
     todo = f"Map it to a known label, e.g. `--read {quote(f'label_names=[[{_in_yaml(label)}, {_in_yaml(meant)}]]')}`"
@@ -198,9 +187,7 @@ def _in_yaml(label: str) -> str:
 def learnable(examples: Sequence[Example], can_be: Sequence[bool] | None = None) -> NDArray[np.int64]:
     """Return the indices of the examples to train on.
 
-    Args:
-        examples: With or without labels.
-        can_be: Which examples can be trained on; None for those with a label.
+    `can_be` marks the examples to train on; None for those with a label.
 
     Raises:
         DataError: If there is none.

@@ -96,10 +96,7 @@ def features_of_texts(
 ) -> Features:
     """Lay out texts and pairs as sequences; in training only labelled ones, with targets.
 
-    Args:
-        target: Returns an example's target.
-        dtype: Of the targets.
-        check: Raises if a label is not the task's.
+    `target` returns an example's target; `check` raises if a label is not the task's.
 
     Raises:
         DataError: If `max_length` leaves no space; in training, if no example has a label, or one has a wrong label.
@@ -128,12 +125,7 @@ def check_classes(
     *,
     one_each: bool = True,
 ) -> None:
-    """Raise `DataError` for the first example with a class that the task does not have.
-
-    Args:
-        names_of: Returns the classes of an example.
-        one_each: Whether each example has exactly one class.
-    """
+    """Raise `DataError` for the first example with a class that the task does not have."""
     known = frozenset(labels)
     for example in examples:
         for name in names_of(example):
