@@ -12,7 +12,7 @@ from maskwright.training.metrics import read_rows
 from maskwright.training.pretrain import Run, pretrain
 from maskwright.training.reporting import Silent
 
-STEPS, KILLED_AT = 60, 20
+STEPS, KILLED_AT = 120, 20
 SETTINGS = (*TOY, "training.batch_sequences=24")
 
 
@@ -25,7 +25,8 @@ def kill_after(step: int, corpus: Path, out: Path, cache: Path) -> None:
     )
     process = subprocess.Popen([sys.executable, "-c", call], stderr=subprocess.DEVNULL)
     while process.poll() is None:
-        if (rows := read_rows(out / "metrics.jsonl")) and rows[-1]["step"] >= step:
+        rows = read_rows(out / "metrics.jsonl")
+        if rows and rows[-1]["step"] >= step and list((out / "checkpoints").glob("step-*")):
             break
         time.sleep(0.005)
     process.kill()

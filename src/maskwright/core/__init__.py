@@ -1,1 +1,1 @@
-"""Floor 0: what every room stands on. Errors, specs, keyed randomness, files, and the values that travel."""
+"""Errors, specs, keyed randomness, files, and the value types passed between packages."""

@@ -30,7 +30,7 @@ def kind_of(member: type[BaseModel]) -> str:
 
 
 def kinds(annotation: Any) -> list[str]:
-    """List the names of a union's members, in the order of its door plate."""
+    """List the names of a union's members, in the order of the union."""
     return [kind for member in members(annotation) if (kind := kind_of(member))]
 
 

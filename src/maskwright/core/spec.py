@@ -1,8 +1,8 @@
 """Frozen, checked values: the base of every recipe part, dotted overrides, and errors that suggest a name.
 
 A `Spec` is a pydantic model that is frozen, forbids unknown fields and validates its defaults. A choice
-between members of a room is a discriminated union on `kind`; wherever such a union stands, a bare string
-names the member with its defaults (`masking=whole_word`).
+between alternatives is a discriminated union on `kind`; wherever such a union stands, a bare string
+names the alternative with its defaults (`masking=whole_word`).
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The torch values that flow between the rooms. T tokens, B sequences, H hidden, M targets, R row length."""
+"""Torch value types passed between packages. T tokens, B sequences, H hidden, M targets, R row length."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,1 +1,1 @@
-"""Floor 3: training. Batches, the model put together, the step, the loop, and the folder a run leaves behind."""
+"""Training: batches, model with its heads, step, loop, checkpoints and run directory."""

@@ -22,33 +22,33 @@ class Choices(Spec):
 
 
 def members(choice: Any) -> list[type[Spec]]:
-    """The classes that a room's union names."""
+    """The classes that a axis's union names."""
     return list(get_args(get_args(choice)[0]))
 
 
-ROOMS: dict[str, tuple[Any, type[Spec], Any]] = {
+AXES: dict[str, tuple[Any, type[Spec], Any]] = {
     "format": (FormatChoice, Format, formats),
     "masking": (MaskingChoice, Masking, masking),
     "replacement": (ReplacementChoice, Replacement, replacement),
     "objectives": (ObjectiveChoice, Objective, objectives),
 }
-EVERY_MEMBER = [(room, member) for room, (choice, _, _) in ROOMS.items() for member in members(choice)]
+EVERY_MEMBER = [(axis, member) for axis, (choice, _, _) in AXES.items() for member in members(choice)]
 
 
-@pytest.mark.parametrize(("room", "member"), EVERY_MEMBER)
-def test_every_member_is_chosen_by_its_bare_name(room: str, member: type[Spec]) -> None:
+@pytest.mark.parametrize(("axis", "member"), EVERY_MEMBER)
+def test_every_member_is_chosen_by_its_bare_name(axis: str, member: type[Spec]) -> None:
     kind = member.model_fields["kind"].default
-    chosen = validate(Choices, {room: [kind] if room == "objectives" else kind})
-    assert getattr(chosen, room) == ((member(),) if room == "objectives" else member())
+    chosen = validate(Choices, {axis: [kind] if axis == "objectives" else kind})
+    assert getattr(chosen, axis) == ((member(),) if axis == "objectives" else member())
     assert Choices.model_validate_json(chosen.model_dump_json()) == chosen
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_member_is_on_its_door_plate(room: str) -> None:
-    choice, base, plate = ROOMS[room]
+@pytest.mark.parametrize("axis", AXES)
+def test_every_member_is_on_its_door_plate(axis: str) -> None:
+    choice, base, plate = AXES[axis]
     named = {name for name in plate.__all__ if isinstance(getattr(plate, name), type)}
     assert {member.__name__ for member in members(choice)} <= named
-    # What the room exports of its own kind can be chosen, unless it is there to be built upon.
+    # What the axis exports of its own kind can be chosen, unless it is there to be built upon.
     built_upon = {name for name in named if "kind" in getattr(getattr(plate, name), "model_fields", {})} - {
         member.__name__ for member in members(choice)
     }
