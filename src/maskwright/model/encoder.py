@@ -5,8 +5,8 @@ from torch import Tensor, nn
 
 from maskwright.core.row_counts import filled_up
 from maskwright.core.tensors import EncoderOutput, FlatBatch
-from maskwright.kernels.attention_plan import (
-    DRAWING_FROM_WORDS,
+from maskwright.kernels.attention import (
+    KEYED_DROPOUT_BACKENDS,
     AttentionPlan,
     Backend,
     choose_backend,
@@ -106,7 +106,7 @@ class Encoder(nn.Module):
         drops = key is not None and config.attention_dropout > 0
         backend, dtype = self._backend(batch, drops=drops)
         if backend != "kernels":
-            numbers = self._with_numbers(batch, key, drops=drops and backend in DRAWING_FROM_WORDS)
+            numbers = self._with_numbers(batch, key, drops=drops and backend in KEYED_DROPOUT_BACKENDS)
             hidden = self.layers(batch, plan_attention(batch, backend, dtype), numbers, read)
         else:
             # FlashAttention draws masks of its own, all layers' one after the other; it has no keys.

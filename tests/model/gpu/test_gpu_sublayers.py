@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from maskwright.core.tensors import FlatBatch, activation
-from maskwright.kernels.attention_plan import plan_attention
+from maskwright.kernels.attention import plan_attention
 from maskwright.kernels.cuda import launches
 from maskwright.kernels.cuda.embeddings import embedded
 from maskwright.kernels.cuda.launches import Closing
