@@ -17,7 +17,7 @@ from unittest.mock import patch
 LEVERS: Mapping[str, Mapping[str, Any]] = {
     # What stands in a lever's place: the value that each function then returns.
     "SDPA instead of batched matmul attention": {"maskwright.model.encoder.choose_backend": "sdpa"},
-    "whole last layer instead of output positions": {"maskwright.training.model.read_positions": None},
+    "whole last layer instead of output positions": {"maskwright.training.model.output_positions_of": None},
     "freed memory returned to the system": {"maskwright.training.device.keep_freed_memory": False},
     "512 tokens per micro-batch": {"maskwright.training.pretrain.tokens_at_once": 512},
     "8,192 tokens per micro-batch": {"maskwright.training.pretrain.tokens_at_once": 8192},

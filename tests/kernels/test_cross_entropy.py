@@ -5,8 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
-from maskwright.kernels.cross_entropy import summed_cross_entropy
-from maskwright.kernels.highest import highest
+from maskwright.kernels.cross_entropy import highest, summed_cross_entropy
 from tests.pretext.differences import assert_gradients_are_those_of_differences
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from maskwright.kernels.cross_entropy_blocks import ended, in_blocks
+from maskwright.kernels.cross_entropy import ended, in_blocks
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7, 100])

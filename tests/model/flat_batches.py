@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from maskwright.core.tensors import FlatBatch
-from maskwright.kernels.attention_plan import Backend
+from maskwright.kernels.attention import Backend
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.initialization import initialize

@@ -5,8 +5,7 @@ import torch
 from flat_batches import packed
 from torch.autograd.graph import saved_tensors_hooks
 
-from maskwright.kernels.attention import attend
-from maskwright.kernels.attention_plan import plan_attention
+from maskwright.kernels.attention import attend, plan_attention
 from maskwright.kernels.dropout import DropoutKey, dropout_factors
 
 HEADS, WIDTH, ROW = 3, 12, 6

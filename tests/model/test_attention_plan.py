@@ -2,7 +2,7 @@ import pytest
 import torch
 from flat_batches import packed
 
-from maskwright.kernels.attention_plan import choose_backend, plan_attention, run_offsets
+from maskwright.kernels.attention import choose_backend, plan_attention, run_offsets
 
 FULL = ((24,), (24,))
 

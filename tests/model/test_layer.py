@@ -6,8 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from maskwright.kernels.activated_linear import keeps_less
-from maskwright.kernels.attention import attend
-from maskwright.kernels.attention_plan import AttentionPlan, Runs
+from maskwright.kernels.attention import AttentionPlan, Runs, attend
 from maskwright.kernels.dropout import DropoutKey, dropout_add
 from maskwright.model.config import EncoderConfig
 from maskwright.model.layer import AttentionBlock, FeedForwardBlock

@@ -8,7 +8,7 @@ import torch
 from flat_batches import PACKED, SMALL, encoder, packed
 from torch import Tensor
 
-from maskwright.kernels.attention_plan import Backend
+from maskwright.kernels.attention import Backend
 from maskwright.model.config import EncoderConfig
 
 READ = torch.tensor([0, 3, 10, 11, 17, 24, 30, 48, 68, 72, 77, 82, 87, 92, 95])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from maskwright.core.tensors import FlatBatch, TargetTensors
 from maskwright.training.batches import MicroBatch, _Moving
-from maskwright.training.model import read_positions
+from maskwright.training.model import output_positions_of
 
 CPU = torch.device("cpu")
 
@@ -59,7 +59,7 @@ def test_a_micro_batch_arrives_whole_and_in_one_piece(name: str) -> None:
     recipe = toy(name)
     model = model_of(recipe, teacher_of(recipe, steps=0))
     for micro in step(recipe).micro_batches:
-        for given in (micro, model.with_reads(micro)):
+        for given in (micro, model.with_output_positions(micro)):
             moved = elsewhere(given).to(CPU)
             assert_equal(moved, given)
             pieces = [value for value in parts(moved).values() if isinstance(value, Tensor) and value.numel()]
@@ -114,8 +114,8 @@ def test_what_is_read_is_the_same_on_every_device(name: str) -> None:
         there = elsewhere(micro)
         for objectives in (recipe.objectives, *((each,) for each in recipe.objectives)):
             for pools in (False, True):
-                here = read_positions(objectives, micro.batch, micro.targets, pools=pools)
-                read = read_positions(objectives, there.batch, there.targets, pools=pools)
+                here = output_positions_of(objectives, micro.batch, micro.targets, pools=pools)
+                read = output_positions_of(objectives, there.batch, there.targets, pools=pools)
                 assert (read is None) == (here is None)
                 if here is not None:
                     assert read is not None
@@ -132,19 +132,19 @@ def test_a_placed_step_says_what_each_tower_reads_and_computes_the_same(name: st
     assert replace(placed, micro_batches=()) == replace(batch, micro_batches=())
     towers = {"encoder"} | ({"generator"} if recipe.generator else set())
     for micro, before in zip(placed.micro_batches, batch.micro_batches, strict=True):
-        assert micro.reads is not None
-        assert micro.reads.keys() == towers
-        assert before.reads is None
-        assert model.with_reads(micro) is micro
+        assert micro.output_positions is not None
+        assert micro.output_positions.keys() == towers
+        assert before.output_positions is None
+        assert model.with_output_positions(micro) is micro
         assert model.skipped_flops(micro) == model.skipped_flops(before)
         terms, others = model.losses(micro), model.losses(before)
         assert terms.keys() == others.keys()
         assert all(torch.equal(each.total, others[kind].total) for kind, each in terms.items())
     if name == "electra/tiny":
         (micro, *_) = placed.micro_batches
-        assert micro.reads is not None
-        generator = micro.reads["generator"]
+        assert micro.output_positions is not None
+        generator = micro.output_positions["generator"]
         assert generator is not None
         assert generator.tolist() == micro.targets["mlm"].positions.tolist()
         # Every token is asked whether it was replaced.
-        assert micro.reads["encoder"] is None
+        assert micro.output_positions["encoder"] is None

@@ -9,7 +9,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.recipes.catalog import resolve
 from maskwright.training import model as model_module
 from maskwright.training.batches import StepBatch
-from maskwright.training.model import PretrainingModel, read_positions
+from maskwright.training.model import PretrainingModel, output_positions_of
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.step import take_step
 
@@ -32,7 +32,7 @@ def test_losses_and_gradients_are_those_of_reading_all(name: str, monkeypatch: p
     batch, model = step(recipe), model_of(recipe, teacher_of(recipe, steps=0)).eval()
     skipped = sum(model.skipped_flops(micro) for micro in batch.micro_batches)
     totals, gradients = totals_and_gradients(model, batch)
-    monkeypatch.setattr(model_module, "_MOST_READ", -1.0)
+    monkeypatch.setattr(model_module, "_MAX_OUTPUT_SHARE", -1.0)
     assert not any(model.skipped_flops(micro) for micro in batch.micro_batches)
     all_totals, all_gradients = totals_and_gradients(model, batch)
     # A student follows its teacher at every token.
@@ -47,7 +47,7 @@ def test_pooled_first_tokens_and_anchors_are_read() -> None:
     recipe = toy("spanbert/tiny")
     (micro, *_) = step(recipe).micro_batches
     boundary = micro.targets["sbo"]
-    read = read_positions(recipe.objectives, micro.batch, micro.targets, pools=True)
+    read = output_positions_of(recipe.objectives, micro.batch, micro.targets, pools=True)
     assert read is not None
     wanted = torch.cat(
         [micro.batch.first_tokens, micro.targets["mlm"].positions, boundary.anchors["left"], boundary.anchors["right"]]

@@ -59,7 +59,7 @@ class Kernels:
         self.seen: list[tuple[str | None, bool, bool]] = []
         self.batches: list[StepBatch] = []
         self.change: Callable[[Found], Found] = lambda found: found
-        monkeypatch.setattr(Encoder, "computes_by_kernels", lambda self, device, dtype: dtype == HALF)
+        monkeypatch.setattr(Encoder, "uses_native_kernels", lambda self, device, dtype: dtype == HALF)
         monkeypatch.setattr(compiling, "_loss_and_gradients", self.compute)
 
     def compute(self, model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> Found:
@@ -96,7 +96,7 @@ def test_where_nothing_can_be_computed_by_kernels_that_is_said() -> None:
 
 def test_one_encoder_that_cannot_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch = model_and_batch("electra/tiny")
-    monkeypatch.setattr(Encoder, "computes_by_kernels", lambda self, device, dtype: self is model.encoder)
+    monkeypatch.setattr(Encoder, "uses_native_kernels", lambda self, device, dtype: self is model.encoder)
     assert compile_model(model, batch, HALF).startswith("nothing: our kernels take")
     assert is_plain(model)
 
@@ -157,7 +157,7 @@ def test_what_computes_otherwise_is_not_used(change: Callable[..., Found], why: 
     assert why in told
     assert is_plain(model)
     assert {each.backend for each in encoders_of(model)} == {None}
-    assert not any(each.may_use_kernels for each in encoders_of(model))
+    assert not any(each.native_kernels_verified for each in encoders_of(model))
 
 
 def test_a_compiler_that_fails_is_one_line_and_the_model_as_before(kernels: Kernels) -> None:

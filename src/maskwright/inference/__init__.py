@@ -1,1 +1,1 @@
-"""Floor 4: a trained model in use. `model` loads it, `fill_mask` and `embed` are what it does."""
+"""Inference: `model` loads a trained model; `fill_mask`, `embed` and `detect` use it."""

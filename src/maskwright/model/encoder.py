@@ -5,8 +5,8 @@ from torch import Tensor, nn
 
 from maskwright.core.row_counts import filled_up
 from maskwright.core.tensors import EncoderOutput, FlatBatch
-from maskwright.kernels.attention_plan import (
-    DRAWING_FROM_WORDS,
+from maskwright.kernels.attention import (
+    KEYED_DROPOUT_BACKENDS,
     AttentionPlan,
     Backend,
     choose_backend,
@@ -41,7 +41,7 @@ class Encoder(nn.Module):
 
     Attributes:
         passes: Captured graphs of forward and backward passes on a GPU, for sizes of batches that come again.
-        may_use_kernels: Whether our own kernels may compute on a GPU; not before they were seen to do so rightly there.
+        native_kernels_verified: Whether the Triton kernels passed their check on this GPU; they are not used before.
     """
 
     def __init__(self, config: EncoderConfig, vocab_size: int, backend: Backend | None = None) -> None:
@@ -49,7 +49,7 @@ class Encoder(nn.Module):
         self.config = config
         self.backend = backend
         self.passes: CapturedPasses | None = None
-        self.may_use_kernels = False
+        self.native_kernels_verified = False
         self._fits: dict[torch.dtype, bool] = {}
         width, hidden = config.embedding_width, config.hidden_size
         self.word_embeddings = nn.Embedding(vocab_size, width)
@@ -106,14 +106,14 @@ class Encoder(nn.Module):
         drops = key is not None and config.attention_dropout > 0
         backend, dtype = self._backend(batch, drops=drops)
         if backend != "kernels":
-            numbers = self._with_numbers(batch, key, drops=drops and backend in DRAWING_FROM_WORDS)
+            numbers = self._with_numbers(batch, key, drops=drops and backend in KEYED_DROPOUT_BACKENDS)
             hidden = self.layers(batch, plan_attention(batch, backend, dtype), numbers, read)
         else:
             # FlashAttention draws masks of its own, all layers' one after the other; it has no keys.
             seeds = key if drops and not takes_own(batch.row_length or 0, config.head_size) else None
             with seeded_kernels(seeds, 0):
                 captured = None if self.passes is None else self.passes(batch, key, read)
-                hidden = self._by_kernels(batch, runs_of(batch), key, read) if captured is None else captured
+                hidden = self._forward_native(batch, runs_of(batch), key, read) if captured is None else captured
         if read is None:
             return hidden
         return hidden.new_zeros(len(batch.ids), config.hidden_size).index_copy(0, read, hidden)
@@ -126,8 +126,8 @@ class Encoder(nn.Module):
             return key
         return key.with_table(*numbers_of_dropout(self.config, batch, drops=drops))
 
-    def computes_by_kernels(self, device: torch.device, dtype: torch.dtype) -> bool:
-        """Say whether our own kernels compute the layers: in training on a GPU, under autocast to bfloat16.
+    def uses_native_kernels(self, device: torch.device, dtype: torch.dtype) -> bool:
+        """Return whether native kernels compute the layers: in training on a GPU, under autocast to bfloat16.
 
         Args:
             device: Where.
@@ -140,13 +140,13 @@ class Encoder(nn.Module):
             blocks = (*self.attention_blocks, *self.ffn_blocks)
             its = fits(self.embedding_norm, *(each for block in blocks for each in block.children()))
             self._fits[kept] = its and self.config.hidden_activation in ACTIVATIONS
-        return self._fits[kept] and native_kernels_enabled() and self.may_use_kernels
+        return self._fits[kept] and native_kernels_enabled() and self.native_kernels_verified
 
     def capture_passes(self) -> None:
         """Let passes that come again be captured as CUDA graphs and replayed, where our own kernels compute them."""
-        self.passes = CapturedPasses(self._by_kernels, self)
+        self.passes = CapturedPasses(self._forward_native, self)
 
-    def _by_kernels(self, batch: FlatBatch, runs: GpuRuns, key: DropoutKey | None, read: Tensor | None) -> Tensor:
+    def _forward_native(self, batch: FlatBatch, runs: GpuRuns, key: DropoutKey | None, read: Tensor | None) -> Tensor:
         assert batch.row_length is not None
         blocks = [each for each in self.modules() if isinstance(each, AttentionBlock | FeedForwardBlock)]
         products = [each.products() for each in blocks]
@@ -208,7 +208,7 @@ class Encoder(nn.Module):
         assert batch.row_length is not None
         if self.backend is not None:
             return self.backend, dtype
-        if batch.row_slots is not None and self.computes_by_kernels(weight.device, dtype):
+        if batch.row_slots is not None and self.uses_native_kernels(weight.device, dtype):
             return "kernels", dtype
         return choose_backend(batch.row_length, kind, dtype, drops=drops), dtype
 

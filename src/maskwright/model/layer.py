@@ -6,8 +6,7 @@ from torch.nn import functional as F
 
 from maskwright.core.tensors import activation
 from maskwright.kernels.activated_linear import activated_linear, keeps_less
-from maskwright.kernels.attention import attend
-from maskwright.kernels.attention_plan import AttentionPlan
+from maskwright.kernels.attention import AttentionPlan, attend
 from maskwright.kernels.cuda.sublayers import attention_sublayer, feed_forward
 from maskwright.kernels.dropout import DropoutKey, dropout_add
 from maskwright.model.config import EncoderConfig

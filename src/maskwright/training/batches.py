@@ -30,13 +30,13 @@ class MicroBatch:
     Attributes:
         batch: The flat tokens.
         targets: For each objective, by kind.
-        reads: For each tower, the tokens whose last hidden states its objectives read (`model.read_positions`); None
-            where nobody has looked yet.
+        output_positions: For the encoder and the generator, the tokens whose last hidden states their objectives use
+            (`model.output_positions_of`); None before they are computed.
     """
 
     batch: FlatBatch
     targets: dict[str, TargetTensors]
-    reads: Mapping[str, Tensor | None] | None = None
+    output_positions: Mapping[str, Tensor | None] | None = None
 
     def to(self, device: torch.device) -> "MicroBatch":
         """Return the same micro-batch on a device (itself if it is there), moved in one piece."""
@@ -53,7 +53,11 @@ class MicroBatch:
             )
             for kind, wanted in self.targets.items()
         }
-        reads = None if self.reads is None else {tower: tensors.add(read) for tower, read in self.reads.items()}
+        positions = (
+            None
+            if self.output_positions is None
+            else {tower: tensors.add(each) for tower, each in self.output_positions.items()}
+        )
         there = tensors.move()
         return MicroBatch(
             _with_tensors(self.batch, {name: there(number) for name, number in moved.items()}),
@@ -66,7 +70,7 @@ class MicroBatch:
                 )
                 for kind, (positions, labels, extra, anchors) in targets.items()
             },
-            None if reads is None else {tower: there(number) for tower, number in reads.items()},
+            None if positions is None else {tower: there(number) for tower, number in positions.items()},
         )
 
 

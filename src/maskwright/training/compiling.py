@@ -64,7 +64,7 @@ def compile_model(model: PretrainingModel, batch: StepBatch, autocast: torch.dty
     device = next(model.parameters()).device
     _permit(encoders, True)
     with torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None):
-        lacking = [each for each in encoders if not each.computes_by_kernels(device, autocast or torch.float32)]
+        lacking = [each for each in encoders if not each.uses_native_kernels(device, autocast or torch.float32)]
     if lacking:
         _permit(encoders, False)
         return (
@@ -102,12 +102,12 @@ def compile_model(model: PretrainingModel, batch: StepBatch, autocast: torch.dty
 
 def uses_native_kernels(model: PretrainingModel) -> bool:
     """Say whether `compile_model` found our own code to compute rightly."""
-    return all(each.may_use_kernels for each in (model.encoder, model.generator) if each is not None)
+    return all(each.native_kernels_verified for each in (model.encoder, model.generator) if each is not None)
 
 
 def _permit(encoders: Sequence[Encoder], wish: bool) -> None:
     for encoder in encoders:
-        encoder.may_use_kernels = wish
+        encoder.native_kernels_verified = wish
 
 
 def _comparable(model: PretrainingModel, batch: StepBatch, encoders: Sequence[Encoder]) -> StepBatch:

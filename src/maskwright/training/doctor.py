@@ -14,7 +14,7 @@ import torch
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
-from maskwright.kernels.attention_plan import choose_backend
+from maskwright.kernels.attention import choose_backend
 from maskwright.kernels.cpu.fp32 import CODE as FP32
 from maskwright.kernels.cpu.int8_support import Int8Support, int8_support
 from maskwright.kernels.cuda.runs import takes_own

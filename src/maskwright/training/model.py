@@ -25,7 +25,7 @@ from maskwright.training.towers import objectives_by_tower
 
 _GENERATOR_KEY = 0x5BD1E995
 # Above this share of the tokens, gathering them is taken to cost what the last layer saves: a guess, not measured.
-_MOST_READ = 0.75
+_MAX_OUTPUT_SHARE = 0.75
 # Fewer tokens than this (a toy's) are read as they are: filling them up would be a large share of them.
 _FEWEST_FILLED_UP = 64
 
@@ -91,15 +91,15 @@ class PretrainingModel(nn.Module):
         Returns:
             For each objective, by kind, the summed loss and its count.
         """
-        micro_batch = self.with_reads(micro_batch)
-        batch, targets, reads = micro_batch.batch, micro_batch.targets, micro_batch.reads
-        assert reads is not None
+        micro_batch = self.with_output_positions(micro_batch)
+        batch, targets, positions = micro_batch.batch, micro_batch.targets, micro_batch.output_positions
+        assert positions is not None
         terms: dict[str, LossTerm] = {}
         if self.generator is not None:
             batch_there, asked = _with_own_dropout(batch), self._on_generator
-            terms = self._losses_on(self.generator, asked, batch_there, targets, reads["generator"])
+            terms = self._losses_on(self.generator, asked, batch_there, targets, positions["generator"])
             batch, targets = _filled(batch, targets, self._drawn_again(batch, terms), self.objectives)
-        terms |= self._losses_on(self.encoder, self._on_encoder, batch, targets, reads["encoder"])
+        terms |= self._losses_on(self.encoder, self._on_encoder, batch, targets, positions["encoder"])
         return {objective.kind: terms[objective.kind] for objective in self.objectives}
 
     @contextmanager
@@ -124,19 +124,19 @@ class PretrainingModel(nn.Module):
             for kind, term in terms.items()
         }
 
-    def with_reads(self, micro_batch: MicroBatch) -> MicroBatch:
-        """Return a micro-batch that says which tokens are read; done before it moves to a GPU, nothing waits for that.
+    def with_output_positions(self, micro_batch: MicroBatch) -> MicroBatch:
+        """Return a micro-batch with its output positions; computed on the CPU, no GPU has to wait for them.
 
         Args:
             micro_batch: On any device.
         """
-        if micro_batch.reads is not None:
+        if micro_batch.output_positions is not None:
             return micro_batch
         batch, targets = micro_batch.batch, micro_batch.targets
         return replace(
             micro_batch,
-            reads={
-                name: read_positions(asked, batch, targets, pools=encoder.pooler is not None) if asked else None
+            output_positions={
+                name: output_positions_of(asked, batch, targets, pools=encoder.pooler is not None) if asked else None
                 for name, encoder, asked in self._towers()
             },
         )
@@ -144,7 +144,9 @@ class PretrainingModel(nn.Module):
     def placed(self, batch: StepBatch) -> StepBatch:
         """Return a step's micro-batches as `losses` takes them, on the model's device."""
         device = next(self.parameters()).device
-        return replace(batch, micro_batches=tuple(self.with_reads(each).to(device) for each in batch.micro_batches))
+        return replace(
+            batch, micro_batches=tuple(self.with_output_positions(each).to(device) for each in batch.micro_batches)
+        )
 
     def _towers(self) -> Iterator[tuple[str, Encoder, Sequence[Objective]]]:
         yield "encoder", self.encoder, self._on_encoder
@@ -176,15 +178,15 @@ class PretrainingModel(nn.Module):
         }
 
     def skipped_flops(self, micro_batch: MicroBatch) -> float:
-        """Return the training FLOPs that the last layers spare by leaving out the tokens that nobody reads.
+        """Return the training FLOPs saved because the last layers compute the output positions only.
 
         Args:
             micro_batch: As `losses` takes it.
         """
-        reads, skipped = self.with_reads(micro_batch).reads, 0.0
-        assert reads is not None
+        positions, skipped = self.with_output_positions(micro_batch).output_positions, 0.0
+        assert positions is not None
         for name, encoder, _ in self._towers():
-            read = reads[name]
+            read = positions[name]
             if read is not None:
                 skipped += max(0, micro_batch.batch.num_tokens - len(read)) * skipped_flops_per_token(encoder.config)
         return skipped
@@ -258,10 +260,10 @@ def build_model(recipe: Recipe, vocab_size: int, teacher: TeacherModel | None = 
     )
 
 
-def read_positions(
+def output_positions_of(
     objectives: Sequence[Objective], batch: FlatBatch, targets: Mapping[str, TargetTensors], *, pools: bool
 ) -> Tensor | None:
-    """Return the tokens whose last hidden states the objectives on one encoder read, or None for all.
+    """Return the tokens whose last hidden states the objectives of one encoder use, or None for all.
 
     Args:
         objectives: What is asked of the encoder.
@@ -290,7 +292,7 @@ def read_positions(
         for each in places:
             marks[each.numpy()] = True
         read = torch.from_numpy(np.flatnonzero(marks))
-    return read if 0 < len(read) <= _MOST_READ * len(batch.ids) else None
+    return read if 0 < len(read) <= _MAX_OUTPUT_SHARE * len(batch.ids) else None
 
 
 def _with_own_dropout(batch: FlatBatch) -> FlatBatch:

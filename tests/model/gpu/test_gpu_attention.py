@@ -33,7 +33,7 @@ CHILD = """
 import json, sys
 import numpy, torch
 from maskwright.kernels.attention import attend
-from maskwright.kernels.attention_plan import AttentionPlan, Runs
+from maskwright.kernels.attention import AttentionPlan, Runs
 from maskwright.kernels.dropout import DropoutKey, RandomWords
 from maskwright.kernels.cuda import attention, launches
 
@@ -64,7 +64,7 @@ def errors(lengths, row_length, rate):
     padded = torch.cat([offsets, offsets[-1:].expand(2)]).int(), torch.cat([slots, slots.new_zeros(2)])
     given = dict(
         num_heads=num_heads, longest=max(lengths), row_length=row_length, rate=rate,
-        words=key and RandomWords.of(runs.squares(num_heads), key, 3),
+        words=key and RandomWords.of(runs.pair_shape(num_heads), key, 3),
     )
     qkv, expected = qkv.detach(), expected.detach()
     mixed, logsumexp = attention.forward(qkv, *padded, **given)

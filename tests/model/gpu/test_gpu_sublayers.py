@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from maskwright.core.tensors import FlatBatch, activation
-from maskwright.kernels.attention_plan import plan_attention
+from maskwright.kernels.attention import plan_attention
 from maskwright.kernels.cuda import launches
 from maskwright.kernels.cuda.embeddings import embedded
 from maskwright.kernels.cuda.launches import Closing
@@ -232,7 +232,7 @@ def plain(model: Encoder, key: DropoutKey | None, read: Tensor | None) -> Tensor
 def by_kernels(model: Encoder, key: DropoutKey | None, read: Tensor | None, runs: GpuRuns | None = None) -> Tensor:
     # Only the layer behind narrow embeddings is left to autocast.
     with torch.autocast("cpu", torch.bfloat16):
-        return model._by_kernels(stream(), runs or runs_of(stream()), key, read)
+        return model._forward_native(stream(), runs or runs_of(stream()), key, read)
 
 
 def results(

@@ -20,9 +20,7 @@ from torch.nn import functional as F
 from maskwright.core.products import fp32_products
 from maskwright.core.tensors import FlatBatch
 from maskwright.core.types import ProductPrecision
-from maskwright.kernels.attention import attend
-from maskwright.kernels.attention_over_rows import laid_into_rows
-from maskwright.kernels.attention_plan import AttentionPlan, Backend, plan_attention
+from maskwright.kernels.attention import AttentionPlan, Backend, attend, pad_to_rows, plan_attention
 from maskwright.kernels.cpu.dense import joined, pack
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
@@ -151,7 +149,7 @@ class _LastAttention(_AttentionOutput):
             return self.mix(hidden, plan)[read]
         slots = read if plan.row_slots is None else plan.row_slots[read]
         rows = slots // length
-        laid = laid_into_rows(self._key_value(hidden), plan)
+        laid = pad_to_rows(self._key_value(hidden), plan)
         pairs = laid.view(-1, length, 2, self._num_heads, width // self._num_heads)[rows]
         keys, values = pairs.transpose(1, 3).unbind(2)
         queries = self._query(hidden[read]).view(len(read), self._num_heads, 1, -1)

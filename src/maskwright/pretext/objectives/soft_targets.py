@@ -6,15 +6,15 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from maskwright.kernels.cross_entropy_blocks import (
+from maskwright.kernels.cross_entropy import (
     BLOCK_ELEMENTS,
     ended,
     exact_dtype,
+    highest,
     in_blocks,
     keep,
     scaled_once,
 )
-from maskwright.kernels.highest import highest
 
 
 class Scorer(NamedTuple):
