@@ -220,7 +220,7 @@ def test_pieces_of_a_word_are_joined_where_they_do_not_say_so_themselves(tokeniz
 @pytest.mark.parametrize(("name", "noted"), [("spanbert/tiny", True), ("distilbert/tiny", True), ("bert/tiny", False)])
 def test_counts_of_one_text_are_remarked_on_where_they_matter(name, noted, tokenizers):
     notes = shown(name, tokenizers).notes
-    assert any("counted in this text alone" in note for note in notes) == noted
+    assert any("only this text is counted" in note for note in notes) == noted
 
 
 def test_a_single_document_is_remarked_on(tokenizers):

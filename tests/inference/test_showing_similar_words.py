@@ -79,7 +79,7 @@ def test_what_became_of_the_tokens_is_told(tmp_path: Path, tokenizer: Path) -> N
     kept = selected - len(changes(showing))
     [note] = [note for note in showing.notes if note.startswith("of the ")]
     assert note == (
-        f"of the {selected} tokens to predict in what is shown: {selected - kept} similar word, "
+        f"of the {selected} predicted tokens shown: {selected - kept} similar word, "
         f"{kept} kept for want of a similar word"
     )
 

@@ -53,8 +53,8 @@ def test_read_texts_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", b"", r"a\.txt holds no text"),
-        ("a.txt", b"\n  \n", r"a\.txt holds no text"),
+        ("a.txt", b"", r"a\.txt contains no text"),
+        ("a.txt", b"\n  \n", r"a\.txt contains no text"),
         ("a.txt", b"one\ncaf\xe9 here\n", r"a\.txt, line 2: not UTF-8.*iconv"),
         ("a.txt", "one\n".encode("utf-16"), r"a\.txt is UTF-16"),
         ("a.jsonl", b'"one"\n{"text": }\n', r"a\.jsonl, line 2: not JSON"),

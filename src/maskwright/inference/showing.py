@@ -41,14 +41,14 @@ class ShownToken:
     """One token of a sequence.
 
     Attributes:
-        seen: What the encoder sees, readably (without the leading space of byte-level tokens).
-        original: What stood there before.
+        seen: The token the encoder sees, as readable text (byte-level tokens without their leading space).
+        original: The token before masking.
         seen_id, original_id: Their ids.
         segment: 0 or 1.
         begins_word: Whether a word begins here.
-        special: Whether the layout put it in.
-        unit: Number of the selected unit it belongs to, counted in its sequence from 0; None if not selected.
-        change: What became of a selected token: "masked", "replaced" by another token, or "kept"; else None.
+        special: Whether the input format inserted it.
+        unit: Index within the sequence of the selected unit it belongs to; None if not selected.
+        change: Outcome for a selected token; None if not selected.
     """
 
     seen: str
@@ -62,12 +62,12 @@ class ShownToken:
     change: Change | None
 
     def continues_unit(self, previous: "ShownToken") -> bool:
-        """Whether the token before it is of the same selected unit."""
+        """Whether both tokens belong to the same selected unit."""
         return self.unit is not None and self.unit == previous.unit
 
     @property
-    def says_that_it_continues(self) -> bool:
-        """Whether it can be read off the token itself that it goes on with a word (WordPiece's "##")."""
+    def has_continuation_prefix(self) -> bool:
+        """Whether the token's text marks it as a word continuation (WordPiece's "##")."""
         return self.seen.startswith("##")
 
 
@@ -77,19 +77,19 @@ class ShownSequence:
 
     Attributes:
         tokens: In order.
-        pair_label: 0 or 1, which the format gives a meaning (`Format.label_meanings`); -1 = no label.
+        pair_label: 0 or 1, with the meaning in `Format.label_meanings`; -1 = no label.
     """
 
     tokens: tuple[ShownToken, ...]
     pair_label: int
 
     def count(self, change: Change) -> int:
-        """How many selected tokens were changed in this way."""
+        """Return the number of selected tokens with this outcome."""
         return sum(token.change == change for token in self.tokens)
 
     @property
     def num_selected(self) -> int:
-        """How many tokens were selected."""
+        """Number of selected tokens."""
         return sum(token.change is not None for token in self.tokens)
 
 
@@ -99,15 +99,15 @@ class Showing:
 
     Attributes:
         recipe: The recipe.
-        tokenizer: What cut the text into tokens, in words.
+        tokenizer: Description of the tokenizer.
         seed: The run's seed.
         epoch: The epoch, from 0.
-        refresh: Which drawing of layouts and masks that epoch uses.
-        stage: Which stretch of training is shown, from 1; masking differs between them where there are several.
-        max_length: Tokens a sequence may have.
-        sequences: The first sequences that the text makes.
-        num_sequences: How many it makes in all.
-        notes: What a reader should know to understand what is shown.
+        refresh: Index of the sample of layouts and masks that this epoch uses.
+        stage: Masking stage, from 1.
+        max_length: Maximum tokens per sequence.
+        sequences: The first sequences of the text.
+        num_sequences: Number of all its sequences.
+        notes: Remarks for the reader.
     """
 
     recipe: Recipe
@@ -122,7 +122,7 @@ class Showing:
     notes: tuple[str, ...]
 
     def pair_words(self, label: int) -> str:
-        """Say in words what a sequence's label means; "" where there is none."""
+        """Describe a sequence's label; "" without one."""
         meanings = self.recipe.format.label_meanings
         return f"{meanings[label]} (label {label})" if meanings is not None and label >= 0 else ""
 
@@ -156,23 +156,22 @@ def show(
     cache: Path | None = None,
     progress: Progress | None = None,
 ) -> Showing:
-    """Lay out a text, select tokens and replace them as training does in one epoch.
+    """Format a text into sequences, then mask and replace tokens as training does in one epoch.
 
     Args:
         recipe: A recipe's name, its JSON file, or the recipe itself.
         text: Running text; blank lines separate documents.
-        tokenizer: A folder with a tokenizer. None takes the run's, where `recipe` is a run's folder, and else learns a
-            small one from the docstrings of the Python installation and from the text, so that all its characters
-            are known.
-        corpus: Corpus arguments, as `pretrain` takes them: the vocabulary (unless a tokenizer is given), phrases,
-            similar words and how often tokens occur are learnt from it, by the recipe as it stands: nothing is fitted.
+        tokenizer: A tokenizer directory. None uses the run's if `recipe` is a run directory; otherwise it trains a
+            small one on the docstrings of the Python installation and the text, so that all its characters are known.
+        corpus: Corpus arguments, as for `pretrain`. The vocabulary (unless a tokenizer is given), phrases, similar
+            words and token counts come from it. The recipe is used as it is, not fitted to the corpus.
         seed: The run's seed.
         epoch: Which epoch, from 0.
-        stage: Which stretch of training, from 1, where masking goes in several (ERNIE); None for the last.
+        stage: Masking stage, from 1, if masking has several (ERNIE); None for the last.
         set: Overrides of the recipe, "field.path=value", if it is given by name.
-        max_sequences: Most sequences shown.
-        cache: Where the small tokenizer is kept; None for the user's cache folder.
-        progress: Called while the small tokenizer is trained.
+        max_sequences: Maximum number of sequences shown.
+        cache: Cache directory; None for the user's.
+        progress: Called during preparation.
 
     Raises:
         RecipeError: If the recipe is unknown, has no such stage, or an override does not fit.
@@ -192,8 +191,8 @@ def show(
     if len(chosen.masking.stages) > 1:
         share = chosen.masking.stages[stage - 1][0]
         notes.append(
-            f"masking goes in {len(chosen.masking.stages)} stages of training; shown is stage {stage}, "
-            f"{chosen.masking.stage_names[stage - 1]} ({share:.0%} of training); for another: --stage N"
+            f"masking has {len(chosen.masking.stages)} stages of training; this is stage {stage}, "
+            f"{chosen.masking.stage_names[stage - 1]} ({share:.0%} of training); choose another with --stage N"
         )
     tokens: Corpus | None = None
     if (spec := chosen.replacement.similar_words) is not None:
@@ -205,18 +204,20 @@ def show(
         words = f"{tokenizer or ', '.join(named)}, {used.special_tokens.vocab_size:,} entries"
     elif tokenizer is None:
         used = small_tokenizer(chosen.tokenizer, text, cache=cache, progress=progress)
-        words = f"a small one of {used.special_tokens.vocab_size:,} entries, learnt from docstrings and this text"
+        words = f"{used.special_tokens.vocab_size:,} entries, trained on docstrings and this text"
     else:
         used = Tokenizer.from_folder(tokenizer)
         words = f"{tokenizer}, {used.special_tokens.vocab_size:,} entries"
         if used.kind != chosen.tokenizer.kind:
             notes.append(f"the tokenizer is of kind {used.kind}, the recipe's of {chosen.tokenizer.kind}")
     if "next_sentence_label" in chosen.format.provides and len(documents) == 1:
-        notes.append('of a single document even "random" second texts come from it; blank lines separate documents')
+        notes.append(
+            'with a single document, "random" second texts come from it too; blank lines separate documents'
+        )
     if chosen.generator is not None:
         notes.append(
-            "this is what the generator sees; what it draws then stands at every predicted place, and the encoder says "
-            "of each token whether it is the original"
+            "this is what the generator sees; its sampled tokens then replace all predicted positions, and the encoder "
+            "(the discriminator) classifies each token as original or replaced"
         )
     if unseen := _unseen(chosen, tokens):
         notes.append(unseen)
@@ -226,8 +227,8 @@ def show(
     counts = tokens.token_counts if tokens else np.bincount(encoded.ids, minlength=special.vocab_size)
     if tokens is None and (masking.uses_token_counts or chosen.replacement.uses_token_counts):
         notes.append(
-            "training goes by how often tokens occur in its corpus, and here they are counted in this text alone: name "
-            "a corpus with --corpus"
+            "masking depends on token counts of the training corpus; here only this text is counted. Give a corpus "
+            "with --corpus"
         )
     vocabulary = VocabularyFacts(special_tokens=special, token_counts=counts)
     if spec is not None:
@@ -239,8 +240,8 @@ def show(
     examples = corrupt(instances, masking, chosen.replacement, draws, vocabulary)
     outcomes = chosen.replacement.outcomes(instances, examples.selection, draws, vocabulary)
     if sum(outcomes.values()):
-        told = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if count)
-        notes.append(f"of the {sum(outcomes.values())} tokens to predict in what is shown: {told}")
+        described = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if count)
+        notes.append(f"of the {sum(outcomes.values())} predicted tokens shown: {described}")
     return Showing(
         recipe=chosen,
         tokenizer=words,
@@ -256,9 +257,9 @@ def show(
 
 
 def sentences_of_documents(text: str, cleaning: Cleaning = Cleaning()) -> list[list[str]]:
-    """Split a text at blank lines into documents and these into sentences, as a corpus is prepared.
+    """Split a text at blank lines into documents, and these into sentences as in corpus preparation.
 
-    A sentence carries the white space before it, also where a paragraph begins.
+    Sentences include the white space before them, also at the start of a paragraph.
     """
     documents = []
     for document in _BLANK_LINES.split(text.replace("\r\n", "\n")):
@@ -283,7 +284,7 @@ def _tokenizer_of_run(recipe: str | Recipe) -> Path | None:
 
 
 def _stage(recipe: Recipe, wanted: int | None) -> tuple[int, Masking]:
-    """Return the number of a stretch of training, the last one by default, and the masking in it."""
+    """Return a masking stage, the last by default: its number and its masking."""
     stages = recipe.masking.stages
     stage = len(stages) if wanted is None else wanted
     if not 1 <= stage <= len(stages):
@@ -305,7 +306,7 @@ def _laid_out(
     refresh: int,
     most: int,
 ) -> tuple[Draws, Instances, int]:
-    """Return the first sequences that the text makes, the numbers to corrupt them by, and how many it makes in all."""
+    """Return the random-number keys and instances of the first sequences, and the number of all sequences."""
 
     def take(starts: IntArray, ends: IntArray) -> TakenTokens:
         lengths = ends - starts
@@ -323,12 +324,12 @@ def _laid_out(
 def _encoded(
     recipe: Recipe, texts: list[list[str]], tokenizer: Tokenizer, corpus: Corpus | None
 ) -> tuple[Documents, TakenTokens]:
-    """Encode sentences to one stream; sentences and documents without tokens are left out."""
+    """Encode all sentences; those without tokens are dropped, and so are documents."""
     annotator = open_annotator(recipe.words, None if corpus is None else corpus.collocations)
     sentences = [sentence for document in texts for sentence in document]
     stream = StreamEncoder(tokenizer, with_places=annotator is not None).encode(sentences)
     if not len(stream.ids):
-        raise DataError("the text to show holds nothing that the tokenizer knows", todo="Give other text.")
+        raise DataError("the tokenizer knows nothing in the text to show", todo="Give other text.")
     document_of = np.repeat(np.arange(len(texts)), [len(document) for document in texts])
     held = np.bincount(document_of[stream.lengths > 0], minlength=len(texts))
     last = np.cumsum(held[held > 0])
@@ -344,12 +345,12 @@ def _encoded(
 
 
 def _unseen(recipe: Recipe, corpus: Corpus | None) -> str:
-    """Say which phrases and entities cannot be shown, since they belong to a corpus; "" if all are."""
+    """Describe the phrases and entities that need a corpus and are not shown; "" if none."""
     belong = {"collocations", "corpus"} if corpus is None else {"corpus"}
     unseen = [source for source in (*recipe.words.phrases, *recipe.words.entities) if source in belong]
     if not unseen:
         return ""
-    return f"phrases and entities from {' and '.join(dict.fromkeys(unseen))} belong to a corpus and are not shown"
+    return f"phrases and entities from {' and '.join(dict.fromkeys(unseen))} need a corpus and are not shown"
 
 
 def _prepared_corpus(
@@ -361,19 +362,7 @@ def _prepared_corpus(
     cache: Path | None,
     progress: Progress | None,
 ) -> Corpus:
-    """Clean and tokenize a corpus as `pretrain` does, or open what it has kept.
-
-    Args:
-        recipe: What counts as a word, and the kind and size of the vocabulary.
-        corpus: Corpus arguments.
-        tokenizer: A folder with a tokenizer; None learns one from the corpus.
-        seed: Which sample of the corpus a vocabulary is learnt from.
-        cache: Where prepared text is kept; None for the user's cache folder.
-        progress: Called while it is made.
-
-    Raises:
-        MaskwrightError: If the corpus or the tokenizer cannot be used.
-    """
+    """Clean and tokenize a corpus as `pretrain` does, or open it from the cache."""
     cleaned = clean_corpus(
         corpus,
         cleaning=default_cleaning(recipe),
@@ -398,12 +387,9 @@ def _similar_words_for(
     cache: Path | None,
     progress: Progress | None,
 ) -> tuple[KeptTable, str]:
-    """Return the table that a text is shown with, and what a reader should know of it.
+    """Return the table of similar words, and a note about it.
 
-    Without a corpus the text shown is all there is: too little to learn from, enough for a thesaurus.
-
-    Raises:
-        DataError: If the source cannot be used.
+    Without a corpus only a thesaurus gives a useful table; the text itself is too short to learn one from.
     """
     if corpus is not None:
         made = similar_words(spec, corpus, tokenizer, cache=cache, progress=progress)
@@ -411,16 +397,15 @@ def _similar_words_for(
     made = table_of(spec, text, tokenizer, progress=progress)
     if spec.source == "corpus":
         return made, (
-            "similar words are learnt from a corpus, and this text alone teaches "
-            + ("none" if not len(made.table) else "little")
-            + ": name one with --corpus, or a thesaurus with --set replacement.table.source=FILE"
+            f"similar words come from a corpus, and this text alone gives {'few' if len(made.table) else 'none'}: "
+            "give one with --corpus, or a thesaurus with --set replacement.table.source=FILE"
         )
     covered = f"{made.coverage.covered:,} of the {made.coverage.words:,} words of this text have one"
     return made, f"similar words: {made.coverage.source}; {covered}"
 
 
 def _shown_sequences(examples: Examples, tokenizer: Tokenizer) -> Iterator[ShownSequence]:
-    """Yield a batch's sequences with their tokens as text."""
+    """Yield the sequences of a batch with readable tokens."""
     instances, selection = examples.instances, examples.selection
     units = np.full(len(instances.ids), -1, dtype=np.int64)
     units[selection.positions] = selection.units
@@ -453,7 +438,7 @@ def _token(examples: Examples, tokenizer: Tokenizer, position: int, unit: int, f
 def _readable(tokenizer: Tokenizer, id: int) -> str:
     text = tokenizer.token_text(id)
     stripped = text.strip()
-    # A token of white space alone would vanish; its escaped form does not.
+    # A whitespace-only token would be invisible, so it is escaped.
     return stripped or (repr(text)[1:-1] if text.strip(" ") else "␣" * len(text))
 
 

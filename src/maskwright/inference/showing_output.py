@@ -22,11 +22,11 @@ _ON: dict[Change, str] = {
 _BESIDE: dict[Change, str] = {"masked": "yellow", "replaced": "red", "kept": "green"}
 _SPECIAL, _SECOND = "dim", "cyan"
 _CONTINUES, _SAME_UNIT = "·", "‿"
-"""What stands between tokens of a word, and between words of a selected unit."""
+"""Separators between tokens of a word, and between words of a selected unit."""
 
 
 def render(showing: Showing) -> Group:
-    """Return the whole showing for `rich.console.Console.print`."""
+    """Return a renderable for `rich.console.Console.print`."""
     parts: list[Text | Padding] = [_headline(showing), _legend()]
     for number, sequence in enumerate(showing.sequences, start=1):
         parts.append(Text())
@@ -39,7 +39,7 @@ def render(showing: Showing) -> Group:
 
 
 def _sequence_text(sequence: ShownSequence) -> Text:
-    """Return one sequence: words apart, pieces of a word joined, originals in braces after what is seen."""
+    """Format one sequence; the original of a changed token follows in braces."""
     text = Text()
     previous: ShownToken | None = None
     for token in sequence.tokens:
@@ -51,7 +51,7 @@ def _sequence_text(sequence: ShownSequence) -> Text:
 
 
 def _legend() -> Text:
-    """Return what the colours mean."""
+    """Return the legend of the colors."""
     return Text.assemble(
         ("[MASK]", _ON["masked"]),
         ("{original}", _BESIDE["masked"]),
@@ -61,7 +61,7 @@ def _legend() -> Text:
         " replaced by another token   ",
         ("same", _ON["kept"]),
         ("{same}", _BESIDE["kept"]),
-        " kept, predicted all the same   ",
+        " unchanged but predicted   ",
         ("special", _SPECIAL),
         "   ",
         ("second segment", _SECOND),
@@ -71,10 +71,10 @@ def _legend() -> Text:
 
 def _headline(showing: Showing) -> Text:
     copies = showing.recipe.masks.copies
-    drawing = f"drawing {showing.refresh + 1} of {copies}" if copies else f"drawing {showing.refresh + 1}"
+    sample = f"mask sample {showing.refresh + 1}" + (f" of {copies}" if copies else "")
     return Text.assemble(
         (showing.recipe.name, "bold"),
-        (f"  seed {showing.seed}, epoch {showing.epoch} ({drawing}), ", "dim"),
+        (f"  seed {showing.seed}, epoch {showing.epoch} ({sample}), ", "dim"),
         (f"sequences of at most {showing.max_length} tokens\n", "dim"),
         (f"tokenizer: {showing.tokenizer}", "dim"),
     )
@@ -85,7 +85,7 @@ def _caption(showing: Showing, sequence: ShownSequence, number: int) -> Text:
 
 
 def _caption_parts(showing: Showing, sequence: ShownSequence) -> Iterator[str]:
-    """Yield what is said about a sequence: its length, what was selected, what its pair is."""
+    """Yield facts about a sequence: length, selected tokens, outcomes, pair label."""
     tokens, selected = len(sequence.tokens), sequence.num_selected
     yield f"{tokens} tokens"
     yield f"{selected} predicted ({selected / tokens:.1%})"
@@ -103,17 +103,17 @@ def _token(token: ShownToken) -> Text:
 
 
 def _between(previous: ShownToken, token: ShownToken) -> Text:
-    """Return what stands between two tokens: words of one selected unit are tied together."""
+    """Return the separator between two tokens."""
     if token.begins_word:
         return Text(_SAME_UNIT, style="bold") if token.continues_unit(previous) else Text(" ")
-    return Text("" if token.says_that_it_continues else _CONTINUES, style="dim")
+    return Text("" if token.has_continuation_prefix else _CONTINUES, style="dim")
 
 
 _SHOWN_AXES = ("input format", "masking", "replacement", "masks", "objectives")
 
 
 def page(showing: Showing) -> str:
-    """Return the whole page as text."""
+    """Return the HTML page."""
     more = showing.num_sequences - len(showing.sequences)
     return _PAGE.substitute(
         name=escape(showing.recipe.name),
@@ -153,7 +153,7 @@ def _html_sequence(showing: Showing, sequence: ShownSequence, number: int) -> st
 
 
 def _token_numbers(sequence: ShownSequence) -> list[list[int]]:
-    """Token numbers of each word."""
+    """Return the token indices of each word."""
     words: list[list[int]] = []
     for number, token in enumerate(sequence.tokens):
         if token.begins_word or not words:
@@ -167,7 +167,7 @@ def _html_word(numbers: list[int], sequence: ShownSequence) -> str:
     tied = first > 0 and tokens[first].continues_unit(tokens[first - 1])
     pieces = _html_token(tokens[first], first)
     for number in numbers[1:]:
-        joint = "" if tokens[number].says_that_it_continues else f'<span class="joint">{_CONTINUES}</span>'
+        joint = "" if tokens[number].has_continuation_prefix else f'<span class="joint">{_CONTINUES}</span>'
         pieces += joint + _html_token(tokens[number], number)
     return f'<span class="word{" tied" if tied else ""}">{pieces}</span> '
 
@@ -185,7 +185,7 @@ def _html_token(token: ShownToken, number: int) -> str:
         title += {
             "masked": " is masked",
             "replaced": f" is replaced by {token.seen} (id {token.seen_id})",
-            "kept": " is kept, but predicted",
+            "kept": " is unchanged but predicted",
         }[token.change]
         title += f"; unit {token.unit}"
     original = f"<i>{escape(token.original)}</i>" if token.change else ""
@@ -198,7 +198,7 @@ _PAGE = Template("""<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$name: what it does to a text</title>
+<title>$name: masking of a text</title>
 <style>
 :root {
   color-scheme: light dark;
@@ -261,7 +261,7 @@ body:has(#seen:checked) .token i { display: none; }
 <p class="lead">$summary. $paper</p>
 <p class="small">seed $seed, epoch $epoch, sequences of at most $max_length tokens. Tokenizer: $tokenizer.</p>
 $notes
-<details><summary>What the recipe says</summary><div class="choices">
+<details><summary>Recipe</summary><div class="choices">
 $choices
 </div></details>
 <div class="bar">
@@ -269,7 +269,7 @@ $choices
 <label><input type="radio" name="view" id="seen"> what the encoder sees</label>
 <label><input type="radio" name="view" id="original"> the original</label>
 <span class="legend"><span class="key masked">masked</span><span class="key replaced">replaced</span>
-<span class="key kept">kept, but predicted</span><span class="key second">second segment</span>
+<span class="key kept">unchanged but predicted</span><span class="key second">second segment</span>
 <span class="key">$continues within a word</span> <span class="key tied"> within a unit of several words</span></span>
 </div>
 $sequences

@@ -1,4 +1,4 @@
-"""A small tokenizer for looking at a text when none is at hand: learnt in a moment, kept for next time."""
+"""A small tokenizer for `show`, trained in seconds on docstrings and the shown text, and cached."""
 
 from functools import partial
 from pathlib import Path
@@ -22,42 +22,36 @@ _SAMPLE_FILE = "documents.json"
 def small_tokenizer(
     spec: TokenizerSpec, text: str, *, cache: Path | None = None, progress: Progress | None = None
 ) -> Tokenizer:
-    """Return a tokenizer of the recipe's kind and at most 8,000 entries that knows every character of a text.
-
-    Args:
-        spec: Kind and casing; larger vocabularies are cut to 8,000 entries.
-        text: The text it is for; it is learnt from too.
-        cache: Where it is kept; None for the user's cache folder.
-        progress: Called while it is made.
+    """Return a tokenizer of this kind, with at most 8,000 entries, that knows every character of the text.
 
     Raises:
         DeviceError: If the cache cannot be written.
     """
     small = spec.replace(vocab_size=min(spec.vocab_size, _VOCAB_SIZE))
-    kept_in, told = cache or cache_folder(), progress or no_progress
+    folder, progress = cache or cache_folder(), progress or no_progress
     sample_key = fingerprint(["docstring sample", _VERSION, docstrings_fingerprint(), _SAMPLE_BYTES])
-    make = partial(_make, spec=small, text=text, cache=kept_in, sample_key=sample_key, progress=told)
+    make = partial(_make, spec=small, text=text, cache=folder, sample_key=sample_key, progress=progress)
     key = fingerprint(["shown tokenizer", _VERSION, small, sample_key, text])
-    return open_or_build(kept_in / f"shown-tokenizer-{key}", Tokenizer.from_folder, make)
+    return open_or_build(folder / f"shown-tokenizer-{key}", Tokenizer.from_folder, make)
 
 
 def _make(folder: Path, *, spec: TokenizerSpec, text: str, cache: Path, sample_key: str, progress: Progress) -> None:
-    # Reading docstrings takes several times as long as learning from them, so another text finds them kept.
+    # Reading docstrings takes several times as long as training on them, so they are cached for other texts.
     sample = open_or_build(
         cache / f"docstring-sample-{sample_key}", _open_sample, partial(_make_sample, progress=progress)
     )
-    progress("learning a small vocabulary", 0, None)
-    reading = [text, *sample]
-    # Characters that are rare in the sample would be left out; those of the text are made frequent.
+    progress("training a small vocabulary", 0, None)
+    texts = [text, *sample]
+    # Training drops rare characters; repeating those of the text keeps them.
     characters = "".join(sorted(set(text))) * FREQUENT
     if isinstance(spec, WordPiece):
-        tokenizer = train_wordpiece(spec, [characters, *reading], reading)
+        tokenizer = train_wordpiece(spec, [characters, *texts], texts)
     elif isinstance(spec, Unigram):
-        tokenizer = train_unigram(spec, [characters, *reading], reading)
+        tokenizer = train_unigram(spec, [characters, *texts], texts)
     else:
-        tokenizer = train_byte_bpe(spec, reading)
+        tokenizer = train_byte_bpe(spec, texts)
     tokenizer.save(folder)
-    progress("learning a small vocabulary", 1, 1)
+    progress("training a small vocabulary", 1, 1)
 
 
 def _make_sample(folder: Path, *, progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""Read texts from and write results to files, one per line: `.txt` or `.jsonl`, also compressed."""
+"""Files of texts: read one per line from `.txt` or `.jsonl`, also compressed; read one whole text; write results."""
 
 import json
 import sys
@@ -28,7 +28,7 @@ def read_texts(path: Path | str) -> list[str]:
         return _texts(sys.stdin.buffer, "standard input", is_json=False)
     path = Path(path).expanduser()
     if path.is_dir():
-        raise DataError(f"{path} is a folder", allowed="a .txt or .jsonl file with one text a line")
+        raise DataError(f"{path} is a folder", allowed="a .txt or .jsonl file with one text per line")
     suffixes = [suffix.lower() for suffix in path.suffixes]
     kind = suffixes[-2:-1] if suffixes and suffixes[-1] in COMPRESSIONS else suffixes[-1:]
     with reading(path) as file:
@@ -45,10 +45,10 @@ def _texts(lines: Iterable[bytes], name: str, *, is_json: bool) -> list[str]:
             text = line.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             bad = undecodable(line, error, name, number)
-            raise DataError(f"{bad.place}: {bad.problem}", todo=bad.todo or "Mend the line.") from error
+            raise DataError(f"{bad.place}: {bad.problem}", todo=bad.todo or "Fix the line.") from error
         texts.append(_from_json(text, name, number) if is_json else text)
     if not any(text.strip() for text in texts):
-        raise DataError(f"{name} holds no text", todo="Give a file with one text a line.")
+        raise DataError(f"{name} contains no text", todo="Give a file with one text per line.")
     return texts
 
 
@@ -73,7 +73,7 @@ def _from_json(line: str, name: str, number: int) -> str:
 
 
 def write_json_lines(path: Path, values: Iterable[Any]) -> None:
-    """Write a `.jsonl` file atomically, one value a line.
+    """Write a `.jsonl` file atomically, one value per line.
 
     Raises:
         DeviceError: If it cannot be written.

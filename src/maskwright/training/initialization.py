@@ -43,7 +43,7 @@ _DIFFERENCE = {
 }
 
 _KEPT_SETTINGS = ("hidden_activation", "layer_norm_eps", "max_positions")
-"""Settings that a run takes over from the model it starts from, unless the user sets them. Dropout is not one of them:
+"""Settings that a run adopts from its initial model, unless the user sets them. Dropout is not one of them:
 it depends on the run's own budget and text."""
 _SIMILAR_ACTIVATIONS = frozenset({"gelu", "gelu_tanh"})
 
@@ -145,9 +145,9 @@ def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[s
 
 
 def describe_changes(before: EncoderConfig, after: EncoderConfig) -> str:
-    """Describe the settings taken over from the model; "" if there are none."""
-    changed = [(habit, getattr(before, habit), getattr(after, habit)) for habit in _KEPT_SETTINGS]
-    return ", ".join(f"{habit} {now} (recipe: {was})" for habit, was, now in changed if was != now)
+    """Describe the settings loaded from the model; "" if there are none."""
+    changed = [(setting, getattr(before, setting), getattr(after, setting)) for setting in _KEPT_SETTINGS]
+    return ", ".join(f"{setting} {now} (recipe: {was})" for setting, was, now in changed if was != now)
 
 
 def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | None) -> Start:
@@ -255,9 +255,9 @@ def _same_family(recipe: Recipe, model: ExistingModel) -> None:
     )
 
 
-def _with_settings_of(recipe: Recipe, model: ExistingModel, habits: Iterable[str], fixed: Collection[str]) -> Recipe:
-    theirs = {habit: getattr(model.config, habit) for habit in habits if f"encoder.{habit}" not in fixed}
-    changes = {habit: value for habit, value in theirs.items() if not _stays(recipe, habit, value)}
+def _with_settings_of(recipe: Recipe, model: ExistingModel, fields: Iterable[str], fixed: Collection[str]) -> Recipe:
+    theirs = {setting: getattr(model.config, setting) for setting in fields if f"encoder.{setting}" not in fixed}
+    changes = {setting: value for setting, value in theirs.items() if not _stays(recipe, setting, value)}
     positions = changes.get("max_positions", recipe.encoder.max_positions)
     if positions > model.config.max_positions:
         raise RecipeError(
@@ -272,12 +272,12 @@ def _with_settings_of(recipe: Recipe, model: ExistingModel, habits: Iterable[str
     return recipe.replace(encoder=recipe.encoder.replace(**changes))
 
 
-def _stays(recipe: Recipe, habit: str, value: Any) -> bool:
+def _stays(recipe: Recipe, setting: str, value: Any) -> bool:
     """Whether the recipe keeps its value: its family allows no other, and they hardly differ (GELU: below 5e-4)."""
     table = family_named(recipe.family).config
-    if habit == "hidden_activation":
+    if setting == "hidden_activation":
         return table.head_activation not in (None, value) and {table.head_activation, value} <= _SIMILAR_ACTIVATIONS
-    return bool(table.fixed.get(habit, value) != value)
+    return bool(table.fixed.get(setting, value) != value)
 
 
 def _fitting(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -389,7 +389,7 @@ class Origins:
                 recipe = like_the_teacher(recipe, self.teacher, fixed)
         return recipe if self.init is None else like_the_model(recipe, self.init, fixed)
 
-    def extended(self, cleaned: CleanCorpus, seed: int, talk: Reporter) -> "Origins":
+    def extended(self, cleaned: CleanCorpus, seed: int, reporter: Reporter) -> "Origins":
         """Add words to the vocabulary of the initial model, as `open_origins` was asked to.
 
         Raises:
@@ -402,7 +402,7 @@ class Origins:
         before, after = (tokens_per_word(each, sample, like=old) for each in (old, extension.tokenizer))
         shown = ", ".join(extension.words[:_WORDS_SHOWN]) + (", ..." if len(extension.words) > _WORDS_SHOWN else "")
         few = len(extension.pieces) < self.words_to_find
-        talk.say(
+        reporter.say(
             "vocabulary",
             f"{len(extension.pieces):,} entries added to {old.special_tokens.vocab_size:,}"
             f"{f' (the corpus has no more of the {self.words_to_find:,} asked for)' if few else ''}: {shown}; "

@@ -118,7 +118,7 @@ class Prepared:
 
 
 @shared_pools()
-def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
+def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
     """Clean, choose the vocabulary, tokenize, and fit the recipe to the budget.
 
     Cheap checks (weights, tokenizer, word lists, whether the model can be saved) come before any work.
@@ -143,12 +143,12 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     published = recipe.encoder
     recipe = origins.fit(recipe, request.fixed)
     if told := describe_changes(published, recipe.encoder):
-        talk.say("encoder", f"as in the initial model: {told}")
+        reporter.say("encoder", f"as in the initial model: {told}")
     check_savable(recipe, recipe.tokenizer.pad if given is None else given.special_tokens.pad)
     request = replace(request, fixed=request.fixed | origins.kept)
-    cleaned = _clean(request, talk)
+    cleaned = _clean(request, reporter)
     if origins.adds_words:
-        origins = origins.extended(cleaned, request.seed, talk)
+        origins = origins.extended(cleaned, request.seed, reporter)
         given = origins.tokenizer
         assert given is not None
         recipe = with_tokenizer(recipe, given)
@@ -169,10 +169,10 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     )
     before = fit(recipe, corpus=CorpusStatistics(chinese_share=chinese_share))
     tokenizer = given or train_tokenizer(
-        before.recipe.tokenizer, cleaned, seed=request.seed, cache=request.cache, progress=talk.stage
+        before.recipe.tokenizer, cleaned, seed=request.seed, cache=request.cache, progress=reporter.stage
     )
     recipe = with_tokenizer(before.recipe, tokenizer)
-    text = _tokenize(request, recipe, cleaned, tokenizer, talk)
+    text = _tokenize(request, recipe, cleaned, tokenizer, reporter)
     statistics = CorpusStatistics(
         chinese_share=chinese_share,
         tokens=text.documents.num_tokens,
@@ -192,7 +192,9 @@ def prepare(request: Request, machine: Machine, talk: Reporter) -> Prepared:
     )
 
 
-def prepare_again(request: Request, recipe: Recipe, folder: Path, record: dict[str, Any], talk: Reporter) -> Prepared:
+def prepare_again(
+    request: Request, recipe: Recipe, folder: Path, record: dict[str, Any], reporter: Reporter
+) -> Prepared:
     """Prepare the text of a run that resumes, with the recipe and tokenizer in its directory.
 
     Raises:
@@ -206,14 +208,14 @@ def prepare_again(request: Request, recipe: Recipe, folder: Path, record: dict[s
             "changed, or the segmenter is of another version",
             todo="Restore the old list or version to resume it, or choose another --out.",
         )
-    cleaned = _clean(request, talk)
+    cleaned = _clean(request, reporter)
     if record["clean_fingerprint"] != cleaned.fingerprint:
         raise RecipeError(
             f"the corpus has changed since the run in {folder} began",
             todo="Restore the old files to resume it, or choose another --out.",
         )
     tokenizer = Tokenizer.from_folder(folder)
-    text = _tokenize(request, recipe, cleaned, tokenizer, talk)
+    text = _tokenize(request, recipe, cleaned, tokenizer, reporter)
     if record.get("similar_words_fingerprint") != text.similar_words_fingerprint:
         raise RecipeError(
             f"the table of similar words is not the one that the run in {folder} began with: its source has changed",
@@ -279,17 +281,17 @@ def _common_weights(weights: Sequence[float | None]) -> tuple[float, ...] | None
     return tuple(given) if len(given) > 1 else None
 
 
-def _clean(request: Request, talk: Reporter) -> CleanCorpus:
+def _clean(request: Request, reporter: Reporter) -> CleanCorpus:
     begun = time.perf_counter()
     cleaned = clean_corpus(
         request.sources,
         cleaning=request.cleaning,
         cache=request.cache,
         workers=request.workers,
-        progress=talk.stage,
+        progress=reporter.stage,
         with_spans=request.recipe.words.needs_given_spans,
     )
-    talk.say(
+    reporter.say(
         "corpus",
         f"{', '.join(cleaned.source_names)}: {cleaned.num_bytes / 1e6:.1f} MB of clean text, "
         f"{cleaned.num_documents:,} documents, {cleaned.num_sentences:,} sentences{_took(begun)}",
@@ -297,7 +299,7 @@ def _clean(request: Request, talk: Reporter) -> CleanCorpus:
     return cleaned
 
 
-def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer: Tokenizer, talk: Reporter) -> Text:
+def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer: Tokenizer, reporter: Reporter) -> Text:
     begun = time.perf_counter()
     corpus = tokenize_corpus(
         cleaned,
@@ -305,24 +307,26 @@ def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer:
         words=recipe.words,
         cache=request.cache,
         workers=request.workers,
-        progress=talk.stage,
+        progress=reporter.stage,
     )
     size = tokenizer.special_tokens.vocab_size
     unknown = int(corpus.token_counts[tokenizer.special_tokens.unk]) / max(1, corpus.num_tokens)
-    talk.say(
+    reporter.say(
         "tokens",
         f"{corpus.num_tokens / 1e6:.2f} M tokens, {tokenizer.kind} vocabulary of {size:,} entries, "
         f"{cleaned.num_characters / max(1, corpus.num_tokens):.2f} characters per token, "
         f"{unknown:.2%} unknown{_took(begun)}",
     )
     if corpus.collocations is not None:
-        talk.say("words", describe_collocations(corpus.collocations))
+        reporter.say("words", describe_collocations(corpus.collocations))
     for level, facts in corpus.levels.items():
-        talk.say("words", describe_level(level, facts))
+        reporter.say("words", describe_level(level, facts))
     for warning in empty_levels(recipe, corpus.levels):
-        talk.say("warning", warning)
+        reporter.say("warning", warning)
     text = text_of(corpus, tokenizer, cleaned.source_weights)
-    return with_similar_words(text, recipe, corpus, tokenizer, seed=request.seed, cache=request.cache, talk=talk)
+    return with_similar_words(
+        text, recipe, corpus, tokenizer, seed=request.seed, cache=request.cache, reporter=reporter
+    )
 
 
 def _took(begun: float) -> str:
@@ -366,7 +370,14 @@ def check_similar_words(recipe: Recipe) -> None:
 
 
 def with_similar_words(
-    text: Text, recipe: Recipe, corpus: Corpus, tokenizer: Tokenizer, *, seed: int, cache: Path | None, talk: Reporter
+    text: Text,
+    recipe: Recipe,
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    *,
+    seed: int,
+    cache: Path | None,
+    reporter: Reporter,
 ) -> Text:
     """Add the table of similar words to the text's vocabulary, if the replacement needs one, and report its coverage.
 
@@ -375,16 +386,16 @@ def with_similar_words(
     """
     if (spec := recipe.replacement.similar_words) is None:
         return text
-    made = similar_words(spec, corpus, tokenizer, cache=cache, progress=talk.stage)
+    made = similar_words(spec, corpus, tokenizer, cache=cache, progress=reporter.stage)
     text = replace(text, vocabulary=replace(text.vocabulary, similar_words=made.table))
-    talk.say("similar", f"{made.coverage.source}; {made.coverage.describe()}")
+    reporter.say("similar", f"{made.coverage.source}; {made.coverage.describe()}")
     outcomes = measured_outcomes(recipe, text, seed)
     if total := sum(outcomes.values()):
         spared = outcomes["kept for want of a similar word"]
         shares = ", ".join(f"{count / total:.1%} {name}" for name, count in outcomes.items())
-        talk.say("similar", f"of {total:,} selected tokens, sampled: {shares}")
+        reporter.say("similar", f"of {total:,} selected tokens, sampled: {shares}")
         if 2 * spared > total:
-            talk.say(
+            reporter.say(
                 "warning",
                 f"{spared / total:.0%} of the selected tokens stay as they are, since their words have no similar "
                 "word: take another source (replacement.table.source), or let more words count "
