@@ -211,9 +211,7 @@ def show(
         if used.kind != chosen.tokenizer.kind:
             notes.append(f"the tokenizer is of kind {used.kind}, the recipe's of {chosen.tokenizer.kind}")
     if "next_sentence_label" in chosen.format.provides and len(documents) == 1:
-        notes.append(
-            'with a single document, "random" second texts come from it too; blank lines separate documents'
-        )
+        notes.append('with a single document, "random" second texts come from it too; blank lines separate documents')
     if chosen.generator is not None:
         notes.append(
             "this is what the generator sees; its sampled tokens then replace all predicted positions, and the encoder "
