@@ -206,9 +206,9 @@ static void mix_head(const Attention *a, const Encoder *encoder, const Batch *ba
     int64_t first = batch->offsets[run], n = batch->offsets[run + 1] - first;
     Values asking = {a->queries + query * a->query_stride + i, a->query_stride};
     Values keys = {a->keys + first * a->stride + i, a->stride}, values = {a->values + first * a->stride + i, a->stride};
-    attend(asking, queries, keys, values, n, size,
-           (Results){a->mixed + query * encoder->width + i, encoder->width},
-           room->scores + omp_get_thread_num() * numbers_needed(size, batch->longest), FP32);
+    attend(asking, queries, keys, values, n, size, &(Drops){.scale = 1.0f},
+           (Results){a->mixed + query * encoder->width + i, encoder->width}, NULL, 0,
+           room->scores + omp_get_thread_num() * numbers_needed(size, batch->longest, 0), FP32);
 }
 
 static void mix(const Attention *a, const Encoder *encoder, const Batch *batch, const Room *room) {

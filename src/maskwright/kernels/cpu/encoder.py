@@ -10,6 +10,6 @@ def declare(found: ctypes.CDLL) -> None:
     found.embed.argtypes, found.embed.restype = (pointer, pointer, ctypes.c_int), None
     found.encode.argtypes = (pointer, pointer, pointer, ctypes.c_int)
     found.transform.argtypes = (pointer, pointer, number, number, pointer, pointer, pointer, ctypes.c_int)
-    found.numbers_needed.argtypes = (number, number)
+    found.numbers_needed.argtypes = (number, number, ctypes.c_int)
     found.encode.restype = found.transform.restype = None
     found.numbers_needed.restype = number

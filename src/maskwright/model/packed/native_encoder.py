@@ -142,7 +142,7 @@ class NativeEncoder:
             "mixed": most * width,
             "other": most * width,
             "inner": most * widest,
-            "scores": team * self._numbers_needed(width // config.num_heads, call.longest),
+            "scores": team * self._numbers_needed(width // config.num_heads, call.longest, False),
             "whole": most * widest // _WORD if self._rounds else 0,
             "roundings": most * ROUNDING if self._rounds else 0,
         }
