@@ -95,6 +95,8 @@ def test_a_run_resumes_with_its_kernels_even_if_an_older_version_recorded_them(
     recorded: dict[str, str], kernels: str, tmp_path: Path
 ) -> None:
     machine, message = prepare_machine_again(recorded, "cpu", tmp_path, "auto")
-    assert (machine.kernels, message) == (kernels, "")
+    assert machine.kernels == kernels
+    # The C kernels that an older run trained with are gone: its numbers change, and it says so.
+    assert bool(message) == (recorded.get("attention") == "compiled")
     with computing_on(machine):
         assert native_kernels_enabled() == (kernels == "auto")

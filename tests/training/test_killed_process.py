@@ -12,7 +12,7 @@ from maskwright.training.metrics import read_rows
 from maskwright.training.pretrain import Run, pretrain
 from maskwright.training.reporting import Silent
 
-STEPS, KILLED_AT = 120, 20
+STEPS, KILLED_AT = 80, 15
 SETTINGS = (*TOY, "training.batch_sequences=24")
 
 
