@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.kernels.setting import use_native_kernels
 from maskwright.training.packing import pack
 
 lengths_in_rows = st.integers(4, 200).flatmap(
@@ -43,13 +42,11 @@ def test_packing_equals_best_fit_one_sequence_after_another(case: tuple[int, lis
         number.append(row)
         room.append(left - lengths[sequence])
     lying = sorted(place, key=lambda each: place[each])
-    for ours in (True, False):
-        with use_native_kernels(ours):
-            packing = pack(np.array(lengths), row_length)
-        assert packing.order.tolist() == lying
-        found = list(zip(packing.rows.tolist(), packing.offsets.tolist(), strict=True))
-        assert found == [place[each] for each in lying]
-        assert packing.num_rows == begun
+    packing = pack(np.array(lengths), row_length)
+    assert packing.order.tolist() == lying
+    found = list(zip(packing.rows.tolist(), packing.offsets.tolist(), strict=True))
+    assert found == [place[each] for each in lying]
+    assert packing.num_rows == begun
 
 
 @given(lengths_in_rows)

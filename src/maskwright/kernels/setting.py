@@ -4,6 +4,7 @@ import contextlib
 import functools
 import importlib.util
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Literal
 
 import torch
@@ -11,27 +12,26 @@ import torch
 Kernels = Literal["auto", "reference"]
 """Use native kernels wherever they are available, or PyTorch alone."""
 
-_enabled = True
+_enabled = ContextVar("native_kernels_enabled", default=True)
 
 
 @contextlib.contextmanager
 def use_native_kernels(wish: bool) -> Iterator[None]:
-    """Enable or disable native kernels in all threads while the block runs.
+    """Enable or disable native kernels in this thread while the block runs; other threads keep their own setting.
 
     An inference encoder keeps what was allowed when its weights were packed. int8 is a precision of its own and is not
     affected.
     """
-    global _enabled
-    before, _enabled = _enabled, wish
+    token = _enabled.set(wish)
     try:
         yield
     finally:
-        _enabled = before
+        _enabled.reset(token)
 
 
 def native_kernels_enabled() -> bool:
     """Return whether native kernels may be used (see `use_native_kernels`)."""
-    return _enabled
+    return _enabled.get()
 
 
 @functools.cache

@@ -1,10 +1,9 @@
-"""A C file of ours, compiled for processors of this kind; or why that cannot be done."""
+"""C kernels compiled for this kind of CPU, or the reason why they are unavailable."""
 
 import ctypes
 import functools
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import final
 
@@ -24,12 +23,6 @@ AVX512: Mapping[str, str] = {
 every processor that has these, whichever one of those that share a home compiled it. Tuning only orders them."""
 _FLAGS = ("-std=gnu11", "-O3", "-mtune=native", "-fno-math-errno", "-fno-strict-aliasing", "-fopenmp", "-fPIC")
 _LINKED = ("-shared", "-Wl,--as-needed")
-
-
-@functools.cache
-def has_bf16() -> bool:
-    """Say whether the processor rounds to bfloat16 and multiplies pairs of it by instructions (AVX512_BF16)."""
-    return bool(torch.cpu.get_capabilities().get("avx512_bf16"))
 
 
 @final
@@ -96,12 +89,6 @@ class Code:
             return error.with_traceback(None)
         self._declare(found)
         return found
-
-
-def first_problem(codes: Sequence[Code]) -> DeviceError | None:
-    """Return why the first of some codes that is not to be had is not; they are compiled side by side."""
-    with ThreadPoolExecutor(len(codes), thread_name_prefix="compilers") as pool:
-        return next(filter(None, pool.map(Code.problem, codes)), None)
 
 
 def thread_library() -> list[str]:
