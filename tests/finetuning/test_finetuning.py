@@ -20,7 +20,7 @@ from maskwright.finetuning import finetuning, loop, seed_run
 from maskwright.finetuning.evaluating import evaluate
 from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.finetuning import FineTuning, finetune
-from maskwright.finetuning.labelled import LabelledRequest, read_labelled
+from maskwright.finetuning.labeled import LabeledRequest, read_labeled
 from maskwright.finetuning.plan import make_plan
 from maskwright.finetuning.predicting import predict
 from maskwright.finetuning.seed_run import read_result
@@ -261,10 +261,10 @@ def test_each_point_of_a_grid_is_fitted_to_its_own_batch(
 ) -> None:
     existing = open_existing(str(bert_folder))
     files = {"train": toy_tasks.texts(tmp_path), "dev": toy_tasks.texts(tmp_path, "dev.csv")}
-    request = LabelledRequest.of(task="classification", files=files, columns={})
-    labelled = read_labelled(request, {}, Silent())
+    request = LabeledRequest.of(task="classification", files=files, columns={})
+    labeled = read_labeled(request, {}, Silent())
     made = make_plan(
-        existing, labelled, [], ["batch_size=1,4,48"], system="bert", as_published=False, from_scratch=False
+        existing, labeled, [], ["batch_size=1,4,48"], system="bert", as_published=False, from_scratch=False
     )
     # 300 steps at least: 48, 12 and 1 steps an epoch; no more than 20 epochs.
     assert [point.settings.epochs for point in made.points] == [7.0, 20.0, 20.0]
@@ -276,11 +276,11 @@ def test_each_point_of_a_grid_is_fitted_to_its_own_batch(
 def test_what_is_fitted_counts_windows_and_not_questions(bert_folder: Path, tmp_path: Path) -> None:
     existing = open_existing(str(bert_folder))
     file = toy_tasks.questions(tmp_path)
-    request = LabelledRequest.of(task="question-answering", files={"train": file, "dev": file}, columns={})
-    labelled = read_labelled(request, {"doc_stride": 2}, Silent())
+    request = LabeledRequest.of(task="question-answering", files={"train": file, "dev": file}, columns={})
+    labeled = read_labeled(request, {"doc_stride": 2}, Silent())
     made = make_plan(
         existing,
-        labelled,
+        labeled,
         [("max_length", 12), ("batch_size", 4)],
         [],
         system="bert",
@@ -291,17 +291,17 @@ def test_what_is_fitted_counts_windows_and_not_questions(bert_folder: Path, tmp_
     (point,) = made.points
     settings = point.settings
     windows = made.data(point.task, settings).train.num_units
-    assert windows > 2 * len(labelled.train.examples)
+    assert windows > 2 * len(labeled.train.examples)
     assert settings.epochs == max(3.0, min(20.0, math.ceil(300 / math.ceil(windows / 4))))
 
 
 def test_from_scratch_the_rate_is_that_of_a_model_that_has_seen_nothing(bert_folder: Path, tmp_path: Path) -> None:
     existing = open_existing(str(bert_folder))
     file = toy_tasks.texts(tmp_path)
-    request = LabelledRequest.of(task="classification", files={"train": file, "dev": file}, columns={})
-    labelled = read_labelled(request, {}, Silent())
+    request = LabeledRequest.of(task="classification", files={"train": file, "dev": file}, columns={})
+    labeled = read_labeled(request, {}, Silent())
     rates = [
-        make_plan(existing, labelled, [], [], system="bert", as_published=False, from_scratch=scratch)
+        make_plan(existing, labeled, [], [], system="bert", as_published=False, from_scratch=scratch)
         .points[0]
         .settings.learning_rate
         for scratch in (True, False)
@@ -339,10 +339,8 @@ def test_without_dev_a_share_of_train_is_held_out_and_said(tune: Callable[..., F
     assert any("held out" in note for note in results.notes)
 
 
-def test_an_unlabelled_test_file_gives_predictions_and_no_score(
-    tune: Callable[..., FineTuning], tmp_path: Path
-) -> None:
-    test = toy_tasks.texts(tmp_path, "test.csv", rows=4, labelled=False)
+def test_an_unlabeled_test_file_gives_predictions_and_no_score(tune: Callable[..., FineTuning], tmp_path: Path) -> None:
+    test = toy_tasks.texts(tmp_path, "test.csv", rows=4, labeled=False)
     results = tune(test=test).results
     assert results is not None
     assert results.spread("test") == {}
@@ -791,9 +789,9 @@ def test_what_does_not_fit_the_model_is_refused_in_use(tune: Callable[..., FineT
         predict(out, [{"question": "who", "context": "me"}], reporter=Silent())
     with pytest.raises(DataError, match="nothing was given"):
         predict(out, [], reporter=Silent())
-    unlabelled = toy_tasks.texts(tmp_path, "unlabelled.csv", labelled=False)
+    unlabeled = toy_tasks.texts(tmp_path, "unlabeled.csv", labeled=False)
     with pytest.raises(DataError, match="label"):
-        evaluate(out, file=unlabelled, reporter=Silent())
+        evaluate(out, file=unlabeled, reporter=Silent())
 
 
 def test_the_stride_of_windows_is_fitted_with_the_length_and_that_is_said(bert_folder: Path, tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError, RecipeError
-from maskwright.finetuning.checks import check_measurable, counted_labels, unlabelled
+from maskwright.finetuning.checks import check_measurable, counted_labels, unlabeled
 from maskwright.finetuning.evaluating import plain, summary
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.hyperparameters import Hyperparameters
-from maskwright.finetuning.labelled import hold_out
+from maskwright.finetuning.labeled import hold_out
 from maskwright.finetuning.plan import grid_points, point_name, swapped
 from maskwright.finetuning.predicting import given_inputs
 from maskwright.finetuning.readers import ReadOptions
@@ -103,19 +103,19 @@ def test_questions_about_one_text_stay_together() -> None:
 
 def test_what_has_a_label() -> None:
     question = QuestionExample(key="q", question="?", context="c", answers=())
-    assert unlabelled([question])
-    assert not unlabelled(texts("x", None))
-    assert unlabelled(texts(None, None))
-    assert not unlabelled([QuestionExample(key="q", question="?", context="c", answers=(Answer(text="c", start=0),))])
-    assert not unlabelled([QuestionExample(key="q", question="?", context="c", answers=(), is_impossible=True)])
-    assert unlabelled([TaggedExample(key="t", words=("a",), tags=None)])
-    assert unlabelled([ChoiceExample(key="c", context="", question="", options=("a", "b"), label=None)])
+    assert unlabeled([question])
+    assert not unlabeled(texts("x", None))
+    assert unlabeled(texts(None, None))
+    assert not unlabeled([QuestionExample(key="q", question="?", context="c", answers=(Answer(text="c", start=0),))])
+    assert not unlabeled([QuestionExample(key="q", question="?", context="c", answers=(), is_impossible=True)])
+    assert unlabeled([TaggedExample(key="t", words=("a",), tags=None)])
+    assert unlabeled([ChoiceExample(key="c", context="", question="", options=("a", "b"), label=None)])
     several = TextExample(key="1", texts=("a",), label=("x", "y"))
     number = TextExample(key="2", texts=("a",), label=1.5)
     assert counted_labels([*texts("x", None), several, number]) == {"x": 2, "y": 1}
 
 
-def test_unlabelled_development_examples_are_refused_before_training() -> None:
+def test_unlabeled_development_examples_are_refused_before_training() -> None:
     with pytest.raises(DataError, match=r"dev\.csv: 2 of 3 examples have no label, the first is 1"):
         check_measurable(texts("x", None, None), Classification(labels=("x", "y")), "dev.csv")
 

@@ -1,4 +1,4 @@
-"""Heads for labelled examples: the numbers and gradients of transformers' classes, their names, their dropout."""
+"""Heads for labeled examples: the numbers and gradients of transformers' classes, their names, their dropout."""
 
 import json
 

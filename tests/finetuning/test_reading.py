@@ -15,7 +15,7 @@ from maskwright.finetuning.benchmarks import BENCHMARKS, SPLITS, benchmark
 from maskwright.finetuning.evaluating import evaluate, plain
 from maskwright.finetuning.fine_tuned import load
 from maskwright.finetuning.finetuning import finetune
-from maskwright.finetuning.labelled import LabelledRequest, load_read_as, read_for_model, read_labelled, save_read_as
+from maskwright.finetuning.labeled import LabeledRequest, load_read_as, read_for_model, read_labeled, save_read_as
 from maskwright.finetuning.predicting import predict
 from maskwright.finetuning.readers import ReadOptions
 from maskwright.training.reporting import Silent
@@ -97,12 +97,12 @@ def test_every_benchmark_s_last_file_is_read_for_prediction_as_in_its_own_measur
     tmp_path: Path, name: str
 ) -> None:
     written = laid_out(tmp_path, name)
-    request = LabelledRequest.of(task=name, data=tmp_path, files={}, columns={})
-    labelled = read_labelled(request, {}, Silent())
-    save_read_as(tmp_path, labelled.read_as)
+    request = LabeledRequest.of(task=name, data=tmp_path, files={}, columns={})
+    labeled = read_labeled(request, {}, Silent())
+    save_read_as(tmp_path, labeled.read_as)
     trained = load_read_as(tmp_path)
-    assert trained == labelled.read_as
-    last = labelled.test or labelled.dev
+    assert trained == labeled.read_as
+    last = labeled.test or labeled.dev
     row = benchmark(name)
     file = read_for_model(list(written.values())[-1], row.kind, ReadOptions(labels="ignored"), trained)
     assert [(one.key, inputs_of(one)) for one in file.examples] == [(one.key, inputs_of(one)) for one in last.examples]
@@ -171,9 +171,9 @@ def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_pat
         predict(paraphrases, file=file, device="cpu", reporter=Silent())
     [one] = predict(paraphrases, file=file, text="satz", text2="antwort", device="cpu", reporter=Silent())
     assert one.of == "the cat | the old dog"
-    (tmp_path / "labelled.csv").write_text("satz,label\nthe cat,1\nthe dog,0\na cat,1\na dog,0\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"labelled\.csv: single texts"):
-        evaluate(paraphrases, file=tmp_path / "labelled.csv", device="cpu", reporter=Silent())
+    (tmp_path / "labeled.csv").write_text("satz,label\nthe cat,1\nthe dog,0\na cat,1\na dog,0\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"labeled\.csv: single texts"):
+        evaluate(paraphrases, file=tmp_path / "labeled.csv", device="cpu", reporter=Silent())
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\nthe cat\t1\nthe dog\t0\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"dev\.tsv: single texts.*Choose a benchmark of pairs"):
         evaluate(paraphrases, task="sst-2", data=tmp_path, device="cpu", reporter=Silent())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from maskwright.core.errors import DataError
-from maskwright.finetuning.labelled import load_read_as, save_read_as
+from maskwright.finetuning.labeled import load_read_as, save_read_as
 
 
 def test_it_is_kept_beside_the_model(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Small labelled files in the words of the tiny models of `conftest`, for each kind of task."""
+"""Small labeled files in the words of the tiny models of `conftest`, for each kind of task."""
 
 import json
 from pathlib import Path
@@ -8,13 +8,13 @@ _DOES = ("sat on the mat", "ran to the tree", "and we love the tree", "sat", "ra
 PEOPLE = "我你他"
 
 
-def texts(folder: Path, name: str = "texts.csv", *, offset: int = 0, rows: int = 48, labelled: bool = True) -> Path:
+def texts(folder: Path, name: str = "texts.csv", *, offset: int = 0, rows: int = 48, labeled: bool = True) -> Path:
     """A CSV of texts about cats (label "feline") and dogs ("canine")."""
-    lines = ["text,label" if labelled else "text"]
+    lines = ["text,label" if labeled else "text"]
     for number in range(offset, offset + rows):
         words, label = ((_FELINE, "feline"), (_CANINE, "canine"))[number % 2]
         text = f"the {words[number // 2 % 2]} {_DOES[number // 4 % len(_DOES)]}"
-        lines.append(f'"{text}",{label}' if labelled else f'"{text}"')
+        lines.append(f'"{text}",{label}' if labeled else f'"{text}"')
     return _write(folder / name, lines)
 
 

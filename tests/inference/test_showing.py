@@ -117,7 +117,7 @@ def test_static_masks_return_and_dynamic_ones_do_not(tokenizers):
     assert sequences("roberta/tiny", 0) != sequences("roberta/tiny", 10)
 
 
-def test_pairs_are_labelled_in_words(tokenizers):
+def test_pairs_are_labeled_in_words(tokenizers):
     showing = shown("bert/tiny", tokenizers, text="\n\n".join([ENGLISH] * 4))
     labels = {sequence.pair_label for sequence in showing.sequences}
     assert labels == {0, 1}
@@ -142,8 +142,8 @@ def test_labels_of_dialogues_and_sentence_pairs_are_put_in_words(tokenizers):
     assert dialogues.pair_words(1) == "a fake dialogue: the first or the last turn is of another (label 1)"
     pairs = shown("bert/tiny", tokenizers, set=["format=sentence_pair"])
     assert pairs.pair_words(1) == "second text: a random one (label 1)"
-    unlabelled = shown("bert/tiny", tokenizers, set=["format.second=next", "objectives=[mlm]"])
-    assert [unlabelled.pair_words(label) for label in (-1, 0, 1)] == ["", "", ""]
+    unlabeled = shown("bert/tiny", tokenizers, set=["format.second=next", "objectives=[mlm]"])
+    assert [unlabeled.pair_words(label) for label in (-1, 0, 1)] == ["", "", ""]
 
 
 def test_a_line_of_a_dialogue_is_one_turn_of_however_many_sentences(tokenizers):

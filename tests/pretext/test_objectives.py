@@ -159,7 +159,7 @@ def test_albert_s_heads_and_losses_equal_those_of_transformers() -> None:
     assert ours.item() == pytest.approx(theirs.loss.item(), abs=1e-5)
 
 
-def labelled(labels: list[int]) -> Examples:
+def labeled(labels: list[int]) -> Examples:
     instances = batch_of([5] * len(labels))
     instances = Instances(
         ids=instances.ids,
@@ -174,10 +174,10 @@ def labelled(labels: list[int]) -> Examples:
 
 
 @pytest.mark.parametrize("objective", [NextSentencePrediction(), SentenceOrderPrediction()], ids=lambda each: each.kind)
-def test_pair_objectives_ask_labelled_sequences_only(
+def test_pair_objectives_ask_labeled_sequences_only(
     objective: NextSentencePrediction | SentenceOrderPrediction,
 ) -> None:
-    targets = objective.targets(labelled([1, -1, 0, -1, 1]))
+    targets = objective.targets(labeled([1, -1, 0, -1, 1]))
     assert targets.positions.tolist() == [0, 2, 4]
     assert targets.labels.tolist() == [1, 0, 1]
 

@@ -156,7 +156,7 @@ def test_half_of_the_pairs_of_several_sentences_are_swapped(second: str) -> None
     assert np.array_equal(*documents_met)
 
 
-def test_one_sentence_has_no_order_in_the_paper_and_is_labelled_swapped_in_the_code() -> None:
+def test_one_sentence_has_no_order_in_the_paper_and_is_labeled_swapped_in_the_code() -> None:
     documents = documents_of([[30]] * 500)
     paper = SegmentPair(second="next_or_swapped").plan(documents, 64, seed=0, refresh=0)
     assert (paper.pair_labels == -1).all()

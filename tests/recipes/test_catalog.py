@@ -118,7 +118,7 @@ def _leaves(data, prefix=""):
         ("masking=whole_wrd", "did you mean 'whole_word'?"),
         (
             "format=full_sentences",
-            "objective 'nsp' needs pairs labelled next or random, which format 'full_sentences' as set does not make",
+            "objective 'nsp' needs pairs labeled next or random, which format 'full_sentences' as set does not make",
         ),
         ("encoder.pooler=false", "objective 'nsp' reads the pooled vector: set encoder.pooler=true"),
         ("encoder.max_positions=128", "training.phases reach length 512, encoder.max_positions is 128"),

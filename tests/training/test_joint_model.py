@@ -277,7 +277,7 @@ def test_kept_tokens_are_filled_too() -> None:
     assert len(changed) > 0.9 * len(selected)  # An untrained generator draws nearly always wrong.
 
 
-def test_electra_15_percent_is_labelled_as_the_selected_tokens_are() -> None:
+def test_electra_15_percent_is_labeled_as_the_selected_tokens_are() -> None:
     recipe = toy("objectives.rtd.loss_at=selected")
     model, (micro, *_) = toy_model(recipe).eval(), step(recipe).micro_batches
     terms = model.losses(micro)

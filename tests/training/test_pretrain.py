@@ -280,7 +280,7 @@ def test_a_finished_run_may_be_moved(train: Callable[..., Run], tmp_path: Path) 
         ({"steps": None}, RecipeError, "no budget was given"),
         ({"clean": ("dedupliate=none",)}, RecipeError, "Did you mean 'deduplicate'"),
         ({"tokenizer": "nowhere"}, DataError, "nowhere"),
-        ({"set": (*TOY, "objectives=[nsp]", "format=full_sentences")}, RecipeError, "labelled next or random"),
+        ({"set": (*TOY, "objectives=[nsp]", "format=full_sentences")}, RecipeError, "labeled next or random"),
     ],
 )
 def test_bad_requests_are_answered_by_name(

@@ -22,7 +22,7 @@ ProductPrecision = Literal["fp32", "bf16", "int8"]
 """What products of matrices are computed in: exactly, of bfloat16 numbers, or of 8-bit numbers. Sums are fp32 or
 whole numbers."""
 HeadKind = Literal["sequence", "token", "span", "choice"]
-"""What a head trained on labelled examples scores, and so which of a family's classes a model becomes: whole sequences
+"""What a head trained on labeled examples scores, and so which of a family's classes a model becomes: whole sequences
 (...ForSequenceClassification), tokens (...ForTokenClassification), where an answer begins and ends
 (...ForQuestionAnswering), options (...ForMultipleChoice)."""
 

@@ -1,1 +1,1 @@
-"""Fine-tuning and measuring: labelled files, tasks, metrics, seeds and results."""
+"""Fine-tuning and measuring: labeled files, tasks, metrics, seeds and results."""

@@ -1,4 +1,4 @@
-"""Checks of labelled examples (labels, duplicates across splits, size) and the messages about a file that was read."""
+"""Checks of labeled examples (labels, duplicates across splits, size) and the messages about a file that was read."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from maskwright.finetuning.tasks.base import Task
 from maskwright.training.reporting import Reporter
 
 
-def unlabelled(examples: Sequence[Any]) -> bool:
+def unlabeled(examples: Sequence[Any]) -> bool:
     """Whether no example has a label."""
     return not any(map(has_label, examples))
 

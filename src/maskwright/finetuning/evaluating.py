@@ -1,4 +1,4 @@
-"""`maskwright.evaluate`: measure a fine-tuned model on labelled examples; scores, predictions and their files."""
+"""`maskwright.evaluate`: measure a fine-tuned model on labeled examples; scores, predictions and their files."""
 
 import functools
 import json
@@ -18,7 +18,7 @@ from maskwright.finetuning.checks import check_measurable
 from maskwright.finetuning.examples import Example, ExampleFile, TextExample, has_label
 from maskwright.finetuning.features import FeatureBatch, Features, scoring_batches
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
-from maskwright.finetuning.labelled import LabelledRequest
+from maskwright.finetuning.labeled import LabeledRequest
 from maskwright.finetuning.readers import Kind, Paths, ReadAs
 from maskwright.finetuning.tasks import Prediction, QuestionAnswering, Scores, Task, task_named, tune_null_threshold
 from maskwright.model.states import states_of
@@ -144,7 +144,7 @@ def evaluate(
             task, with `file`.
         data: The folder with the benchmark's files.
         split: "train", "dev" or "test".
-        file: A labelled file instead.
+        file: A labeled file instead.
         text, text2, label: Its columns; the others are as in the training file, or guessed and reported.
         read: Further read options, "quoting=none".
         out: Write the predictions to this `.jsonl` file.
@@ -174,7 +174,7 @@ def evaluate(
             f"{name} was fine-tuned for {loaded.task.kind}, and {task!r} is {kind}",
             todo="Choose a benchmark of its kind, or leave --task out.",
         )
-    request = LabelledRequest.of(
+    request = LabeledRequest.of(
         task=task or kind,
         data=data,
         files={} if file is None else {part: file},
@@ -186,7 +186,7 @@ def evaluate(
             talk.say("model", note)
         trained = loaded.read_as if request.benchmark is None else {}
         if request.benchmark is not None and part == "test":
-            _refuse_unlabelled(request)
+            _refuse_unlabeled(request)
         examples = request.read(part, talk, needed=True, called="file" if file else "", trained=trained)
         if examples is None:
             raise DataError(f"{request.data} holds no {part} examples", todo="Name the file, `--file FILE`.")
@@ -219,7 +219,7 @@ def evaluate(
     )
 
 
-def _refuse_unlabelled(request: LabelledRequest) -> None:
+def _refuse_unlabeled(request: LabeledRequest) -> None:
     """Raise a clear error if the labels of a benchmark's test examples were not published."""
     examples = request.read("test", Silent(), needed=False)
     if examples is not None and not any(map(has_label, examples.examples)):

@@ -1,4 +1,4 @@
-"""Labelled examples between readers and tasks: plain text, not tokenized."""
+"""Labeled examples between readers and tasks: plain text, not tokenized."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -123,7 +123,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleFile(Generic[E]):
-    """The content of one labelled file.
+    """The content of one labeled file.
 
     Attributes:
         name: The file or folder, for messages.

@@ -228,7 +228,7 @@ class StepBatches:
 
     Attributes:
         micro_batches: One forward and backward pass each.
-        count: Divisor of the summed loss: labelled positions for tagging, else units (the sum of the counts of
+        count: Divisor of the summed loss: labeled positions for tagging, else units (the sum of the counts of
             `Task.loss`).
         num_tokens: Tokens without padding.
     """
@@ -307,13 +307,13 @@ class Batcher:
             laid[places] = values
             return torch.from_numpy(laid).to(device)
 
-        positions, labelled = None, units
+        positions, labeled = None, units
         if self._positions is not None:
             assert features.positions is not None
             of_sequence = self._positions.pick(sequences)
-            labelled = of_sequence.tokens
+            labeled = of_sequence.tokens
             moved = np.repeat(starts - taken.starts, of_sequence.lengths)
-            positions = torch.from_numpy(features.positions[labelled].astype(np.int64) + moved).to(device)
+            positions = torch.from_numpy(features.positions[labeled].astype(np.int64) + moved).to(device)
         batch = FlatBatch(
             ids=spread(features.ids[tokens], self._pad),
             position_ids=spread(places - np.repeat(starts, lengths), 0),
@@ -332,7 +332,7 @@ class Batcher:
             unit_numbers=np.asarray(units, dtype=np.int64),
             units=torch.from_numpy(np.repeat(np.arange(len(units)), chosen.lengths)).to(device),
             positions=positions,
-            labels=None if features.labels is None else torch.from_numpy(features.labels[labelled]).to(device),
+            labels=None if features.labels is None else torch.from_numpy(features.labels[labeled]).to(device),
         )
 
     def step(self, units: IntArray, *, seed: int, step: int) -> StepBatches:

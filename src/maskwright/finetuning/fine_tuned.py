@@ -21,7 +21,7 @@ from maskwright.core.types import FamilyName, HeadKind
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.heads import Head
-from maskwright.finetuning.labelled import load_read_as, save_read_as
+from maskwright.finetuning.labeled import load_read_as, save_read_as
 from maskwright.finetuning.readers import ReadAs
 from maskwright.finetuning.tasks import TASK_FILE, entries_of, guessed_task, means_the_same, read_task
 from maskwright.finetuning.tasks.base import Task

@@ -1,4 +1,4 @@
-"""`maskwright.finetune`: from a pretrained model and labelled files to an evaluated model.
+"""`maskwright.finetune`: from a pretrained model and labeled files to an evaluated model.
 
 OUT/                      the best seed's model, a Hugging Face folder, with README.md (its model card)
 OUT/results.json, .md     one row per seed, mean, standard deviation, best
@@ -18,7 +18,7 @@ from maskwright.core.files import atomic_path, check_writable, write_json, write
 from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.fine_tuned import load
 from maskwright.finetuning.hyperparameters import Hyperparameters, published_task_fields
-from maskwright.finetuning.labelled import LabelledRequest, read_labelled, save_read_as
+from maskwright.finetuning.labeled import LabeledRequest, read_labeled, save_read_as
 from maskwright.finetuning.plan import Plan, grid_points, make_plan, system_of
 from maskwright.finetuning.readers import ReadAs
 from maskwright.finetuning.results import GridRow, Results, SeedRow, write_model_card
@@ -131,7 +131,7 @@ def finetune(
     of_task = {name.removeprefix(_TASK_FIELDS): value for name, value in pairs if name.startswith(_TASK_FIELDS)}
     override(Hyperparameters(), own)  # Report misspelled fields before reading files.
     grid_points(grid, Hyperparameters())
-    request = LabelledRequest.of(
+    request = LabeledRequest.of(
         task=task,
         data=data,
         files={"train": train, "dev": dev, "test": test},
@@ -148,10 +148,10 @@ def finetune(
         head = KINDS[request.kind].head
         own_of_task = of_task.keys()
         of_task = {**published_task_fields(its_system, head, request.benchmark, existing.config), **of_task}
-        labelled = read_labelled(request, of_task, talk)
+        labeled = read_labeled(request, of_task, talk)
         plan = make_plan(
             existing,
-            labelled,
+            labeled,
             own,
             grid,
             system=its_system,
@@ -188,7 +188,7 @@ def _run_session(
     checkpoint_minutes: float,
     talk: Reporter,
 ) -> FineTuning:
-    labelled, first = plan.labelled, plan.points[0].settings
+    labeled, first = plan.labeled, plan.points[0].settings
     if plan.choices:
         rows = [(choice.field, *choice.shown(), choice.reason) for choice in plan.choices]
         talk.tabulate("fitted", ("setting", "published", "here", "because"), rows)
@@ -220,7 +220,7 @@ def _run_session(
     scratch = " from scratch" if plan.from_scratch else ""
     talk.say(
         "plan",
-        f"{labelled.name} with {plan.existing.name}{scratch} into {folder.path}: "
+        f"{labeled.name} with {plan.existing.name}{scratch} into {folder.path}: "
         f"{_how_long(first)}, batch size {first.batch_size}, "
         f"peak learning rate {first.learning_rate:g}, up to {first.max_length} tokens"
         f"{', in bf16' if machine.precision == 'bf16' else ''}; all settings in "
@@ -231,7 +231,7 @@ def _run_session(
         results = _collect(plan, end, machine, stop, talk) if end.finished else None
         if results is None:
             return FineTuning(folder=folder.path, finished=False, results=None, stopped_by=stop.signal)
-        _keep(folder.path, end, results, labelled.read_as)
+        _keep(folder.path, end, results, labeled.read_as)
     folder.write_record({**begun, "finished": True, "best_seed": results.best.seed})
     return FineTuning(folder=folder.path, finished=True, results=results, stopped_by=None)
 
@@ -252,31 +252,31 @@ def _how_long(settings: Hyperparameters) -> str:
 
 def _collect(plan: Plan, end: StudyEnd, machine: Machine, stop: StopRequest, talk: Reporter) -> Results | None:
     """Predict the test examples and collect all results; None if a stop was requested."""
-    labelled = plan.labelled
+    labeled = plan.labeled
     assert end.chosen is not None
     tested: list[TestScores | None] = []
     for run in end.seeds:
         if stop:
             return None
-        tested.append(None if labelled.test is None else measure_test(run.folder, labelled.test, machine, talk.stage))
+        tested.append(None if labeled.test is None else measure_test(run.folder, labeled.test, machine, talk.stage))
     cut = {**end.seeds[0].cut, **({} if tested[0] is None else {"test": tested[0].num_cut})}
-    sizes = {name: len(part.examples) for name, part in labelled.parts.items()}
+    sizes = {name: len(part.examples) for name, part in labeled.parts.items()}
     if told := [f"{cut[name]:,} of {size:,} {name}" for name, size in sizes.items() if cut[name]]:
         talk.say("cut", f"{', '.join(told)} examples truncated to {plan.points[end.chosen].settings.max_length} tokens")
     return Results(
-        task=labelled.name,
-        kind=labelled.task.kind,
+        task=labeled.name,
+        kind=labeled.task.kind,
         model=plan.existing.name,
         from_scratch=plan.from_scratch,
         data={
             name: {"name": part.name, "examples": len(part.examples), "skipped": part.skipped, "cut": cut[name]}
-            for name, part in labelled.parts.items()
+            for name, part in labeled.parts.items()
         },
         settings=plan.points[end.chosen].settings.model_dump(mode="json"),
         task_settings={
             name: value for name, value in plan.points[end.chosen].task.to_json().items() if name not in _NOT_SET
         },
-        pairs=any(len(getattr(example, "texts", ())) == 2 for example in labelled.train.examples),
+        pairs=any(len(getattr(example, "texts", ())) == 2 for example in labeled.train.examples),
         rows=tuple(
             SeedRow(
                 seed=run.seed,
@@ -297,7 +297,7 @@ def _collect(plan: Plan, end: StudyEnd, machine: Machine, stop: StopRequest, tal
         )
         if len(end.points) > 1
         else (),
-        notes=labelled.notes,
+        notes=labeled.notes,
         precision=machine.precision,
     )
 

@@ -24,7 +24,7 @@ from maskwright.finetuning.hyperparameters import (
     published,
     system_named,
 )
-from maskwright.finetuning.labelled import Labelled
+from maskwright.finetuning.labeled import Labeled
 from maskwright.finetuning.tasks import Task
 from maskwright.training.device import Precision
 from maskwright.training.existing import ExistingModel
@@ -168,7 +168,7 @@ class Plan:
     Attributes:
         existing: The pretrained model.
         from_scratch: Whether to initialize all weights at random.
-        labelled: Task and examples.
+        labeled: Task and examples.
         data: Makes training and development features.
         points: The grid.
         source: Sources of the published settings.
@@ -178,7 +178,7 @@ class Plan:
 
     existing: ExistingModel
     from_scratch: bool
-    labelled: Labelled
+    labeled: Labeled
     data: TrainingDataMaker
     points: tuple[PlannedPoint, ...]
     source: str
@@ -197,7 +197,7 @@ class Plan:
             "task": self._each({point_name(point.values): point.task.to_json() for point in self.points}),
             "data": {
                 name: f"{len(part.examples):,} examples ({part.fingerprint})"
-                for name, part in (("train", self.labelled.train), ("dev", self.labelled.dev))
+                for name, part in (("train", self.labeled.train), ("dev", self.labeled.dev))
             },
             "settings": {
                 name: self._each(
@@ -223,7 +223,7 @@ class Plan:
 
 def make_plan(
     existing: ExistingModel,
-    labelled: Labelled,
+    labeled: Labeled,
     own: Sequence[tuple[str, Any]],
     grid: Sequence[str],
     *,
@@ -237,7 +237,7 @@ def make_plan(
 
     Args:
         existing: The pretrained model.
-        labelled: Task and examples.
+        labeled: Task and examples.
         own: Fields of `Hyperparameters` that the user set.
         grid: The `--grid` options.
         system: The system whose published settings apply.
@@ -257,22 +257,22 @@ def make_plan(
         max_length=existing.max_length,
         tokens=0.0 if from_scratch else _tokens_of(existing),
     )
-    base, source = published(system, labelled.task.head, labelled.benchmark, existing.config)
+    base, source = published(system, labeled.task.head, labeled.benchmark, existing.config)
     settings = override(base, own)
     data = TrainingDataMaker(
         tokenizer=existing.tokenizer,
         segments=reads_segments(existing.config, existing.tokenizer),
-        train=labelled.train.examples,
-        dev=labelled.dev.examples,
+        train=labeled.train.examples,
+        dev=labeled.dev.examples,
     )
     points = []
     for values in grid_points(grid, settings):
         fixed = {name for name, _ in own} | values.keys()
         here, choices = fit_length(settings.replace(**values), pretrained, fixed)
-        task, more = fit_stride(labelled.task, base.max_length, here.max_length, own_of_task)
+        task, more = fit_stride(labeled.task, base.max_length, here.max_length, own_of_task)
         choices += more
-        if labelled.benchmark is None:
-            task, more = fit_numbers(task, labelled.train.examples, own_of_task)
+        if labeled.benchmark is None:
+            task, more = fit_numbers(task, labeled.train.examples, own_of_task)
             choices += more
         if not as_published:
             here, more = fit_training(here, pretrained, data(task, here).train.num_units, fixed)
@@ -281,7 +281,7 @@ def make_plan(
     return Plan(
         existing=existing,
         from_scratch=from_scratch,
-        labelled=labelled,
+        labeled=labeled,
         data=data,
         points=tuple(points),
         source=source,

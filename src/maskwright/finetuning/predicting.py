@@ -19,7 +19,7 @@ from maskwright.finetuning.examples import (
     TextExample,
 )
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
-from maskwright.finetuning.labelled import read_for_model
+from maskwright.finetuning.labeled import read_for_model
 from maskwright.finetuning.readers import Kind, Paths, ReadAs, ReadOptions, cut_into_words, is_called_a_file
 from maskwright.finetuning.readers.files import decode, lines_of
 from maskwright.finetuning.readers.options import with_overrides

@@ -27,7 +27,7 @@ class SeedRow:
         steps: Steps done.
         best_epoch: The epoch whose weights were kept.
         dev: Their metrics on the development examples, by which they were selected.
-        test: Their metrics on the test examples; None without labelled test examples.
+        test: Their metrics on the test examples; None without labeled test examples.
     """
 
     seed: int

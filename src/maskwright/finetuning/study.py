@@ -8,11 +8,11 @@ from typing import Any
 from maskwright.core.errors import CheckpointError, TrainingError
 from maskwright.core.files import read_json, write_json
 from maskwright.data.progress import Progress, no_progress
-from maskwright.finetuning.checks import unlabelled
+from maskwright.finetuning.checks import unlabeled
 from maskwright.finetuning.evaluating import features_of, predict_features, write_predictions
 from maskwright.finetuning.fine_tuned import FineTunedModel, build, load
 from maskwright.finetuning.hyperparameters import Hyperparameters
-from maskwright.finetuning.labelled import Part
+from maskwright.finetuning.labeled import Part
 from maskwright.finetuning.plan import PlannedPoint, Point, TrainingDataMaker, point_name
 from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, read_result, record_failure
 from maskwright.finetuning.tasks.base import Task
@@ -56,7 +56,7 @@ def measure_test(folder: Path, test: Part, machine: Machine, progress: Progress 
     features = features_of(model, test.examples, training=False)
     predictions = predict_features(model, features, test.examples, progress, autocast=machine.autocast)
     write_predictions(folder / PREDICTIONS, predictions)
-    metrics = None if unlabelled(test.examples) else model.task.measure(predictions, test.examples)
+    metrics = None if unlabeled(test.examples) else model.task.measure(predictions, test.examples)
     scores = TestScores(examples=fingerprint, metrics=metrics, num_cut=features.num_cut)
     write_json(record, asdict(scores))
     return scores

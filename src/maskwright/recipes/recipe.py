@@ -135,11 +135,11 @@ _LEVEL_FIELDS = {"phrase": "phrases", "entity": "entities"}
 def _remedies(missing: frozenset[str], recipe: Recipe) -> str:
     """Say in words what is missing and which choice would bring it."""
     told = {
-        "next_sentence_label": f"pairs labelled next or random, which format {recipe.format.kind!r} as set does not "
+        "next_sentence_label": f"pairs labeled next or random, which format {recipe.format.kind!r} as set does not "
         "make: set format={kind: segment_pair, second: next_or_random}",
-        "order_label": f"pairs labelled in order or swapped, which format {recipe.format.kind!r} as set does not make: "
+        "order_label": f"pairs labeled in order or swapped, which format {recipe.format.kind!r} as set does not make: "
         "set format={kind: segment_pair, second: next_or_swapped}",
-        "dialogue_label": "dialogues labelled real or false: set format=dialogue",
+        "dialogue_label": "dialogues labeled real or false: set format=dialogue",
         "contiguous_units": f"units of neighbouring tokens with boundaries, which masking {recipe.masking.kind!r} does "
         "not select: set masking=span or masking=whole_word",
         "generator": "a generator that replaces tokens: set generator={}",

@@ -35,7 +35,7 @@ class ExistingModel:
         tokenizer: Its tokenizer.
         fingerprint: Identifies what it computes: config.json and the weights' files.
         max_length: Longest sequence it was trained on, as far as the folder tells, in tokens.
-        task: Its head for labelled examples; None where it has none.
+        task: Its head for labeled examples; None where it has none.
     """
 
     name: str

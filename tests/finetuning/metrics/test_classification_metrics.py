@@ -85,9 +85,9 @@ def test_what_cannot_be_measured_is_refused() -> None:
     for measure in (accuracy, matthews):
         with pytest.raises(DataError, match="3 predictions cannot be measured against 2"):
             measure(["a", "b"], ["a", "b", "a"])
-        with pytest.raises(DataError, match="0 labelled examples"):
+        with pytest.raises(DataError, match="0 labeled examples"):
             measure([], [])
-    with pytest.raises(DataError, match=r"1 labelled examples.*2 or more"):
+    with pytest.raises(DataError, match=r"1 labeled examples.*2 or more"):
         pearson([1.0], [1.0])
     with pytest.raises(DataError, match="predictions contain non-finite"):
         spearman([1.0, 2.0], [1.0, math.nan])

@@ -135,7 +135,7 @@ def test_what_is_no_tag_or_does_not_fit_is_refused() -> None:
         entities_of(["E-PER"], "BIO")
     with pytest.raises(DataError, match="sentence 0 has 2 words, and 1 tags"):
         entity_scores([["O", "O"]], [["O"]], scheme="BIO")
-    with pytest.raises(DataError, match="0 labelled examples"):
+    with pytest.raises(DataError, match="0 labeled examples"):
         entity_scores([], [], scheme="BIO")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.core.errors import DataError
-from maskwright.finetuning.labelled import LabelledRequest, read_labelled
+from maskwright.finetuning.labeled import LabeledRequest, read_labeled
 from maskwright.finetuning.readers import ReadOptions, read_examples, to_keep, with_defaults
 from maskwright.finetuning.readers.texts import read_texts
 from maskwright.training.reporting import Silent
@@ -18,9 +18,9 @@ def written(path: Path, *lines: str) -> Path:
 
 
 def parts(train: Path, dev: Path, task: str = "classification", **columns: str) -> list[list[object]]:
-    request = LabelledRequest.of(task=task, files={"train": train, "dev": dev}, columns=columns)
-    labelled = read_labelled(request, {}, Silent())
-    return [[(one.texts, one.label) for one in part.examples] for part in (labelled.train, labelled.dev)]
+    request = LabeledRequest.of(task=task, files={"train": train, "dev": dev}, columns=columns)
+    labeled = read_labeled(request, {}, Silent())
+    return [[(one.texts, one.label) for one in part.examples] for part in (labeled.train, labeled.dev)]
 
 
 def test_the_text_is_that_of_the_training_file(tmp_path: Path) -> None:
@@ -55,10 +55,10 @@ def test_right_options_are_numbered_as_in_the_training_file(tmp_path: Path) -> N
 
     train = written(tmp_path / "a.jsonl", *lines(1, 3, 2))
     dev = written(tmp_path / "b.jsonl", *lines(1, 2))
-    request = LabelledRequest.of(task="multiple-choice", files={"train": train, "dev": dev}, columns={})
-    labelled = read_labelled(request, {}, Silent())
-    assert [one.label for one in labelled.dev.examples] == [0, 1]
-    assert labelled.read_as["first_option"] == 1
+    request = LabeledRequest.of(task="multiple-choice", files={"train": train, "dev": dev}, columns={})
+    labeled = read_labeled(request, {}, Silent())
+    assert [one.label for one in labeled.dev.examples] == [0, 1]
+    assert labeled.read_as["first_option"] == 1
 
 
 def test_files_read_as_one_are_read_alike(tmp_path: Path) -> None:

@@ -273,7 +273,7 @@ def test_labels_are_renamed_dropped_and_filtered(tmp_path: Path) -> None:
     text = "language\tgold\ts1\ts2\nzh\tcontradictory\ta\tb\nde\tneutral\tc\td\nzh\t-\te\tf\nzh\tneutral\tg\th\n"
     file = read(tmp_path, "a.tsv", text, options=options)
     assert rows(file) == [("a", "b", "contradiction"), ("g", "h", "neutral")]
-    assert reasons(file) == [("line 4", "labelled '-', which is left out by rule")]
+    assert reasons(file) == [("line 4", "labeled '-', which is left out by rule")]
     assert "1 row with other values of language left out" in file.notes
 
 

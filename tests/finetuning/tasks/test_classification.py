@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from text_examples import a_batch, labelled, scored
+from text_examples import a_batch, labeled, scored
 
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -16,12 +16,12 @@ from maskwright.finetuning.tasks import Classification
 
 
 def test_classes_are_found_and_sorted_as_numbers_where_they_are_numbers() -> None:
-    assert Classification.for_examples(labelled(["10", "9", None, "-1", "9"])).labels == ("-1", "9", "10")
-    assert Classification.for_examples(labelled(["b", "10", "a"])).labels == ("10", "a", "b")
+    assert Classification.for_examples(labeled(["10", "9", None, "-1", "9"])).labels == ("-1", "9", "10")
+    assert Classification.for_examples(labeled(["b", "10", "a"])).labels == ("10", "a", "b")
 
 
 def test_training_leaves_out_examples_without_a_label(tokenizers: dict[str, Tokenizer]) -> None:
-    examples = labelled(["yes", None, "no", "yes"])
+    examples = labeled(["yes", None, "no", "yes"])
     task = Classification.for_examples(examples)
     features = task.features(examples, tokenizers["wordpiece"], max_length=20, segments=True, training=True)
     assert features.examples.tolist() == [0, 2, 3]
@@ -45,7 +45,7 @@ def test_labels_that_do_not_fit_are_refused_with_their_example(
 ) -> None:
     task = Classification(labels=("yes", "no"))
     with pytest.raises(DataError, match=message):
-        task.features(labelled(labels), tokenizers["wordpiece"], max_length=20, segments=True, training=True)
+        task.features(labeled(labels), tokenizers["wordpiece"], max_length=20, segments=True, training=True)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_labels_that_do_not_fit_are_refused_with_their_example(
         (lambda: Classification(labels=("a", "b"), metrics=()), "needs a metric"),
         (lambda: Classification(labels=("a", "b", "c"), metrics=("f1",)), "'f1' is of one class"),
         (lambda: Classification(labels=("a", "b"), positive="c"), "positive class: unknown label 'c'"),
-        (lambda: Classification.for_examples(labelled([1.0, 2.0])), "Choose the task 'regression'"),
+        (lambda: Classification.for_examples(labeled([1.0, 2.0])), "Choose the task 'regression'"),
     ],
 )
 def test_tasks_that_cannot_be_are_refused(make: Any, message: str) -> None:
@@ -68,7 +68,7 @@ def test_tasks_that_cannot_be_are_refused(make: Any, message: str) -> None:
 def test_classification_scores_equal_a_plain_oracle(tokenizers: dict[str, Tokenizer]) -> None:
     labels = ["b", "a", "c", "a", "b", "b", "a"]
     examples, task = (
-        labelled(labels),
+        labeled(labels),
         Classification(labels=("a", "b", "c"), metrics=("accuracy", "macro_f1", "matthews")),
     )
     scores = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32) * 3
@@ -91,7 +91,7 @@ def test_classification_scores_equal_a_plain_oracle(tokenizers: dict[str, Tokeni
 
 
 def test_f1_is_of_the_positive_class(tokenizers: dict[str, Tokenizer]) -> None:
-    examples = labelled(["1", "1", "0", "0", "1"])
+    examples = labeled(["1", "1", "0", "0", "1"])
     scores = np.array([[0, 1], [1, 0], [0, 1], [1, 0], [0, 1]], dtype=np.float32)
     task = Classification(labels=("0", "1"), metrics=("f1", "accuracy"))
     predictions = scored(task, examples, scores, tokenizers["wordpiece"])

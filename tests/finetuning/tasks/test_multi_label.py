@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from text_examples import a_batch, labelled, scored
+from text_examples import a_batch, labeled, scored
 
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -14,7 +14,7 @@ from maskwright.finetuning.tasks import MultiLabel
 
 
 def test_classes_are_all_that_some_example_has() -> None:
-    assert MultiLabel.for_examples(labelled([("b", "a"), (), None, "c"])).labels == ("a", "b", "c")
+    assert MultiLabel.for_examples(labeled([("b", "a"), (), None, "c"])).labels == ("a", "b", "c")
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_labels_that_do_not_fit_are_refused_with_their_example(
 ) -> None:
     task = MultiLabel(labels=("a", "b"))
     with pytest.raises(DataError, match=message):
-        task.features(labelled(labels), tokenizers["wordpiece"], max_length=20, segments=True, training=True)
+        task.features(labeled(labels), tokenizers["wordpiece"], max_length=20, segments=True, training=True)
 
 
 def test_a_threshold_is_a_probability() -> None:
@@ -39,7 +39,7 @@ def test_a_threshold_is_a_probability() -> None:
 
 def test_multi_label_scores_equal_a_plain_oracle(tokenizers: dict[str, Tokenizer]) -> None:
     labels: list[Label | None] = [("a", "c"), (), ("b",), ("a", "b", "c")]
-    examples, task = labelled(labels), MultiLabel(labels=("a", "b", "c"), threshold=0.4)
+    examples, task = labeled(labels), MultiLabel(labels=("a", "b", "c"), threshold=0.4)
     scores = np.array([[2, -2, 0], [-1, -1, -1], [-0.3, 1, -3], [3, -1, 2]], dtype=np.float32)
     predictions = scored(task, examples, scores, tokenizers["wordpiece"])
     loss = 0.0

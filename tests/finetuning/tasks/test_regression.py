@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from text_examples import a_batch, labelled, scored
+from text_examples import a_batch, labeled, scored
 
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -26,7 +26,7 @@ def test_labels_that_do_not_fit_are_refused_with_their_example(
 ) -> None:
     task = Regression()
     with pytest.raises(DataError, match=message):
-        task.features(labelled(labels), tokenizers["wordpiece"], max_length=20, segments=True, training=True)
+        task.features(labeled(labels), tokenizers["wordpiece"], max_length=20, segments=True, training=True)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_tasks_that_cannot_be_are_refused(make: Any, message: str) -> None:
 
 
 def test_regression_learns_divided_numbers_and_gives_back_whole_ones(tokenizers: dict[str, Tokenizer]) -> None:
-    examples = labelled([0.0, 5.0, 2.5, "1.25"])
+    examples = labeled([0.0, 5.0, 2.5, "1.25"])
     task = Regression(scale=5, bounds=(0, 5))
     batch = a_batch(task, examples, tokenizers["wordpiece"])
     assert batch.labels is not None

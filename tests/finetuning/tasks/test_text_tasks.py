@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from text_examples import example, labelled
+from text_examples import example, labeled
 
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -123,7 +123,7 @@ def test_no_room_for_text_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
 )
 def test_measuring_needs_labels(task: Any) -> None:
     with pytest.raises(DataError, match="2 of 2 examples have no label; the first is line 0"):
-        task.measure([], labelled([None, None]))
+        task.measure([], labeled([None, None]))
     with pytest.raises(DataError, match="no examples to evaluate"):
         task.measure([], [])
 

@@ -15,7 +15,7 @@ def example(texts: Sequence[str], label: Label | None = None, key: str = "1") ->
     return TextExample(key=key, texts=tuple(texts), label=label)
 
 
-def labelled(labels: Sequence[Label | None]) -> list[TextExample]:
+def labeled(labels: Sequence[Label | None]) -> list[TextExample]:
     return [example([f"text {number}"], label, key=f"line {number}") for number, label in enumerate(labels)]
 
 

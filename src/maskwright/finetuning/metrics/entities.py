@@ -1,6 +1,6 @@
 """Entities told by tags, and how many are found: both ends and the type must be right (strict), by nervaluate.
 
-What counts as an entity is decided here, by the scheme that the labelled file follows, so that malformed predictions
+What counts as an entity is decided here, by the scheme that the labeled file follows, so that malformed predictions
 ("I-PER" after "O" in BIO) are no entities. The scores are then those of seqeval in its mode "strict"; its other mode,
 and conlleval of CoNLL-2003, would take such a tag for the beginning of an entity.
 """
@@ -56,7 +56,7 @@ def is_entity_tag(tag: str) -> bool:
 
 
 def scheme_of(sentences: Sequence[Sequence[str]]) -> TagScheme:
-    """Tell the scheme of labelled sentences by the tags that they use.
+    """Tell the scheme of labeled sentences by the tags that they use.
 
     Example:
         >>> scheme_of([["B-PER", "I-PER", "O"]])

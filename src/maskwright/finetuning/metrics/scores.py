@@ -27,7 +27,7 @@ def check_pairs(gold: int, predicted: int, at_least: int = 1) -> None:
         raise DataError(f"{predicted} predictions cannot be measured against {gold} gold values")
     if gold < at_least:
         raise DataError(
-            f"there are {gold} labelled examples to measure", allowed=f"{at_least} or more", todo="Check the file."
+            f"there are {gold} labeled examples to measure", allowed=f"{at_least} or more", todo="Check the file."
         )
 
 

@@ -1,4 +1,4 @@
-"""Labelled files as examples: `read_examples` reads any kind of task, from one file or several."""
+"""Labeled files as examples: `read_examples` reads any kind of task, from one file or several."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -59,7 +59,7 @@ _READERS: Mapping[str, Callable[[Path, ReadOptions], ExampleFile[Any]]] = {
 
 
 def read_examples(paths: Paths, kind: Kind, options: ReadOptions = ReadOptions()) -> ExampleFile[Any]:
-    """Read the examples of a labelled file, or of several as one.
+    """Read the examples of a labeled file, or of several as one.
 
     Several files are read one after the other, the later ones as the first (C3 has two files for each split). RACE is a
     folder. What the options leave open is guessed, and the notes say so.

@@ -1,4 +1,4 @@
-"""A labelled file before it is parsed: its text, its format, and the rows that are left out of it.
+"""A labeled file before it is parsed: its text, its format, and the rows that are left out of it.
 
 What is guessed about its encoding is in the notes.
 """
@@ -215,7 +215,7 @@ _CALLED = frozenset({*_SUFFIXES, ".tsv", ".json", ".txt", ".conll"})
 
 
 def is_called_a_file(path: Path) -> bool:
-    """Whether a name ends as those of labelled files do, compressed or not."""
+    """Whether a name ends as those of labeled files do, compressed or not."""
     return suffix_of(path) in _CALLED
 
 

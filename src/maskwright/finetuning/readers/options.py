@@ -1,4 +1,4 @@
-"""How a labelled file is read: its kind of task, its format, and which of its columns mean what.
+"""How a labeled file is read: its kind of task, its format, and which of its columns mean what.
 
 Guesses depend on what a file happens to contain. What the training file showed is therefore kept, for the development
 and test files, and beside the model for files that it meets later (`to_keep`, `with_defaults`).
@@ -79,7 +79,7 @@ Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(name_pairs)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How to read a labelled file. What is left open is guessed, and every guess is in the file's notes.
+    """How to read a labeled file. What is left open is guessed, and every guess is in the file's notes.
 
     Attributes:
         format: None: by suffix and content.

@@ -62,7 +62,7 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
             skips.add(place, str(error))
             continue
         if isinstance(label, str) and label in options.dropped_labels:
-            skips.add_by_rule(place, f"labelled {label!r}, which is left out by rule")
+            skips.add_by_rule(place, f"labeled {label!r}, which is left out by rule")
         elif label is None and options.labels == "needed":
             skips.add(place, "no label")
         else:

@@ -104,7 +104,7 @@ class Task(ABC, Generic[E]):
 
     @abstractmethod
     def check(self, examples: Sequence[E]) -> None:
-        """Raise on labelled examples that `measure` could not score. Called before training.
+        """Raise on labeled examples that `measure` could not score. Called before training.
 
         Raises:
             DataError: Names the first example with a label that the task does not have.
@@ -196,7 +196,7 @@ def learnable(examples: Sequence[Example], can_be: Sequence[bool] | None = None)
     if not len(chosen):
         raise DataError(
             f"none of the {len(examples)} examples has a label",
-            allowed="labelled examples for training and evaluation",
+            allowed="labeled examples for training and evaluation",
             todo="Test files are often published without labels: use the train or dev file, or name the label column.",
         )
     return chosen
@@ -210,7 +210,7 @@ def require_labels(examples: Sequence[Example]) -> None:
     if lacking:
         raise DataError(
             f"{len(lacking)} of {len(examples)} examples have no label; the first is {lacking[0]}",
-            todo="Evaluate on a labelled file; `maskwright predict` needs no labels.",
+            todo="Evaluate on a labeled file; `maskwright predict` needs no labels.",
         )
 
 

@@ -94,7 +94,7 @@ def features_of_texts(
     dtype: DTypeLike,
     check: Callable[[Sequence[TextExample]], None] = lambda _: None,
 ) -> Features:
-    """Lay out texts and pairs as sequences; in training only labelled ones, with targets.
+    """Lay out texts and pairs as sequences; in training only labeled ones, with targets.
 
     `target` returns an example's target; `check` raises if a label is not the task's.
 

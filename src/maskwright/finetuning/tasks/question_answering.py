@@ -340,7 +340,7 @@ def tune_null_threshold(predictions: Sequence[Prediction], examples: Sequence[Qu
 
     Args:
         predictions: Of a "squad_v2" task with any threshold.
-        examples: The labelled development examples.
+        examples: The labeled development examples.
 
     Raises:
         DataError: If there are no examples, or predictions have no "no_answer_score".

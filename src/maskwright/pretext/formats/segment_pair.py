@@ -24,7 +24,7 @@ class SegmentPair(PairFormat):
     long for the room lose tokens at their ends, see `cut_pair`.
 
     More than half of all pairs are therefore random ones, and a corpus of one-sentence documents gives no
-    others. In a corpus of one document the "random" text comes from that same document and is still labelled
+    others. In a corpus of one document the "random" text comes from that same document and is still labeled
     1, as in Google's code: next-sentence prediction needs a corpus of many documents.
 
     Attributes:
@@ -34,7 +34,7 @@ class SegmentPair(PairFormat):
             two texts trade places (label 1; 0 in order), for sentence-order prediction (Lan et al. 2019, 3.1); a
             chunk of one sentence has no order: it stays a single text without a label.
             "next_swapped_or_random": the same as ALBERT's released code has it, where a one-sentence chunk is
-            paired with a text from another document and labelled 1 (albert: create_pretraining_data.py:314-337).
+            paired with a text from another document and labeled 1 (albert: create_pretraining_data.py:314-337).
         short_share: Share of documents whose target length is drawn from 2..room; elsewhere it is the room.
         num_separators_between: Separators between the texts: 1 (BERT) or 2 (RoBERTa).
     """

@@ -42,7 +42,7 @@ ENCODER = EncoderConfig(
 WITHOUT_DROPOUT = ENCODER.replace(hidden_dropout=0.0, attention_dropout=0.0)
 
 FORMAT = SegmentPair(
-    # A chunk of one sentence has no order and is not asked. The code pairs it with a random text, labelled as if it
+    # A chunk of one sentence has no order and is not asked. The code pairs it with a random text, labeled as if it
     # were swapped (create_pretraining_data.py:314-337): --set format.second=next_swapped_or_random
     second="next_or_swapped",
     short_share=0.1,  # section 4.1; drawn once per document

@@ -13,7 +13,7 @@ from maskwright.core.files import disk_problem, read_json, write_json
 from maskwright.core.randomness import Permutation, integer_key
 from maskwright.core.spec import fingerprint
 from maskwright.finetuning.benchmarks import BENCHMARKS, SPLITS, Benchmark, Split
-from maskwright.finetuning.checks import check_measurable, doubts, tell, unlabelled
+from maskwright.finetuning.checks import check_measurable, doubts, tell, unlabeled
 from maskwright.finetuning.examples import (
     ChoiceExample,
     E,
@@ -67,7 +67,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Labelled:
+class Labeled:
     """A task and its examples.
 
     Attributes:
@@ -99,7 +99,7 @@ class Labelled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelledRequest:
+class LabeledRequest:
     """Which files of which task.
 
     Attributes:
@@ -125,7 +125,7 @@ class LabelledRequest:
         files: Mapping[Split, Paths | None],
         columns: Mapping[str, str | None],
         read: Sequence[str] = (),
-    ) -> "LabelledRequest":
+    ) -> "LabeledRequest":
         """Return the request that a command line or a call describes.
 
         `files` are by part, `columns` by role ("text", "text2", "label"), `read` holds "field=value" for `ReadOptions`.
@@ -197,7 +197,7 @@ class LabelledRequest:
         return file
 
 
-def read_labelled(request: LabelledRequest, task_fields: Mapping[str, Any], talk: Reporter) -> Labelled:
+def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: Reporter) -> Labeled:
     """Read all parts, and make the task from the training examples' labels and the fields that the user set.
 
     Raises:
@@ -228,7 +228,7 @@ def read_labelled(request: LabelledRequest, task_fields: Mapping[str, Any], talk
         dev_part = _part(dev)
     check_measurable(dev_part.examples, task, dev_part.name)
     test_part = None if test is None else _part(test)
-    if test_part is not None and unlabelled(test_part.examples):
+    if test_part is not None and unlabeled(test_part.examples):
         notes.append("The test examples have no labels: their predictions are in test_predictions.jsonl of each run.")
     elif test_part is not None:
         test_part, more = _with_labels(test_part)
@@ -240,7 +240,7 @@ def read_labelled(request: LabelledRequest, task_fields: Mapping[str, Any], talk
     for part, doubt in doubts({name: its.examples for name, its in read.items()}):
         notes.append(f"{part}: {doubt}.")
         talk.say(part, doubt)
-    return Labelled(
+    return Labeled(
         benchmark=row,
         task=task,
         train=train_part,
@@ -298,7 +298,7 @@ def _shared_text(example: Example) -> Hashable:
     return example.texts
 
 
-def _of_all_files(row: Benchmark, request: LabelledRequest, read_as: ReadAs) -> ReadAs:
+def _of_all_files(row: Benchmark, request: LabeledRequest, read_as: ReadAs) -> ReadAs:
     """Return how all files of a benchmark are read: as the row says, and beyond it as the training file showed."""
     train = request.paths("train")
     assert train is not None
