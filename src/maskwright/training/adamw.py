@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -61,15 +62,25 @@ class AdamWRule:
         decayed: Parameters with weight decay.
         plain: Parameters without.
         constants: The recipe's optimizer.
+        shares: Factor on the learning rate of some parameters; 1 for the others.
     """
 
-    def __init__(self, decayed: Sequence[nn.Parameter], plain: Sequence[nn.Parameter], constants: AdamW) -> None:
+    def __init__(
+        self,
+        decayed: Sequence[nn.Parameter],
+        plain: Sequence[nn.Parameter],
+        constants: AdamW,
+        shares: Mapping[nn.Parameter, float] = MappingProxyType({}),
+    ) -> None:
         self.constants = constants
         self._parameters = [*decayed, *plain]
-        groups = [(list(decayed), constants.weight_decay), (list(plain), 0.0)]
-        self.decays = [decay for parameters, decay in groups if parameters]
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        for parameters, decay in ((decayed, constants.weight_decay), (plain, 0.0)):
+            for parameter in parameters:
+                groups.setdefault((decay, shares.get(parameter, 1.0)), []).append(parameter)
+        self.decays_and_shares = list(groups)
         self._torch = torch.optim.AdamW(
-            [{"params": parameters} for parameters, _ in groups if parameters],
+            [{"params": parameters} for parameters in groups.values()],
             lr=0.0,
             betas=constants.betas,
             eps=constants.eps,
@@ -94,8 +105,8 @@ class AdamWRule:
             scale = first / second
             rate, eps = learning_rate * scale, self.constants.eps / second
         scale_gradients(self._parameters, gradient_scale)
-        for group, decay in zip(self._torch.param_groups, self.decays, strict=True):
-            group["lr"], group["eps"], group["weight_decay"] = rate, eps, decay / scale
+        for group, (decay, share) in zip(self._torch.param_groups, self.decays_and_shares, strict=True):
+            group["lr"], group["eps"], group["weight_decay"] = rate * share, eps, decay / scale
         # What torch's scaler of losses tells its optimizers: its kernel divides by the one and obeys the other.
         told = (None, None) if clipping is None else (clipping.divisor, clipping.refused)
         self._torch.grad_scale, self._torch.found_inf = told  # type: ignore[attr-defined]

@@ -132,7 +132,7 @@ class StepBatch:
     """What one optimizer step computes on.
 
     Attributes:
-        micro_batches: In order.
+        micro_batches: In order; of the type that the model's `losses` takes (`MicroBatch` in pretraining).
         counts: Predictions of each objective over the whole step: the losses' denominators.
         num_tokens: Real tokens.
         num_sequences: Sequences.
@@ -142,7 +142,7 @@ class StepBatch:
         key: Which batch this is, for messages: seed, refresh and number of its first instance.
     """
 
-    micro_batches: tuple[MicroBatch, ...]
+    micro_batches: tuple[Any, ...]
     counts: dict[str, int]
     num_tokens: int
     num_sequences: int

@@ -5,17 +5,39 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from maskwright.training.batches import Collator, StepBatch
+from maskwright.training.batches import StepBatch
 from maskwright.training.budget import Budget, Spent
-from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.schedule import Shape, rate_factor
-from maskwright.training.step import Gradients, StepResult, refuses_later
-from maskwright.training.stream import Cursor, Stream
+from maskwright.training.step import Gradients, StepResult, TrainedModel, refuses_later
+from maskwright.training.stream import Cursor
+
+
+class Source(Protocol):
+    """The order of the data; `Stream` is one."""
+
+    def start(self) -> Cursor:
+        """Return the cursor before the first row."""
+
+    def read(self, cursor: Cursor, count: int) -> tuple[Any, Cursor]:
+        """Return the next rows for the collator, at most `count`, and the cursor behind them.
+
+        The rows have `epochs`, the passes over the data up to and including them, as a fraction.
+        """
+
+    def next_pass(self, cursor: Cursor) -> Cursor:
+        """Return the cursor at the beginning of the next pass."""
+
+
+class RowCollator(Protocol):
+    """Makes step batches; `batches.Collator` is one."""
+
+    def collate(self, rows: Any, step: int) -> StepBatch:
+        """Return the batch of step `step`, which keys dropout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +51,8 @@ class Phase:
     """
 
     until: float
-    stream: Stream
-    collator: Collator
+    stream: Source
+    collator: RowCollator
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +135,7 @@ class Schedule:
 
 
 def train(
-    model: PretrainingModel,
+    model: TrainedModel,
     optimizer: Optimizer,
     phases: Sequence[Phase],
     position: Position,
@@ -210,8 +232,6 @@ def train(
             )
 
 
-def _make(
-    model: PretrainingModel, phase: Phase, cursor: Cursor, count: int, step: int
-) -> tuple[StepBatch, Cursor, float]:
+def _make(model: TrainedModel, phase: Phase, cursor: Cursor, count: int, step: int) -> tuple[StepBatch, Cursor, float]:
     rows, after = phase.stream.read(cursor, count)
     return model.placed(phase.collator.collate(rows, step)), after, rows.epochs

@@ -1,6 +1,6 @@
 """The optimizer of a recipe over named parameters: one update rule, and moments that are saved by name."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -19,15 +19,22 @@ class Optimizer:
     Args:
         named_parameters: (name, parameter) pairs; a parameter met twice (tied, shared by layers) counts once.
         constants: The recipe's optimizer.
+        rate_share: Factor on the learning rate of the parameter with this name, for AdamW; None for 1.
     """
 
-    def __init__(self, named_parameters: Iterable[tuple[str, nn.Parameter]], constants: OptimizerSpec) -> None:
+    def __init__(
+        self,
+        named_parameters: Iterable[tuple[str, nn.Parameter]],
+        constants: OptimizerSpec,
+        rate_share: Callable[[str], float] | None = None,
+    ) -> None:
         self.constants = constants
         self.names: dict[nn.Parameter, str] = {}
         for name, parameter in named_parameters:
             self.names.setdefault(parameter, name)
         self.steps = 0
-        self._rule = _rule(list(self.names), constants)
+        shares = {} if rate_share is None else {each: rate_share(name) for each, name in self.names.items()}
+        self._rule = _rule(list(self.names), constants, shares)
 
     @property
     def refuses_itself(self) -> bool:
@@ -93,12 +100,15 @@ def clipping_scale(norm: float, most: float) -> float:
     return most / (norm + 1e-6) if most and norm > most else 1.0
 
 
-def _rule(parameters: list[nn.Parameter], constants: AdamW | Lamb) -> AdamWRule | LambRule:
+def _rule(
+    parameters: list[nn.Parameter], constants: AdamW | Lamb, shares: Mapping[nn.Parameter, float]
+) -> AdamWRule | LambRule:
     # Biases and LayerNorm weights are the vectors of these models; every matrix decays, embeddings too.
     matrices = [parameter for parameter in parameters if parameter.ndim > 1]
     vectors = [parameter for parameter in parameters if parameter.ndim <= 1]
     if isinstance(constants, Lamb):
+        assert not shares, "LAMB has one rate for all parameters"
         return LambRule(matrices, vectors, constants)
     if constants.decayed == "all":
-        return AdamWRule(parameters, [], constants)
-    return AdamWRule(matrices, vectors, constants)
+        return AdamWRule(parameters, [], constants, shares)
+    return AdamWRule(matrices, vectors, constants, shares)

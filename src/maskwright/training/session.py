@@ -205,7 +205,7 @@ class Session:
     def _compile(self) -> str:
         # One batch per sequence length of the run, since the kernels differ by length.
         message = ""
-        for phase in {each.collator.row_length: each for each in self.workload.phases}.values():
+        for phase in {each.stream: each for each in self.workload.phases}.values():
             rows, _ = phase.stream.read(phase.stream.start(), _SEQUENCES_OF_PROOF)
             message = compile_model(self.model, phase.collator.collate(rows, 0), self.machine.autocast)
             if not uses_native_kernels(self.model):

@@ -5,17 +5,39 @@ copy the third; whoever waits for them only after sending it the next step's gra
 """
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from maskwright.core.errors import TrainingError
+from maskwright.core.tensors import LossTerm
 from maskwright.training.adamw import Clipping, total_norm
 from maskwright.training.batches import StepBatch
-from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer, clipping_scale
-from maskwright.training.tallies import Later, Sums, Tallies, details_of
+from maskwright.training.tallies import Later, Sums, Tallies, WeightedLoss, details_of
+
+
+class TrainedModel(Protocol):
+    """What a step needs of a model: a pretraining model, or an encoder with a task head."""
+
+    @property
+    def objectives(self) -> Sequence[WeightedLoss]:
+        """Its losses."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Return the parameters."""
+
+    def placed(self, batch: StepBatch) -> StepBatch:
+        """Return the micro-batches on the model's device."""
+
+    def losses(self, micro_batch: Any) -> Mapping[str, LossTerm]:
+        """Return the summed loss and the count of each objective, by kind."""
+
+    def skipped_flops(self, micro_batch: Any) -> float:
+        """Return the operations of the documented formula that were not needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +50,7 @@ class StepResult:
         accuracies: Share of right predictions of each objective that has any, by kind.
         gradient_norm: Global norm before clipping.
         details: Further shares of each objective that has any, by kind and name (`Objective.details`).
-        skipped_flops: Operations of the documented formula that were not needed (`PretrainingModel.skipped_flops`).
+        skipped_flops: Operations of the documented formula that were not needed (`TrainedModel.skipped_flops`).
     """
 
     loss: float
@@ -40,7 +62,7 @@ class StepResult:
 
 
 def take_step(
-    model: PretrainingModel,
+    model: TrainedModel,
     optimizer: Optimizer,
     batch: StepBatch,
     *,
@@ -83,7 +105,7 @@ class Gradients:
 
     def __init__(
         self,
-        model: PretrainingModel,
+        model: TrainedModel,
         optimizer: Optimizer,
         batch: StepBatch,
         *,
@@ -157,7 +179,7 @@ class Update:
 
     def __init__(
         self,
-        model: PretrainingModel,
+        model: TrainedModel,
         batch: StepBatch,
         numbers: Later,
         step: int,
@@ -185,8 +207,8 @@ class Update:
             raise TrainingError(
                 f"step {self._step} ({self._batch.key}): the loss is {loss:g} and the gradient norm "
                 f"{gradient_norm:g}; the run stops before the weights are touched",
-                todo="Checkpoints are of earlier steps, and sound. Lower it (`--set training.learning_rate=...`) in a "
-                "new run.",
+                todo="Lower the learning rate (`--set training.learning_rate=...`, in fine-tuning `--set "
+                "learning_rate=...`) and use a new --out folder.",
             )
         return StepResult(
             loss=loss,

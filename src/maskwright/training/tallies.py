@@ -1,14 +1,29 @@
 """Adding up what micro-batches give, on their own device, to be read once and divided once."""
 
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from maskwright.core.tensors import LossTerm
-from maskwright.pretext.objectives.base import Objective
 
 _TALLIES = "tallies of "
+
+
+class WeightedLoss(Protocol):
+    """A loss of a model, by the name that its counts and terms have; `Objective` is one."""
+
+    @property
+    def kind(self) -> str:
+        """Name of the loss."""
+
+    @property
+    def weight(self) -> float:
+        """Factor of its mean in the total."""
+
+    def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
+        """Return shares to report (`Objective.details`)."""
 
 
 class Sums:
@@ -59,13 +74,13 @@ class Tallies:
         """Return the sums of each objective, under a name that `details_of` knows."""
         return {_TALLIES + kind: sums for kind, sums in self._sums.items()}
 
-    def details(self, objectives: Iterable[Objective], counts: Mapping[str, int]) -> dict[str, dict[str, float]]:
+    def details(self, objectives: Iterable[WeightedLoss], counts: Mapping[str, int]) -> dict[str, dict[str, float]]:
         """Return each objective's shares, for those that have any."""
         return details_of(objectives, counts, Later(self.by_kind()).read())
 
 
 def details_of(
-    objectives: Iterable[Objective], counts: Mapping[str, int], numbers: Mapping[str, Mapping[str, float]]
+    objectives: Iterable[WeightedLoss], counts: Mapping[str, int], numbers: Mapping[str, Mapping[str, float]]
 ) -> dict[str, dict[str, float]]:
     """Return each objective's shares, for those that have any.
 
