@@ -19,8 +19,8 @@ LEVERS: Mapping[str, Mapping[str, Any]] = {
     "SDPA instead of batched matmul attention": {"maskwright.model.encoder.choose_backend": "sdpa"},
     "whole last layer instead of output positions": {"maskwright.training.model.output_positions_of": None},
     "freed memory returned to the system": {"maskwright.training.device.keep_freed_memory": False},
-    "512 tokens per micro-batch": {"maskwright.training.pretrain.tokens_at_once": 512},
-    "8,192 tokens per micro-batch": {"maskwright.training.pretrain.tokens_at_once": 8192},
+    "512 tokens per micro-batch": {"maskwright.training.pretrain.pretraining_microbatch": 512},
+    "8,192 tokens per micro-batch": {"maskwright.training.pretrain.pretraining_microbatch": 8192},
 }
 INFERENCE_LEVERS: Mapping[str, Mapping[str, Any]] = {
     "PyTorch instead of all native kernels": {

@@ -68,10 +68,10 @@ for _ in range(2):
 
 
 @pytest.mark.skipif(
-    not (reports_memory and Path("/proc/self/smaps").exists() and allocator.gives_huge_pages_if_asked()),
-    reason="no huge pages for the asking",
+    not (reports_memory and Path("/proc/self/smaps").exists() and allocator.grants_huge_pages()),
+    reason="no huge pages on request",
 )
-def test_huge_pages_are_asked_for_once() -> None:
+def test_huge_pages_are_requested_once() -> None:
     done = subprocess.run([sys.executable, "-c", HUGE], capture_output=True, text=True, check=True)
     first, second = map(int, done.stdout.split())  # kilobytes
     assert first > 64 << 10

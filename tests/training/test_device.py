@@ -17,7 +17,7 @@ needs_bf16 = pytest.mark.skipif(
 )
 
 
-def test_a_cpu_computes_in_fp32_unless_told_otherwise(tmp_path: Path) -> None:
+def test_a_cpu_computes_in_fp32_by_default(tmp_path: Path) -> None:
     machine = prepare_machine("cpu", "default", tmp_path)
     assert (machine.precision, machine.autocast) == ("fp32", None)
     assert machine.peak_flops > 1e8
@@ -27,7 +27,7 @@ def test_a_cpu_computes_in_fp32_unless_told_otherwise(tmp_path: Path) -> None:
     ("name", "tokens"), [("bert/tiny", 4096), ("bert/medium", 4096), ("bert/base", 2048), ("electra/base", 2048)]
 )
 def test_narrow_encoders_compute_more_tokens_at_a_time(name: str, tokens: int, tmp_path: Path) -> None:
-    assert device.tokens_at_once(prepare_machine("cpu", "default", tmp_path), get(name)) == tokens
+    assert device.pretraining_microbatch(prepare_machine("cpu", "default", tmp_path), get(name)) == tokens
 
 
 def test_unknown_precision_names_those_there_are(tmp_path: Path) -> None:
@@ -69,14 +69,14 @@ def test_a_run_in_bf16_stays_near_the_one_in_fp32_and_is_another_run(tmp_path: P
     ("seconds", "error", "chosen"),
     [(0.8, 1e-6, "onednn"), (0.8, 1e-3, "default"), (0.98, 1e-6, "default"), (1.2, 1e-6, "default")],
 )
-def test_the_library_is_changed_where_it_is_faster_and_as_exact_and_the_choice_is_kept(
+def test_onednn_is_used_if_faster_and_as_exact_and_the_choice_is_cached(
     seconds: float, error: float, chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device, "has_onednn", lambda _: True)
-    monkeypatch.setattr(device, "probe_layers", lambda: {"fp32": 1.0, "fp32_onednn": seconds})
-    monkeypatch.setattr(device, "probe_error", lambda _: error)
+    monkeypatch.setattr(device, "layer_seconds", lambda: {"default": 1.0, "onednn": seconds})
+    monkeypatch.setattr(device, "matmul_error", lambda _: error)
     assert prepare_machine("cpu", None, tmp_path).matmul == chosen
-    monkeypatch.setattr(device, "probe_layers", lambda: pytest.fail("looked at again"))
+    monkeypatch.setattr(device, "layer_seconds", lambda: pytest.fail("measured again"))
     assert prepare_machine("cpu", None, tmp_path).matmul == chosen
 
 

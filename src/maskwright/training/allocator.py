@@ -1,7 +1,7 @@
-"""The C library's memory allocator, told to keep what training frees: each step asks for the same sizes again.
+"""Settings of glibc's allocator that keep freed memory, since each training step asks for the same sizes again.
 
-By default glibc gets every large block from the system and gives it back when it is freed, so that each step's tensors
-are new pages that the kernel must first clear, one page fault per 4 KB. Pages of 2 MB are asked for where that helps.
+By default glibc returns every large block to the system, so that each step's tensors are new pages that the kernel
+must first clear, one page fault per 4 KB. Huge pages (2 MB) are requested where the system grants them on request.
 """
 
 import contextlib
@@ -17,53 +17,48 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 _KEPT = 2**31 - 1
 _GROWTH = 64 << 20
 _HUGE_PAGE = 2 << 20
-_ASKED = 1900 << 20
-"""Bytes of the heap's beginning that are asked to lie in huge pages: what glibc keeps when it is freed (`_KEPT`)."""
+_REQUESTED = 1900 << 20
+"""Bytes at the start of the heap that are requested as huge pages; glibc keeps at most `_KEPT` when it is freed."""
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-_WHERE_ASKED = "[madvise]"
 
 
 def keep_freed_memory() -> bool:
-    """Let glibc take large blocks from the heap, grow it in large pieces, and keep it until the process ends.
+    """Make glibc serve large blocks from the heap and keep freed memory until the process ends; True if it did.
 
-    Call it before the first large tensor. The peak stays what it was, but other programs get memory back only at
-    the end. Called again it changes nothing. Does nothing where the C library is another (macOS, Windows, musl).
-
-    Returns:
-        Whether the settings were taken.
+    Call it before the first large tensor. The peak is unchanged, but other programs get memory back only at the end.
+    Does nothing with another C library (macOS, Windows, musl), and nothing more when called again.
     """
     if not sys.platform.startswith("linux"):
         return False
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):
         return False
-    mallopt = library.mallopt
-    mallopt.argtypes, mallopt.restype = (ctypes.c_int, ctypes.c_int), ctypes.c_int
+    library.mallopt.argtypes, library.mallopt.restype = (ctypes.c_int, ctypes.c_int), ctypes.c_int
     settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, _KEPT), (_TOP_PAD, _GROWTH))
-    taken = all(mallopt(name, value) == 1 for name, value in settings)
-    if taken and gives_huge_pages_if_asked():
-        _ask_for_huge_pages()
-    return taken
+    kept = all(library.mallopt(name, value) == 1 for name, value in settings)
+    if kept and grants_huge_pages():
+        _request_huge_pages()
+    return kept
 
 
-def gives_huge_pages_if_asked() -> bool:
-    """Say whether the system lays memory out in pages of 2 MB where a program asks for it (Linux, "madvise")."""
+def grants_huge_pages() -> bool:
+    """Whether the system gives huge pages to programs that request them (Linux, "madvise")."""
     with contextlib.suppress(OSError):
-        return _WHERE_ASKED in _HUGE_PAGES.read_text(encoding="ascii")
+        return "[madvise]" in _HUGE_PAGES.read_text(encoding="ascii")
     return False
 
 
 @functools.cache
-def _ask_for_huge_pages() -> None:
-    """Let the heap grow, and ask for huge pages there, once. Nothing is touched, so nothing is taken."""
+def _request_huge_pages() -> None:
+    # Grows the heap without touching it, so no memory is used yet.
     library = ctypes.CDLL(None)
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    size = min(_ASKED, free // 2)
+    size = min(_REQUESTED, free // 2)
     library.malloc.argtypes, library.malloc.restype = (ctypes.c_size_t,), ctypes.c_void_p
     library.free.argtypes, library.free.restype = (ctypes.c_void_p,), None
     library.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     begin = library.malloc(size)
-    if begin is None:  # A system that promises no more memory than it has.
+    if begin is None:  # The system does not overcommit.
         return
     first = -(-begin // _HUGE_PAGE) * _HUGE_PAGE
     library.madvise(first, begin + size - first, mmap.MADV_HUGEPAGE)

@@ -17,7 +17,7 @@ from maskwright.recipes.default_cleaning import default_cleaning
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
 from maskwright.training.compiling import Compiling, compiles_on
-from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again, tokens_at_once
+from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again, pretraining_microbatch
 from maskwright.training.evaluation import Baseline, Measured
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.preparation import Prepared, Request, prepare, prepare_again
@@ -281,7 +281,7 @@ def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepare
         "teacher": None if prepared.teacher is None else prepared.teacher.to_json(),
         "fitted": [choice.to_json() for choice in prepared.choices],
         "machine": machine.to_json(),
-        "tokens_per_microbatch": tokens_at_once(machine, prepared.recipe),
+        "tokens_per_microbatch": pretraining_microbatch(machine, prepared.recipe),
         "environment": environment(),
     }
     directory.write_record(begun)
@@ -292,7 +292,7 @@ def _tokens_per_microbatch(record: Mapping[str, Any], recipe: Recipe, machine: M
     # Dropout is keyed by micro-batch, so a resumed run keeps its size on the same kind of device.
     kind = str(record.get("machine", {}).get("device", "")).partition(":")[0]
     kept: int = record.get("tokens_per_microbatch", 0) if kind == machine.device.type else 0
-    return kept or tokens_at_once(machine, recipe)
+    return kept or pretraining_microbatch(machine, recipe)
 
 
 def _run_of(result: Mapping[str, Any], folder: Path) -> Run:

@@ -1,150 +1,96 @@
-"""What arithmetic and memory of this machine can do: products of matrices and copies, timed for about a second.
+"""Timing and accuracy of matrix multiplication on this machine."""
 
-Nothing is kept or changed: a probe times, restores the settings it needed and returns plain numbers. Whoever asks
-decides what follows from them.
-"""
-
-import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from maskwright.core.products import Setting, fp32_products
 
-# (rows, inner, columns): the feed-forward products of a base encoder and of a small one, over 2048 tokens. Which of the
-# two is nearer to the peak depends on the caches.
-SHAPES = ((2048, 768, 3072), (2048, 512, 1024))
+MatmulLibrary = Literal["default", "onednn"]
+SETTINGS: dict[MatmulLibrary, Setting] = {"default": "none", "onednn": "bf16"}
+"""torch.backends.mkldnn.matmul.fp32_precision by library. "bf16" sends fp32 matrices to oneDNN; whether it then rounds
+them to bfloat16 depends on the processor, so `matmul_error` checks it."""
+
+# (rows, inner, columns): feed-forward matmuls of a base and of a small encoder. Caches decide which is faster.
+_PEAK_SHAPES = ((2048, 768, 3072), (2048, 512, 1024))
 _GPU_SCALE = 4
-# (rows, inner, columns) of a layer's products, as `SHAPES`, and (batch, rows, inner, columns) of its attention's.
-_LAYERS = ((1024, 256, 1024), (1024, 768, 3072))
-_HEADS = (64, 64, 64, 64)
-_CHECKED = (512, 256, 384)
-_COPIED = 64 << 20
-# The oneDNN setting of torch that each kind of product stands for (torch.backends.mkldnn.matmul.fp32_precision). "bf16"
-# lets oneDNN multiply fp32 matrices; whether it rounds them to bfloat16 then depends on the processor, which is why the
-# error is measured too.
-_SETTINGS: Mapping[str, Setting] = {"fp32": "none", "fp32_onednn": "bf16", "bf16": "none"}
-_KINDS = {"fp32": torch.float32, "fp32_onednn": torch.float32, "bf16": torch.bfloat16}
+# The same of the layers that compare libraries, and (batch, rows, inner, columns) of their attention.
+_LAYER_SHAPES = ((1024, 256, 1024), (1024, 768, 3072))
+_ATTENTION_SHAPE = (64, 64, 64, 64)
+_ERROR_SHAPE = (512, 256, 384)
+_ROUNDS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class MatmulRate:
-    """One way to multiply matrices.
-
-    Attributes:
-        flops: Operations a second (a multiply and an add are two), the best of all repetitions.
-        error: Largest error of a product of random matrices against fp64, as a share of its largest entry.
-    """
-
-    flops: float
-    error: float
-
-
-def probe_matmul(
-    device: torch.device = torch.device("cpu"), seconds: float = 0.9, kinds: Sequence[str] | None = None
-) -> dict[str, MatmulRate]:
-    """Time products of matrices, in turns, and compare one of each kind with fp64.
-
-    Args:
-        device: Where.
-        seconds: For all repetitions, roughly; each kind gets two rounds even where that takes longer.
-        kinds: Which; None for all that the device has.
-
-    Returns:
-        By kind: "fp32" (the default library), "fp32_onednn" (oneDNN on fp32 matrices; CPU only, where it is built in)
-        and "bf16" (bfloat16 matrices).
-    """
-    if kinds is None:
-        kinds = ("fp32", "fp32_onednn", "bf16") if has_onednn(device) else ("fp32", "bf16")
-    operands = {kind: [_operands(shape, _KINDS[kind], device) for shape in _shapes(device)] for kind in kinds}
-    best = dict.fromkeys(kinds, 0.0)
-    begun, rounds = time.perf_counter(), 0
-    while rounds < 2 or time.perf_counter() - begun < seconds:
-        for kind in kinds:  # In turns: what disturbs the machine then disturbs all.
-            with products_by(kind):
-                for left, right in operands[kind]:
-                    took = _seconds(partial(torch.nn.functional.linear, left, right), device)
-                    best[kind] = max(best[kind], 2.0 * left.numel() * len(right) / took)
-        rounds += 1
-    return {kind: MatmulRate(best[kind], probe_error(kind, device)) for kind in kinds}
+def peak_matmul_flops(
+    device: torch.device, dtype: torch.dtype = torch.float32, library: MatmulLibrary = "default", seconds: float = 0.2
+) -> float:
+    """Return the FLOP/s of the fastest large matmul (multiply and add count as two) in about `seconds`."""
+    scale = _GPU_SCALE if device.type == "cuda" else 1
+    pairs = [
+        _operands((scale * rows, scale * inner, scale * columns), dtype, device)
+        for rows, inner, columns in _PEAK_SHAPES
+    ]
+    best, begun, rounds = 0.0, time.perf_counter(), 0
+    with fp32_products(SETTINGS[library]):
+        while rounds < _ROUNDS or time.perf_counter() - begun < seconds:
+            for left, right in pairs:
+                took = _seconds(partial(torch.nn.functional.linear, left, right), device)
+                best = max(best, 2.0 * left.numel() * len(right) / took)
+            rounds += 1
+    return best
 
 
-def probe_layers(seconds: float = 0.7) -> dict[str, float]:
-    """Time the fp32 products that a layer is trained with, on the CPU, by library and in turns.
+def layer_seconds(seconds: float = 0.7) -> dict[MatmulLibrary, float]:
+    """Time the fp32 matmuls of training a layer on the CPU with each library; the best of each matmul, summed.
 
-    Those of a dense layer (its output, the gradients of its inputs and of its weights) at two widths, and attention's
-    batched ones: which library is faster differs between them.
-
-    Args:
-        seconds: For all repetitions, roughly; there are at least two rounds.
-
-    Returns:
-        Seconds by kind, "fp32" and "fp32_onednn": the best of each product, summed.
+    They are a dense layer's output, input gradient and weight gradient at two widths, and attention's batched matmul:
+    which library is faster differs between them. Libraries alternate, so that a disturbance affects both.
     """
     cpu = torch.device("cpu")
-    products: list[Callable[[], object]] = []
-    for shape in _LAYERS:
+    matmuls: list[Callable[[], Tensor]] = []
+    for shape in _LAYER_SHAPES:
         inputs, weight = _operands(shape, torch.float32, cpu)
-        slopes = inputs @ weight.T
-        products += [
+        grad = inputs @ weight.T
+        matmuls += [
             partial(torch.nn.functional.linear, inputs, weight),
-            partial(torch.mm, slopes, weight),
-            partial(torch.mm, slopes.T, inputs),
+            partial(torch.mm, grad, weight),
+            partial(torch.mm, grad.T, inputs),
         ]
-    batch, rows, inner, columns = _HEADS
+    batch, rows, inner, columns = _ATTENTION_SHAPE
     left, right = _operands((batch * rows, inner, batch * columns), torch.float32, cpu)
-    products.append(partial(torch.bmm, left.view(batch, rows, inner), right.view(batch, columns, inner).mT))
-    best = {kind: [math.inf] * len(products) for kind in ("fp32", "fp32_onednn")}
+    matmuls.append(partial(torch.bmm, left.view(batch, rows, inner), right.view(batch, columns, inner).mT))
+    best = {library: [math.inf] * len(matmuls) for library in SETTINGS}
     begun, rounds = time.perf_counter(), 0
-    while rounds < 2 or time.perf_counter() - begun < seconds:
-        for kind, its in best.items():
-            with products_by(kind):
-                for number, product in enumerate(products):
-                    its[number] = min(its[number], _seconds(product, cpu))
+    while rounds < _ROUNDS or time.perf_counter() - begun < seconds:
+        for library, times in best.items():
+            with fp32_products(SETTINGS[library]):
+                for number, matmul in enumerate(matmuls):
+                    times[number] = min(times[number], _seconds(matmul, cpu))
         rounds += 1
-    return {kind: sum(its) for kind, its in best.items()}
+    return {library: sum(times) for library, times in best.items()}
 
 
 def has_onednn(device: torch.device) -> bool:
-    """Say whether oneDNN can multiply matrices there: on a CPU, where PyTorch was built with it."""
+    """Whether oneDNN can multiply matrices there: on a CPU, if PyTorch was built with it."""
     return device.type == "cpu" and bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
 
 
-def probe_bandwidth(device: torch.device = torch.device("cpu"), seconds: float = 0.2) -> float:
-    """Time copies of a block too large for the caches; return the bytes read and written a second, at best.
-
-    Args:
-        device: Where.
-        seconds: For all repetitions, roughly; there are at least three.
-    """
-    count = _COPIED * (_GPU_SCALE if device.type == "cuda" else 1) // 4
-    source, target = torch.ones(count, device=device), torch.zeros(count, device=device)
-    best, begun, repetitions = math.inf, time.perf_counter(), 0
-    while repetitions < 3 or time.perf_counter() - begun < seconds:
-        best = min(best, _seconds(lambda: target.copy_(source), device))
-        repetitions += 1
-    return 2.0 * source.numel() * source.element_size() / best
-
-
-@contextlib.contextmanager
-def products_by(kind: str) -> Iterator[None]:
-    """Let fp32 products on the CPU be computed as a kind of `probe_matmul` says while the block runs."""
-    with fp32_products(_SETTINGS[kind]):
-        yield
-
-
-def _shapes(device: torch.device) -> list[tuple[int, int, int]]:
-    scale = _GPU_SCALE if device.type == "cuda" else 1
-    return [(scale * rows, scale * inner, scale * columns) for rows, inner, columns in SHAPES]
+def matmul_error(library: MatmulLibrary) -> float:
+    """Return the largest error of an fp32 matmul on the CPU against fp64, relative to the largest entry."""
+    left, right = _operands(_ERROR_SHAPE, torch.float32, torch.device("cpu"))
+    with fp32_products(SETTINGS[library]):
+        found = torch.nn.functional.linear(left, right)
+    exact = left.double() @ right.double().T
+    return float((found.double() - exact).abs().max() / exact.abs().max())
 
 
 def _operands(shape: tuple[int, int, int], dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    # Random numbers: on some processors a product of equal ones draws less power and is faster than real work.
+    # Random numbers: constant matrices draw less power on some processors and are multiplied faster than real ones.
     rows, inner, columns = shape
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(size, inner, generator=generator) for size in (rows, columns))
@@ -157,12 +103,3 @@ def _seconds(work: Callable[[], object], device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter() - begun
-
-
-def probe_error(kind: str, device: torch.device = torch.device("cpu")) -> float:
-    """Return the largest error of a product of a kind against fp64, as a share of its largest entry."""
-    left, right = _operands(_CHECKED, torch.float32, device)
-    with products_by(kind):
-        found = torch.nn.functional.linear(left.to(_KINDS[kind]), right.to(_KINDS[kind]))
-    exact = left.double() @ right.double().T
-    return float((found.double() - exact).abs().max() / exact.abs().max())
