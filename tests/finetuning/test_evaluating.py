@@ -12,7 +12,7 @@ from maskwright.core.errors import DataError, RecipeError
 from maskwright.finetuning.evaluating import evaluate, matching_labels, plain
 from maskwright.finetuning.examples import TaggedExample, TextExample
 from maskwright.finetuning.fine_tuned import build
-from maskwright.finetuning.metrics import accuracy, binary_f1
+from maskwright.finetuning.metrics.scores import accuracy, binary_f1
 from maskwright.finetuning.predicting import predict
 from maskwright.finetuning.tasks import Classification, MultiLabel, MultipleChoice, QuestionAnswering, Tagging
 from maskwright.finetuning.tasks.base import Prediction

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.finetuning.examples import Answer, QuestionExample
-from maskwright.finetuning.metrics import cmrc2018, squad, squad_v2
+from maskwright.finetuning.metrics.answers import cmrc2018, squad, squad_v2
 
 _CMRC_SIGNS = "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』"
 

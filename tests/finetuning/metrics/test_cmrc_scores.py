@@ -8,8 +8,7 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import Answer, QuestionExample
-from maskwright.finetuning.metrics import cmrc2018
-from maskwright.finetuning.metrics.answers import western_words
+from maskwright.finetuning.metrics.answers import cmrc2018, western_words
 
 
 def question(key: str, *answers: str) -> QuestionExample:

@@ -4,7 +4,7 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import Answer, QuestionExample
-from maskwright.finetuning.metrics import best_threshold, score_questions, squad, squad_v2
+from maskwright.finetuning.metrics.answers import best_threshold, score_questions, squad, squad_v2
 
 
 def question(key: str, *answers: str) -> QuestionExample:
@@ -107,5 +107,5 @@ def test_what_cannot_be_measured_is_refused() -> None:
         squad(QUESTIONS, GUESSES)
     with pytest.raises(DataError, match="'a' has no prediction"):
         squad_v2(QUESTIONS, {})
-    with pytest.raises(DataError, match="'a' has no number"):
+    with pytest.raises(DataError, match="'a' has no score for the absence"):
         squad_v2(QUESTIONS, GUESSES, {"b": 1.0})

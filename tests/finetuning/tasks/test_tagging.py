@@ -179,7 +179,7 @@ def test_tags_that_do_not_fit_are_refused_with_their_sentence(tokenizers: dict[s
     [
         ("O B-PER I-PER B-LOC", "BIO", ("O", "B-LOC", "B-PER", "I-PER"), "O"),
         ("O I-PER I-PER O", "IO", ("O", "I-PER"), "O"),
-        ("O I-PER B-PER O", "IO", ("O", "B-PER", "I-PER"), "O"),
+        ("O I-PER B-PER O", "BIO", ("O", "B-PER", "I-PER"), "O"),
         ("S-PER B-LOC I-LOC E-LOC O", "IOBES", ("O", "B-LOC", "E-LOC", "I-LOC", "S-PER"), "O"),
         ("U-PER B-LOC I-LOC L-LOC O", "BILOU", ("O", "B-LOC", "I-LOC", "L-LOC", "U-PER"), "O"),
         ("NOUN VERB NOUN ADP", None, ("ADP", "NOUN", "VERB"), "NOUN"),
@@ -251,11 +251,12 @@ def test_predictions_name_tags_entities_and_their_places(tokenizers: dict[str, T
     assert (first.key, first.value) == ("a", tags[0])
     assert first.score == pytest.approx(0.9**9)
     assert first.details["probabilities"] == pytest.approx([0.9] * 9)
-    # The last tag, I after O, begins nothing: the metric reads it so.
+    # The last tag, I after O, starts an entity, as in the metric.
     text = "In New York met Angela Merkel Größe Größe Größe"
     assert [(e["label"], e["text"], e["first_word"], e["end_word"]) for e in first.details["entities"]] == [
         ("LOC", "New York", 1, 3),
         ("PER", "Angela Merkel Größe", 4, 7),
+        ("LOC", "Größe", 8, 9),
     ]
     for entity in first.details["entities"]:
         assert text[entity["start"] : entity["end"]] == entity["text"]
@@ -265,7 +266,7 @@ def test_predictions_name_tags_entities_and_their_places(tokenizers: dict[str, T
     assert third.value == ["B-PER", "O", "I-PER", "B-LOC"]
     assert third.details["unseen"] == 1
     assert third.details["probabilities"][1] is None
-    assert [entity["text"] for entity in third.details["entities"]] == ["Angela", "Paris"]
+    assert [entity["text"] for entity in third.details["entities"]] == ["Angela", "York", "Paris"]
     json.dumps([prediction.details for prediction in (first, unseen, third)])
 
 

@@ -12,10 +12,9 @@ CMRC 2018: Cui et al. 2019 (section 3.1); ymcui/cmrc2018, squad-style-data/cmrc2
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import QuestionExample
@@ -25,7 +24,7 @@ _WITHOUT_ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def squad(examples: Sequence[QuestionExample], predictions: Mapping[str, str]) -> dict[str, float]:
-    """Score answers as for SQuAD 1.1: a question counts its best right answer, one without a prediction counts 0.
+    """Score answers as for SQuAD 1.1: each question counts its best right answer, one without a prediction counts 0.
 
     Returns:
         "exact_match" and "f1", in percent.
@@ -33,16 +32,59 @@ def squad(examples: Sequence[QuestionExample], predictions: Mapping[str, str]) -
     Raises:
         DataError: If there are no questions, or one has no right answer.
     """
+    exact, f1, _ = _scores_of_best(examples, predictions, _squad_normal, _squad_f1)
+    return {"exact_match": exact, "f1": f1}
+
+
+def cmrc2018(examples: Sequence[QuestionExample], predictions: Mapping[str, str]) -> dict[str, float]:
+    """Score answers as for CMRC 2018: each question counts its best right answer, one without a prediction counts 0.
+
+    Returns:
+        "average" of the next two, "f1", "em", in percent; the number of questions ("total") and of those without a
+        prediction ("skip"). The script prints them in capitals, the first three with three decimals.
+
+    Raises:
+        DataError: If there are no questions, or one has no right answer.
+    """
+    exact, f1, scored = _scores_of_best(examples, predictions, _cmrc_normal, _cmrc_f1)
+    total = len(examples)
+    return {"average": (exact + f1) * 0.5, "f1": f1, "em": exact, "total": total, "skip": total - scored}
+
+
+def _scores_of_best(
+    examples: Sequence[QuestionExample],
+    predictions: Mapping[str, str],
+    normal: Callable[[str], str],
+    f1_of: Callable[[str, str], float],
+) -> tuple[float, float, int]:
+    """Return exact match and F1 in percent, and the number of questions with a prediction."""
     _check_some(examples)
     exact, f1 = [], []
     for example in examples:
         if not example.answers:
-            raise DataError(f"question {example.key!r} has no right answer", todo='Measure such files as "squad_v2".')
+            raise DataError(f"question {example.key!r} has no right answer", todo='Use the metric "squad_v2".')
         guess = predictions.get(example.key)
         if guess is not None:
-            exact.append(max(float(_squad_normal(guess) == _squad_normal(answer.text)) for answer in example.answers))
-            f1.append(max(_squad_f1(guess, answer.text) for answer in example.answers))
-    return {"exact_match": _percent(exact, len(examples)), "f1": _percent(f1, len(examples))}
+            exact.append(max(float(normal(guess) == normal(answer.text)) for answer in example.answers))
+            f1.append(max(f1_of(guess, answer.text) for answer in example.answers))
+    return _percent(exact, len(examples)), _percent(f1, len(examples)), len(exact)
+
+
+class QuestionScore(NamedTuple):
+    """Score of the answer to one question, by SQuAD 2.0's rules.
+
+    Attributes:
+        answerable: Whether the question has a right answer other than "".
+        answered: Whether the prediction is not "".
+        exact: 1 for a right answer, else 0.
+        f1: In [0, 1].
+    """
+
+    key: str
+    answerable: bool
+    answered: bool
+    exact: float
+    f1: float
 
 
 def squad_v2(
@@ -56,63 +98,36 @@ def squad_v2(
     Args:
         examples: All questions in the order of the file; those without right answers are unanswerable.
         predictions: Answers by the questions' keys, one for each.
-        no_answer: How sure the model is, on any scale, that there is no answer, by the questions' keys. It takes
-            answers back, and adds the best thresholds.
-        threshold: The answer to a question whose number is greater is taken back. 1 is the script's default.
+        no_answer: The model's score, on any scale, for the absence of an answer, by the questions' keys.
+        threshold: Predictions whose `no_answer` is greater are replaced by "". 1 is the script's default.
 
     Returns:
         In percent, by the script's names: "exact", "f1", and "total" (a count); the same with "HasAns_" and "NoAns_"
-        for the questions with and without answers, where there are some; and, with `no_answer`, what
-        `best_threshold` finds: "best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh".
+        for questions with and without answers, if there are any; and, with `no_answer`, "best_exact",
+        "best_exact_thresh", "best_f1", "best_f1_thresh" of `best_threshold`.
 
     Raises:
         DataError: If there are no questions, or one has no prediction, or no number in `no_answer`.
     """
-    raw = score_questions(examples, predictions)
-    scores = raw
+    scores = score_questions(examples, predictions)
+    best: dict[str, float] = {}
     if no_answer is not None:
-        _check_all(raw, no_answer)
-        scores = [score.taken_back() if no_answer[score.key] > threshold else score for score in raw]
-    parts = {
-        "": scores,
-        "HasAns_": [score for score in scores if score.answerable],
-        "NoAns_": [score for score in scores if not score.answerable],
-    }
+        for name in ("exact", "f1"):
+            found = best_threshold(scores, no_answer, name)
+            best |= {f"best_{name}": found.score, f"best_{name}_thresh": found.threshold}
+        scores = [
+            score._replace(exact=float(not score.answerable), f1=float(not score.answerable))
+            if no_answer[score.key] > threshold
+            else score
+            for score in scores
+        ]
     results: dict[str, float] = {}
-    for prefix, part in parts.items():
-        if part:
+    for prefix, answerable in (("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,))):
+        if part := [score for score in scores if score.answerable in answerable]:
             results[f"{prefix}exact"] = _percent((score.exact for score in part), len(part))
             results[f"{prefix}f1"] = _percent((score.f1 for score in part), len(part))
             results[f"{prefix}total"] = len(part)
-    if no_answer is not None:
-        for name in ("exact", "f1"):
-            best = best_threshold(raw, no_answer, name)
-            results |= {f"best_{name}": best.score, f"best_{name}_thresh": best.threshold}
-    return results
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionScore:
-    """How good the answer to one question is.
-
-    Attributes:
-        key: The question's.
-        answerable: Whether it has a right answer other than "".
-        answered: Whether the prediction is other than "".
-        exact: 1 where the answer is a right one, else 0.
-        f1: In [0, 1].
-    """
-
-    key: str
-    answerable: bool
-    answered: bool
-    exact: float
-    f1: float
-
-    def taken_back(self) -> "QuestionScore":
-        """Return the score of "" instead."""
-        right = float(not self.answerable)
-        return replace(self, answered=False, exact=right, f1=right)
+    return results | best
 
 
 def score_questions(examples: Sequence[QuestionExample], predictions: Mapping[str, str]) -> list[QuestionScore]:
@@ -130,15 +145,9 @@ def score_questions(examples: Sequence[QuestionExample], predictions: Mapping[st
             raise DataError(f"question {example.key!r} has no prediction")
         guess = predictions[example.key]
         right = [answer.text for answer in example.answers if _squad_normal(answer.text)] or [""]
-        scores.append(
-            QuestionScore(
-                key=example.key,
-                answerable=bool(example.answers),
-                answered=bool(guess),
-                exact=max(float(_squad_normal(guess) == _squad_normal(text)) for text in right),
-                f1=max(_squad_v2_f1(guess, text) for text in right),
-            )
-        )
+        exact = max(float(_squad_normal(guess) == _squad_normal(text)) for text in right)
+        f1 = max(_squad_f1(guess, text) for text in right) if right != [""] and _squad_normal(guess) else exact
+        scores.append(QuestionScore(example.key, bool(example.answers), bool(guess), exact, f1))
     return scores
 
 
@@ -147,9 +156,9 @@ class BestThreshold:
     """The threshold that gives the best score.
 
     Attributes:
-        score: That score, in percent.
-        threshold: Questions whose number is greater are answered by "".
-        answers: How many of the questions keep their answers, unanswerable and unanswered ones included.
+        score: The best score, in percent.
+        threshold: Questions with a greater `no_answer` are answered by "".
+        answers: Number of questions that keep their predictions, including unanswerable and unanswered ones.
     """
 
     score: float
@@ -162,21 +171,20 @@ def best_threshold(
 ) -> BestThreshold:
     """Find the threshold that gives the best score, as the script does.
 
-    It begins with no question answered and lets them be answered one by one, the surest first. Two things are the
-    script's: where no answer at all is best it says 0, whatever the scale; and of questions with the same number it may
-    stop between, in the order of `no_answer`.
-
-    `no_answer` is by the questions' keys; others in it are ignored.
+    It starts with no question answered and adds answers in ascending order of `no_answer` (by the questions' keys;
+    other keys are ignored). As in the script, the threshold is 0 if no answer at all is best, whatever the scale, and
+    of questions with equal `no_answer` only some may count, in the order of `no_answer`.
 
     Raises:
-        DataError: If a question has no number.
+        DataError: If a question is not in `no_answer`.
     """
-    _check_all(scores, no_answer)
     by_key = {score.key: score for score in scores}
+    if missing := [key for key in by_key if key not in no_answer]:
+        raise DataError(f"question {missing[0]!r} has no score for the absence of an answer")
     current = best = float(sum(not score.answerable for score in scores))
     threshold, kept = 0.0, 0
-    surest_first = sorted((key for key in no_answer if key in by_key), key=lambda key: no_answer[key])
-    for number, key in enumerate(surest_first, start=1):
+    ascending = sorted((key for key in no_answer if key in by_key), key=lambda key: no_answer[key])
+    for number, key in enumerate(ascending, start=1):
         score = by_key[key]
         if score.answerable:
             current += getattr(score, measure)
@@ -188,11 +196,6 @@ def best_threshold(
 
 
 def _check_some(examples: Sequence[QuestionExample]) -> None:
-    """Refuse to measure nothing.
-
-    Raises:
-        DataError: If there are no questions.
-    """
     if not examples:
         raise DataError("there are no questions to measure", todo="Check the file.")
 
@@ -205,13 +208,13 @@ def _percent(scores: Iterable[float], count: int) -> float:
     return 100.0 * total / count
 
 
-def _check_all(scores: Sequence[QuestionScore], no_answer: Mapping[str, float]) -> None:
-    for score in scores:
-        if score.key not in no_answer:
-            raise DataError(f"question {score.key!r} has no number that says how sure the model is of no answer")
+def _f1(same: int, guessed: int, wanted: int) -> float:
+    if same == 0:
+        return 0.0
+    precision, recall = same / guessed, same / wanted
+    return (2 * precision * recall) / (precision + recall)
 
 
-@lru_cache(maxsize=1 << 16)
 def _squad_normal(text: str) -> str:
     # Lower case, without ASCII punctuation, English articles and superfluous space.
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_ASCII_PUNCTUATION)).split())
@@ -219,17 +222,7 @@ def _squad_normal(text: str) -> str:
 
 def _squad_f1(guess: str, right: str) -> float:
     guessed, wanted = _squad_normal(guess).split(), _squad_normal(right).split()
-    same = sum((Counter(guessed) & Counter(wanted)).values())
-    if same == 0:
-        return 0.0
-    precision, recall = same / len(guessed), same / len(wanted)
-    return (2 * precision * recall) / (precision + recall)
-
-
-def _squad_v2_f1(guess: str, right: str) -> float:
-    if not _squad_normal(guess) or not _squad_normal(right):
-        return float(_squad_normal(guess) == _squad_normal(right))
-    return _squad_f1(guess, right)
+    return _f1((Counter(guessed) & Counter(wanted)).total(), len(guessed), len(wanted))
 
 
 # The script's list, gaps included: "‘", a single "…" and most ASCII punctuation stay.
@@ -238,68 +231,30 @@ _WITHOUT_CMRC_PUNCTUATION = str.maketrans("", "", _CMRC_PUNCTUATION)
 _PIECES = re.compile(r"[\u4e00-\u9fa5]|[^\u4e00-\u9fa5]+")
 
 
-def cmrc2018(examples: Sequence[QuestionExample], predictions: Mapping[str, str]) -> dict[str, float]:
-    """Score answers as for CMRC 2018: a question counts its best right answer, one without a prediction counts 0.
-
-    Returns:
-        "average" of the next two, "f1", "em", in percent, and how many questions there are ("total") and are without a
-        prediction ("skip"). The script prints them in capitals, the first three with three decimals.
-
-    Raises:
-        DataError: If there are no questions, or one has no right answer.
-    """
-    _check_some(examples)
-    exact, f1 = [], []
-    for example in examples:
-        if not example.answers:
-            raise DataError(f"question {example.key!r} has no right answer")
-        guess = predictions.get(example.key)
-        if guess is not None:
-            right = [answer.text for answer in example.answers]
-            exact.append(float(any(_cmrc_normal(guess) == _cmrc_normal(text) for text in right)))
-            f1.append(max(_cmrc_f1(guess, text) for text in right))
-    em_score, f1_score = _percent(exact, len(examples)), _percent(f1, len(examples))
-    return {
-        "average": (em_score + f1_score) * 0.5,
-        "f1": f1_score,
-        "em": em_score,
-        "total": len(examples),
-        "skip": len(examples) - len(exact),
-    }
-
-
 def _cmrc_normal(text: str) -> str:
-    # Spaces at the ends go before punctuation does: one beside it stays.
+    # Spaces at the ends are removed before punctuation is: one beside punctuation stays.
     return text.lower().strip().translate(_WITHOUT_CMRC_PUNCTUATION)
 
 
-@lru_cache(maxsize=1 << 16)
-def _cmrc_segments(text: str) -> tuple[str, ...]:
+def _cmrc_segments(text: str) -> list[str]:
     # Chinese characters one by one, words of everything else.
-    return tuple(_cut(_cmrc_normal(text)))
-
-
-def _cut(text: str) -> Iterator[str]:
-    for piece in _PIECES.findall(text):
-        if "\u4e00" <= piece[0] <= "\u9fa5":
-            yield piece
-        else:
-            yield from western_words(piece)
+    pieces = _PIECES.findall(_cmrc_normal(text))
+    return [
+        segment
+        for piece in pieces
+        for segment in ([piece] if "\u4e00" <= piece[0] <= "\u9fa5" else western_words(piece))
+    ]
 
 
 def _cmrc_f1(guess: str, right: str) -> float:
     guessed, wanted = _cmrc_segments(guess), _cmrc_segments(right)
-    same = _longest_common_run(wanted, guessed)
-    if same == 0:
-        return 0.0
-    precision, recall = same / len(guessed), same / len(wanted)
-    return (2 * precision * recall) / (precision + recall)
+    return _f1(_longest_common_run(wanted, guessed), len(guessed), len(wanted))
 
 
 def _longest_common_run(first: Sequence[str], second: Sequence[str]) -> int:
     # Of segments that follow each other without a gap, unlike the usual longest common subsequence.
     longest = 0
-    ending = [0] * (len(second) + 1)  # the run that ends at each segment of the second
+    ending = [0] * (len(second) + 1)  # length of the run that ends at each segment of `second`
     for segment in first:
         before = 0
         for place, other in enumerate(second, start=1):
@@ -354,14 +309,13 @@ _TREEBANK_RULES = tuple(
 )
 
 
-@lru_cache(maxsize=1 << 12)
-def western_words(text: str) -> tuple[str, ...]:
-    """Cut a text into words, numbers and punctuation marks.
+def western_words(text: str) -> list[str]:
+    """Split a text into words, numbers and punctuation marks.
 
     Example:
         >>> western_words("it's 3,5% (getchu.com), ok.")
-        ('it', "'s", '3,5', '%', '(', 'getchu.com', ')', ',', 'ok', '.')
+        ['it', "'s", '3,5', '%', '(', 'getchu.com', ')', ',', 'ok', '.']
     """
     for pattern, replacement in _TREEBANK_RULES:
         text = pattern.sub(replacement, text)
-    return tuple(text.split())
+    return text.split()

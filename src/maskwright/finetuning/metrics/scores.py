@@ -1,24 +1,16 @@
 """Scores of classes and numbers, by scikit-learn and SciPy (imported on first use: scikit-learn alone takes a second).
 
-Which task is measured by what: Wang et al. 2019 (GLUE), table 1. Matthews correlation for CoLA, F1 of the positive
-class and accuracy for MRPC and QQP, Pearson and Spearman correlation for STS-B, accuracy for the others.
-Every function raises DataError if there is nothing to measure or the numbers of values differ.
+Metrics of GLUE: Wang et al. 2019, table 1. Every function raises DataError if there is nothing to measure or the
+numbers of values differ.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError, unknown_name
 from maskwright.core.types import BoolArray
-from maskwright.data.libraries import imported
-
-
-def scoring_library(module: str, package: str) -> Any:
-    """Import a library that computes metrics; DataError if it is not installed."""
-    return imported(module, package=package, purpose="measuring", todo=f"Install it: `pip install {package}`.")
 
 
 def check_pairs(gold: int, predicted: int, at_least: int = 1) -> None:
@@ -32,26 +24,27 @@ def check_pairs(gold: int, predicted: int, at_least: int = 1) -> None:
 
 
 def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Return the share of examples whose class is right, in [0, 1].
+    """Return the share of examples with the right class, in [0, 1].
 
     Example:
         >>> accuracy(["yes", "no", "no", "no"], ["yes", "no", "yes", "no"])
         0.75
     """
     check_pairs(len(gold), len(predicted))
-    return float(_sklearn().accuracy_score(list(gold), list(predicted)))
+    return sum(right == guess for right, guess in zip(gold, predicted, strict=True)) / len(gold)
 
 
 def binary_f1(gold: Sequence[str], predicted: Sequence[str], *, positive: str) -> float:
     """Return the F1 of one class ("1", a paraphrase, in MRPC), in [0, 1]; 0 where it is neither gold nor predicted."""
-    return macro_f1(gold, predicted, labels=[positive])  # the mean over the one class
+    return macro_f1(gold, predicted, labels=[positive])
 
 
 def macro_f1(gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[str]) -> float:
     """Return the mean F1 of all classes, in [0, 1]; a class that is neither gold nor predicted counts as 0."""
+    from sklearn.metrics import f1_score
+
     check_pairs(len(gold), len(predicted))
-    settings = {"labels": list(labels), "average": "macro", "zero_division": 0.0}
-    return float(_sklearn().f1_score(list(gold), list(predicted), **settings))
+    return float(f1_score(list(gold), list(predicted), labels=list(labels), average="macro", zero_division=0.0))
 
 
 def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
@@ -59,33 +52,35 @@ def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
 
     0 where all predictions are of one class.
     """
+    from sklearn.metrics import matthews_corrcoef
+
     check_pairs(len(gold), len(predicted))
-    return float(_sklearn().matthews_corrcoef(list(gold), list(predicted)))
+    return float(matthews_corrcoef(list(gold), list(predicted)))
 
 
 def multi_label_scores(
     gold: Sequence[Iterable[str]], predicted: Sequence[Iterable[str]], *, labels: Sequence[str]
 ) -> dict[str, float]:
-    """Return how well sets of classes are predicted, each score in [0, 1].
+    """Score sets of classes, each score in [0, 1].
 
     Returns:
-        "micro_f1", of all (example, class) decisions together; "macro_f1", the mean over classes;
-        "subset_accuracy", the share of examples of which all classes are right; "f1_LABEL" for each class, 0 where it
-        is neither gold nor predicted anywhere.
+        "micro_f1" of all (example, class) decisions; "macro_f1", the mean over classes; "subset_accuracy", the share of
+        examples with all classes right; "f1_LABEL" of each class, 0 where it is neither gold nor predicted.
 
     Example:
         >>> scores = multi_label_scores([["a", "b"], ["a"]], [["a"], ["a"]], labels=["a", "b"])
         >>> {name: round(score, 4) for name, score in scores.items()}
         {'micro_f1': 0.8, 'macro_f1': 0.5, 'subset_accuracy': 0.5, 'f1_a': 1.0, 'f1_b': 0.0}
     """
+    from sklearn.metrics import f1_score
+
     check_pairs(len(gold), len(predicted))
     right, guessed = _indicators(gold, labels), _indicators(predicted, labels)
-    f1_score = _sklearn().f1_score
     by_label = f1_score(right, guessed, average=None, zero_division=0.0)[: len(labels)]
     return {
         "micro_f1": float(f1_score(right, guessed, average="micro", zero_division=0.0)),
         "macro_f1": float(by_label.mean()),
-        "subset_accuracy": float(_sklearn().accuracy_score(right, guessed)),
+        "subset_accuracy": float((right == guessed).all(axis=1).mean()),
         **{f"f1_{label}": float(score) for label, score in zip(labels, by_label, strict=True)},
     }
 
@@ -93,7 +88,7 @@ def multi_label_scores(
 def pearson(gold: Sequence[float], predicted: Sequence[float]) -> float:
     """Return Pearson's correlation, in [-1, 1].
 
-    DEVIATION: 0 where one side is constant. SciPy gives NaN there, which is no JSON and compares with no other score.
+    DEVIATION: 0 where one side is constant. SciPy gives NaN there, which is not JSON and cannot be compared.
     """
     return _correlation("pearsonr", gold, predicted)
 
@@ -117,15 +112,13 @@ def r_squared(gold: Sequence[float], predicted: Sequence[float]) -> float:
     return float(1 - np.square(right - guessed).sum() / np.square(right - right.mean()).sum())
 
 
-def _sklearn() -> Any:
-    return scoring_library("sklearn.metrics", "scikit-learn")
-
-
 def _correlation(function: str, gold: Sequence[float], predicted: Sequence[float]) -> float:
+    from scipy import stats
+
     right, guessed = _finite(gold, predicted, at_least=2)
     if any(values.min() == values.max() for values in (right, guessed)):
         return 0.0
-    return float(getattr(scoring_library("scipy.stats", "scipy"), function)(right, guessed).statistic)
+    return float(getattr(stats, function)(right, guessed).statistic)
 
 
 def _finite(
@@ -141,7 +134,7 @@ def _finite(
 
 def _indicators(sets: Sequence[Iterable[str]], labels: Sequence[str]) -> BoolArray:
     columns = {label: column for column, label in enumerate(labels)}
-    # One more column that is never true: scikit-learn takes a table of one column for one class an example.
+    # The last column is always False: scikit-learn would read a single column as one class per example.
     table = np.zeros((len(sets), len(labels) + 1), dtype=np.bool_)
     for row, classes in enumerate(sets):
         for label in classes:

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -335,15 +334,6 @@ def _scheme_note(sentences: Sequence[Sequence[str]]) -> str:
         note = f"{len(counts)} tags that mark no entities as BIO and its like do: {shown}"
         miswritten = next((tag for tag in counts if tag != "0" and _meant(tag)), None) if "O" in counts else None
         return f"{note}; if they should, write {_meant(miswritten)!r} for {miswritten!r}" if miswritten else note
-    if scheme in ("BIO", "IO"):
-        # In BIO an I without its beginning is an error of the file, and ends up in no entity.
-        loose = sum(
-            (tag == "I" or tag.startswith("I-")) and (before == "O" or before[1:] != tag[1:])
-            for tags in sentences
-            for before, tag in pairwise(("O", *tags))
-        )
-        if scheme == "BIO" and loose:
-            return f"tags of scheme BIO ({shown}); {loose} tags I follow no tag of their type and mark no entity"
     return f"tags of scheme {scheme} ({shown})"
 
 

@@ -19,7 +19,7 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import FeatureBatch, Features, Ranges, cut_pairs, lay_out, ranges_of, room
-from maskwright.finetuning.metrics import (
+from maskwright.finetuning.metrics.scores import (
     accuracy,
     binary_f1,
     macro_f1,

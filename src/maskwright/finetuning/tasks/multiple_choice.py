@@ -28,7 +28,7 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample
 from maskwright.finetuning.features import FeatureBatch, Features, Ranges, lay_out, ranges_of, room
-from maskwright.finetuning.metrics import accuracy
+from maskwright.finetuning.metrics.scores import accuracy
 from maskwright.finetuning.tasks.base import (
     Prediction,
     Scores,

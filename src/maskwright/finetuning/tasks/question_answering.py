@@ -35,7 +35,14 @@ from maskwright.finetuning.features import (
     room,
     separators_between,
 )
-from maskwright.finetuning.metrics import BestThreshold, best_threshold, cmrc2018, score_questions, squad, squad_v2
+from maskwright.finetuning.metrics.answers import (
+    BestThreshold,
+    best_threshold,
+    cmrc2018,
+    score_questions,
+    squad,
+    squad_v2,
+)
 from maskwright.finetuning.tasks.base import Prediction, Scores, Task, learnable, require_labels, rows
 
 NO_ANSWER = -1

@@ -33,7 +33,6 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.scripts import HAN_CLASS
 from maskwright.finetuning.examples import TaggedExample
 from maskwright.finetuning.features import FeatureBatch, Features, Ranges, lay_out, ranges_of, room
-from maskwright.finetuning.metrics import accuracy
 from maskwright.finetuning.metrics.entities import (
     TagScheme,
     entities_of,
@@ -42,6 +41,7 @@ from maskwright.finetuning.metrics.entities import (
     scheme_of,
     type_of,
 )
+from maskwright.finetuning.metrics.scores import accuracy
 from maskwright.finetuning.tasks.base import (
     Prediction,
     Scores,
@@ -166,7 +166,7 @@ class Tagging(Task[TaggedExample]):
 
     Attributes:
         labels: The tags as in the file.
-        scheme: Entity scheme: "IO" (also for the older IOB1), "BIO", "IOBES", "BILOU", "BMES"; None for tags that mark
+        scheme: Entity scheme: "IO", "BIO", "IOBES", "BILOU", "BMES"; None for tags that mark
             no entities (parts of speech).
         metrics: Reported metrics, the main one first: "f1", "precision", "recall" of entities with exact boundaries and
             type (`metrics.entity_scores`), also per type ("f1_PER"), and "accuracy" of tags.
@@ -326,7 +326,7 @@ class Tagging(Task[TaggedExample]):
         text = between.join(words)
         ends = list(itertools.accumulate(len(word) + len(between) for word in words))
         found = []
-        for entity in entities_of(tags, self.scheme):
+        for entity in entities_of(tags):
             start = ends[entity.start] - len(between) - len(words[entity.start])
             end = ends[entity.end - 1] - len(between)
             certain = [probability for probability in known[entity.start : entity.end] if probability is not None]
@@ -350,7 +350,7 @@ class Tagging(Task[TaggedExample]):
         predicted = [prediction.value for prediction in predictions]
         scores: dict[str, float] = {}
         if self.scheme is not None:
-            scores = entity_scores(gold, predicted, scheme=self.scheme)
+            scores = entity_scores(gold, predicted)
         if "accuracy" in self.metrics:
             scores["accuracy"] = accuracy(list(itertools.chain(*gold)), list(itertools.chain(*predicted)))
         # A type that occurs neither in the labels nor in the predictions has no scores.
@@ -361,7 +361,7 @@ class Tagging(Task[TaggedExample]):
         return (*ENTITY_METRICS, *(f"{name}_{type_}" for type_ in types for name in ("f1", "precision", "recall")))
 
     def check(self, examples: Sequence[TaggedExample]) -> None:
-        """Raise on tags that are not in the scheme (see `Task.check`).
+        """Raise on tags that mark no entity (see `Task.check`).
 
         Valid tags that do not occur in training pass; they are never predicted.
         """
@@ -371,7 +371,7 @@ class Tagging(Task[TaggedExample]):
         for example in examples:
             for tag in set(example.tags or ()) - checked:
                 try:
-                    entities_of([tag], self.scheme)
+                    entities_of([tag])
                 except DataError as error:
                     raise DataError(f"example {example.key}: {error.problem}", allowed=error.allowed) from None
                 checked.add(tag)
