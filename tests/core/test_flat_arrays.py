@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maskwright.core.flat_arrays import Runs, concatenated_ranges
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import RandomNumbers
 
 lengths = st.lists(st.integers(0, 70), min_size=1, max_size=9)
 
@@ -50,12 +50,12 @@ def test_no_ranges_copy_nothing() -> None:
 @given(lengths, st.integers(0, 1000))
 def test_random_numbers_of_a_batch_are_those_of_its_tokens(sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
-    draws = Draws(seed, rng.integers(0, 9, len(sizes)), rng.integers(0, 1 << 50, len(sizes)))
+    numbers = RandomNumbers(seed, rng.integers(0, 9, len(sizes)), rng.integers(0, 1 << 50, len(sizes)))
     cu_seqlens = np.concatenate([[0], np.cumsum(sizes)])
     total = int(cu_seqlens[-1])
     tokens = np.flatnonzero(rng.random(total) < 0.4)
     sequences = np.repeat(np.arange(len(sizes)), sizes)
-    everywhere = draws.bits_at("a purpose", sequences, np.arange(total) - cu_seqlens[sequences])
-    some = draws.uniform_at("a purpose", sequences[tokens], tokens - cu_seqlens[sequences[tokens]])
-    assert draws.bits_everywhere("a purpose", cu_seqlens).tolist() == everywhere.tolist()
-    assert draws.uniform_of("a purpose", cu_seqlens, tokens).tolist() == some.tolist()
+    everywhere = numbers.bits_at("a purpose", sequences, np.arange(total) - cu_seqlens[sequences])
+    some = numbers.uniform_at("a purpose", sequences[tokens], tokens - cu_seqlens[sequences[tokens]])
+    assert numbers.bits_everywhere("a purpose", cu_seqlens).tolist() == everywhere.tolist()
+    assert numbers.uniform_of("a purpose", cu_seqlens, tokens).tolist() == some.tolist()

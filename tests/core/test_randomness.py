@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.randomness import (
-    Draws,
     Permutation,
+    RandomNumbers,
     as_uniform,
     bits,
     bound_of,
@@ -95,9 +95,9 @@ def test_a_batch_draws_what_its_instances_draw_one_by_one(seed, instances):
     refresh, index, lengths = (np.array(column) for column in zip(*instances, strict=True))
     sequences = np.repeat(np.arange(len(lengths)), lengths)
     offsets = np.concatenate([np.arange(length) for length in lengths])
-    together = Draws(seed, refresh, index)
+    together = RandomNumbers(seed, refresh, index)
     for row in range(len(lengths)):
-        alone = Draws(seed, refresh[row : row + 1], index[row : row + 1])
+        alone = RandomNumbers(seed, refresh[row : row + 1], index[row : row + 1])
         own = sequences == row
         places = np.zeros(int(own.sum()), dtype=np.int64), offsets[own]
         assert np.array_equal(together.uniform_at("a", sequences, offsets)[own], alone.uniform_at("a", *places))
@@ -149,11 +149,11 @@ def test_permutation_leaves_no_trace_of_the_order():
 
 @given(seeds, st.lists(st.integers(0, 9), max_size=6))
 def test_numbers_of_all_tokens_are_those_of_each(seed, lengths):
-    draws = Draws(seed, np.arange(len(lengths)), 5 + np.arange(len(lengths)))
+    rng = RandomNumbers(seed, np.arange(len(lengths)), 5 + np.arange(len(lengths)))
     sequences = np.repeat(np.arange(len(lengths)), lengths)
     offsets = np.array([offset for length in lengths for offset in range(length)], dtype=np.int64)
-    everywhere = draws.bits_everywhere("a", np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
-    assert np.array_equal(everywhere, draws.bits_at("a", sequences, offsets))
+    everywhere = rng.bits_everywhere("a", np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
+    assert np.array_equal(everywhere, rng.bits_at("a", sequences, offsets))
 
 
 @given(st.floats(0, 1, exclude_max=True))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from maskwright.core.randomness import Draws, bits, generator, generators, integer_key, integer_keys, keys
+from maskwright.core.randomness import RandomNumbers, bits, generator, generators, integer_key, integer_keys, keys
 
 
 def test_generators_are_those_made_one_by_one() -> None:
@@ -15,14 +15,14 @@ def test_generators_are_those_made_one_by_one() -> None:
 
 def test_numbers_at_some_tokens_are_those_of_each_sequence_s_stream() -> None:
     refresh, index = np.array([0, 3, 1]), np.array([7, 8, 9])
-    draws = Draws(1, refresh, index)
+    rng = RandomNumbers(1, refresh, index)
     sequences, offsets = np.array([2, 0, 1, 2, 0]), np.array([6, 0, 0, 0, 3])
     expected = [
         int(bits(keys(1, "masking", int(refresh[sequence]), int(index[sequence])), int(offset))[0])
         for sequence, offset in zip(sequences, offsets, strict=True)
     ]
-    assert draws.bits_at("masking", sequences, offsets).tolist() == expected
-    assert draws.uniform_at("masking", sequences, offsets).tolist() == [(each >> 11) / 2**53 for each in expected]
+    assert rng.bits_at("masking", sequences, offsets).tolist() == expected
+    assert rng.uniform_at("masking", sequences, offsets).tolist() == [(each >> 11) / 2**53 for each in expected]
 
 
 def test_keys_of_many_indices_are_those_of_each() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from token_samples import awkward_text
 from word_samples import SCRIPTS, cuts_of, encoded, surfaces, trained_tokenizers, written_words
 
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Instances
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder, TokenStream
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -119,9 +119,9 @@ def test_whole_word_masks_hide_every_word_whole_and_keep_the_rate(
         cu_seqlens=np.arange(count + 1) * length * repeats,
         pair_labels=np.full(count, -1, dtype=np.int8),
     )
-    draws = Draws(0, np.zeros(count, dtype=np.int64), np.arange(count))
+    rng = RandomNumbers(0, np.zeros(count, dtype=np.int64), np.arange(count))
     masked = np.zeros(len(nothing), dtype=np.bool_)
-    masked[WholeWordMasking(rate=0.15, max_targets=None).select(instances, draws).positions] = True
+    masked[WholeWordMasking(rate=0.15, max_targets=None).select(instances, rng).positions] = True
     assert masked.mean() == pytest.approx(0.15, abs=0.005)
     masked = masked.reshape(repeats * count, length)
     for start, end in positions_of_words(sentences):

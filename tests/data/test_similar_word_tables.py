@@ -1,5 +1,6 @@
 """The table of similar words: what files are read, what is nearest, what is covered, and that it is kept."""
 
+import dataclasses
 import gzip
 import sys
 from itertools import pairwise
@@ -29,6 +30,7 @@ from maskwright.data.words.similar_words import (
 )
 from maskwright.data.words.similar_words.counting import count_words
 from maskwright.data.words.similar_words.files import layout_of, read_thesaurus
+from maskwright.data.words.similar_words.table import few_words_warning
 from maskwright.data.words.similar_words.vectors import nearest
 
 CILIN = "Aa01A01= 人 士 人物 人士 人氏\r\nAa01A02= 人类 生人 全人类\r\nAb03C01# 苹果 梨\r\nLa06D02@ 岂敢\r\n"
@@ -256,6 +258,23 @@ def test_vectors_give_neighbours_among_the_corpus_s_words(tmp_path: Path) -> Non
         assert "6 word vectors" in made.coverage.source
         rarer = SimilarWordsSpec(source=str(path), min_count=100)
         assert not len(table_of(rarer, sample_tokens(corpus), tokenizer).table)
+
+
+def test_words_are_never_similar_to_punctuation(tmp_path: Path) -> None:
+    corpus, tokenizer = corpus_of(tmp_path, [["的 。 了 ， 山"] * 9], WordPiece(vocab_size=200))
+    path = written(tmp_path / "v.txt", "4 2\n的 1 0\n。 1 0.01\n了 -1 0.1\n， -1 0.2\n")
+    made = table_of(SimilarWordsSpec(source=str(path), min_similarity=-1), sample_tokens(corpus), tokenizer)
+    found = {word: candidates(made, tokenizer, word) for word in "的。了，"}
+    assert found == {"的": ["了"], "了": ["的"], "。": ["，"], "，": ["。"]}
+
+
+def test_too_little_text_to_learn_from_is_a_warning(english: tuple[Corpus, Tokenizer], tmp_path: Path) -> None:
+    corpus, tokenizer = english
+    spec = SimilarWordsSpec(min_count=10)
+    coverage = similar_words(spec, corpus, tokenizer, cache=tmp_path).coverage
+    assert "thesaurus" in few_words_warning(spec, dataclasses.replace(coverage, words=20_000))
+    assert not few_words_warning(spec, dataclasses.replace(coverage, words=200_000))
+    assert not few_words_warning(SimilarWordsSpec(source="s.txt"), dataclasses.replace(coverage, words=20_000))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gbk"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import BoolArray, Documents, Instances, IntArray, Plan, SpecialTokens, TakenTokens
 from maskwright.pretext.formats import Format, TakeTokens
 from maskwright.pretext.replacement import VocabularyFacts
@@ -67,10 +67,10 @@ def batch_of(lengths: Sequence[int], seed: int = 0, share_of_word_starts: float 
     )
 
 
-def draws_for(instances: Instances, seed: int = 0, refresh: int = 0, first_index: int = 0) -> Draws:
+def rng_for(instances: Instances, seed: int = 0, refresh: int = 0, first_index: int = 0) -> RandomNumbers:
     """Key a batch whose instances are numbered one after another."""
     index = first_index + np.arange(len(instances))
-    return Draws(seed, np.full(len(instances), refresh), index)
+    return RandomNumbers(seed, np.full(len(instances), refresh), index)
 
 
 def one_of(instances: Instances, number: int) -> Instances:

@@ -1,7 +1,7 @@
 """Static and dynamic masks from the same code."""
 
 import numpy as np
-from pretext_samples import VOCABULARY, batch_of, draws_for
+from pretext_samples import VOCABULARY, batch_of, rng_for
 
 from maskwright.core.types import Examples
 from maskwright.pretext.corrupt import corrupt
@@ -14,7 +14,7 @@ BATCH = batch_of([128] * 16)
 def in_epoch(epoch: int, copies: int | None) -> Examples:
     """Corrupt the batch as an epoch sees it: with k static copies the refresh is the epoch modulo k."""
     refresh = epoch if copies is None else epoch % copies
-    return corrupt(BATCH, TokenMasking(), MaskRandomKeep(), draws_for(BATCH, seed=3, refresh=refresh), VOCABULARY)
+    return corrupt(BATCH, TokenMasking(), MaskRandomKeep(), rng_for(BATCH, seed=3, refresh=refresh), VOCABULARY)
 
 
 def test_static_masks_with_ten_copies_come_back_every_tenth_epoch() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from differences import assert_gradients_are_those_of_differences
-from pretext_samples import VOCABULARY, batch_of, draws_for
+from pretext_samples import VOCABULARY, batch_of, rng_for
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
@@ -107,7 +107,7 @@ def test_extreme_scores_stay_finite() -> None:
 
 def masked(lengths: tuple[int, ...] = (12, 30)) -> Examples:
     instances = batch_of(lengths)
-    return corrupt(instances, TokenMasking(), MaskRandomKeep(), draws_for(instances), VOCABULARY)
+    return corrupt(instances, TokenMasking(), MaskRandomKeep(), rng_for(instances), VOCABULARY)
 
 
 def test_the_teacher_is_asked_at_every_real_token_or_at_the_selected_ones() -> None:

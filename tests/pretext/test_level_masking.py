@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import batch_of, draws_for, one_of, ranges, with_levels, within
+from pretext_samples import batch_of, one_of, ranges, rng_for, with_levels, within
 from pydantic import ValidationError
 
 from maskwright.core.errors import DataError
@@ -33,7 +33,7 @@ def test_units_of_a_level_stay_whole_and_no_sequence_is_without(
     lengths: list[int], share: float, seed: int, level: str
 ) -> None:
     instances = with_levels(batch_of(lengths, seed, share), seed)
-    selection = only(level).select(instances, draws_for(instances, seed))
+    selection = only(level).select(instances, rng_for(instances, seed))
     assert set(ranges(selection.starts, selection.ends)) <= begins_of(instances, level)
     assert np.bincount(instances.sequence_ids[selection.starts], minlength=len(lengths)).min() >= 1
 
@@ -42,17 +42,17 @@ def test_units_of_a_level_stay_whole_and_no_sequence_is_without(
 @given(lengths, st.integers(0, 50))
 def test_units_are_drawn_one_by_one_with_the_number_of_their_place(lengths: list[int], seed: int) -> None:
     instances = with_levels(batch_of(lengths, seed, 0.7), seed)
-    draws = draws_for(instances, seed)
+    rng = rng_for(instances, seed)
     sequences = instances.sequence_ids
     offsets = np.arange(len(sequences)) - instances.cu_seqlens[sequences]
-    numbers = draws.uniform_at("masking unit", sequences, offsets)
+    numbers = rng.uniform_at("masking unit", sequences, offsets)
     expected = []
     for number in range(len(instances)):
         low, high = instances.cu_seqlens[number : number + 2]
         own = sorted(unit for unit in begins_of(instances, "phrase") if low <= unit[0] < high)
         drawn = [unit for unit in own if numbers[unit[0]] < 0.15]
         expected += drawn or [min(own, key=lambda unit: numbers[unit[0]])]
-    selection = only("phrase").select(instances, draws)
+    selection = only("phrase").select(instances, rng)
     assert ranges(selection.starts, selection.ends) == expected
 
 
@@ -60,7 +60,7 @@ def test_units_are_drawn_one_by_one_with_the_number_of_their_place(lengths: list
 def test_each_unit_is_drawn_with_the_rate_and_counts_vary(level: str) -> None:
     instances = with_levels(batch_of([200] * 400, share_of_word_starts=0.8))
     num_units = len(begins_of(instances, level))
-    selection = only(level).select(instances, draws_for(instances))
+    selection = only(level).select(instances, rng_for(instances))
     assert within(len(selection.starts) / num_units, 0.15, num_units)
     counts = np.bincount(instances.sequence_ids[selection.starts])
     # The spread of independent draws; a budget would have none.
@@ -71,19 +71,19 @@ def test_masked_tokens_are_a_share_of_the_tokens_on_every_level() -> None:
     # Issues 33, 550 and 787 of the original: the expected share of tokens is the same at all stages.
     instances = with_levels(batch_of([200] * 400, share_of_word_starts=0.8))
     for level in ("basic", "phrase", "entity"):
-        share = len(only(level).select(instances, draws_for(instances)).positions) / (198 * 400)
+        share = len(only(level).select(instances, rng_for(instances)).positions) / (198 * 400)
         assert share == pytest.approx(0.15, abs=0.006)
 
 
 def test_mixed_levels_are_drawn_a_sequence_by_their_shares() -> None:
     instances = with_levels(batch_of([60] * 6000), share_joined=0.5)
     masking = LevelMasking(basic=0.5, phrase=0.2, entity=0.3, order="mixed")
-    mixed = masking.select(instances, draws_for(instances))
-    drawn = draws_for(instances).per_instance("masking level")
+    mixed = masking.select(instances, rng_for(instances))
+    drawn = rng_for(instances).per_instance("masking level")
     level_of = np.searchsorted([0.5, 0.7], drawn, side="right")
     assert within(float((level_of == 1).mean()), 0.2, 6000)
     for number, level in enumerate(("basic", "phrase", "entity")):
-        alone = only(level).select(instances, draws_for(instances))
+        alone = only(level).select(instances, rng_for(instances))
         theirs = [
             [unit for unit, owner in zip(ranges(s.starts, s.ends), instances.sequence_ids[s.starts], strict=True)
              if level_of[owner] == number]
@@ -96,11 +96,11 @@ def test_mixed_levels_are_drawn_a_sequence_by_their_shares() -> None:
 def test_a_batch_draws_what_its_sequences_draw_one_by_one() -> None:
     instances = with_levels(batch_of([40, 3, 17, 88, 4], share_of_word_starts=0.7))
     for masking in (LevelMasking(), PMIMasking()):
-        together = masking.select(instances, draws_for(instances, seed=4, first_index=2))
+        together = masking.select(instances, rng_for(instances, seed=4, first_index=2))
         alone: list[tuple[int, int]] = []
         for number in range(len(instances)):
             single = one_of(instances, number)
-            selection = masking.select(single, draws_for(single, seed=4, first_index=2 + number))
+            selection = masking.select(single, rng_for(single, seed=4, first_index=2 + number))
             offset = int(instances.cu_seqlens[number])
             alone += ranges(selection.starts + offset, selection.ends + offset)
         assert ranges(together.starts, together.ends) == alone
@@ -131,7 +131,7 @@ def test_levels_that_do_not_add_up_or_shape_a_budget_are_refused() -> None:
 def test_a_text_without_the_level_is_an_error_that_says_so(masking: LevelMasking | PMIMasking) -> None:
     instances = batch_of([40] * 3)
     with pytest.raises(DataError, match=r"no 'phrase' annotations.*words\.phrases"):
-        masking.select(instances, draws_for(instances))
+        masking.select(instances, rng_for(instances))
 
 
 @settings(deadline=None, max_examples=40)
@@ -139,8 +139,8 @@ def test_a_text_without_the_level_is_an_error_that_says_so(masking: LevelMasking
 def test_pmi_masking_is_whole_word_masking_with_phrases_for_words(lengths: list[int], share: float, seed: int) -> None:
     instances = with_levels(batch_of(lengths, seed, share), seed)
     as_words = replace(instances, word_starts=instances.level_starts["phrase"])
-    chosen = PMIMasking(rate=0.3).select(instances, draws_for(instances, seed))
-    expected = WholeWordMasking(rate=0.3).select(as_words, draws_for(instances, seed))
+    chosen = PMIMasking(rate=0.3).select(instances, rng_for(instances, seed))
+    expected = WholeWordMasking(rate=0.3).select(as_words, rng_for(instances, seed))
     assert ranges(chosen.starts, chosen.ends) == ranges(expected.starts, expected.ends)
     assert PMIMasking().provides == {"contiguous_units"}
     assert PMIMasking().levels == {"phrase"}

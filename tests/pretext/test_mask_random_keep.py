@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from pretext_samples import SPECIAL, VOCABULARY, batch_of, draws_for, looks_uniform, one_of, within
+from pretext_samples import SPECIAL, VOCABULARY, batch_of, looks_uniform, one_of, rng_for, within
 from pydantic import ValidationError
 
 from maskwright.core.errors import RecipeError
@@ -28,7 +28,7 @@ def pairs_of_tokens(number: int) -> tuple[Instances, Selection]:
 
 def replaced(replacement: MaskRandomKeep, number: int, seed: int = 0) -> tuple[IntArray, IntArray]:
     instances, selection = pairs_of_tokens(number)
-    corrupted = replacement.replace_tokens(instances, selection, draws_for(instances, seed), VOCABULARY)
+    corrupted = replacement.replace_tokens(instances, selection, rng_for(instances, seed), VOCABULARY)
     return instances.ids[selection.positions], corrupted[selection.positions]
 
 
@@ -81,7 +81,7 @@ def test_spanbert_draws_random_tokens_as_often_as_they_stand_in_the_corpus() -> 
     counts[[7, 8, 900, 999]] = [1, 2000, 5000, 2999]
     instances, selection = pairs_of_tokens(100_000)
     corrupted = MaskRandomKeep(mask=0, random=1, keep=0, random_from="corpus").replace_tokens(
-        instances, selection, draws_for(instances), VocabularyFacts(special_tokens=SPECIAL, token_counts=counts)
+        instances, selection, rng_for(instances), VocabularyFacts(special_tokens=SPECIAL, token_counts=counts)
     )
     drawn = np.bincount(corrupted[selection.positions], minlength=SPECIAL.vocab_size)
     assert drawn.sum() == 200_000
@@ -95,7 +95,7 @@ def test_drawing_from_a_corpus_that_nobody_counted_is_an_error(counts: IntArray 
     instances, selection = pairs_of_tokens(50)
     with pytest.raises(RecipeError, match=r"random_from is 'corpus'.*not known.*random_from=vocabulary"):
         MaskRandomKeep(mask=0, random=1, keep=0, random_from="corpus").replace_tokens(
-            instances, selection, draws_for(instances), VocabularyFacts(special_tokens=SPECIAL, token_counts=counts)
+            instances, selection, rng_for(instances), VocabularyFacts(special_tokens=SPECIAL, token_counts=counts)
         )
 
 
@@ -103,9 +103,9 @@ def test_one_decision_is_made_for_a_whole_span() -> None:
     instances = batch_of([130] * 200, share_of_word_starts=0.7)
     counts = np.bincount(instances.ids, minlength=SPECIAL.vocab_size)
     counts[: SPECIAL.mask + 1] = 0
-    selection = SpanMasking().select(instances, draws_for(instances))
+    selection = SpanMasking().select(instances, rng_for(instances))
     corrupted = MaskRandomKeep(per="unit", random_from="corpus").replace_tokens(
-        instances, selection, draws_for(instances), VocabularyFacts(special_tokens=SPECIAL, token_counts=counts)
+        instances, selection, rng_for(instances), VocabularyFacts(special_tokens=SPECIAL, token_counts=counts)
     )
     masked = corrupted[selection.positions] == SPECIAL.mask
     of_unit = np.bincount(selection.units, weights=masked)
@@ -116,8 +116,8 @@ def test_one_decision_is_made_for_a_whole_span() -> None:
 def test_only_selected_tokens_may_differ() -> None:
     instances = batch_of([64] * 50)
     before = instances.ids.copy()
-    selection = TokenMasking().select(instances, draws_for(instances))
-    corrupted = MaskRandomKeep().replace_tokens(instances, selection, draws_for(instances), VOCABULARY)
+    selection = TokenMasking().select(instances, rng_for(instances))
+    corrupted = MaskRandomKeep().replace_tokens(instances, selection, rng_for(instances), VOCABULARY)
     differing = np.flatnonzero(corrupted != instances.ids)
     assert set(differing.tolist()) <= set(selection.positions.tolist())
     assert np.array_equal(instances.ids, before)
@@ -128,12 +128,12 @@ def test_only_selected_tokens_may_differ() -> None:
 def test_a_batch_is_replaced_like_its_sequences_one_by_one(per: str) -> None:
     instances = batch_of([40, 17, 88])
     replacement = MaskRandomKeep.model_validate({"per": per})
-    selection = TokenMasking().select(instances, draws_for(instances))
-    together = replacement.replace_tokens(instances, selection, draws_for(instances), VOCABULARY)
+    selection = TokenMasking().select(instances, rng_for(instances))
+    together = replacement.replace_tokens(instances, selection, rng_for(instances), VOCABULARY)
     for number in range(3):
         single = one_of(instances, number)
-        draws = draws_for(single, first_index=number)
-        alone = replacement.replace_tokens(single, TokenMasking().select(single, draws), draws, VOCABULARY)
+        rng = rng_for(single, first_index=number)
+        alone = replacement.replace_tokens(single, TokenMasking().select(single, rng), rng, VOCABULARY)
         low, high = instances.cu_seqlens[number : number + 2]
         assert np.array_equal(together[low:high], alone)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import batch_of, draws_for, one_of, within
+from pretext_samples import batch_of, one_of, rng_for, within
 
 from maskwright.core.types import Selection
 from maskwright.pretext.masking import Masking, TokenMasking, WholeWordMasking
@@ -25,18 +25,18 @@ lengths = st.lists(st.integers(3, 90), min_size=1, max_size=12)
 @pytest.mark.parametrize(("length", "count"), [(10, 2), (30, 4), (50, 8), (128, 19), (512, 77)])
 def test_bert_rounds_half_to_even_and_counts_specials(length: int, count: int) -> None:
     instances = batch_of([length])
-    assert len(TokenMasking().select(instances, draws_for(instances)).positions) == count
+    assert len(TokenMasking().select(instances, rng_for(instances)).positions) == count
 
 
 def test_max_targets_caps_long_sequences() -> None:
     instances = batch_of([512, 60, 128])
-    selection = TokenMasking(max_targets=20).select(instances, draws_for(instances))
+    selection = TokenMasking(max_targets=20).select(instances, rng_for(instances))
     assert np.bincount(instances.sequence_ids[selection.positions]).tolist() == [20, 9, 19]
 
 
 def test_roberta_rounds_at_random_to_76_or_77_of_512() -> None:
     instances = batch_of([512] * 5000)
-    budgets = TokenMasking(rounding="random").budgets(instances, draws_for(instances))
+    budgets = TokenMasking(rounding="random").budgets(instances, rng_for(instances))
     assert set(budgets.tolist()) == {76, 77}
     assert within((budgets == 77).mean(), 0.8, 5000)
 
@@ -47,12 +47,12 @@ def test_roberta_rounds_at_random_to_76_or_77_of_512() -> None:
 def test_rounding_up_and_down(rounding: str, counted: str, count: int) -> None:
     instances = batch_of([512])  # 510 ordinary tokens: 76.5 of them, 76.8 of all
     masking = TokenMasking.model_validate({"rounding": rounding, "counted": counted})
-    assert masking.budgets(instances, draws_for(instances)).tolist() == [count]
+    assert masking.budgets(instances, rng_for(instances)).tolist() == [count]
 
 
 def test_every_sequence_gives_up_at_least_one_token() -> None:
     instances = batch_of([3, 3, 3])
-    selection = TokenMasking(rounding="down").select(instances, draws_for(instances))
+    selection = TokenMasking(rounding="down").select(instances, rng_for(instances))
     assert selection.positions.tolist() == [1, 4, 7]
 
 
@@ -62,8 +62,8 @@ def test_selection_keeps_to_budget_candidates_and_order(
     masking: Masking, lengths: list[int], share: float, seed: int
 ) -> None:
     instances = batch_of(lengths, seed, share)
-    draws = draws_for(instances, seed)
-    selection = masking.select(instances, draws)
+    rng = rng_for(instances, seed)
+    selection = masking.select(instances, rng)
     starts, ends = selection.starts, selection.ends
     assert (starts < ends).all()
     assert (ends[:-1] <= starts[1:]).all()
@@ -73,7 +73,7 @@ def test_selection_keeps_to_budget_candidates_and_order(
         assert not instances.special[selection.positions].any()
     by_words = isinstance(masking, WholeWordMasking) and masking.budget == "words"
     given_up = np.bincount(sequences[starts if by_words else selection.positions], minlength=len(lengths))
-    assert (given_up <= masking.budgets(instances, draws)).all()
+    assert (given_up <= masking.budgets(instances, rng)).all()
 
 
 @settings(deadline=None, max_examples=100)
@@ -82,11 +82,11 @@ def test_a_batch_draws_what_its_sequences_draw_one_by_one(
     masking: Masking, lengths: list[int], seed: int, refresh: int
 ) -> None:
     instances = batch_of(lengths, seed, 0.6)
-    together = masking.select(instances, draws_for(instances, seed, refresh, first_index=7))
+    together = masking.select(instances, rng_for(instances, seed, refresh, first_index=7))
     alone = []
     for number in range(len(instances)):
         single = one_of(instances, number)
-        selection = masking.select(single, draws_for(single, seed, refresh, first_index=7 + number))
+        selection = masking.select(single, rng_for(single, seed, refresh, first_index=7 + number))
         offset = instances.cu_seqlens[number]
         alone.append(Selection(selection.starts + offset, selection.ends + offset))
     assert np.array_equal(together.starts, np.concatenate([part.starts for part in alone]))
@@ -96,12 +96,12 @@ def test_a_batch_draws_what_its_sequences_draw_one_by_one(
 @pytest.mark.parametrize("masking", MASKINGS, ids=repr)
 def test_selection_depends_on_seed_refresh_and_index_alone(masking: Masking) -> None:
     instances = batch_of([64] * 8, share_of_word_starts=0.7)
-    first = masking.select(instances, draws_for(instances, seed=1, refresh=2)).positions
-    assert np.array_equal(first, masking.select(instances, draws_for(instances, seed=1, refresh=2)).positions)
+    first = masking.select(instances, rng_for(instances, seed=1, refresh=2)).positions
+    assert np.array_equal(first, masking.select(instances, rng_for(instances, seed=1, refresh=2)).positions)
     for other in (
-        draws_for(instances, seed=2, refresh=2),
-        draws_for(instances, seed=1, refresh=3),
-        draws_for(instances, seed=1, refresh=2, first_index=1),
+        rng_for(instances, seed=2, refresh=2),
+        rng_for(instances, seed=1, refresh=3),
+        rng_for(instances, seed=1, refresh=2, first_index=1),
     ):
         assert not np.array_equal(first, masking.select(instances, other).positions)
 
@@ -109,4 +109,4 @@ def test_selection_depends_on_seed_refresh_and_index_alone(masking: Masking) -> 
 def test_selection_in_an_empty_batch_is_empty() -> None:
     instances = batch_of([])
     for masking in MASKINGS:
-        assert len(masking.select(instances, draws_for(instances)).positions) == 0
+        assert len(masking.select(instances, rng_for(instances)).positions) == 0

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import batch_of, draws_for, looks_uniform, one_of, within
+from pretext_samples import batch_of, looks_uniform, one_of, rng_for, within
 from pydantic import ValidationError
 
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Instances, Selection
 from maskwright.pretext.masking import NgramMasking
 from maskwright.pretext.masking.ngram import Visits, take_windows
@@ -49,8 +49,8 @@ def texts_of(instances: Instances, number: int, candidates: str) -> list[Words]:
     return [text for text in texts if text]
 
 
-def length_drawn(masking: NgramMasking, draws: Draws, number: int, counter: int) -> int:
-    uniform = float(draws.uniform_at("masking length", np.array([number]), np.array([counter]))[0])
+def length_drawn(masking: NgramMasking, rng: RandomNumbers, number: int, counter: int) -> int:
+    uniform = float(rng.uniform_at("masking length", np.array([number]), np.array([counter]))[0])
     length, passed = 1, masking.length_shares[0]
     while uniform >= passed and length < len(masking.length_shares):
         passed += masking.length_shares[length]
@@ -58,15 +58,15 @@ def length_drawn(masking: NgramMasking, draws: Draws, number: int, counter: int)
     return length
 
 
-def visiting_order(draws: Draws, number: int, offsets: list[int]) -> list[int]:
-    bits = draws.bits_at("masking order", np.full(len(offsets), number), np.array(offsets))
+def visiting_order(rng: RandomNumbers, number: int, offsets: list[int]) -> list[int]:
+    bits = rng.bits_at("masking order", np.full(len(offsets), number), np.array(offsets))
     return sorted(range(len(offsets)), key=lambda place: (int(bits[place]) >> 36, offsets[place]))
 
 
-def told_plainly(masking: NgramMasking, instances: Instances, draws: Draws) -> list[tuple[int, int]]:
+def told_plainly(masking: NgramMasking, instances: Instances, rng: RandomNumbers) -> list[tuple[int, int]]:
     """Windows in random order, one at a time, as ALBERT's code goes about it."""
     units = []
-    for number, budget in enumerate(masking.budgets(instances, draws).tolist()):
+    for number, budget in enumerate(masking.budgets(instances, rng).tolist()):
         low = int(instances.cu_seqlens[number])
         windows = [
             text[first:] for text in texts_of(instances, number, masking.candidates) for first in range(len(text))
@@ -74,8 +74,8 @@ def told_plainly(masking: NgramMasking, instances: Instances, draws: Draws) -> l
         offsets = [window[0][0] - low for window in windows]
         covered: set[int] = set()
         spent = 0
-        for place in visiting_order(draws, number, offsets):
-            length = length_drawn(masking, draws, number, offsets[place])
+        for place in visiting_order(rng, number, offsets):
+            length = length_drawn(masking, rng, number, offsets[place])
             while length:
                 words = windows[place][:length]
                 tokens = [token for word in words for token in word]
@@ -91,10 +91,10 @@ def told_plainly(masking: NgramMasking, instances: Instances, draws: Draws) -> l
     return sorted(units)
 
 
-def told_from_left_to_right(masking: NgramMasking, instances: Instances, draws: Draws) -> list[tuple[int, int]]:
+def told_from_left_to_right(masking: NgramMasking, instances: Instances, rng: RandomNumbers) -> list[tuple[int, int]]:
     """Pointers that walk from left to right, one word at a time."""
     units = []
-    for number, budget in enumerate(masking.budgets(instances, draws).tolist()):
+    for number, budget in enumerate(masking.budgets(instances, rng).tolist()):
         low = int(instances.cu_seqlens[number])
         texts = texts_of(instances, number, masking.candidates)
         words = [word for text in texts for word in text]
@@ -102,9 +102,9 @@ def told_from_left_to_right(masking: NgramMasking, instances: Instances, draws: 
         budget = min(budget, len(words))
         lengths: list[int] = []
         while sum(lengths) < budget:
-            lengths.append(min(length_drawn(masking, draws, number, len(lengths)), budget - sum(lengths)))
+            lengths.append(min(length_drawn(masking, rng, number, len(lengths)), budget - sum(lengths)))
         places = [word[0] - low for word in words[: len(words) - budget + len(lengths)]]
-        pointers = sorted(visiting_order(draws, number, places)[: len(lengths)])
+        pointers = sorted(visiting_order(rng, number, places)[: len(lengths)])
         moved = 0
         for pointer, length in zip(pointers, lengths, strict=True):
             window = range(pointer + moved, pointer + moved + length)
@@ -129,10 +129,10 @@ def test_windows_in_random_order_equal_the_plain_account(
     lengths: list[int], share: float, seed: int, masking: NgramMasking
 ) -> None:
     instances = pairs_of(lengths, seed, share)
-    draws = draws_for(instances, seed)
-    selection = masking.select(instances, draws)
+    rng = rng_for(instances, seed)
+    selection = masking.select(instances, rng)
     found = list(zip(selection.starts.tolist(), selection.ends.tolist(), strict=True))
-    assert found == told_plainly(masking, instances, draws)
+    assert found == told_plainly(masking, instances, rng)
 
 
 @settings(deadline=None, max_examples=100)
@@ -141,10 +141,10 @@ def test_pointers_from_left_to_right_equal_the_plain_account(
     lengths: list[int], share: float, seed: int, masking: NgramMasking
 ) -> None:
     instances = pairs_of(lengths, seed, share)
-    draws = draws_for(instances, seed)
-    selection = masking.select(instances, draws)
+    rng = rng_for(instances, seed)
+    selection = masking.select(instances, rng)
     found = list(zip(selection.starts.tolist(), selection.ends.tolist(), strict=True))
-    assert found == told_from_left_to_right(masking, instances, draws)
+    assert found == told_from_left_to_right(masking, instances, rng)
 
 
 @settings(deadline=None, max_examples=60)
@@ -155,8 +155,8 @@ def test_units_are_whole_words_of_one_text_within_the_budget(
     lengths: list[int], share: float, seed: int, masking: NgramMasking
 ) -> None:
     instances = pairs_of(lengths, seed, share)
-    draws = draws_for(instances, seed)
-    selection = masking.select(instances, draws)
+    rng = rng_for(instances, seed)
+    selection = masking.select(instances, rng)
     starts, ends = selection.starts, selection.ends
     assert (starts < ends).all()
     assert (ends[:-1] <= starts[1:]).all()
@@ -166,7 +166,7 @@ def test_units_are_whole_words_of_one_text_within_the_budget(
         assert not instances.special[start:end].any() or (end - start == 1 and masking.candidates == "all")
     counted = instances.word_starts[selection.positions] if masking.budget == "words" else slice(None)
     spent = np.bincount(instances.sequence_ids[selection.positions[counted]], minlength=len(instances))
-    budgets = masking.budgets(instances, draws)
+    budgets = masking.budgets(instances, rng)
     assert (spent <= budgets).all()
     if masking.order == "left_to_right":
         candidates = instances.word_starts & (~instances.special | (masking.candidates == "all"))
@@ -180,11 +180,11 @@ def test_a_batch_draws_what_its_sequences_draw_one_by_one(
     lengths: list[int], seed: int, refresh: int, masking: NgramMasking
 ) -> None:
     instances = batch_of(lengths, seed, 0.6)
-    together = masking.select(instances, draws_for(instances, seed, refresh, first_index=7))
+    together = masking.select(instances, rng_for(instances, seed, refresh, first_index=7))
     alone = []
     for number in range(len(instances)):
         single = one_of(instances, number)
-        selection = masking.select(single, draws_for(single, seed, refresh, first_index=7 + number))
+        selection = masking.select(single, rng_for(single, seed, refresh, first_index=7 + number))
         offset = instances.cu_seqlens[number]
         alone.append(Selection(selection.starts + offset, selection.ends + offset))
     assert np.array_equal(together.starts, np.concatenate([part.starts for part in alone]))
@@ -198,7 +198,7 @@ def test_lengths_are_drawn_with_the_published_shares(masking: NgramMasking, shar
     assert sum(length * share for length, share in enumerate(masking.length_shares, 1)) == pytest.approx(mean)
     count = 200_000
     sequences, offsets = np.zeros(count, dtype=np.int64), np.arange(count)
-    lengths = masking.lengths(draws_for(batch_of([count])).uniform_at("masking length", sequences, offsets))
+    lengths = masking.lengths(rng_for(batch_of([count])).uniform_at("masking length", sequences, offsets))
     assert lengths.min() == 1
     assert lengths.max() == len(shares)
     for length, share in enumerate(shares, 1):
@@ -209,7 +209,7 @@ def test_lengths_are_drawn_with_the_published_shares(masking: NgramMasking, shar
 def test_the_first_window_of_a_sequence_has_the_drawn_length() -> None:
     # A budget of 3 tokens: only a window that comes first can have all three, unless the text ends before.
     instances = batch_of([102] * 8000)
-    selection = ALBERT.replace(max_targets=3).select(instances, draws_for(instances))
+    selection = ALBERT.replace(max_targets=3).select(instances, rng_for(instances))
     lengths = selection.ends - selection.starts
     assert within((lengths == 3).sum() / 8000, 2 / 11 * 98 / 100, 8000)
 
@@ -217,8 +217,8 @@ def test_the_first_window_of_a_sequence_has_the_drawn_length() -> None:
 def test_windows_walked_from_left_to_right_have_the_drawn_lengths() -> None:
     # 60 of 400 words: all windows but the last, which is cut to the budget.
     instances = batch_of([402] * 2000)
-    draws = draws_for(instances)
-    selection = MACBERT.select(instances, draws)
+    rng = rng_for(instances)
+    selection = MACBERT.select(instances, rng)
     owners = instances.sequence_ids[selection.starts]
     is_last = np.append(owners[1:] != owners[:-1], True)
     first_half = selection.starts - instances.cu_seqlens[owners] < 200
@@ -230,7 +230,7 @@ def test_windows_walked_from_left_to_right_have_the_drawn_lengths() -> None:
 @pytest.mark.parametrize("masking", [ALBERT, MACBERT], ids=["random", "left_to_right"])
 def test_words_far_from_the_ends_are_equally_likely(masking: NgramMasking) -> None:
     instances = batch_of([102] * 8000)
-    offsets = masking.select(instances, draws_for(instances)).positions % 102
+    offsets = masking.select(instances, rng_for(instances)).positions % 102
     # Words in one window fall together, so chi-square is divided by their number.
     counts = np.bincount(offsets, minlength=102)[11:-11]
     assert looks_uniform(counts / 2)
@@ -239,10 +239,10 @@ def test_words_far_from_the_ends_are_equally_likely(masking: NgramMasking) -> No
 
 def test_albert_gives_up_15_percent_of_the_tokens_or_20() -> None:
     instances = batch_of([512, 512, 128], share_of_word_starts=0.75)
-    draws = draws_for(instances)
+    rng = rng_for(instances)
 
     def spent(masking: NgramMasking) -> list[int]:
-        return np.bincount(instances.sequence_ids[masking.select(instances, draws).positions]).tolist()
+        return np.bincount(instances.sequence_ids[masking.select(instances, rng).positions]).tolist()
 
     assert spent(ALBERT) == [77, 77, 19]
     assert spent(CAPPED) == [20, 20, 19]
@@ -251,7 +251,7 @@ def test_albert_gives_up_15_percent_of_the_tokens_or_20() -> None:
 
 def test_macbert_gives_up_15_percent_of_the_words_rounded_down() -> None:
     instances = batch_of([102, 101])  # 100 and 99 words
-    selection = MACBERT.select(instances, draws_for(instances))
+    selection = MACBERT.select(instances, rng_for(instances))
     assert np.bincount(instances.sequence_ids[selection.positions]).tolist() == [15, 14]
 
 
@@ -261,7 +261,7 @@ def test_a_word_longer_than_the_budget_is_skipped_and_others_are_tried() -> None
     # Words of 30, 1, 1, ... tokens; the budget is round(.15 * 42) = 6.
     word_starts[(instances.cu_seqlens[:-1, None] + np.array([1, *range(31, 42)])).ravel()] = True
     instances = replace(instances, word_starts=word_starts)
-    selection = ALBERT.select(instances, draws_for(instances))
+    selection = ALBERT.select(instances, rng_for(instances))
     assert np.bincount(instances.sequence_ids[selection.positions]).tolist() == [6] * 300
     assert (selection.starts - instances.cu_seqlens[instances.sequence_ids[selection.starts]] >= 31).all()
 
@@ -285,7 +285,7 @@ def test_a_window_that_touches_another_is_skipped_and_one_that_overruns_is_short
 def test_an_empty_batch_and_texts_without_words_give_nothing() -> None:
     for instances in (batch_of([]), batch_of([2, 2])):
         for masking in (ALBERT, MACBERT):
-            assert len(masking.select(instances, draws_for(instances)).starts) == 0
+            assert len(masking.select(instances, rng_for(instances)).starts) == 0
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from pretext_samples import VOCABULARY, batch_of, draws_for
+from pretext_samples import VOCABULARY, batch_of, rng_for
 from torch.nn.functional import cross_entropy, gelu, layer_norm, linear
 from transformers import AlbertConfig, AlbertForPreTraining, BertConfig, BertForPreTraining
 
@@ -30,7 +30,7 @@ def targets_of(positions: list[int], labels: list[int]) -> TargetTensors:
 
 def test_mlm_targets_are_the_original_tokens_kept_ones_included() -> None:
     instances = batch_of([100] * 20)
-    examples = corrupt(instances, TokenMasking(), MaskRandomKeep(), draws_for(instances), VOCABULARY)
+    examples = corrupt(instances, TokenMasking(), MaskRandomKeep(), rng_for(instances), VOCABULARY)
     targets = MaskedLanguageModeling().targets(examples)
     assert np.array_equal(targets.positions, examples.selection.positions)
     assert np.array_equal(targets.labels, instances.ids[targets.positions])

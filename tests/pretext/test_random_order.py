@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import SPECIAL, batch_of, draws_for, looks_uniform, one_of
+from pretext_samples import SPECIAL, batch_of, looks_uniform, one_of, rng_for
 
 from maskwright.core.types import BoolArray, Instances
 from maskwright.pretext.masking.sampling import RandomOrder, count_reached
@@ -24,14 +24,14 @@ def in_order(order: RandomOrder, sequence: int) -> list[int]:
 @given(lengths, st.integers(0, 100), st.booleans())
 def test_each_sequence_is_ordered_by_its_own_numbers(lengths: list[int], seed: int, weighted: bool) -> None:
     instances = batch_of(lengths, seed)
-    draws, wanted = draws_for(instances, seed), some_of(instances, seed)
+    rng, wanted = rng_for(instances, seed), some_of(instances, seed)
     weights = np.random.default_rng(seed).random(SPECIAL.vocab_size) + 0.1 if weighted else None
-    order = RandomOrder.of(wanted, instances, draws, "a purpose", weights)
+    order = RandomOrder.of(wanted, instances, rng, "a purpose", weights)
     for sequence, (low, high) in enumerate(zip(instances.cu_seqlens[:-1], instances.cu_seqlens[1:], strict=True)):
         offsets = np.flatnonzero(wanted[low:high])
-        numbers = draws.bits_at("a purpose", np.full(len(offsets), sequence), offsets) >> np.uint64(36)
+        numbers = rng.bits_at("a purpose", np.full(len(offsets), sequence), offsets) >> np.uint64(36)
         if weights is not None:
-            uniform = draws.uniform_at("a purpose", np.full(len(offsets), sequence), offsets)
+            uniform = rng.uniform_at("a purpose", np.full(len(offsets), sequence), offsets)
             times = (-np.log1p(-uniform) / weights[instances.ids[low + offsets]]).astype(np.float32)
             numbers = times.view(np.uint32) >> 3
         assert in_order(order, sequence) == (low + offsets[np.lexsort((offsets, numbers))]).tolist()
@@ -41,7 +41,7 @@ def test_each_sequence_is_ordered_by_its_own_numbers(lengths: list[int], seed: i
 @given(lengths, st.integers(0, 100))
 def test_the_first_tokens_are_those_that_come_first(lengths: list[int], seed: int) -> None:
     instances = batch_of(lengths, seed)
-    order = RandomOrder.of(some_of(instances, seed), instances, draws_for(instances, seed))
+    order = RandomOrder.of(some_of(instances, seed), instances, rng_for(instances, seed))
     counts = np.random.default_rng(seed).integers(0, 30, len(lengths))
     expected = [token for sequence, count in enumerate(counts) for token in in_order(order, sequence)[:count]]
     assert order.first(counts).tolist() == sorted(expected)
@@ -49,10 +49,10 @@ def test_the_first_tokens_are_those_that_come_first(lengths: list[int], seed: in
 
 def test_other_sequences_of_the_batch_change_nothing() -> None:
     instances = batch_of([30, 200, 7, 64, 64, 17])
-    together = RandomOrder.of(~instances.special, instances, draws_for(instances))
+    together = RandomOrder.of(~instances.special, instances, rng_for(instances))
     for number in range(len(instances)):
         alone = one_of(instances, number)
-        order = RandomOrder.of(~alone.special, alone, draws_for(alone, first_index=number))
+        order = RandomOrder.of(~alone.special, alone, rng_for(alone, first_index=number))
         begin = int(instances.cu_seqlens[number])
         assert [begin + token for token in in_order(order, 0)] == in_order(together, number)
 
@@ -60,7 +60,7 @@ def test_other_sequences_of_the_batch_change_nothing() -> None:
 @pytest.mark.parametrize("number", [3, 70_000])
 def test_sequences_are_shuffled_in_batches_of_any_size(number: int) -> None:
     instances = batch_of([4] * number)
-    order = RandomOrder.of(np.ones(4 * number, dtype=bool), instances, draws_for(instances))
+    order = RandomOrder.of(np.ones(4 * number, dtype=bool), instances, rng_for(instances))
     tokens = order.tokens(order.slots[:, None] + np.arange(4))
     assert np.array_equal(np.sort(tokens, axis=1).ravel(), np.arange(4 * number))
     assert number == 3 or looks_uniform(np.bincount(tokens[-4000:, 0] % 4, minlength=4))
@@ -68,7 +68,7 @@ def test_sequences_are_shuffled_in_batches_of_any_size(number: int) -> None:
 
 def test_a_batch_without_sequences_has_an_order() -> None:
     instances = batch_of([])
-    order = RandomOrder.of(np.zeros(0, dtype=bool), instances, draws_for(instances))
+    order = RandomOrder.of(np.zeros(0, dtype=bool), instances, rng_for(instances))
     assert order.first(np.zeros(0, dtype=np.int64)).tolist() == []
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from pretext_samples import VOCABULARY, batch_of, draws_for
+from pretext_samples import VOCABULARY, batch_of, rng_for
 from torch.nn.functional import binary_cross_entropy_with_logits, gelu, linear
 from transformers import ElectraConfig, ElectraForPreTraining
 
@@ -22,7 +22,7 @@ RTD = ReplacedTokenDetection()
 
 def examples() -> Examples:
     instances = batch_of([20, 7, 33])
-    return corrupt(instances, TokenMasking(), MaskRandomKeep(), draws_for(instances), VOCABULARY)
+    return corrupt(instances, TokenMasking(), MaskRandomKeep(), rng_for(instances), VOCABULARY)
 
 
 def loss_of(hidden: torch.Tensor, head: torch.nn.Module, positions: list[int], labels: list[int]) -> LossTerm:

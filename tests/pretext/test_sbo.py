@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import batch_of, draws_for
+from pretext_samples import batch_of, rng_for
 from torch.nn.functional import cross_entropy, gelu, layer_norm, linear
 
 from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, View
@@ -78,7 +78,7 @@ def test_nothing_selected_asks_nothing() -> None:
 )
 def test_targets_are_those_of_a_walk_over_the_tokens(masking: Masking, lengths: list[int], seed: int) -> None:
     instances = batch_of(lengths, seed, 0.7)
-    selection = masking.select(instances, draws_for(instances, seed))
+    selection = masking.select(instances, rng_for(instances, seed))
     hidden = np.zeros(len(instances.ids), dtype=bool)
     hidden[selection.positions] = True
     expected, token = [], 0

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import SPECIAL, VOCABULARY, batch_of, draws_for, looks_uniform, one_of, within
+from pretext_samples import SPECIAL, VOCABULARY, batch_of, looks_uniform, one_of, rng_for, within
 from pydantic import ValidationError
 from similar_tables import Word, knowing, table_of
 
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.similar_words import SimilarWords
 from maskwright.core.types import Instances, IntArray, Selection
+from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import Masking, NgramMasking, SpanMasking, TokenMasking, WholeWordMasking
 from maskwright.pretext.replacement import SimilarWord, VocabularyFacts
 
@@ -68,7 +69,7 @@ def words_in_a_row(word: Word, number: int) -> tuple[Instances, Selection]:
 def replaced(word: Word, number: int, table: SimilarWords, replacement: SimilarWord | None = None) -> IntArray:
     instances, selection = words_in_a_row(word, number)
     made = replacement or SimilarWord()
-    after = made.replace_tokens(instances, selection, draws_for(instances), knowing(VOCABULARY, table))
+    after = made.replace_tokens(instances, selection, rng_for(instances), knowing(VOCABULARY, table))
     return after[selection.positions].reshape(-1, len(word))
 
 
@@ -101,46 +102,62 @@ def test_where_the_corpus_has_no_word_of_a_length_tokens_are_drawn_without_speci
     assert looks_uniform(np.delete(counts, never))
 
 
-@pytest.mark.parametrize("limit", [0.1, 0.3, 0.0, 1.0])
-@pytest.mark.parametrize("word", [(5,), (5, 6), (5, 6, 7, 8)])
-def test_random_words_stand_in_for_their_share_of_the_selected_tokens(word: Word, limit: float) -> None:
-    replacement = SimilarWord(similar=1, random=0, keep=0, max_stand_ins=limit)
-    stranger = tuple(id + 30 for id in word)
-    after = replaced(word, 20_000, table_of({}, [stranger]), replacement)
-    stood_in = (after == stranger).all(axis=1)
-    assert (after[~stood_in] == word).all()
-    assert within(float(stood_in.mean()), limit, len(stood_in)) if 0 < limit < 1 else stood_in.mean() == limit
-    assert looks_uniform(stood_in.reshape(-1, 10).sum(axis=0)) if limit else not stood_in.any()
+def selected_shares(
+    share_known: float, masking: Masking, replacement: SimilarWord
+) -> tuple[dict[str, float], float, Instances]:
+    """Corrupt text in which some of 40 words have a similar one: shares of the outcomes, and of selected tokens."""
+    instances = few_ids([128] * 1500, share_of_word_starts=1.0)
+    ids = np.where(instances.special, instances.ids, 5 + np.random.default_rng(1).integers(0, 40, len(instances.ids)))
+    instances = dataclasses.replace(instances, ids=ids.astype(np.int32))
+    facts = knowing(VOCABULARY, table_of({(5 + n,): [(50,)] for n in range(round(40 * share_known))}, [(60,)]))
+    examples = corrupt(instances, masking, replacement, rng_for(instances), facts)
+    outcomes = replacement.outcomes(instances, examples.selection, rng_for(instances), facts)
+    seen = examples.corrupted[examples.selection.positions]
+    total = len(seen)
+    assert sum(outcomes.values()) == total
+    assert outcomes["similar word"] == (seen == 50).sum()
+    assert outcomes["random word"] + outcomes["random word (no similar word)"] == (seen == 60).sum()
+    return {name: count / total for name, count in outcomes.items()}, total / len(ids), instances
 
 
-def test_every_word_without_a_similar_one_gets_a_random_one_while_they_are_few() -> None:
-    # One word of ten has none, and a tenth may be stood in for: it always is.
-    instances, selection = words_in_a_row((5, 6), 5000)
-    ids = instances.ids.copy()
-    odd = selection.starts[::10]
-    ids[odd] = 40
-    instances = dataclasses.replace(instances, ids=ids)
-    facts = knowing(VOCABULARY, table_of({(5, 6): [(20, 21)]}, [(30, 31)]))
-    replacement = SimilarWord(similar=1, random=0, keep=0)
-    after = replacement.replace_tokens(instances, selection, draws_for(instances), facts)
-    assert (after[odd] == 30).all()
-    assert (after[np.setdiff1d(selection.starts, odd)] == 20).all()
+@pytest.mark.parametrize("share_known", [1.0, 0.95, 0.6, 0.3])
+@pytest.mark.parametrize("masking", [MASKINGS[2], MASKINGS[4]])
+def test_the_shares_hold_whatever_the_table_covers(share_known: float, masking: Masking) -> None:
+    shares, selected, _ = selected_shares(share_known, masking, SimilarWord())
+    assert shares["similar word"] == pytest.approx(0.8, abs=0.015)
+    random = shares["random word"] + shares["random word (no similar word)"]
+    assert random == pytest.approx(0.1, abs=0.015)
+    assert shares["random word (no similar word)"] == pytest.approx(min(0.1, 1 - share_known), abs=0.01)
+    # Other words are selected instead, so the budget is met as if all words had a similar one.
+    assert selected == pytest.approx(selected_shares(1.0, masking, SimilarWord())[1], rel=0.01)
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.05, 0.3, 1.0])
+def test_words_without_a_similar_one_are_selected_up_to_their_limit(limit: float) -> None:
+    shares, _, _ = selected_shares(0.5, MASKINGS[2], SimilarWord(max_stand_ins=limit))
+    assert shares["random word (no similar word)"] == pytest.approx(min(limit, 0.5), abs=0.012)
+    if limit <= 0.1:
+        assert shares["kept"] == pytest.approx(0.1, abs=0.01)
+
+
+def test_a_sequence_in_which_no_word_has_a_similar_one_gets_random_words() -> None:
+    instances, _ = words_in_a_row((5, 6), 100)
+    facts = knowing(VOCABULARY, table_of({}, [(30, 31)]))
+    examples = corrupt(instances, WholeWordMasking(rate=0.3), SimilarWord(), rng_for(instances), facts)
+    assert len(examples.selection.starts) == 10 * 3
+    assert (examples.corrupted[examples.selection.starts] == 30).all()
 
 
 def plainly(
-    instances: Instances, selection: Selection, draws: Draws, similar: dict[Word, list[Word]], random: list[Word]
+    instances: Instances, selection: Selection, rng: RandomNumbers, similar: dict[Word, list[Word]], random: list[Word]
 ) -> tuple[IntArray, dict[str, int]]:
     """The same, word by word: an independent oracle of the defaults."""
-    corrupted, told = instances.ids.copy(), {"similar": 0, "random": 0, "stood in": 0, "kept": 0, "spared": 0}
-    runs: list[tuple[int, int]] = []
-    for start, end in zip(selection.starts.tolist(), selection.ends.tolist(), strict=True):
-        cuts = [start, *(at for at in range(start + 1, end) if instances.word_starts[at]), end]
-        runs += pairwise(cuts)
+    corrupted, counted = instances.ids.copy(), {"similar": 0, "random": 0, "no similar": 0, "kept": 0}
 
     def number(purpose: str, at: int) -> float:
         sequence = int(np.searchsorted(instances.cu_seqlens, at, side="right") - 1)
         offset = at - instances.cu_seqlens[sequence]
-        return float(draws.uniform_at(purpose, np.array([sequence]), np.array([offset]))[0])
+        return float(rng.uniform_at(purpose, np.array([sequence]), np.array([offset]))[0])
 
     def put(low: int, high: int, options: list[Word]) -> None:
         if options:
@@ -150,30 +167,27 @@ def plainly(
         for at in range(low, high):
             corrupted[at] = ordinary[int(number("replacement token", at) * len(ordinary))]
 
-    for low_bound, high_bound in zip(instances.cu_seqlens[:-1], instances.cu_seqlens[1:], strict=True):
-        own = [(low, high) for low, high in runs if low_bound <= low < high_bound]
-        wanting = []
-        for low, high in own:
+    def words_of(start: int, end: int) -> list[tuple[int, int]]:
+        return list(pairwise([start, *(at for at in range(start + 1, end) if instances.word_starts[at]), end]))
+
+    for begin, stop in pairwise(instances.cu_seqlens.tolist()):
+        ordinary = [run for run in words_of(begin, stop) if not instances.special[run[0]]]
+        without = sum(high - low for low, high in ordinary if tuple(instances.ids[low:high].tolist()) not in similar)
+        taken = min(0.1, without / max(1, sum(high - low for low, high in ordinary)))
+        runs = zip(selection.starts.tolist(), selection.ends.tolist(), strict=True)
+        for low, high in (word for start, end in runs if begin <= start < stop for word in words_of(start, end)):
             word, of_length = tuple(instances.ids[low:high].tolist()), [w for w in random if len(w) == high - low]
             decision = number("replacement decision", low)
-            if decision >= 0.9:
-                told["kept"] += high - low
-            elif decision >= 0.8:
-                put(low, high, of_length)
-                told["random"] += high - low
-            elif word in similar:
-                put(low, high, similar[word])
-                told["similar"] += high - low
+            if word not in similar:
+                outcome = "no similar"
+            elif decision < 0.8 / (1 - taken):
+                outcome = "similar"
             else:
-                wanting.append((low, high, of_length))
-        selected, missing = (sum(run[1] - run[0] for run in runs_) for runs_ in (own, wanting))
-        for low, high, of_length in wanting:
-            if number("replacement stand-in", low) < 0.1 * selected / missing:
-                put(low, high, of_length)
-                told["stood in"] += high - low
-            else:
-                told["spared"] += high - low
-    return corrupted, told
+                outcome = "random" if decision < 1 - 0.1 / (1 - taken) else "kept"
+            counted[outcome] += high - low
+            if outcome != "kept":
+                put(low, high, similar[word] if outcome == "similar" else of_length)
+    return corrupted, counted
 
 
 @given(
@@ -182,18 +196,18 @@ def plainly(
     masking=st.sampled_from(MASKINGS),
 )
 @settings(max_examples=60, deadline=None)
-def test_it_does_what_the_plain_rule_does(lengths: list[int], seed: int, masking: Masking) -> None:
+def test_it_equals_the_rule_applied_word_by_word(lengths: list[int], seed: int, masking: Masking) -> None:
     instances = few_ids(lengths, seed)
-    draws = draws_for(instances, seed)
-    selection = masking.select(instances, draws)
+    rng = rng_for(instances, seed)
+    selection = masking.select(instances, rng)
     similar = {(5,): [(6,), (7,)], (5, 6): [(8, 9)], (7, 8): [(9, 5), (6, 6), (5, 6)], (6, 7, 8): [(8, 8, 8)]}
     random: list[Word] = [(50,), (51,), (52, 53), (54, 55)]
     facts = knowing(VOCABULARY, table_of(similar, random))
-    expected, told = plainly(instances, selection, draws, similar, random)
-    after = SimilarWord().replace_tokens(instances, selection, draws, facts)
+    expected, counted = plainly(instances, selection, rng, similar, random)
+    after = SimilarWord().replace_tokens(instances, selection, rng, facts)
     assert np.array_equal(after, expected)
-    outcomes = SimilarWord().outcomes(instances, selection, draws, facts)
-    assert list(outcomes.values()) == [told[name] for name in ("similar", "random", "stood in", "kept", "spared")]
+    outcomes = SimilarWord().outcomes(instances, selection, rng, facts)
+    assert list(outcomes.values()) == list(counted.values())
 
 
 @given(
@@ -205,37 +219,37 @@ def test_it_does_what_the_plain_rule_does(lengths: list[int], seed: int, masking
 def test_no_mask_token_appears_and_nothing_else_changes(lengths: list[int], seed: int, masking: Masking) -> None:
     instances, facts = few_ids(lengths, seed), knowing(VOCABULARY, TABLE)
     before = instances.ids.copy()
-    draws = draws_for(instances, seed)
-    selection = masking.select(instances, draws)
-    after = SimilarWord().replace_tokens(instances, selection, draws, facts)
+    rng = rng_for(instances, seed)
+    selection = masking.select(instances, rng)
+    after = SimilarWord().replace_tokens(instances, selection, rng, facts)
     assert not (after == SPECIAL.mask).any()
     differing = np.flatnonzero(after != before)
     assert set(differing.tolist()) <= set(selection.positions.tolist())
     assert np.array_equal(instances.ids, before)
     assert after.dtype == np.int32
-    outcomes = SimilarWord().outcomes(instances, selection, draws, facts)
+    outcomes = SimilarWord().outcomes(instances, selection, rng, facts)
     assert sum(outcomes.values()) == len(selection.positions)
-    assert np.array_equal(SimilarWord().replace_tokens(instances, selection, draws, facts), after)
+    assert np.array_equal(SimilarWord().replace_tokens(instances, selection, rng, facts), after)
 
 
 @pytest.mark.parametrize("masking", MASKINGS)
 def test_a_batch_is_replaced_like_its_sequences_one_by_one(masking: Masking) -> None:
     instances, facts = few_ids([40, 17, 88]), knowing(VOCABULARY, TABLE)
-    selection = masking.select(instances, draws_for(instances))
-    together = SimilarWord().replace_tokens(instances, selection, draws_for(instances), facts)
+    selection = masking.select(instances, rng_for(instances))
+    together = SimilarWord().replace_tokens(instances, selection, rng_for(instances), facts)
     for number in range(3):
         single = one_of(instances, number)
-        draws = draws_for(single, first_index=number)
-        alone = SimilarWord().replace_tokens(single, masking.select(single, draws), draws, facts)
+        rng = rng_for(single, first_index=number)
+        alone = SimilarWord().replace_tokens(single, masking.select(single, rng), rng, facts)
         low, high = instances.cu_seqlens[number : number + 2]
         assert np.array_equal(together[low:high], alone)
 
 
 def test_without_a_table_it_says_so() -> None:
     instances = few_ids([10])
-    selection = TokenMasking().select(instances, draws_for(instances))
+    selection = TokenMasking().select(instances, rng_for(instances))
     with pytest.raises(ValueError, match="similar_words"):
-        SimilarWord().replace_tokens(instances, selection, draws_for(instances), VOCABULARY)
+        SimilarWord().replace_tokens(instances, selection, rng_for(instances), VOCABULARY)
 
 
 def test_shares_that_do_not_add_up_are_refused() -> None:
@@ -277,12 +291,12 @@ def test_an_n_gram_becomes_a_similar_phrase_and_never_mask_tokens(
     unit = Selection(np.array([3]), np.array([7]))
     table = table_of({ids_of(word): [ids_of(other) for other in others] for word, others in similar.items()})
     facts = VocabularyFacts(special_tokens=SPECIAL, similar_words=table)
-    after = SimilarWord(similar=1, random=0, keep=0).replace_tokens(instances, unit, draws_for(instances), facts)
+    after = SimilarWord(similar=1, random=0, keep=0).replace_tokens(instances, unit, rng_for(instances), facts)
     names = {id: character for character, id in CHARACTERS.items()}
     assert "".join(names[id] for id in after[1:-1].tolist()) == f"使用{expected}来预测"
     # With 80/10/10 the unit takes one of few forms, decided per word, and the rest never moves.
     for index in range(50):
-        draws = draws_for(instances, first_index=index)
-        seen = SimilarWord().replace_tokens(instances, unit, draws, facts)
+        rng = rng_for(instances, first_index=index)
+        seen = SimilarWord().replace_tokens(instances, unit, rng, facts)
         assert SPECIAL.mask not in seen
         assert np.array_equal(np.delete(seen, range(3, 7)), np.delete(instances.ids, range(3, 7)))

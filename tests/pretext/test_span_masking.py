@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import batch_of, documents_of, draws_for, lay_out, looks_uniform, one_of, ranges, within
+from pretext_samples import batch_of, documents_of, lay_out, looks_uniform, one_of, ranges, rng_for, within
 from pydantic import ValidationError
 
-from maskwright.core.randomness import Draws, keys, uniform
+from maskwright.core.randomness import RandomNumbers, keys, uniform
 from maskwright.core.types import Instances
 from maskwright.pretext.formats import SegmentPair
 from maskwright.pretext.masking import SpanMasking
@@ -25,14 +25,14 @@ maskings = st.builds(
 )
 
 
-def spans_of(masking: SpanMasking, sequence: Instances, draws: Draws) -> list[tuple[int, int]]:
+def spans_of(masking: SpanMasking, sequence: Instances, rng: RandomNumbers) -> list[tuple[int, int]]:
     """Lay the spans of one sequence word by word and token by token, as the class's docstring says."""
     size = len(sequence.ids)
     ordinary = [token for token in range(size) if not sequence.special[token]]
-    (budget,) = masking.budgets(sequence, draws).tolist()
+    (budget,) = masking.budgets(sequence, rng).tolist()
     budget = min(budget, len(ordinary))
-    anchor_key = keys(draws.seed, "masking anchor", draws.refresh, draws.index)
-    length_key = keys(draws.seed, "masking length", draws.refresh, draws.index)
+    anchor_key = keys(rng.seed, "masking anchor", rng.refresh, rng.index)
+    length_key = keys(rng.seed, "masking length", rng.refresh, rng.index)
 
     def word_end(token: int) -> int:
         token += 1
@@ -84,12 +84,12 @@ def spans_of(masking: SpanMasking, sequence: Instances, draws: Draws) -> list[tu
 @given(maskings, lengths, st.floats(0.2, 1), st.integers(0, 1000))
 def test_spans_are_those_of_the_plain_loop(masking: SpanMasking, lengths: list[int], share: float, seed: int) -> None:
     instances = batch_of(lengths, seed, share)
-    selection = masking.select(instances, draws_for(instances, seed, first_index=5))
+    selection = masking.select(instances, rng_for(instances, seed, first_index=5))
     expected = []
     for number in range(len(instances)):
         single = one_of(instances, number)
         offset = int(instances.cu_seqlens[number])
-        spans = spans_of(masking, single, draws_for(single, seed, first_index=5 + number))
+        spans = spans_of(masking, single, rng_for(single, seed, first_index=5 + number))
         expected += [(start + offset, end + offset) for start, end in spans]
     assert ranges(selection.starts, selection.ends) == expected
 
@@ -100,10 +100,10 @@ def test_the_budget_is_met_exactly_or_no_word_is_cut(
     masking: SpanMasking, lengths: list[int], share: float, seed: int
 ) -> None:
     instances = batch_of(lengths, seed, share)
-    draws = draws_for(instances, seed)
-    selection = masking.select(instances, draws)
+    rng = rng_for(instances, seed)
+    selection = masking.select(instances, rng)
     given_up = np.bincount(instances.sequence_ids[selection.positions], minlength=len(instances))
-    budgets = np.minimum(masking.budgets(instances, draws), instances.lengths - 2)
+    budgets = np.minimum(masking.budgets(instances, rng), instances.lengths - 2)
     assert not instances.special[selection.positions].any()
     assert (selection.ends[:-1] < selection.starts[1:]).all()  # Spans that touch are one unit.
     if masking.cut_last_word:
@@ -117,7 +117,7 @@ def test_the_budget_is_met_exactly_or_no_word_is_cut(
 @pytest.mark.parametrize(("ordinary", "count"), [(510, 77), (126, 19), (20, 3), (21, 4), (1, 1)])
 def test_spanberts_budget_is_rounded_up_over_ordinary_tokens(ordinary: int, count: int) -> None:
     instances = batch_of([ordinary + 2] * 3, share_of_word_starts=0.7)
-    positions = SpanMasking().select(instances, draws_for(instances)).positions
+    positions = SpanMasking().select(instances, rng_for(instances)).positions
     assert np.bincount(instances.sequence_ids[positions]).tolist() == [count] * 3
 
 
@@ -134,7 +134,7 @@ def test_drawn_lengths_follow_their_shares() -> None:
     # that another one touches it, or the text ends, about once in a hundred sequences.
     count, tokens = 2000, 3000
     instances = batch_of([tokens + 2] * count)
-    selection = SpanMasking(max_targets=10).select(instances, draws_for(instances, seed=11))
+    selection = SpanMasking(max_targets=10).select(instances, rng_for(instances, seed=11))
     drawn = uniform(keys(11, "masking anchor", np.zeros(count), np.arange(count)), 0)
     anchors = instances.cu_seqlens[:-1] + 1 + (drawn * tokens).astype(np.int64)
     unit = np.searchsorted(selection.starts, anchors, side="right") - 1
@@ -152,7 +152,7 @@ def test_words_of_many_pieces_are_hit_more_often() -> None:
     word_starts[(instances.cu_seqlens[:-1, None] + long_word).ravel()] = False
     instances = replace(instances, word_starts=word_starts)
     masking = SpanMasking(max_targets=1, longest_span=1)
-    starts = masking.select(instances, draws_for(instances)).starts - instances.cu_seqlens[:-1] - 1
+    starts = masking.select(instances, rng_for(instances)).starts - instances.cu_seqlens[:-1] - 1
     assert within(float((starts == 10).mean()), 4 / 40, 20_000)
     others = np.delete(np.bincount(starts, minlength=40), [10, 11, 12, 13])
     assert looks_uniform(others)
@@ -164,7 +164,7 @@ def test_spans_stop_at_the_separator_of_a_pair() -> None:
     instances = lay_out(SegmentPair(), documents, plan)
     assert (instances.segment_ids == 1).any()
     masking = SpanMasking(rate=0.5, geometric_p=0.05)
-    selection = masking.select(instances, draws_for(instances))
+    selection = masking.select(instances, rng_for(instances))
     assert len(selection.starts) > len(instances)
     inside = instances.segment_ids
     assert np.array_equal(inside[selection.starts], inside[selection.ends - 1])
@@ -182,4 +182,4 @@ def test_spans_provide_contiguous_units_and_refuse_special_tokens() -> None:
 def test_an_empty_batch_gives_up_nothing() -> None:
     instances = batch_of([])
     for cut in (True, False):
-        assert len(SpanMasking(cut_last_word=cut).select(instances, draws_for(instances)).positions) == 0
+        assert len(SpanMasking(cut_last_word=cut).select(instances, rng_for(instances)).positions) == 0

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from pretext_samples import batch_of, draws_for, looks_uniform, one_of, within
+from pretext_samples import batch_of, looks_uniform, one_of, rng_for, within
 from pydantic import ValidationError
 
 from maskwright.core.errors import RecipeError
@@ -11,7 +11,7 @@ from maskwright.pretext.masking import TokenMasking
 
 def test_token_masking_is_uniform_over_ordinary_positions() -> None:
     instances = batch_of([32] * 20_000)
-    positions = TokenMasking().select(instances, draws_for(instances, seed=5)).positions
+    positions = TokenMasking().select(instances, rng_for(instances, seed=5)).positions
     counts = np.bincount(positions % 32, minlength=32)
     assert len(positions) == 20_000 * 5
     assert counts[0] == counts[31] == 0
@@ -20,7 +20,7 @@ def test_token_masking_is_uniform_over_ordinary_positions() -> None:
 
 def test_token_masking_chooses_pairs_of_positions_independently() -> None:
     instances = batch_of([10] * 30_000)
-    positions = TokenMasking().select(instances, draws_for(instances, seed=6)).positions % 10
+    positions = TokenMasking().select(instances, rng_for(instances, seed=6)).positions % 10
     pairs = positions.reshape(-1, 2)  # two of eight positions: 28 pairs
     counts = np.bincount(pairs[:, 0] * 10 + pairs[:, 1], minlength=100)
     assert looks_uniform(counts[counts > 0])
@@ -30,13 +30,13 @@ def test_token_masking_chooses_pairs_of_positions_independently() -> None:
 def test_roberta_also_predicts_special_tokens() -> None:
     instances = batch_of([20] * 20_000)
     masking = TokenMasking(rounding="random", candidates="all")
-    counts = np.bincount(masking.select(instances, draws_for(instances)).positions % 20, minlength=20)
+    counts = np.bincount(masking.select(instances, rng_for(instances)).positions % 20, minlength=20)
     assert looks_uniform(counts)
 
 
 def test_token_masking_gives_up_all_candidates_if_the_budget_is_larger() -> None:
     instances = batch_of([6])  # four ordinary tokens, budget 5
-    selection = TokenMasking(rate=0.9).select(instances, draws_for(instances))
+    selection = TokenMasking(rate=0.9).select(instances, rng_for(instances))
     assert selection.positions.tolist() == [1, 2, 3, 4]
 
 
@@ -47,7 +47,7 @@ def test_rare_tokens_are_favoured_by_their_weights() -> None:
     counts = np.ones(1000, dtype=np.int64)
     counts[10], counts[11] = 1000, 10
     masking = TokenMasking(rate=0.25, favour="rare")
-    chosen = masking.select(instances, draws_for(instances, seed=8), counts).positions % 4
+    chosen = masking.select(instances, rng_for(instances, seed=8), counts).positions % 4
     assert len(chosen) == 40_000
     frequent, rare = 1000**-0.7, 10**-0.7
     assert (round(rare, 4), round(frequent, 5)) == (0.1995, 0.00794)
@@ -63,7 +63,7 @@ def test_rare_tokens_are_drawn_like_one_by_one_without_replacement() -> None:
     for place in range(4):
         instances.ids[place + 1 :: 6] = place
     masking = TokenMasking(rate=0.33, favour="rare")
-    positions = masking.select(instances, draws_for(instances, seed=9), counts).positions % 6 - 1
+    positions = masking.select(instances, rng_for(instances, seed=9), counts).positions % 6 - 1
     pairs = np.bincount(positions[::2] * 4 + positions[1::2], minlength=16)
     assert pairs.sum() == 60_000
     for first in range(4):
@@ -79,7 +79,7 @@ def test_smoothing_of_zero_and_equal_counts_favour_nobody() -> None:
         (TokenMasking(favour="rare", smoothing=0), counts),
         (TokenMasking(favour="rare"), counts * 0),
     ):
-        positions = masking.select(instances, draws_for(instances, seed=3), known).positions
+        positions = masking.select(instances, rng_for(instances, seed=3), known).positions
         assert looks_uniform(np.bincount(positions % 12, minlength=12)[1:11])
 
 
@@ -87,9 +87,9 @@ def test_favoured_draws_of_a_batch_are_those_of_its_sequences() -> None:
     instances = batch_of([9, 40, 3, 120, 25], seed=2)
     counts = np.random.default_rng(1).integers(0, 5000, 1000)
     masking = TokenMasking(favour="rare", rounding="up")
-    whole = masking.select(instances, draws_for(instances), counts).positions
+    whole = masking.select(instances, rng_for(instances), counts).positions
     alone = [
-        masking.select(one_of(instances, number), draws_for(one_of(instances, number), first_index=number), counts)
+        masking.select(one_of(instances, number), rng_for(one_of(instances, number), first_index=number), counts)
         for number in range(5)
     ]
     assert whole.tolist() == [
@@ -113,4 +113,4 @@ def test_a_weight_that_would_do_nothing_is_refused() -> None:
 def test_favouring_rare_tokens_needs_their_counts() -> None:
     instances = batch_of([9])
     with pytest.raises(RecipeError, match=r"masking\.favour is 'rare'.*favour=uniform"):
-        TokenMasking(favour="rare").select(instances, draws_for(instances))
+        TokenMasking(favour="rare").select(instances, rng_for(instances))

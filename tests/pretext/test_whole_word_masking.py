@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import batch_of, draws_for, looks_uniform, with_levels
+from pretext_samples import batch_of, looks_uniform, rng_for, with_levels
 from pydantic import ValidationError
 
 from maskwright.core.types import Instances
@@ -22,7 +22,7 @@ from maskwright.pretext.masking.sampling import RandomOrder, fill_budgets, words
 def test_words_stay_whole(lengths: list[int], share: float, seed: int, budget: str) -> None:
     instances = batch_of(lengths, seed, share)
     masking = WholeWordMasking.model_validate({"budget": budget, "rate": 0.3})
-    selection = masking.select(instances, draws_for(instances, seed))
+    selection = masking.select(instances, rng_for(instances, seed))
     starts, ends = words(instances, ~instances.special)
     assert set(zip(selection.starts, selection.ends, strict=True)) <= set(zip(starts, ends, strict=True))
 
@@ -35,7 +35,7 @@ def test_words_stay_whole(lengths: list[int], share: float, seed: int, budget: s
 def test_no_mask_splits_a_word_and_the_rate_holds(masking: Masking) -> None:
     # Words of 1 to 9 tokens, 2.5 on average: none is selected in part, whatever larger units it is in.
     instances = with_levels(batch_of([512] * 300, share_of_word_starts=0.4))
-    selection = masking.select(instances, draws_for(instances))
+    selection = masking.select(instances, rng_for(instances))
     hidden = np.zeros(len(instances.ids), dtype=bool)
     hidden[selection.positions] = True
     word_of = np.cumsum(instances.word_starts) - 1
@@ -83,47 +83,47 @@ def of_words(sizes: list[int], copies: int) -> Instances:
 
 def test_words_of_one_size_are_equally_likely() -> None:
     instances = of_words([2] * 30, 5000)  # budget round(.15 * 62) = 9: four words
-    selection = WholeWordMasking().select(instances, draws_for(instances))
+    selection = WholeWordMasking().select(instances, rng_for(instances))
     assert len(selection.starts) == 4 * 5000
     assert looks_uniform(np.bincount((selection.starts % 62 - 1) // 2, minlength=30))
 
 
 def test_a_word_that_would_overrun_is_skipped_and_others_are_tried() -> None:
     instances = of_words([30, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1], 200)  # budget round(.15 * 42) = 6
-    selection = WholeWordMasking().select(instances, draws_for(instances))
+    selection = WholeWordMasking().select(instances, rng_for(instances))
     assert np.bincount(instances.sequence_ids[selection.positions]).tolist() == [6] * 200
     assert (selection.ends - selection.starts == 1).all()
 
 
 def test_a_sequence_of_words_longer_than_the_budget_gives_up_none() -> None:
     instances = of_words([9, 9], 4)  # budget 3
-    assert len(WholeWordMasking().select(instances, draws_for(instances)).starts) == 0
+    assert len(WholeWordMasking().select(instances, rng_for(instances)).starts) == 0
 
 
 def test_whole_words_meet_the_budget_where_single_token_words_abound() -> None:
     instances = batch_of([128] * 500, share_of_word_starts=0.8)
     masking = WholeWordMasking()
-    counts = np.bincount(instances.sequence_ids[masking.select(instances, draws_for(instances)).positions])
+    counts = np.bincount(instances.sequence_ids[masking.select(instances, rng_for(instances)).positions])
     assert (counts == 19).mean() > 0.99
 
 
 def test_robertas_option_takes_a_share_of_the_words() -> None:
     instances = of_words([1, 5] * 50, 400)  # 102 words with the specials: 15.3
     masking = WholeWordMasking(budget="words", candidates="all")
-    selection = masking.select(instances, draws_for(instances))
+    selection = masking.select(instances, rng_for(instances))
     assert np.bincount(instances.sequence_ids[selection.starts]).tolist() == [15] * 400
     sizes = selection.ends - selection.starts
     assert set(sizes.tolist()) == {1, 5}
     assert abs((sizes == 5).mean() - 50 / 102) < 4.5 * 0.5 / np.sqrt(len(sizes))
     masking = WholeWordMasking(budget="words", counted="ordinary", rounding="up")
-    assert masking.budgets(instances, draws_for(instances))[0] == 15  # 100 ordinary words
+    assert masking.budgets(instances, rng_for(instances))[0] == 15  # 100 ordinary words
 
 
 def test_words_are_visited_in_the_keyed_random_order() -> None:
     instances = of_words([1] * 20, 1)
-    draws = draws_for(instances)
-    order = RandomOrder.of(instances.word_starts & ~instances.special, instances, draws)
-    selection = WholeWordMasking().select(instances, draws)
+    rng = rng_for(instances)
+    order = RandomOrder.of(instances.word_starts & ~instances.special, instances, rng)
+    selection = WholeWordMasking().select(instances, rng)
     assert selection.starts.tolist() == sorted(order.tokens(np.arange(3)).tolist())
 
 

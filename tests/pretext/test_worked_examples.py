@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
-from pretext_samples import SPECIAL, VOCABULARY, draws_for, within
+from pretext_samples import SPECIAL, VOCABULARY, rng_for, within
 from similar_tables import knowing, table_of
 
 from maskwright.core.types import BoolArray, Examples, Instances, IntArray, Selection
@@ -51,7 +51,7 @@ def test_my_dog_is_hairy() -> None:
     """Devlin et al. 2019, appendix A.1: the fourth word is chosen; 80 % [MASK], 10 % a random word, 10 % hairy."""
     instances = times([["my"], ["dog"], ["is"], ["hairy"]], 50_000)
     hairy = FIRST_ID + 3
-    after = MaskRandomKeep().replace_tokens(instances, one_unit(instances, 4, 5), draws_for(instances), VOCABULARY)
+    after = MaskRandomKeep().replace_tokens(instances, one_unit(instances, 4, 5), rng_for(instances), VOCABULARY)
     seen = after.reshape(-1, 6)
     assert (seen[:, [0, 1, 2, 3, 5]] == instances.ids[:6][[0, 1, 2, 3, 5]]).all()
     masked, kept = seen[:, 4] == SPECIAL.mask, seen[:, 4] == hairy
@@ -66,10 +66,10 @@ def test_philammon_is_hidden_whole_or_not_at_all() -> None:
     sentence = "the man jumped up , put his basket on phil|##am|##mon ' s head"
     instances = times([word.split("|") for word in sentence.split()], 5000)
     name = slice(10, 13)
-    whole = hidden_in(instances, WholeWordMasking(rate=0.3).select(instances, draws_for(instances)))[:, name]
+    whole = hidden_in(instances, WholeWordMasking(rate=0.3).select(instances, rng_for(instances)))[:, name]
     assert (whole.all(axis=1) == whole.any(axis=1)).all()
     assert 0.1 < whole.any(axis=1).mean() < 0.5
-    single = hidden_in(instances, TokenMasking(rate=0.3).select(instances, draws_for(instances)))[:, name]
+    single = hidden_in(instances, TokenMasking(rate=0.3).select(instances, rng_for(instances)))[:, name]
     assert (single.all(axis=1) != single.any(axis=1)).mean() > 0.3
 
 
@@ -77,10 +77,10 @@ def test_an_american_football_game_is_hidden_as_one_and_told_from_its_boundaries
     """Joshi et al. 2020, figure 1, from the masking on; the recipe's choices but for the rate."""
     words = ["Super", "Bowl", "50", "was", "an", "American", "football", "game", "to", "determine", "the", "champion"]
     instances = times([[word] for word in words], 20_000)
-    recipe, draws = get("spanbert/base"), draws_for(instances)
+    recipe, rng = get("spanbert/base"), rng_for(instances)
     masking, replacement = recipe.masking.replace(rate=0.3), recipe.replacement  # 4 of 12 words instead of 2
     assert isinstance(masking, SpanMasking)
-    selection = masking.select(instances, draws)
+    selection = masking.select(instances, rng)
     assert (hidden_in(instances, selection).sum(axis=1) == 4).all()
     assert (selection.ends - selection.starts).max() <= 4
     game = (selection.starts % 14 == 5) & (selection.ends % 14 == 9)
@@ -89,7 +89,7 @@ def test_an_american_football_game_is_hidden_as_one_and_told_from_its_boundaries
     counts = np.zeros(SPECIAL.vocab_size, dtype=np.int64)
     counts[500:510] = 1  # random words come from a corpus of other words
     facts = replace(VOCABULARY, token_counts=counts)
-    after = replacement.replace_tokens(instances, selection, draws, facts)
+    after = replacement.replace_tokens(instances, selection, rng, facts)
     starts = selection.starts[game]
     seen = after[starts[:, None] + np.arange(4)]
     masked, kept = seen == SPECIAL.mask, seen == np.arange(FIRST_ID + 4, FIRST_ID + 8)
@@ -123,7 +123,7 @@ def test_harbin_is_hidden_by_characters_then_as_a_phrase_then_as_a_place() -> No
     assert isinstance(masking, LevelMasking)
     torn = []
     for (_, stage), whole in zip(masking.stages, ((), (*names, "省会"), names), strict=True):
-        hidden = hidden_in(instances, stage.select(instances, draws_for(instances)))
+        hidden = hidden_in(instances, stage.select(instances, rng_for(instances)))
         parts = {unit: hidden[:, 1 + text.index(unit) : 1 + text.index(unit) + len(unit)] for unit in (*names, "省会")}
         torn.append({unit for unit, part in parts.items() if (part.all(axis=1) != part.any(axis=1)).any()})
         assert not torn[-1] & set(whole)
@@ -136,7 +136,7 @@ def test_four_words_become_similar_words_and_never_mask_tokens() -> None:
     instances = times([list(word) for word in words], 3000)
     masking = get("macbert/base").masking.replace(rate=0.4)  # 4 of 10 words instead of 1
     assert isinstance(masking, NgramMasking)
-    selection = masking.select(instances, draws_for(instances))
+    selection = masking.select(instances, rng_for(instances))
     length = len("".join(words)) + 2
     units = Counter(zip(selection.starts % length, selection.ends % length, strict=True))
     place = {word: 1 + "".join(words).index(word) for word in words}
@@ -146,9 +146,7 @@ def test_four_words_become_similar_words_and_never_mask_tokens() -> None:
     ids = {word: tuple(range(FIRST_ID + at - 1, FIRST_ID + at - 1 + len(word))) for word, at in place.items()}
     similar = {ids[word]: [tuple(id + 300 for id in ids[word])] for word in words}
     replacement = SimilarWord(similar=1, random=0, keep=0)
-    after = replacement.replace_tokens(
-        instances, selection, draws_for(instances), knowing(VOCABULARY, table_of(similar))
-    )
+    after = replacement.replace_tokens(instances, selection, rng_for(instances), knowing(VOCABULARY, table_of(similar)))
     assert not (after == SPECIAL.mask).any()
     expected = instances.ids.copy()
     expected[selection.positions] += 300
@@ -159,7 +157,7 @@ def masks(refresh: MaskRefresh, epochs: int) -> list[IntArray]:
     """What a sentence of 60 words gives up in each epoch."""
     instances = times([["word"]] * 60, 1)
     return [
-        TokenMasking().select(instances, draws_for(instances, refresh=refresh.refresh(epoch))).positions
+        TokenMasking().select(instances, rng_for(instances, refresh=refresh.refresh(epoch))).positions
         for epoch in range(epochs)
     ]
 

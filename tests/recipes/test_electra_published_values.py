@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Instances
 from maskwright.recipes import catalog
 from maskwright.recipes.sizing import sizes
@@ -143,22 +143,22 @@ def test_the_original_s_slots_never_bind(length, rate, slots, selected):
         assert masking.budgets(full(shorter), None)[0] <= slots
 
 
-@pytest.mark.parametrize(("length", "draws", "distinct"), [(128, 19, 17.7), (512, 77, 71.5)])
-def test_what_the_original_loses_by_drawing_with_replacement(length, draws, distinct):
+@pytest.mark.parametrize(("length", "count", "distinct"), [(128, 19, 17.7), (512, 77, 71.5)])
+def test_what_the_original_loses_by_drawing_with_replacement(length, count, distinct):
     # We draw distinct places (DEVIATION): k draws among n candidates hit n (1 - (1 - 1/n)^k) of them on average.
     rounds, instances = 4000, full(length)
     candidates = np.flatnonzero(~instances.special)  # [CLS] and two [SEP] are none
-    expected = len(candidates) * (1 - (1 - 1 / len(candidates)) ** draws)
+    expected = len(candidates) * (1 - (1 - 1 / len(candidates)) ** count)
     assert expected == pytest.approx(distinct, abs=0.05)
-    theirs = np.sort(np.random.default_rng(0).choice(candidates, (rounds, draws)))
+    theirs = np.sort(np.random.default_rng(0).choice(candidates, (rounds, count)))
     different = 1 + (np.diff(theirs) > 0).sum(axis=1)
     # The mean of so many rounds is off by more than 4.5 standard errors once in 100,000.
     assert abs(different.mean() - expected) < 4.5 * different.std() / np.sqrt(rounds)
     masking = catalog.get("electra/small").masking
-    draws_of_all = Draws(0, np.zeros(rounds, dtype=np.int64), np.arange(rounds))
-    ours = masking.select(full(length, rounds), draws_of_all).positions
+    rng_of_all = RandomNumbers(0, np.zeros(rounds, dtype=np.int64), np.arange(rounds))
+    ours = masking.select(full(length, rounds), rng_of_all).positions
     assert len(np.unique(ours)) == len(ours)
-    assert np.bincount(ours // length, minlength=rounds).tolist() == [draws] * rounds
+    assert np.bincount(ours // length, minlength=rounds).tolist() == [count] * rounds
 
 
 def test_the_rate_never_reaches_its_peak():

@@ -56,7 +56,7 @@ def test_a_run_says_what_its_table_covers_and_repeats_itself(tmp_path: Path) -> 
     assert "synonyms.txt, plain groups: 2 groups of synonyms" in said[0]
     assert "% of the words in the corpus have a similar word" in said[0]
     assert "% similar word" in said[1]
-    assert "% kept for want of a similar word" in said[1]
+    assert "% random word (no similar word)" in said[1]
     topics = [topic for topic, _ in heard]
     assert topics.index("tokens") < topics.index("similar") < topics.index("plan")
     run(tmp_path, "b", str(thesaurus))
@@ -71,9 +71,9 @@ def test_a_table_that_hardly_covers_anything_is_warned_of(tmp_path: Path) -> Non
     many.write_text(" ".join(words) + "\n", encoding="utf-8")
     warned = [text for topic, text in run(tmp_path, "a", str(few)).heard if topic == "warning" and "similar" in text]
     assert len(warned) == 1
-    assert "of the selected tokens stay as they are" in warned[0]
+    assert "of the selected tokens become random words" in warned[0]
     assert "replacement.table.source" in warned[0]
-    assert not [text for topic, text in run(tmp_path, "b", str(many)).heard if "stay as they are" in text]
+    assert not [text for topic, text in run(tmp_path, "b", str(many)).heard if "become random words" in text]
 
 
 def test_a_table_that_covers_nothing_ends_the_run(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_outcomes_are_measured_on_sequences_of_the_corpus() -> None:
     text = toy_text()
     counted = measured_outcomes(bert_recipe("replacement=similar_word"), text, 0)
     total = sum(counted.values())
-    # Every word of the toy's table has similar ones, so nobody stands in.
-    assert counted["random word for want of a similar one"] == counted["kept for want of a similar word"] == 0
+    # Every word of the toy's table has similar ones.
+    assert counted["random word (no similar word)"] == 0
     assert abs(counted["similar word"] / total - 0.8) < 4.5 * np.sqrt(0.16 / total)
     assert measured_outcomes(bert_recipe(), text, 0) == {}

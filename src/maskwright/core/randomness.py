@@ -97,7 +97,7 @@ def integer_keys(seed: int, purpose: str, refresh: int, count: int) -> list[int]
 def generator(seed: int, purpose: str, refresh: int = 0, index: int = 0) -> np.random.Generator:
     """Return a numpy generator for one sequential procedure, keyed like everything else.
 
-    Construction costs about 65 microseconds: use `Draws` for whole batches, `generators` for many in a row.
+    Construction costs about 65 microseconds: use `RandomNumbers` for whole batches, `generators` for many in a row.
     """
     return np.random.Generator(np.random.Philox(key=integer_key(seed, purpose, refresh, index)))
 
@@ -119,7 +119,7 @@ def generators(seed: int, purpose: str, refresh: int, count: int) -> Iterator[np
 
 
 @dataclass(frozen=True, slots=True)
-class Draws:
+class RandomNumbers:
     """The random numbers of a flat batch of instances, each keyed by its own (refresh, index).
 
     A batch of many instances draws exactly what the same instances draw one by one.

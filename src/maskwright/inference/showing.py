@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from maskwright.core.errors import DataError, RecipeError
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.similar_words import SimilarWordsSpec
 from maskwright.core.types import Documents, Examples, Instances, IntArray, SpecialTokens, TakenTokens
 from maskwright.data.cleaning.sentences import sentences_of
@@ -23,6 +23,7 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.vocabulary import train_tokenizer
 from maskwright.data.words.annotator import open_annotator
 from maskwright.data.words.similar_words import KeptTable, TokenSample, check_source, similar_words, table_of
+from maskwright.data.words.similar_words.table import few_words_warning
 from maskwright.inference.small_tokenizer import small_tokenizer
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import Masking
@@ -234,9 +235,9 @@ def show(
         made, note = _similar_words_for(spec, sample, used, tokens, cache=cache, progress=progress)
         vocabulary = replace(vocabulary, similar_words=made.table)
         notes.append(note)
-    draws, instances, total = _laid_out(chosen, stream, encoded, special, seed, refresh, max_sequences)
-    examples = corrupt(instances, masking, chosen.replacement, draws, vocabulary)
-    outcomes = chosen.replacement.outcomes(instances, examples.selection, draws, vocabulary)
+    rng, instances, total = _laid_out(chosen, stream, encoded, special, seed, refresh, max_sequences)
+    examples = corrupt(instances, masking, chosen.replacement, rng, vocabulary)
+    outcomes = chosen.replacement.outcomes(instances, examples.selection, rng, vocabulary)
     if sum(outcomes.values()):
         described = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if count)
         notes.append(f"of the {sum(outcomes.values())} predicted tokens shown: {described}")
@@ -303,7 +304,7 @@ def _laid_out(
     seed: int,
     refresh: int,
     most: int,
-) -> tuple[Draws, Instances, int]:
+) -> tuple[RandomNumbers, Instances, int]:
     """Return the random-number keys and instances of the first sequences, and the number of all sequences."""
 
     def take(starts: IntArray, ends: IntArray) -> TakenTokens:
@@ -316,7 +317,7 @@ def _laid_out(
     plan = recipe.format.plan(documents, recipe.training.phases[0].max_length, seed, refresh)
     number = np.arange(min(most, len(plan)))
     instances = recipe.format.lay_out(plan.rows(number), take, special, recipe.format.separator_points(documents))
-    return Draws(seed, np.full(len(number), refresh), number), instances, len(plan)
+    return RandomNumbers(seed, np.full(len(number), refresh), number), instances, len(plan)
 
 
 def _encoded(
@@ -391,7 +392,9 @@ def _similar_words_for(
     """
     if corpus is not None:
         made = similar_words(spec, corpus, tokenizer, cache=cache, progress=progress)
-        return made, f"similar words: {made.coverage.source}; {made.coverage.describe()}"
+        warning = few_words_warning(spec, made.coverage)
+        note = f"similar words: {made.coverage.source}; {made.coverage.describe()}"
+        return made, f"{note}; {warning}" if warning else note
     made = table_of(spec, text, tokenizer, progress=progress)
     if spec.source == "corpus":
         return made, (

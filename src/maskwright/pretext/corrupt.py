@@ -1,6 +1,6 @@
 """Select, then replace: the two steps from instances to examples."""
 
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Examples, Instances
 from maskwright.pretext.masking import Masking
 from maskwright.pretext.replacement import Replacement, VocabularyFacts
@@ -10,18 +10,20 @@ def corrupt(
     instances: Instances,
     masking: Masking,
     replacement: Replacement,
-    draws: Draws,
+    rng: RandomNumbers,
     vocabulary: VocabularyFacts,
 ) -> Examples:
-    """Mask part of each sequence, deterministically given `draws`.
+    """Mask part of each sequence, deterministically given `rng`.
 
     Args:
         instances: The flat batch of B sequences.
         masking: Selects the tokens.
         replacement: Replaces them.
-        draws: Keyed random numbers, one key for each of the B sequences.
+        rng: Keyed random numbers, one key for each of the B sequences.
         vocabulary: Vocabulary statistics.
     """
-    selection = masking.select(instances, draws, vocabulary.token_counts)
-    corrupted = replacement.replace_tokens(instances, selection, draws, vocabulary)
+    selection = masking.select(
+        instances, rng, vocabulary.token_counts, replacement.eligible(instances, rng, vocabulary)
+    )
+    corrupted = replacement.replace_tokens(instances, selection, rng, vocabulary)
     return Examples(instances=instances, selection=selection, corrupted=corrupted)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maskwright.core.randomness import Draws, integer_keys
+from maskwright.core.randomness import RandomNumbers, integer_keys
 from maskwright.core.row_counts import rounded_up
 from maskwright.core.tensors import FlatBatch, TargetTensors
 from maskwright.core.types import Instances, IntArray, TakenTokens, Targets
@@ -195,13 +195,13 @@ class Collator:
         take = self.take if self.masking.levels else _without_levels(self.take)
         instances = self.format.lay_out(plan, take, self.vocabulary.special_tokens, self.separator_points)
         assert len(instances.ids) == lengths.sum(), "Format.lengths says what lay_out makes"
-        draws = Draws(self.seed, rows.refresh[packing.order], rows.index[packing.order])
-        examples = corrupt(instances, self.masking, self.replacement, draws, self.vocabulary)
+        rng = RandomNumbers(self.seed, rows.refresh[packing.order], rows.index[packing.order])
+        examples = corrupt(instances, self.masking, self.replacement, rng, self.vocabulary)
         targets = {objective.kind: objective.targets(examples) for objective in self.objectives}
         if self.samples:
             for objective in self.objectives:
                 if objective.on_generator:
-                    targets[objective.kind] = with_sampling(targets[objective.kind], instances, draws)
+                    targets[objective.kind] = with_sampling(targets[objective.kind], instances, rng)
         micro_batches = tuple(self._cut(instances, examples.corrupted, targets, packing, step))
         return StepBatch(
             micro_batches=micro_batches,
@@ -273,9 +273,9 @@ def _without_levels(take: TakeTokens) -> TakeTokens:
     return taken
 
 
-def with_sampling(targets: Targets, instances: Instances, draws: Draws) -> Targets:
+def with_sampling(targets: Targets, instances: Instances, rng: RandomNumbers) -> Targets:
     """Give each token target the uniform number that a generator's sample is drawn with, keyed like its mask."""
-    uniform = draws.uniform_of("generator sample", instances.cu_seqlens, targets.positions)
+    uniform = rng.uniform_of("generator sample", instances.cu_seqlens, targets.positions)
     return replace(targets, extra={**targets.extra, "sampling": uniform.astype(np.float32)})
 
 

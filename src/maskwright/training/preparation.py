@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Documents
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning
@@ -24,8 +24,8 @@ from maskwright.data.words.annotator import check_words, words_fingerprint
 from maskwright.data.words.collocations import describe_collocations
 from maskwright.data.words.level_facts import describe_level
 from maskwright.data.words.lexicon import has_lexicon_search
-from maskwright.data.words.similar_words.table import check_source, similar_words
-from maskwright.pretext.masking.base import Masking
+from maskwright.data.words.similar_words.table import check_source, few_words_warning, similar_words
+from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
@@ -389,16 +389,18 @@ def with_similar_words(
     made = similar_words(spec, corpus, tokenizer, cache=cache, progress=reporter.stage)
     text = replace(text, vocabulary=replace(text.vocabulary, similar_words=made.table))
     reporter.say("similar", f"{made.coverage.source}; {made.coverage.describe()}")
+    if warning := few_words_warning(spec, made.coverage):
+        reporter.say("warning", warning)
     outcomes = measured_outcomes(recipe, text, seed)
     if total := sum(outcomes.values()):
-        spared = outcomes["kept for want of a similar word"]
         shares = ", ".join(f"{count / total:.1%} {name}" for name, count in outcomes.items())
         reporter.say("similar", f"of {total:,} selected tokens, sampled: {shares}")
-        if 2 * spared > total:
+        unknown = outcomes["random word (no similar word)"] / total
+        if unknown > 0.2:
             reporter.say(
                 "warning",
-                f"{spared / total:.0%} of the selected tokens stay as they are, since their words have no similar "
-                "word: take another source (replacement.table.source), or let more words count "
+                f"{unknown:.0%} of the selected tokens become random words, since their sequences have too few words "
+                "with a similar one: use another source (replacement.table.source), or let more words count "
                 "(replacement.table.min_count, replacement.table.min_similarity)",
             )
     return text
@@ -417,7 +419,6 @@ def measured_outcomes(recipe: Recipe, text: Text, seed: int) -> Mapping[str, int
     index = np.linspace(0, len(plan) - 1, min(len(plan), _SEQUENCES_MEASURED)).astype(np.int64)
     points = recipe.format.separator_points(text.documents)
     instances = recipe.format.lay_out(plan.rows(index), text.take, text.vocabulary.special_tokens, points)
-    masking: Masking = recipe.masking.stages[0][1]
-    draws = Draws(seed, np.zeros(len(index), dtype=np.int64), index)
-    selection = masking.select(instances, draws, text.vocabulary.token_counts)
-    return recipe.replacement.outcomes(instances, selection, draws, text.vocabulary)
+    rng = RandomNumbers(seed, np.zeros(len(index), dtype=np.int64), index)
+    examples = corrupt(instances, recipe.masking.stages[0][1], recipe.replacement, rng, text.vocabulary)
+    return recipe.replacement.outcomes(instances, examples.selection, rng, text.vocabulary)

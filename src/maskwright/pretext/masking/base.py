@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.spec import Spec
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 
@@ -61,28 +61,38 @@ class Masking(Spec):
         """Name of each stage if there are several, else empty."""
         return ()
 
-    def select(self, instances: Instances, draws: Draws, token_counts: IntArray | None = None) -> Selection:
-        """Select the units to predict in each sequence, deterministically given `draws`.
+    def select(
+        self,
+        instances: Instances,
+        rng: RandomNumbers,
+        token_counts: IntArray | None = None,
+        eligible: BoolArray | None = None,
+    ) -> Selection:
+        """Select the units to predict in each sequence, deterministically given `rng`.
 
         No special token is selected unless `candidates` is "all". At least one unit is selected in every sequence
         that has one within its budget. No sequence exceeds its budget, except in `LevelMasking`, which has none.
 
         Args:
-            instances: The flat batch.
-            draws: The keyed random numbers.
             token_counts: Shape (V,), the count of each id in the corpus, for maskings that use it; None if unknown.
+            eligible: Shape (T,), tokens that the replacement can replace; others are selected only in sequences that
+                have no such token. None for all.
         """
         maskable = np.ones(len(instances.ids), dtype=bool) if self.candidates == "all" else ~instances.special
-        return self.choose_knowing(instances, maskable, self.budgets(instances, draws), draws, token_counts)
+        if eligible is not None:
+            eligible = eligible & maskable
+            has_any = np.logical_or.reduceat(eligible, instances.cu_seqlens[:-1])
+            maskable &= eligible | ~np.repeat(has_any, instances.lengths)
+        return self.choose(instances, maskable, self.budgets(instances, rng), rng, token_counts)
 
-    def budgets(self, instances: Instances, draws: Draws) -> IntArray:
+    def budgets(self, instances: Instances, rng: RandomNumbers) -> IntArray:
         """Return the budget of each sequence, in the unit of `sizes` (tokens). Shape (B,), int64, at least 1."""
         exact = self.rate * self.sizes(instances)
         match self.rounding:
             case "half_even":
                 wanted = np.rint(exact)
             case "random":
-                wanted = np.floor(exact + draws.per_instance("masking budget"))
+                wanted = np.floor(exact + rng.per_instance("masking budget"))
             case "up":
                 wanted = np.ceil(exact)
             case "down":
@@ -103,26 +113,22 @@ class Masking(Spec):
         return np.add.reduceat(marks, instances.cu_seqlens[:-1], dtype=np.int64)
 
     @abstractmethod
-    def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
-        """Sample units among the maskable tokens until each sequence's budget is met.
-
-        Args:
-            instances: The flat batch.
-            maskable: Shape (T,), True where a token may be selected.
-            budgets: Shape (B,), the maximum to select in each sequence.
-            draws: The keyed random numbers; purposes begin with "masking".
-        """
-
-    def choose_knowing(
+    def choose(
         self,
         instances: Instances,
         maskable: BoolArray,
         budgets: IntArray,
-        draws: Draws,
+        rng: RandomNumbers,
         token_counts: IntArray | None,
     ) -> Selection:
-        """Sample units given the counts of ids in the corpus; ignored by default (see `choose`)."""
-        return self.choose(instances, maskable, budgets, draws)
+        """Sample units among the maskable tokens until each sequence's budget is met.
+
+        Args:
+            maskable: Shape (T,), True where a token may be selected.
+            budgets: Shape (B,), the maximum to select in each sequence.
+            rng: Purposes begin with "masking".
+            token_counts: Shape (V,), the count of each id in the corpus; None if unknown.
+        """
 
 
 class WordMasking(Masking):

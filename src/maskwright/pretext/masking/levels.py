@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from maskwright.core.flat_arrays import concatenated_ranges
-from maskwright.core.randomness import Draws, bound_of
+from maskwright.core.randomness import RandomNumbers, bound_of
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.masking.sampling import level_begins, whole_units
@@ -83,16 +83,23 @@ class LevelMasking(Masking):
         """The level of each stage, if there are several."""
         return tuple(_LEVELS[level] for level in self._shares) if len(self.stages) > 1 else ()
 
-    def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
+    def choose(
+        self,
+        instances: Instances,
+        maskable: BoolArray,
+        budgets: IntArray,
+        rng: RandomNumbers,
+        token_counts: IntArray | None,
+    ) -> Selection:
         """Select every unit independently; `budgets` are not used (see `Masking.choose`)."""
-        begins = self._begins(instances, draws)
-        numbers = draws.bits_everywhere("masking unit", instances.cu_seqlens)
+        begins = self._begins(instances, rng)
+        numbers = rng.bits_everywhere("masking unit", instances.cu_seqlens)
         numbers |= (begins & maskable) - np.uint64(1)  # `_EXCLUDED` where no maskable unit begins
         chosen = numbers < bound_of(self.rate)
         _select_at_least_one(numbers, chosen, instances)
         return whole_units(begins, np.flatnonzero(chosen))
 
-    def _begins(self, instances: Instances, draws: Draws) -> BoolArray:
+    def _begins(self, instances: Instances, rng: RandomNumbers) -> BoolArray:
         """Return where units begin, each sequence at its own level. Shape (T,)."""
         begins = {
             level: instances.word_starts if level == "basic" else level_begins(instances, level)
@@ -101,7 +108,7 @@ class LevelMasking(Masking):
         if len(begins) == 1:
             return next(iter(begins.values()))
         bounds = np.cumsum(list(self._shares.values()))
-        drawn = np.searchsorted(bounds / bounds[-1], draws.per_instance("masking level"), side="right")
+        drawn = np.searchsorted(bounds / bounds[-1], rng.per_instance("masking level"), side="right")
         level_of_token = np.repeat(drawn.astype(np.int8), instances.lengths)
         mixed = np.zeros(len(level_of_token), dtype=bool)
         for number, level_begin in enumerate(begins.values()):

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from maskwright.core.flat_arrays import concatenated_ranges
-from maskwright.core.randomness import Draws, as_uniform
+from maskwright.core.randomness import RandomNumbers, as_uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import WordMasking
 from maskwright.pretext.masking.sampling import FloatArray, RandomOrder, count_reached, ranks, words
@@ -62,22 +62,29 @@ class NgramMasking(WordMasking):
         """Which uniform numbers stand for windows of more than 1, 2, ... words."""
         return np.cumsum(self.length_shares[:-1], dtype=np.float64)
 
-    def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
+    def choose(
+        self,
+        instances: Instances,
+        maskable: BoolArray,
+        budgets: IntArray,
+        rng: RandomNumbers,
+        token_counts: IntArray | None,
+    ) -> Selection:
         """Place windows at random (see `Masking.choose`)."""
         text = _Words.of(instances, maskable)
         if not len(text.starts):
             return Selection(text.starts, text.ends)
         place = self._in_random_order if self.order == "random" else self._from_left_to_right
-        lengths = place(text, instances, budgets, draws)
+        lengths = place(text, instances, budgets, rng)
         firsts = np.flatnonzero(lengths > 0)
         return Selection(text.starts[firsts], text.ends[firsts + lengths[firsts] - 1])
 
-    def _in_random_order(self, text: "_Words", instances: Instances, budgets: IntArray, draws: Draws) -> IntArray:
+    def _in_random_order(self, text: "_Words", instances: Instances, budgets: IntArray, rng: RandomNumbers) -> IntArray:
         """Return how many words the window from each word on has, 0 for none. Shape (W,)."""
         starts = text.starts
-        order = RandomOrder.of(text.begins, instances, draws)
+        order = RandomOrder.of(text.begins, instances, rng)
         numbers = np.cumsum(text.begins) - 1
-        drawn = draws.bits_everywhere("masking length", instances.cu_seqlens)
+        drawn = rng.bits_everywhere("masking length", instances.cu_seqlens)
         lasts = np.flatnonzero(text.is_last)
         costs = text.ends - starts if self.budget == "tokens" else np.ones_like(starts)
         visits = Visits(
@@ -90,13 +97,15 @@ class NgramMasking(WordMasking):
         )
         return take_windows(visits, budgets)
 
-    def _from_left_to_right(self, text: "_Words", instances: Instances, budgets: IntArray, draws: Draws) -> IntArray:
+    def _from_left_to_right(
+        self, text: "_Words", instances: Instances, budgets: IntArray, rng: RandomNumbers
+    ) -> IntArray:
         """Return how many words the unit from each word on has, 0 for none. Shape (W,)."""
         num_words = np.add.reduceat(text.begins, instances.cu_seqlens[:-1], dtype=np.int64)
         wanted = np.minimum(budgets, num_words)
         # As many lengths as could be needed; those that begin within the budget are kept, the last one shortened.
         owners = np.repeat(np.arange(len(instances)), wanted)
-        lengths = self.lengths(draws.uniform_at("masking length", owners, ranks(owners)))
+        lengths = self.lengths(rng.uniform_at("masking length", owners, ranks(owners)))
         running = np.concatenate([[0], np.cumsum(lengths)])
         before = running[:-1] - np.repeat(running[np.cumsum(wanted) - wanted], wanted)
         lengths = np.minimum(lengths, wanted[owners] - before)
@@ -107,7 +116,7 @@ class NgramMasking(WordMasking):
         numbers = np.cumsum(text.begins) - 1
         end_of_places = np.cumsum(num_words) - wanted + num_windows
         places = text.begins & (numbers < np.repeat(end_of_places, instances.lengths))
-        pointers = RandomOrder.of(places, instances, draws).first(num_windows)
+        pointers = RandomOrder.of(places, instances, rng).first(num_windows)
         firsts = numbers[pointers] + before - ranks(owners)
         # A unit begins where a window does, and where a text does within one.
         begins = np.zeros(len(text.starts), dtype=bool)

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.masking.sampling import level_begins, until_full
@@ -28,6 +28,13 @@ class PMIMasking(Masking):
         """Collocations are phrases of the text."""
         return frozenset({"phrase"})
 
-    def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
+    def choose(
+        self,
+        instances: Instances,
+        maskable: BoolArray,
+        budgets: IntArray,
+        rng: RandomNumbers,
+        token_counts: IntArray | None,
+    ) -> Selection:
         """Select units in random order while they fit (see `Masking.choose`)."""
-        return until_full(level_begins(instances, "phrase"), maskable, instances, budgets, draws)
+        return until_full(level_begins(instances, "phrase"), maskable, instances, budgets, rng)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
 from maskwright.core.flat_arrays import concatenated_ranges
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 
 FloatArray = NDArray[np.float64]
@@ -48,7 +48,7 @@ class RandomOrder:
         cls,
         wanted: BoolArray,
         instances: Instances,
-        draws: Draws,
+        rng: RandomNumbers,
         purpose: str = "masking order",
         weights: FloatArray | None = None,
     ) -> "RandomOrder":
@@ -57,13 +57,13 @@ class RandomOrder:
         Args:
             wanted: Shape (T,), True at the tokens to order.
             instances: The flat batch.
-            draws: The keyed random numbers.
+            rng: The keyed random numbers.
             purpose: What the numbers are for.
             weights: Shape (V,), the positive weight of each id: the first k tokens of a sequence are then a weighted
                 sample without replacement (Efraimidis and Spirakis 2006). None: uniform.
         """
         cu_seqlens = instances.cu_seqlens
-        keys = draws.bits_everywhere(purpose, cu_seqlens)
+        keys = rng.bits_everywhere(purpose, cu_seqlens)
         if weights is not None:
             keys = _waiting_times(keys, weights[instances.ids])
         keys &= _RANDOM
@@ -255,7 +255,7 @@ def fill_budgets(sequences: IntArray, lengths: IntArray, budgets: IntArray) -> B
 
 
 def until_full(
-    begins: BoolArray, maskable: BoolArray, instances: Instances, budgets: IntArray, draws: Draws
+    begins: BoolArray, maskable: BoolArray, instances: Instances, budgets: IntArray, rng: RandomNumbers
 ) -> Selection:
     """Select whole units in random order, each that still fits its sequence's budget of tokens.
 
@@ -264,9 +264,9 @@ def until_full(
         maskable: Shape (T,), True where a token may be selected.
         instances: The flat batch.
         budgets: Shape (B,), maximum tokens of each sequence.
-        draws: The keyed random numbers.
+        rng: The keyed random numbers.
     """
-    order = RandomOrder.of(begins & maskable, instances, draws)
+    order = RandomOrder.of(begins & maskable, instances, rng)
     unit_ends = UnitEnds.of(begins)
     taken = np.zeros(len(begins), dtype=bool)
     left, at_once = budgets.astype(np.int64, copy=True), _MIN_BATCH

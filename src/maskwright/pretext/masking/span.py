@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from maskwright.core.flat_arrays import concatenated_ranges
-from maskwright.core.randomness import Draws, uniform
+from maskwright.core.randomness import RandomNumbers, uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.masking.sampling import count_reached
@@ -64,10 +64,17 @@ class SpanMasking(Masking):
         normalised: NDArray[np.float64] = shares / shares.sum()
         return normalised
 
-    def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
+    def choose(
+        self,
+        instances: Instances,
+        maskable: BoolArray,
+        budgets: IntArray,
+        rng: RandomNumbers,
+        token_counts: IntArray | None,
+    ) -> Selection:
         """Sample spans in all sequences at once, one per round (see `Masking.choose`)."""
-        anchor_keys = draws.keys("masking anchor")
-        length_keys = draws.keys("masking length")
+        anchor_keys = rng.keys("masking anchor")
+        length_keys = rng.keys("masking length")
         bounds = np.cumsum(self.length_shares)
         bounds /= bounds[-1]
         starts = np.flatnonzero(instances.word_starts)

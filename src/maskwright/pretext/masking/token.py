@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.masking.sampling import FloatArray, RandomOrder
@@ -46,25 +46,21 @@ class TokenMasking(Masking):
         """True with `favour` "rare"."""
         return self.favour == "rare"
 
-    def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
-        """Take the first tokens of each sequence's random order (see `Masking.choose`)."""
-        return self.choose_knowing(instances, maskable, budgets, draws, None)
-
-    def choose_knowing(
+    def choose(
         self,
         instances: Instances,
         maskable: BoolArray,
         budgets: IntArray,
-        draws: Draws,
+        rng: RandomNumbers,
         token_counts: IntArray | None,
     ) -> Selection:
-        """Take the first tokens of each sequence's weighted random order (see `Masking.choose_knowing`).
+        """Take the first tokens of each sequence's random order (see `Masking.choose`).
 
         Raises:
             RecipeError: If `favour` is "rare" and the counts are unknown.
         """
         weights = self._weights(token_counts)
-        chosen = RandomOrder.of(maskable, instances, draws, weights=weights).first(budgets)
+        chosen = RandomOrder.of(maskable, instances, rng, weights=weights).first(budgets)
         return Selection(chosen, chosen + 1)
 
     def _weights(self, token_counts: IntArray | None) -> FloatArray | None:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import WordMasking
 from maskwright.pretext.masking.sampling import RandomOrder, until_full, whole_units
@@ -22,10 +22,17 @@ class WholeWordMasking(WordMasking):
 
     kind: Literal["whole_word"] = "whole_word"
 
-    def choose(self, instances: Instances, maskable: BoolArray, budgets: IntArray, draws: Draws) -> Selection:
+    def choose(
+        self,
+        instances: Instances,
+        maskable: BoolArray,
+        budgets: IntArray,
+        rng: RandomNumbers,
+        token_counts: IntArray | None,
+    ) -> Selection:
         """Select words in random order while they fit (see `Masking.choose`)."""
         begins = instances.word_starts
         if self.budget == "tokens":
-            return until_full(begins, maskable, instances, budgets, draws)
-        starts = RandomOrder.of(begins & maskable, instances, draws).first(budgets)
+            return until_full(begins, maskable, instances, budgets, rng)
+        starts = RandomOrder.of(begins & maskable, instances, rng).first(budgets)
         return whole_units(begins, starts)

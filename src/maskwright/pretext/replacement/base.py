@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec
 from maskwright.core.spec import Spec
-from maskwright.core.types import Instances, IntArray, Selection, SpecialTokens
+from maskwright.core.types import BoolArray, Instances, IntArray, Selection, SpecialTokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,21 +63,25 @@ class Replacement(Spec):
         """
         return self
 
+    def eligible(self, instances: Instances, rng: RandomNumbers, vocabulary: VocabularyFacts) -> BoolArray | None:
+        """Return which tokens it can replace, for `Masking.select`. Shape (T,), whole words; None for all."""
+        return None
+
     @abstractmethod
     def replace_tokens(
-        self, instances: Instances, selection: Selection, draws: Draws, vocabulary: VocabularyFacts
+        self, instances: Instances, selection: Selection, rng: RandomNumbers, vocabulary: VocabularyFacts
     ) -> IntArray:
         """Return the ids that the encoder sees. Shape (T,), int32; only selected positions may differ.
 
         Args:
             instances: The flat batch.
             selection: The units to corrupt.
-            draws: The keyed random numbers; use purposes that begin with "replacement".
+            rng: The keyed random numbers; use purposes that begin with "replacement".
             vocabulary: Special ids, vocabulary size, corpus counts.
         """
 
     def outcomes(
-        self, instances: Instances, selection: Selection, draws: Draws, vocabulary: VocabularyFacts
+        self, instances: Instances, selection: Selection, rng: RandomNumbers, vocabulary: VocabularyFacts
     ) -> Mapping[str, int]:
         """Return how many selected tokens became what, in words, where the shares alone do not tell; else nothing.
 

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import model_validator
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.randomness import Draws
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Instances, IntArray, Selection
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
 from maskwright.pretext.replacement.random_ids import uniform_ids
@@ -65,23 +65,23 @@ class MaskRandomKeep(Replacement):
         return self.replace(mask=self.mask / changed, random=self.random / changed, keep=0.0) if changed else self
 
     def replace_tokens(
-        self, instances: Instances, selection: Selection, draws: Draws, vocabulary: VocabularyFacts
+        self, instances: Instances, selection: Selection, rng: RandomNumbers, vocabulary: VocabularyFacts
     ) -> IntArray:
         """Return the ids that the encoder sees (see `Replacement.replace_tokens`)."""
         corrupted = instances.ids.astype(np.int32, copy=True)
-        at_random = self._put_masks(corrupted, instances, selection, draws, vocabulary.special_tokens.mask)
-        uniform = draws.uniform_of("replacement token", instances.cu_seqlens, at_random)
+        at_random = self._put_masks(corrupted, instances, selection, rng, vocabulary.special_tokens.mask)
+        uniform = rng.uniform_of("replacement token", instances.cu_seqlens, at_random)
         corrupted[at_random] = self._random_ids(uniform, vocabulary)
         return corrupted
 
     def _put_masks(
-        self, ids: IntArray, instances: Instances, selection: Selection, draws: Draws, mask: int
+        self, ids: IntArray, instances: Instances, selection: Selection, rng: RandomNumbers, mask: int
     ) -> IntArray:
         """Put the mask token in where it is drawn, in place; return the tokens that are to become random ones."""
         positions = selection.positions
         by_unit = self.per == "unit"
         decided = selection.starts if by_unit else positions
-        decision = draws.uniform_of("replacement decision", instances.cu_seqlens, decided)
+        decision = rng.uniform_of("replacement decision", instances.cu_seqlens, decided)
         if by_unit:
             decision = decision[selection.units]
         ids[positions[decision < self.mask]] = mask

@@ -1,13 +1,13 @@
-"""MacBERT's replacement: a similar word instead of a mask token, which no downstream task ever shows."""
+"""MacBERT's replacement: a similar word instead of a mask token, which no downstream task contains."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import model_validator
 
-from maskwright.core.randomness import Draws
+from maskwright.core.flat_arrays import concatenated_ranges
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec, WordOptions, word_hashes
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
@@ -18,30 +18,26 @@ from maskwright.pretext.shares import Share, check_shares
 class SimilarWord(Replacement):
     """Each selected word becomes a similar word, a random word, or stays (Cui et al. 2020, section 3.1).
 
-    Words are those of the text, whatever the units are: each word of an n-gram or a span is decided by itself. A
-    run of selected tokens that is only a part of a word is treated as if it were a word. What stands in has as
-    many tokens as the word it replaces, so nothing moves, and the mask token is never put in.
+    Each word of an n-gram or a span is decided separately. A run of selected tokens that is only a part of a word is
+    treated as a word. The replacement has as many tokens as the word, and the mask token is never used.
 
-    A random word is drawn uniformly from the corpus's distinct words of that many tokens, as BERT's random token
-    is from the entries of the vocabulary; where the corpus has none, each token is drawn by itself from the
-    vocabulary without its special tokens. It may happen to equal the original.
+    A random word is sampled uniformly from the distinct words of the corpus with that many tokens, as BERT's random
+    token is from the vocabulary; where the corpus has none, each token is sampled separately from the vocabulary
+    without special tokens. It may equal the original.
 
-    DEVIATION: the paper does not say what becomes of a similar word of another length (MacBERT issues 12 and 19
+    DEVIATION: the paper does not say what happens to a similar word of another length (MacBERT issues 12 and 19
     were never answered); here only words of the same number of tokens are similar, since the labels are the
-    tokens of the original, one at each place.
+    tokens of the original, one at each position.
 
-    DEVIATION: where a word should become similar and has no similar word, a random word stands in, as long as such
-    words are no more than `max_stand_ins` of the selected tokens. Beyond that the authors skip the word and select
-    another (issue 9). Selecting is the masking's business, so here the word stays as it is and is still predicted.
-    The limit holds for each sequence on average: of the words without a similar one each gets a random one with the
-    same probability. A limit in whole tokens would leave nothing to short sequences and little to long words.
+    DEVIATION: a word without a similar one becomes a random word, and beyond `max_stand_ins` of the selected tokens
+    another word is selected instead, as in the original (issue 9). Here these random words are part of the share
+    `random`, so that the three shares hold whatever the table covers; the authors do not say whether they come on top.
+    The limit holds on average: in each sequence, words without a similar one are eligible with the same probability.
 
     Attributes:
-        similar: Share of words replaced by a similar word.
-        random: Share replaced by a random word.
-        keep: Share left as it is; the three shares add up to 1.
-        max_stand_ins: Most of each sequence's selected tokens, as a share, that random words stand in for where there
-            is no similar word, on average (issue 9).
+        similar, random, keep: Shares of the selected tokens whose words become a similar word, a random word, or stay;
+            they sum to 1.
+        max_stand_ins: Maximum share of the selected tokens whose words have no similar word (issue 9).
         table: Where similar words come from.
     """
 
@@ -59,7 +55,7 @@ class SimilarWord(Replacement):
 
     @property
     def similar_words(self) -> SimilarWordsSpec:
-        """The table it draws from (see `Replacement.similar_words`)."""
+        """The table of similar words (see `Replacement.similar_words`)."""
         return self.table
 
     @property
@@ -69,152 +65,125 @@ class SimilarWord(Replacement):
 
     @property
     def hiding_all(self) -> Self:
-        """Similar and random words grown to 1, random ones wherever there is no similar one (see `Replacement`)."""
+        """Nothing kept, and every word eligible (see `Replacement.hiding_all`)."""
         changed = self.similar + self.random
         if not changed:
             return self
         return self.replace(similar=self.similar / changed, random=self.random / changed, keep=0.0, max_stand_ins=1.0)
 
+    def eligible(self, instances: Instances, rng: RandomNumbers, vocabulary: VocabularyFacts) -> BoolArray:
+        """Return the tokens of words that have a similar word, and of some that have none (see `Replacement`)."""
+        positions = np.arange(len(instances.ids))
+        words = _Words.of(instances, positions, _table(vocabulary), begins=instances.word_starts)
+        missing = self._missing(instances, words)
+        stand_ins = np.minimum(self.max_stand_ins, missing)
+        # Of words without a similar one so many that they are this share of all eligible tokens.
+        chances = stand_ins * (1 - missing) / np.maximum(missing * (1 - stand_ins), np.finfo(np.float64).tiny)
+        chances = np.where(stand_ins == missing, 1.0, chances)
+        uniform = rng.uniform_at("replacement eligible", words.sequences, words.offsets)
+        eligible: BoolArray = np.repeat(words.has_similar | (uniform < chances[words.sequences]), words.lengths)
+        return eligible & ~instances.special
+
     def replace_tokens(
-        self, instances: Instances, selection: Selection, draws: Draws, vocabulary: VocabularyFacts
+        self, instances: Instances, selection: Selection, rng: RandomNumbers, vocabulary: VocabularyFacts
     ) -> IntArray:
         """Return the ids that the encoder sees (see `Replacement.replace_tokens`)."""
-        table, words = _table(vocabulary), _selected_words(instances, selection)
-        fates = self._fates(words, table, draws)
+        table = _table(vocabulary)
+        words, similar, random = self._decisions(instances, selection, rng, table)
         corrupted = instances.ids.astype(np.int32, copy=True)
-        wants_any = fates.random | fates.stood_in
         any_word = table.of_length(words.lengths)
-        # One draw for all: a word is either replaced by a similar one or by a random one.
-        options = WordOptions(
-            np.where(wants_any, any_word.firsts, fates.options.firsts),
-            np.where(wants_any, any_word.counts, np.where(fates.similar, fates.options.counts, 0)),
-        )
-        replaced = np.flatnonzero(options.counts)
-        drawn = draws.uniform_at("replacement word", words.sequences[replaced], words.offsets[replaced])
+        # One random number per word: it becomes either a similar word or a random one.
+        firsts = np.where(random, any_word.firsts, words.options.firsts)
+        counts = np.where(random, any_word.counts, np.where(similar, words.options.counts, 0))
+        replaced = np.flatnonzero(counts)
+        uniform = rng.uniform_at("replacement word", words.sequences[replaced], words.offsets[replaced])
         lengths = words.lengths[replaced]
-        sources = options.firsts[replaced] + (drawn * options.counts[replaced]).astype(np.int64) * lengths
-        corrupted[_runs(words.starts[replaced], lengths)] = table.ids[_runs(sources, lengths)]
-        wordless = np.flatnonzero(wants_any & (any_word.counts == 0))
-        places = _runs(words.starts[wordless], words.lengths[wordless])
+        sources = firsts[replaced] + (uniform * counts[replaced]).astype(np.int64) * lengths
+        corrupted[concatenated_ranges(words.starts[replaced], lengths)] = table.ids[
+            concatenated_ranges(sources, lengths)
+        ]
+        no_word = np.flatnonzero(random & (any_word.counts == 0))
+        positions = concatenated_ranges(words.starts[no_word], words.lengths[no_word])
         special = vocabulary.special_tokens
         never = {special.pad, special.unk, special.cls, special.sep, special.mask}
-        corrupted[places] = uniform_ids(_token_draws(instances, places, draws), special.vocab_size, never)
+        uniform = rng.uniform_of("replacement token", instances.cu_seqlens, positions)
+        corrupted[positions] = uniform_ids(uniform, special.vocab_size, never)
         return corrupted
 
     def outcomes(
-        self, instances: Instances, selection: Selection, draws: Draws, vocabulary: VocabularyFacts
+        self, instances: Instances, selection: Selection, rng: RandomNumbers, vocabulary: VocabularyFacts
     ) -> Mapping[str, int]:
-        """Return how many selected tokens became what (see `Replacement.outcomes`)."""
-        words = _selected_words(instances, selection)
-        fates = self._fates(words, _table(vocabulary), draws)
+        """Return the number of selected tokens by outcome (see `Replacement.outcomes`)."""
+        words, similar, random = self._decisions(instances, selection, rng, _table(vocabulary))
         named = {
-            "similar word": fates.similar,
-            "random word": fates.random,
-            "random word for want of a similar one": fates.stood_in,
-            "kept": fates.kept,
-            "kept for want of a similar word": fates.spared,
+            "similar word": similar,
+            "random word": random & words.has_similar,
+            "random word (no similar word)": random & ~words.has_similar,
+            "kept": ~similar & ~random,
         }
         return {name: int(words.lengths[which].sum()) for name, which in named.items()}
 
-    def _fates(self, words: "_Words", table: SimilarWords, draws: Draws) -> "_Fates":
-        decision = draws.uniform_at("replacement decision", words.sequences, words.offsets)
-        options = table.similar_to(words.hashes, words.lengths)
-        wants_similar = decision < self.similar
-        wants_random = ~wants_similar & (decision < self.similar + self.random)
-        similar = wants_similar & (options.counts > 0)
-        stood_in = self._stand_ins(words, wants_similar & ~similar, draws)
-        return _Fates(
-            options=options,
-            similar=similar,
-            random=wants_random,
-            stood_in=stood_in,
-            spared=wants_similar & ~similar & ~stood_in,
-            kept=~wants_similar & ~wants_random,
-        )
+    def _decisions(
+        self, instances: Instances, selection: Selection, rng: RandomNumbers, table: SimilarWords
+    ) -> tuple["_Words", BoolArray, BoolArray]:
+        """Return the K selected words, and which become a similar and a random word. Shapes (K,)."""
+        positions = selection.positions
+        begins = instances.word_starts[positions]
+        unit_lengths = selection.ends - selection.starts
+        # What a unit that begins inside a word contains of it counts as a word.
+        begins[(np.cumsum(unit_lengths) - unit_lengths)[unit_lengths > 0]] = True
+        words = _Words.of(instances, positions, table, begins)
+        everything = _Words.of(instances, np.arange(len(instances.ids)), table, begins=instances.word_starts)
+        # What words without a similar one take of the share `random` is left to neither of the others.
+        taken = np.minimum(np.minimum(self.max_stand_ins, self._missing(instances, everything)), self.random)
+        scale = 1 / np.maximum(1 - taken, np.finfo(np.float64).tiny)
+        uniform = rng.uniform_at("replacement decision", words.sequences, words.offsets)
+        similar = words.has_similar & (uniform < (self.similar * scale)[words.sequences])
+        stays = words.has_similar & (uniform >= 1 - (self.keep * scale)[words.sequences])
+        return words, similar, ~similar & ~stays
 
-    def _stand_ins(self, words: "_Words", wanting: BoolArray, draws: Draws) -> BoolArray:
-        """Choose which of the words that want a similar one and have none get a random one. Shape (K,)."""
-        missing = np.bincount(words.sequences, weights=words.lengths * wanting, minlength=len(words.selected))
-        chances = self.max_stand_ins * words.selected / np.maximum(missing, 1)
-        stood_in = np.zeros(len(wanting), dtype=bool)
-        asked = np.flatnonzero(wanting)
-        sequences = words.sequences[asked]
-        drawn = draws.uniform_at("replacement stand-in", sequences, words.offsets[asked])
-        stood_in[asked] = drawn < chances[sequences]
-        return stood_in
+    @staticmethod
+    def _missing(instances: Instances, words: "_Words") -> IntArray:
+        """Return the share of each sequence's ordinary tokens whose words have no similar word. Shape (B,)."""
+        ordinary = ~instances.special[words.starts]
+        counts = [
+            np.bincount(words.sequences, weights=words.lengths * which, minlength=len(instances))
+            for which in (ordinary & ~words.has_similar, ordinary)
+        ]
+        return counts[0] / np.maximum(counts[1], 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """The K words of a selection in a batch of B sequences.
+class _Words(NamedTuple):
+    """K words of a batch.
 
     Attributes:
-        starts: Shape (K,), flat token offsets, ascending.
-        lengths: Shape (K,), tokens of each word.
-        sequences: Shape (K,), the sequence of each word.
-        offsets: Shape (K,), where each word begins in its sequence.
-        hashes: Shape (K,).
-        selected: Shape (B,), selected tokens of each sequence.
+        starts: Shape (K,), token offsets, ascending.
+        lengths: Shape (K,), tokens of each.
+        sequences: Shape (K,), the sequence of each.
+        offsets: Shape (K,), where each begins in its sequence.
+        options: The similar words of each.
+        has_similar: Shape (K,).
     """
 
     starts: IntArray
     lengths: IntArray
     sequences: IntArray
     offsets: IntArray
-    hashes: IntArray
-    selected: IntArray
-
-
-@dataclass(frozen=True, slots=True)
-class _Fates:
-    """What becomes of each selected word. Shapes (K,); exactly one of the five marks is set.
-
-    Attributes:
-        options: The similar words of each.
-        similar, random, kept: As the shares say.
-        stood_in: Should be similar, has no similar word, gets a random one.
-        spared: Should be similar, has no similar word, stays as it is.
-    """
-
     options: WordOptions
-    similar: BoolArray
-    random: BoolArray
-    stood_in: BoolArray
-    spared: BoolArray
-    kept: BoolArray
+    has_similar: BoolArray
+
+    @classmethod
+    def of(cls, instances: Instances, positions: IntArray, table: SimilarWords, begins: BoolArray) -> "_Words":
+        """Look up the words among some tokens, each from one of `begins` (of `positions`) to the next."""
+        firsts = np.flatnonzero(begins)
+        starts = positions[firsts]
+        lengths = np.diff(firsts, append=len(positions))
+        sequences = np.searchsorted(instances.cu_seqlens, starts, side="right") - 1
+        options = table.similar_to(word_hashes(instances.ids[positions], firsts), lengths)
+        return cls(starts, lengths, sequences, starts - instances.cu_seqlens[sequences], options, options.counts > 0)
 
 
 def _table(vocabulary: VocabularyFacts) -> SimilarWords:
     if vocabulary.similar_words is None:
         raise ValueError("replacement 'similar_word' needs a table in VocabularyFacts.similar_words")
     return vocabulary.similar_words
-
-
-def _selected_words(instances: Instances, selection: Selection) -> _Words:
-    positions = selection.positions
-    begins_word = instances.word_starts[positions]
-    unit_lengths = selection.ends - selection.starts
-    # A unit that begins inside a word: what it holds of that word counts as one.
-    begins_word[(np.cumsum(unit_lengths) - unit_lengths)[unit_lengths > 0]] = True
-    begins = np.flatnonzero(begins_word)
-    starts = positions[begins]
-    sequences = np.searchsorted(instances.cu_seqlens, starts, side="right") - 1
-    lengths = np.diff(begins, append=len(positions))
-    return _Words(
-        starts=starts,
-        lengths=lengths,
-        sequences=sequences,
-        offsets=starts - instances.cu_seqlens[sequences],
-        hashes=word_hashes(instances.ids[positions], begins),
-        selected=np.bincount(sequences, weights=lengths, minlength=len(instances)).astype(np.int64),
-    )
-
-
-def _runs(starts: IntArray, lengths: IntArray) -> IntArray:
-    """Return all offsets of some runs, one run after another."""
-    return Selection(starts, starts + lengths).positions
-
-
-def _token_draws(instances: Instances, places: IntArray, draws: Draws) -> IntArray:
-    sequences = np.searchsorted(instances.cu_seqlens, places, side="right") - 1
-    return draws.uniform_at("replacement token", sequences, places - instances.cu_seqlens[sequences])

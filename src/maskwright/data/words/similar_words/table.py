@@ -54,7 +54,7 @@ def check_source(spec: SimilarWordsSpec) -> None:
         read_thesaurus(path, layout)
 
 
-_VERSION = 1
+_VERSION = 2
 _TABLE, _CARD = "table.npz", "coverage.json"
 
 
@@ -88,6 +88,20 @@ class Coverage:
             f"({self.covered_tokens / max(1, self.tokens):.1%} of its tokens; {self.similar_words:,} of "
             f"{self.distinct_words:,} distinct words)"
         )
+
+
+FEW_WORDS = 100_000
+"""Vectors learned from fewer words than this have mostly arbitrary neighbors (measured on Chinese articles)."""
+
+
+def few_words_warning(spec: SimilarWordsSpec, coverage: Coverage) -> str:
+    """Return a warning if similar words were learned from too little text, else ""."""
+    if spec.source != "corpus" or coverage.words >= FEW_WORDS:
+        return ""
+    return (
+        f"similar words learned from only {coverage.words:,} words are mostly arbitrary; give at least {FEW_WORDS:,} "
+        "words, or a thesaurus or word vectors with --set replacement.table.source=FILE"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +173,7 @@ def table_of(
     tell = progress or no_progress
     if spec.source == "corpus":
         numbers, vectors = learn_vectors(words, spec.min_count, tell)
-        pairs = _pairs_of_vectors([(numbers, vectors)], words, spec)
+        pairs = _pairs_of_vectors([(numbers, vectors)], words, spec, tokenizer)
         frequent = int(words.counts[words.counts >= spec.min_count].sum())
         source = (
             f"the corpus itself: vectors of {len(numbers):,} distinct words, learned from "
@@ -171,7 +185,7 @@ def table_of(
         layout = layout_of(path)
         if layout == "vectors":
             read = read_vectors(path, words, tokenizer, tell)
-            source, pairs = read.description, _pairs_of_vectors(read.spellings, words, spec)
+            source, pairs = read.description, _pairs_of_vectors(read.spellings, words, spec, tokenizer)
         else:
             thesaurus = read_thesaurus(path, layout)
             source, pairs = thesaurus.description, _pairs_of_thesaurus(thesaurus, words, tokenizer, spec.candidates)
@@ -190,17 +204,20 @@ def table_of(
 
 
 def _pairs_of_vectors(
-    spelt: list[tuple[IntArray, NDArray[np.float32]]], words: CountedWords, spec: SimilarWordsSpec
+    spelt: list[tuple[IntArray, NDArray[np.float32]]], words: CountedWords, spec: SimilarWordsSpec, tokenizer: Tokenizer
 ) -> Pairs:
     found = []
+    texts = map(tokenizer.token_text, range(tokenizer.special_tokens.vocab_size))
+    has_letter = np.array([any(char.isalnum() or char == "\ufffd" for char in text) for text in texts])
+    is_punctuation = ~np.logical_or.reduceat(has_letter[words.ids], words.starts)
     for numbers, vectors in spelt:
         trusted = np.flatnonzero(words.ordinary[numbers] & (words.counts[numbers] >= spec.min_count))
         trusted = np.sort(trusted[np.argsort(-words.counts[numbers[trusted]], kind="stable")][:MAX_WORDS])
         if len(trusted):
             chosen = numbers[trusted]
-            word, other, cosine = nearest(
-                vectors[trusted], words.lengths[chosen], most=spec.candidates, least=spec.min_similarity
-            )
+            # Only words of equal length are compared, and words never with punctuation.
+            groups = 2 * words.lengths[chosen] + is_punctuation[chosen]
+            word, other, cosine = nearest(vectors[trusted], groups, most=spec.candidates, least=spec.min_similarity)
             found.append((chosen[word], chosen[other], cosine))
     return _joined([(word, words.tokens_of(other), cosine) for word, other, cosine in found], words.lengths)
 

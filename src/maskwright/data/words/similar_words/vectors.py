@@ -36,14 +36,14 @@ class Pairs:
 
 
 def nearest(
-    vectors: NDArray[np.float32], lengths: IntArray, *, most: int, least: float
+    vectors: NDArray[np.float32], groups: IntArray, *, most: int, least: float
 ) -> tuple[IntArray, IntArray, NDArray[np.float32]]:
-    """Return for each word the nearest others of its length.
+    """Return for each word the nearest others of its group.
 
     Args:
         vectors: Shape (K, size).
-        lengths: Shape (K,), tokens of each word; only words of equal length are compared.
-        most: Neighbours of a word at most.
+        groups: Shape (K,).
+        most: Maximum number of neighbors per word.
 
     Returns:
         (words, neighbors, cosines), each of shape (P,), ordered by word and falling cosine.
@@ -52,9 +52,7 @@ def nearest(
     # everything (Mu and Viswanath 2018, "All-but-the-top", section 2).
     own = vectors - vectors.mean(axis=0)
     unit = own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    found = [
-        _nearest_in(np.flatnonzero(lengths == length), unit, most, least) for length in np.unique(lengths).tolist()
-    ]
+    found = [_nearest_in(np.flatnonzero(groups == group), unit, most, least) for group in np.unique(groups).tolist()]
     words, others, cosines = (np.concatenate(parts) for parts in zip(*found, strict=True))
     order = np.argsort(words, kind="stable")
     return words[order], others[order], cosines[order]
