@@ -126,7 +126,7 @@ def test_recipes_size_of_bert_base_is_as_published(run):
 def test_wrong_names_are_answered_in_one_line(run):
     code, out, err = run("recipes", "show", "bert/bse")
     assert (code, out) == (2, "")
-    assert "error: unknown recipe 'bert/bse'" in err
+    assert "error: system 'bert' has no size 'bse'" in err
     assert "Did you mean 'bert/base'?" in err
     assert err.count("\n") == 1
     code, _, err = run("recipes", "size", "bert/base", "--set", "masking.rat=0.3")

@@ -48,3 +48,9 @@ def test_choose_device_refuses_other_names(name: str, guess: str) -> None:
         choose_device(name)
     assert str(caught.value).startswith(f"unknown device {name!r}. Allowed: auto, cpu, cuda, cuda:N.")
     assert str(caught.value).endswith(f"Did you mean {guess!r}?") == bool(guess)
+
+
+@pytest.mark.parametrize("name", ["gpu", "GPU", "gpu:0"])
+def test_gpu_is_called_cuda(name: str) -> None:
+    with pytest.raises(DeviceError, match=r"Did you mean 'cuda'\?"):
+        choose_device(name)

@@ -1,6 +1,7 @@
-"""Specs: overrides reach every field, wrong names and values are explained, JSON comes both ways."""
+"""Specs: overrides of every field, errors for unknown names and invalid values, JSON round trips."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 import pytest
 from hypothesis import given
@@ -59,6 +60,8 @@ Objective = Annotated[Mlm | Nsp, Field(discriminator="kind"), ByName]
 
 
 class System(Spec):
+    synonyms: ClassVar[Mapping[str, str]] = {"lr": "training.learning_rate"}
+
     name: str = "bert"
     dropout: float = 0.1
     masking: Masking = Token()
@@ -176,16 +179,20 @@ def test_override_reads_whole_numbers_written_with_an_exponent():
         ("masking=whole_wrd", ["masking: unknown choice 'whole_wrd'", "did you mean 'whole_word'?"]),
         ("masking.kind=whole_wrd", ["masking: unknown choice 'whole_wrd'", "did you mean 'whole_word'?"]),
         ("objectives=[mlm, nso]", ["objectives.1: unknown choice 'nso'", "did you mean 'nsp'?"]),
-        ("objectives=mlm", ["objectives: write a list, [mlm]"]),
+        ("objectives=mlm", ["objectives: must be a list: [mlm]"]),
         ("objectives=[]", ["objectives: ", "at least 1 item"]),
-        ("masking.rate=2", ["masking.rate: Input should be less than 1; found 2"]),
-        ("masking.rate=often", ["masking.rate: ", "found 'often'"]),
-        ("objectives.nsp.weight=-1", ["objectives.nsp.weight: Input should be greater than 0; found -1"]),
+        ("masking.rate=2", ["masking.rate: must be less than 1; found 2"]),
+        ("masking.rate=often", ["masking.rate: must be a number; found 'often'"]),
+        ("objectives.nsp.weight=-1", ["objectives.nsp.weight: must be greater than 0; found -1"]),
         ("training.phases.1.share=x", ["training.phases.1.share: ", "found 'x'"]),
-        ("training.optimizer.betas=[0.9]", ["training.optimizer.betas.1: this is needed"]),
+        ("training.optimizer.betas=[0.9]", ["training.optimizer.betas.1: a value is missing"]),
         ("masking={rat: 0.2}", ["masking.rat: unknown field; did you mean 'rate'?"]),
-        ("masking={kind: span}", ["masking.decay: this is needed"]),
-        ("training.optimizer=lamb", ["training.optimizer.kind: Input should be 'adamw'; found 'lamb'"]),
+        ("training.optimizer.betas=0.9", ["training.optimizer.betas: must be a list, e.g. [a, b]; found 0.9"]),
+        ("training.steps=2.5", ["training.steps: must be a whole number; found 2.5"]),
+        ("masking=3", ["masking: must be one of token, whole_word, span", "found 3"]),
+        ("lr=1", ["unknown field 'lr'", "Did you mean 'training.learning_rate'?"]),
+        ("masking={kind: span}", ["masking.decay: a value is missing"]),
+        ("training.optimizer=lamb", ["training.optimizer.kind: must be 'adamw'; found 'lamb'"]),
     ],
 )
 def test_override_explains_what_is_wrong(text, words):
@@ -196,7 +203,7 @@ def test_override_explains_what_is_wrong(text, words):
 
 
 def test_override_of_a_field_of_an_unknown_member_names_the_members():
-    with pytest.raises(RecipeError, match=r"'whole_wrd', which is none of its choices.*Did you mean 'whole_word'"):
+    with pytest.raises(RecipeError, match=r"'whole_wrd', which is not one of its choices.*Did you mean 'whole_word'"):
         changed("masking=whole_wrd", "masking.rate=0.3")
 
 
@@ -206,7 +213,7 @@ def test_validate_names_the_source_and_every_problem():
         validate(System, data, source="mine.json")
     message = str(caught.value)
     assert message.startswith("mine.json: ")
-    assert "masking: 'kind' is needed; allowed: token, whole_word, span" in message
+    assert "masking: 'kind' is missing; allowed: token, whole_word, span" in message
     assert "objectives.mlm.wait: unknown field; did you mean 'weight'?" in message
     assert "dropout: " in message
 

@@ -1,4 +1,4 @@
-"""The catalogue: every recipe is found, read, written and overridden; wrong names are answered."""
+"""The catalog: finding, reading, writing and overriding recipes; errors for unknown names."""
 
 import json
 import sys
@@ -7,8 +7,9 @@ import pytest
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.spec import field_paths
+from maskwright.data.cleaning.text import Cleaning
 from maskwright.recipes import catalog
-from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.recipe import Recipe, default_cleaning
 
 PUBLISHED = {
     "bert/tiny",
@@ -28,13 +29,13 @@ PUBLISHED = {
 }
 
 
-def test_names_hold_what_was_published():
+def test_published_recipes_are_in_the_catalog():
     assert set(catalog.names()) >= PUBLISHED
     assert list(catalog.names()) == list(dict.fromkeys(catalog.names()))
 
 
 @pytest.mark.parametrize("name", catalog.names())
-def test_every_recipe_carries_its_name_paper_and_summary(name):
+def test_every_recipe_has_its_name_paper_and_summary(name):
     recipe = catalog.get(name)
     assert recipe.name == name
     assert recipe.summary
@@ -67,14 +68,22 @@ def test_json_schema_describes_every_axis():
     json.dumps(schema)
 
 
-def test_get_suggests_the_nearest_name():
-    with pytest.raises(RecipeError, match=r"unknown recipe 'bert/bse'.*Did you mean 'bert/base'"):
-        catalog.get("bert/bse")
-
-
-def test_get_of_a_system_lists_its_sizes():
-    with pytest.raises(RecipeError, match=r"recipe 'roberta' needs a size\. Allowed: roberta/tiny, roberta/mini"):
-        catalog.get("roberta")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("bert/bse", r"'bert' has no size 'bse'\. Allowed: bert/tiny, .*Did you mean 'bert/base'\?"),
+        ("bret/base", r"Did you mean 'bert/base'\?"),
+        ("roberta_wwm/tiny", r"Did you mean 'roberta-wwm/tiny'\?"),
+        ("bert-base-uncased", r"Did you mean 'bert/base'\?"),
+        ("roberta", r"'roberta' needs a size\. Allowed: roberta/tiny, roberta/mini"),
+        # Other systems are not misspelled ones: all systems are listed, without sizes.
+        ("deberta/base", r"unknown system 'deberta'\. Allowed: albert, bert, bert-wwm, .*lists all recipes\.$"),
+        ("xlnet", r"unknown recipe 'xlnet'\. Allowed: albert, bert, .*lists all recipes\.$"),
+    ],
+)
+def test_get_of_an_unknown_name_lists_systems_or_sizes(name, message):
+    with pytest.raises(RecipeError, match=message):
+        catalog.get(name)
 
 
 def test_resolve_overrides_fields():
@@ -112,43 +121,44 @@ def _leaves(data, prefix=""):
     ("override", "message"),
     [
         ("masking.rat=0.3", "Did you mean 'masking.rate'?"),
-        ("lr=1", "unknown field 'lr'"),
+        ("lr=1", "Did you mean 'training.learning_rate'?"),
+        ("training.phases=128", "training.phases: must be a list"),
         ("learning_rate=1", "Did you mean 'training.learning_rate'?"),
         ("objectives.mln.weight=2", "Did you mean 'objectives.mlm'?"),
         ("masking=whole_wrd", "did you mean 'whole_word'?"),
         (
             "format=full_sentences",
-            "objective 'nsp' needs pairs labeled next or random, which format 'full_sentences' as set does not make",
+            "objective 'nsp' needs pairs labeled next or random, which format 'full_sentences' as configured does not make",
         ),
-        ("encoder.pooler=false", "objective 'nsp' reads the pooled vector: set encoder.pooler=true"),
+        ("encoder.pooler=false", "objective 'nsp' needs the pooled vector: set encoder.pooler=true"),
         ("encoder.max_positions=128", "training.phases reach length 512, encoder.max_positions is 128"),
         ("encoder.num_heads=5", "encoder: num_heads 5 does not divide hidden_size 128"),
         ("training.phases=[{share: 0.5}]", "training: the shares of the length phases add up to 0.5"),
-        ("objectives=[mlm, mlm]", "name one twice"),
+        ("objectives=[mlm, mlm]", "contain a duplicate"),
         ("replacement.mask=0.9", "add up to"),
         (
             "replacement={mask: 0, random: 0, keep: 1}",
-            "'mlm' asks for the selected tokens, which replacement 'mask_random_keep' as set leaves as they are",
+            "'mlm' predicts the selected tokens, but replacement 'mask_random_keep' leaves all of them unchanged",
         ),
         (
             "replacement={kind: similar_word, similar: 0, random: 0, keep: 1}",
-            "which replacement 'similar_word' as set leaves as they are, to be copied",
+            "replacement 'similar_word' leaves all of them unchanged: decrease replacement.keep",
         ),
-        ("objectives=[nsp]", "hides 15 % of the tokens, and none of the objectives ['nsp'] asks for any: add 'mlm'"),
+        ("objectives=[nsp]", "masks 15 % of the tokens, but none of the objectives ['nsp'] predicts them: add 'mlm'"),
         ("training.steps=100", "training: warmup_steps 10000 is more than steps 100"),
     ],
 )
-def test_resolve_explains_what_does_not_fit(override, message):
+def test_resolve_explains_invalid_overrides(override, message):
     with pytest.raises(RecipeError) as caught:
         catalog.resolve("bert/tiny", [override])
     assert message in str(caught.value)
 
 
-def test_a_pair_is_judged_alone_where_nothing_is_hidden():
-    hidden_nothing = "replacement={kind: mask_random_keep, mask: 0, random: 0, keep: 1}"  # what the refusal proposes
+def test_a_pair_objective_alone_needs_unmasked_text():
+    mask_nothing = "replacement={kind: mask_random_keep, mask: 0, random: 0, keep: 1}"  # as the error suggests
     for name in ("bert/tiny", "macbert/tiny"):
         kind = catalog.get(name).objectives[1].kind
-        recipe = catalog.resolve(name, [f"objectives=[{kind}]", hidden_nothing])
+        recipe = catalog.resolve(name, [f"objectives=[{kind}]", mask_nothing])
         assert not recipe.replacement.hides
 
 
@@ -195,7 +205,7 @@ def test_a_new_system_is_one_new_file(tmp_path, monkeypatch):
         assert set(catalog.names()) == {*shipped, *(f"tenth/{size}" for size in sizes)}
     finally:
         catalog._recipes.cache_clear()
-        # What was imported would be found without its file by whoever asks next.
+        # Otherwise later tests would find the imported module without its file.
         sys.modules.pop("maskwright.recipes.systems.tenth_system", None)
         vars(catalog.systems).pop("tenth_system", None)
 
@@ -203,3 +213,13 @@ def test_a_new_system_is_one_new_file(tmp_path, monkeypatch):
 def test_field_paths_of_a_recipe_name_every_axis():
     paths = field_paths(Recipe)
     assert {"masking.rate", "objectives.mlm.weight", "training.optimizer.betas", "encoder.pooler"} <= set(paths)
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_only_dialogues_keep_lines_and_repeated_turns(name):
+    expected = Cleaning(line_breaks="sentence", deduplicate="documents") if "dialogue" in name else Cleaning()
+    assert default_cleaning(catalog.get(name)) == expected
+
+
+def test_synonyms_name_existing_fields():
+    assert set(Recipe.synonyms.values()) - {"training.phases.0.max_length"} <= set(field_paths(Recipe))

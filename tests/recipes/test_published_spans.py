@@ -157,12 +157,12 @@ def test_pmi_masks_collocations_of_the_corpus():
 @pytest.mark.parametrize(
     ("name", "override", "message"),
     [
-        ("bert/base", "objectives=[mlm, sbo]", "'sbo' needs units of neighbouring tokens"),
-        ("pmi/base", "words.phrases=[]", r"'pmi' masks units of the level phrase.*words\.phrases"),
-        ("ernie/base", "words.entities=[]", r"'levels' masks units of the level entity.*words\.entities"),
+        ("bert/base", "objectives=[mlm, sbo]", "'sbo' needs spans of adjacent tokens"),
+        ("pmi/base", "words.phrases=[]", r"'pmi' needs phrase spans.*words\.phrases"),
+        ("ernie/base", "words.entities=[]", r"'levels' needs entity spans.*words\.entities"),
         ("ernie/base", "objectives=[mlm, dlm]", "'dlm' needs"),
-        ("ernie/base-dialogue", "encoder.type_vocab_size=1", r"'dialogue' says by segments .*type_vocab_size=2"),
-        ("ernie/base-dialogue", "encoder.type_vocab_size=0", r"encoder.type_vocab_size=2 \(it is 0\)"),
+        ("ernie/base-dialogue", "encoder.type_vocab_size=1", r"'dialogue' needs two segment types.*type_vocab_size=2"),
+        ("ernie/base-dialogue", "encoder.type_vocab_size=0", r"encoder.type_vocab_size is 0"),
         ("roberta/base", "format=dialogue", "encoder.type_vocab_size=2"),
         ("spanbert/base", "masking.candidates=all", "spans never cross special tokens"),
     ],

@@ -6,8 +6,7 @@ import pytest
 
 from maskwright.core.spec import Spec, override
 from maskwright.recipes import catalog
-from maskwright.recipes.table import ABSENT, diff, rows
-from maskwright.recipes.wording import field_words, value_words
+from maskwright.recipes.table import ABSENT, diff, format_field, format_value, rows
 
 
 @pytest.mark.parametrize("name", catalog.names())
@@ -78,12 +77,12 @@ def test_rows_read_like_the_paper():
     ],
 )
 def test_values_are_put_in_words(path, value, words):
-    assert field_words(path, value)[1] == words
+    assert format_field(path, value)[1] == words
 
 
 def test_unknown_fields_keep_their_name():
-    assert field_words("masking.longest_span", 3) == ("longest span", "3")
-    assert value_words((1, 0.5)) == "1, 0.5"
+    assert format_field("masking.longest_span", 3) == ("longest span", "3")
+    assert format_value((1, 0.5)) == "1, 0.5"
 
 
 def test_diff_of_a_recipe_with_itself_is_empty():

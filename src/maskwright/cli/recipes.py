@@ -135,7 +135,7 @@ def size_recipe(name: Name, changes: Set = None, as_json: AsJson = False) -> Non
     from maskwright.core.amounts import share, short_count, size_in_bytes
     from maskwright.recipes.catalog import resolve
     from maskwright.recipes.sizing import sizes
-    from maskwright.recipes.wording import name_words
+    from maskwright.recipes.table import format_name
 
     recipe = resolve(name, changes or ())
     counted = sizes(recipe)
@@ -150,7 +150,7 @@ def size_recipe(name: Name, changes: Set = None, as_json: AsJson = False) -> Non
         return
     output.heading(recipe.name, recipe.summary)
     parameters: list[tuple[output.Cell, ...]] = [
-        (name_words(part), f"{count:,}", "") for part, count in counted.parts.items()
+        (format_name(part), f"{count:,}", "") for part, count in counted.parts.items()
     ]
     parameters.append(_total("encoder", counted.encoder))
     if counted.pooler:
@@ -160,7 +160,7 @@ def size_recipe(name: Name, changes: Set = None, as_json: AsJson = False) -> Non
         shared = recipe.generator is not None and recipe.generator.shared == "embeddings"
         remark = "without shared embeddings" if shared else ""
         parameters.append(_total("generator", sum(counted.generator.values()), remark))
-    parameters.extend((f"{name_words(kind)} head", f"{count:,}", "") for kind, count in counted.heads.items() if count)
+    parameters.extend((f"{format_name(kind)} head", f"{count:,}", "") for kind, count in counted.heads.items() if count)
     parameters.append(_total("pretraining, total", counted.pretraining))
     remark = "generator with its embeddings" if counted.generator else "no pooler, no other head"
     parameters.append(_total("masked language model only", counted.masked_lm, remark))

@@ -23,7 +23,7 @@ def choose_device(name: str) -> torch.device:
     """
     numbered = _NUMBERED.fullmatch(name)
     if name not in DEVICES[:3] and numbered is None:
-        guess = nearest(name, DEVICES[:3])
+        guess = "cuda" if name.lower().startswith("gpu") else nearest(name, DEVICES[:3])
         raise DeviceError(
             f"unknown device {name!r}",
             allowed=", ".join(DEVICES),

@@ -1,6 +1,6 @@
-"""Errors that name where, what was found, what is allowed and what to do.
+"""Errors that name the place, the value found, the allowed values and the remedy.
 
-Every error a user can cause is a `MaskwrightError`; the command line prints it without a traceback.
+Every error that a user can cause is a `MaskwrightError`; the command line prints it without a traceback.
 """
 
 import difflib
@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 
 class MaskwrightError(Exception):
-    """A problem that the user can mend.
+    """A problem that the user can fix.
 
     Args:
         problem: What is wrong and where, with the value found, as one sentence.
         allowed: What would have been accepted, if that is not obvious.
-        todo: What to do now.
+        todo: The remedy.
     """
 
     def __init__(self, problem: str, *, allowed: str = "", todo: str = "") -> None:
@@ -27,7 +27,7 @@ class MaskwrightError(Exception):
         return " ".join(_sentence(part) for part in (self.problem, allowed, self.todo) if part)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Keyword-only arguments do not survive the default pickling, and errors cross process borders.
+        # The default pickling loses keyword-only arguments, and errors are sent between processes.
         return _rebuild, (type(self), self.problem, self.allowed, self.todo)
 
 
@@ -40,7 +40,7 @@ def _rebuild(kind: type[MaskwrightError], problem: str, allowed: str, todo: str)
 
 
 class RecipeError(MaskwrightError):
-    """A recipe, an override or a budget that cannot be honoured."""
+    """A recipe, an override or a budget that cannot be used."""
 
 
 class DataError(MaskwrightError):
@@ -48,24 +48,24 @@ class DataError(MaskwrightError):
 
 
 class CheckpointError(MaskwrightError):
-    """A run folder or checkpoint that cannot be read, written or continued."""
+    """A run folder or checkpoint that cannot be read, written or resumed."""
 
 
 class ConversionError(MaskwrightError):
-    """A model folder whose weights or configuration do not fit."""
+    """A model folder that cannot be read, or a model that a family cannot hold."""
 
 
 class TrainingError(MaskwrightError):
-    """Training that cannot go on, e.g. a loss that is not a number."""
+    """Training that cannot continue, e.g. after a NaN loss."""
 
 
 class DeviceError(MaskwrightError):
-    """A device, precision or disk that cannot do what was asked."""
+    """A device, precision or disk that is missing or cannot be used."""
 
 
-def nearest(name: str, options: Iterable[str]) -> str | None:
-    """Return the option that looks most like `name`, or None if none is close."""
-    matches = difflib.get_close_matches(name, list(options), n=1, cutoff=0.5)
+def nearest(name: str, options: Iterable[str], cutoff: float = 0.5) -> str | None:
+    """Return the option most similar to `name`, or None if none is similar."""
+    matches = difflib.get_close_matches(name, list(options), n=1, cutoff=cutoff)
     return matches[0] if matches else None
 
 

@@ -1,6 +1,7 @@
-"""Finding one's way through nested models: members of unions, dotted paths, messages that suggest a name."""
+"""Fields of nested pydantic models: members of unions, dotted paths, and error messages that suggest a name."""
 
 import difflib
+import re
 import types
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -13,7 +14,7 @@ _LONGEST_VALUE = 80
 
 
 def members(annotation: Any) -> list[type[BaseModel]]:
-    """List the model classes a field so annotated can hold: itself, a union's members, a tuple's items."""
+    """List the model classes that a field with this annotation can hold: itself, a union's members, a tuple's items."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     if get_origin(annotation) in (Union, types.UnionType, Annotated, list, tuple):
@@ -22,7 +23,7 @@ def members(annotation: Any) -> list[type[BaseModel]]:
 
 
 def kind_of(member: type[BaseModel]) -> str:
-    """Return the name a model has in a union: the one value of its `kind`, or "" without one."""
+    """Return the name of a model in a union: the one value of its `kind`, or "" without one."""
     field = member.model_fields.get("kind")
     if field is None or get_origin(field.annotation) is not Literal:
         return ""
@@ -35,16 +36,11 @@ def kinds(annotation: Any) -> list[str]:
 
 
 def member_of(annotation: Any, value: Any) -> type[BaseModel] | None:
-    """Return the model class that plain data would be read as, or None if it would not be a model.
-
-    Args:
-        annotation: The field's annotation.
-        value: Plain data: a mapping, a member's bare name, or None for a value that is not there yet.
-    """
+    """Return the model class for plain data (a mapping, a member's name, or None), or None if there is none."""
     candidates = members(annotation)
-    named = value.get("kind") if isinstance(value, dict) else value
+    name = value.get("kind") if isinstance(value, dict) else value
     for member in candidates:
-        if isinstance(named, str) and kind_of(member) == named:
+        if isinstance(name, str) and kind_of(member) == name:
             return member
     return candidates[0] if len(candidates) == 1 and (value is None or isinstance(value, dict)) else None
 
@@ -52,15 +48,14 @@ def member_of(annotation: Any, value: Any) -> type[BaseModel] | None:
 def field_paths(model: type[BaseModel], prefix: str = "") -> list[str]:
     """List the dotted paths of all fields below a model, following unions into their members.
 
-    Items of a tuple are written by `kind`, as overrides address them ("objectives.mlm.weight").
+    Items of a tuple are named by `kind`, as in overrides ("objectives.mlm.weight").
     """
     paths: dict[str, None] = {}
     for name, field in model.model_fields.items():
         paths[prefix + name] = None
-        listed = _is_sequence(field.annotation)
         for member in members(field.annotation):
-            step = f"{name}.{kind_of(member) or 0}." if listed else f"{name}."
-            paths.update(dict.fromkeys(field_paths(member, prefix + step)))
+            item = f".{kind_of(member) or 0}" if _is_sequence(field.annotation) else ""
+            paths.update(dict.fromkeys(field_paths(member, f"{prefix}{name}{item}.")))
     return list(paths)
 
 
@@ -71,70 +66,84 @@ def _is_sequence(annotation: Any) -> bool:
 
 
 def suggest_path(name: str, parent: str, known: Sequence[str], model: type[BaseModel]) -> str | None:
-    """Return the dotted path that someone who wrote `name` below `parent` may have meant, or None.
+    """Return the dotted path that `name`, written below `parent`, probably means, or None.
 
-    A field of that very name elsewhere comes first ("learning_rate" for "training.learning_rate"), then a
-    near name in the same place, then a near name elsewhere.
+    A field of exactly this name elsewhere comes first ("learning_rate" for "training.learning_rate"), then a similar
+    name in the same place, then a similar name elsewhere.
     """
     leaves: dict[str, str] = {}
     for path in field_paths(model):
         leaves.setdefault(path.rpartition(".")[2], path)
     if name in leaves:
         return leaves[name]
-    here = nearest(name, known)
-    elsewhere = nearest(name, leaves)
-    if elsewhere is not None and _likeness(name, elsewhere) > max(0.7, _likeness(name, here or "")):
+    here, elsewhere = nearest(name, known), nearest(name, leaves)
+    if elsewhere is not None and _similarity(name, elsewhere) > max(0.7, _similarity(name, here or "")):
         return leaves[elsewhere]
     return ".".join(filter(None, [parent, here])) if here else None
 
 
-def _likeness(first: str, second: str) -> float:
+def _similarity(first: str, second: str) -> float:
     return difflib.SequenceMatcher(None, first, second).ratio()
 
 
 def explain(error: ValidationError, model: type[BaseModel], data: Any) -> str:
-    """Say in one sentence a problem where each field of `data` does not fit, with what was found.
+    """Describe each field of `data` that does not fit, with the value found.
 
-    Paths are written as overrides write them: members of unions by field, items of tuples by kind or number.
+    Paths are written as in overrides: members of unions by field, items of tuples by kind or number.
     """
-    lines = []
     problems = error.errors()
-    inner = {problem["loc"][:depth] for problem in problems for depth in range(len(problem["loc"]))}
+    parents = {problem["loc"][:depth] for problem in problems for depth in range(len(problem["loc"]))}
+    lines = []
     for problem in problems:
-        if problem["type"] == "too_short" and problem["loc"] in inner:
-            continue  # items that did not fit are not counted; they are named themselves
-        where, holder, annotation = _place(problem["loc"], model, data)
-        lines.append(f"{where or model.__name__}: {_sentence(problem, holder, annotation)}")
+        if problem["type"] == "too_short" and problem["loc"] in parents:
+            continue  # pydantic does not count items that are wrong; each of them has its own message.
+        where, holder, annotation = _locate(problem["loc"], model, data)
+        lines.append(f"{where or model.__name__}: {_describe(problem, holder, annotation)}")
     return "; ".join(lines)
 
 
-def _sentence(problem: Any, holder: type[BaseModel], annotation: Any) -> str:
-    context = problem.get("ctx", {})
-    match problem["type"]:
+_NEEDED = (
+    ("tuple", "must be a list, e.g. [a, b]"),
+    ("int", "must be a whole number"),
+    ("float", "must be a number"),
+    ("bool", "must be true or false"),
+    ("string", "must be text"),
+    ("model", "must be a mapping {field: value}"),
+)
+"""Messages by the start of pydantic's error type ("tuple_type", "int_parsing", ...)."""
+
+
+def _describe(problem: Any, holder: type[BaseModel], annotation: Any) -> str:
+    kind, found, context = problem["type"], problem["input"], problem.get("ctx", {})
+    options = kinds(annotation)
+    match kind:
         case "extra_forbidden":
             guess = nearest(str(problem["loc"][-1]), holder.model_fields)
-            hint = f"did you mean {guess!r}?" if guess else f"known: {', '.join(holder.model_fields)}"
-            return f"unknown field; {hint}"
+            return "unknown field; " + (
+                f"did you mean {guess!r}?" if guess else f"known: {', '.join(holder.model_fields)}"
+            )
         case "missing":
-            return "this is needed"
+            return "a value is missing"
         case "union_tag_invalid":
-            guess = nearest(str(context.get("tag")), kinds(annotation))
+            guess = nearest(str(context.get("tag")), options)
             hint = f"; did you mean {guess!r}?" if guess else ""
-            return f"unknown choice {context.get('tag')!r}; allowed: {', '.join(kinds(annotation))}{hint}"
+            return f"unknown choice {context.get('tag')!r}; allowed: {', '.join(options)}{hint}"
         case "union_tag_not_found":
-            return f"'kind' is needed; allowed: {', '.join(kinds(annotation))}"
-        case "tuple_type" if isinstance(problem["input"], str) and problem["input"] in kinds(annotation):
-            return f"write a list, [{problem['input']}]"
+            return f"'kind' is missing; allowed: {', '.join(options)}"
         case "value_error":
             return str(context["error"])
+        case "tuple_type" if isinstance(found, str) and found in options:
+            return f"must be a list: [{found}]"
+        case "model_attributes_type" if options:
+            needed = f"must be one of {', '.join(options)}, or a mapping {{kind: ..., field: value}}"
         case _:
-            found = repr(problem["input"])
-            if len(found) > _LONGEST_VALUE:
-                found = found[:_LONGEST_VALUE] + "..."
-            return f"{problem['msg']}; found {found}"
+            plain = re.sub("^Input should be", "must be", problem["msg"])
+            needed = next((text for start, text in _NEEDED if kind.startswith(f"{start}_")), plain)
+    shown = repr(found)
+    return f"{needed}; found {shown if len(shown) <= _LONGEST_VALUE else shown[:_LONGEST_VALUE] + '...'}"
 
 
-def _place(location: tuple[int | str, ...], model: type[BaseModel], data: Any) -> tuple[str, type[BaseModel], Any]:
+def _locate(location: tuple[int | str, ...], model: type[BaseModel], data: Any) -> tuple[str, type[BaseModel], Any]:
     """Return (readable path, model class that holds the last step, annotation of the last step)."""
     steps: list[str] = []
     holder, here = model, data
@@ -145,10 +154,9 @@ def _place(location: tuple[int | str, ...], model: type[BaseModel], data: Any) -
             kind = here.get("kind") if isinstance(here, dict) else here
             steps.append(kind if isinstance(kind, str) and kind in kinds(annotation) else str(part))
             continue
-        member = member_of(annotation, here)
-        if member is not None:
+        if (member := member_of(annotation, here)) is not None:
             if part == kind_of(member) and part not in member.model_fields:
-                continue  # pydantic names the union's member in the location; readers know it from the field
+                continue  # pydantic adds the union's member to the location; the field already implies it.
             holder = member
         steps.append(part)
         annotation = holder.model_fields[part].annotation if part in holder.model_fields else Any

@@ -1,4 +1,4 @@
-"""Values as people write them on a command line: YAML, with the scalars of its 1.2 core schema and no others.
+"""YAML values of a command line, with the scalars of the YAML 1.2 core schema.
 
 PyYAML reads YAML 1.1, where the language `no` is false, `010` is eight, `1:30` is ninety and `1e-4` is text.
 """
@@ -21,7 +21,7 @@ _SCALARS = {
 
 
 def read_yaml(text: str) -> Any:
-    """Read one YAML value; what is quoted stays text, and only `true` and `false` are truth values.
+    """Read one YAML value; quoted scalars stay text, and only `true` and `false` are booleans.
 
     Example:
         >>> read_yaml("[1e-4, no, true, '5']")
@@ -37,10 +37,10 @@ def read_yaml(text: str) -> Any:
 
 
 class _CoreLoader(yaml.SafeLoader):
-    """PyYAML's safe loader; what a plain scalar means is decided by the core schema alone."""
+    """PyYAML's safe loader with the plain scalars of the core schema."""
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
-        """Return the tag of a node that carries none; `implicit[0]` says that it is a plain scalar."""
+        """Return the tag of an untagged node; `implicit[0]` is true for a plain scalar."""
         if kind is yaml.ScalarNode and implicit[0]:
             name = next((name for name, pattern in _SCALARS.items() if pattern.fullmatch(value)), "str")
             return f"tag:yaml.org,2002:{name}"

@@ -1,14 +1,13 @@
-"""Frozen, checked values: the base of every recipe part, dotted overrides, and errors that suggest a name.
+"""Frozen, validated values: the base of every recipe part, with dotted overrides.
 
-A `Spec` is a pydantic model that is frozen, forbids unknown fields and validates its defaults. A choice
-between alternatives is a discriminated union on `kind`; wherever such a union stands, a bare string
-names the alternative with its defaults (`masking=whole_word`).
+A choice between alternatives is a discriminated union on `kind`. In place of such a union a string names the
+alternative with its defaults (`masking=whole_word`).
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
@@ -31,16 +30,18 @@ __all__ = [
 
 
 class Spec(BaseModel):
-    """Base of every configuration value: frozen, no unknown fields, defaults validated."""
+    """Base of every configuration value: frozen, no unknown fields, defaults validated.
+
+    Attributes:
+        synonyms: Names that other programs use for a field, with its dotted path here; suggested in error messages.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed, validated as a whole.
+    synonyms: ClassVar[Mapping[str, str]] = {}
 
-        Raises:
-            RecipeError: If a field is unknown or a value does not fit.
-        """
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed; RecipeError if it is not valid as a whole."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return validate(type(self), {**fields, **changes})
 
@@ -49,7 +50,7 @@ SpecType = TypeVar("SpecType", bound=Spec)
 
 
 def by_name(value: Any) -> Any:
-    """Let a bare string stand for a room member with its defaults: "token" -> {"kind": "token"}."""
+    """Expand the name of a union's member to the member with its defaults: "token" -> {"kind": "token"}."""
     return {"kind": value} if isinstance(value, str) else value
 
 
@@ -57,7 +58,7 @@ ByName = BeforeValidator(by_name)
 
 
 def fingerprint(value: Any) -> str:
-    """Return 16 hexadecimal digits that identify a JSON-like value, a Spec, or a nest of both."""
+    """Return 16 hexadecimal digits that identify a JSON-like value, a Spec, or a mixture of both."""
     text = json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -73,15 +74,10 @@ def _plain(value: Any) -> Any:
 
 
 def validate(model: type[SpecType], data: Any, source: str = "") -> SpecType:
-    """Build a Spec from plain data; the error names each field, what was found and the nearest name.
-
-    Args:
-        model: The Spec class.
-        data: JSON-like data.
-        source: Where the data came from (a file), for the message.
+    """Build a Spec from JSON-like data; `source` names its file in errors.
 
     Raises:
-        RecipeError: If anything does not fit.
+        RecipeError: If the data is not valid; it names each field, the value found and the nearest name.
     """
     try:
         return model.model_validate(data)
@@ -90,9 +86,9 @@ def validate(model: type[SpecType], data: Any, source: str = "") -> SpecType:
 
 
 def parse_overrides(overrides: Iterable[str]) -> list[tuple[str, Any]]:
-    """Split `field=value` texts; the value is read as YAML, so `0.3`, `true`, `[mlm, nsp]` and `{...}` work.
+    """Split `field=value` texts; the value is YAML, so `0.3`, `true`, `[mlm, nsp]` and `{...}` work.
 
-    Only `true` and `false` are truth values: `language=no` is Norwegian.
+    Only `true` and `false` are booleans: `language=no` is Norwegian.
 
     Raises:
         RecipeError: If a text has no `=` or its value is not YAML.
@@ -120,9 +116,9 @@ def parse_overrides(overrides: Iterable[str]) -> list[tuple[str, Any]]:
 def override(spec: SpecType, pairs: Iterable[tuple[str, Any]]) -> SpecType:
     """Return `spec` with dotted fields replaced; items of a tuple are addressed by `kind` or by number.
 
-    Changes are made in order and the result is checked once, so two fields that must agree can both change. A
-    mapping changes only the fields it names. Choosing a member of a union, by a bare name or through its
-    `kind`, starts from that member's defaults: the fields of the old one need not exist there.
+    Changes are made in order and only the result is validated, so two fields that must agree can both change. A
+    mapping changes only the fields it names. Choosing another member of a union, by name or through its `kind`,
+    starts from that member's defaults.
 
     Example:
         >>> override(recipe, [("masking", "whole_word"), ("objectives.mlm.weight", 2.0)])
@@ -138,7 +134,7 @@ def override(spec: SpecType, pairs: Iterable[tuple[str, Any]]) -> SpecType:
 
 
 def _changed(old: Any, annotation: Any, steps: list[str], depth: int, value: Any, root: type[Spec]) -> Any:
-    """Return the plain data `old` of a field so annotated, with `value` put at `steps[depth:]` below it."""
+    """Return the plain data `old` of a field with this annotation, with `value` at `steps[depth:]` below it."""
     if depth == len(steps):
         return _merged(old, value)
     step, parent = steps[depth], ".".join(steps[:depth])
@@ -185,7 +181,7 @@ def _position(items: Sequence[Any], step: str, parent: str, steps: list[str], ro
 
 
 def _unknown_field(step: str, parent: str, known: Sequence[str], steps: list[str], root: type[Spec]) -> RecipeError:
-    guess = suggest_path(step, parent, known, root)
+    guess = root.synonyms.get(step) or suggest_path(step, parent, known, root)
     where = f" in {parent!r} (from {'.'.join(steps)!r})" if parent else ""
     todo = f"Did you mean {guess!r}?" if guess else ""
     return RecipeError(f"unknown field {step!r}{where}", allowed=", ".join(known), todo=todo)
@@ -196,7 +192,7 @@ def _no_fields(value: Any, annotation: Any, parent: str, steps: list[str]) -> Re
     if options := kinds(annotation):
         guess = nearest(value, options) if isinstance(value, str) else None
         return RecipeError(
-            f"cannot set {path!r}: {parent!r} is {value!r}, which is none of its choices",
+            f"cannot set {path!r}: {parent!r} is {value!r}, which is not one of its choices",
             allowed=", ".join(options),
             todo=f"Did you mean {guess!r}?" if guess else f"Choose one first, e.g. `{parent}={options[0]}`",
         )

@@ -1,4 +1,4 @@
-"""The NumPy values passed between packages: frozen dataclasses of flat arrays.
+"""NumPy values passed between packages: frozen dataclasses of flat arrays.
 
 T tokens, B sequences (instances), S sentences, D documents, U units, M targets, N planned instances.
 """
@@ -19,17 +19,15 @@ FamilyName = Literal["bert", "roberta", "albert", "electra", "distilbert", "erni
 """The families of Hugging Face classes, by their `model_type`."""
 
 ProductPrecision = Literal["fp32", "bf16", "int8"]
-"""What products of matrices are computed in: exactly, of bfloat16 numbers, or of 8-bit numbers. Sums are fp32 or
-whole numbers."""
+"""Precision of the inputs of matrix multiplications; sums are fp32 or int32."""
 HeadKind = Literal["sequence", "token", "span", "choice"]
-"""What a head trained on labeled examples scores, and so which of a family's classes a model becomes: whole sequences
-(...ForSequenceClassification), tokens (...ForTokenClassification), where an answer begins and ends
-(...ForQuestionAnswering), options (...ForMultipleChoice)."""
+"""What a head for labeled examples scores: sequences (class ...ForSequenceClassification), tokens
+(...ForTokenClassification), start and end of an answer (...ForQuestionAnswering), options (...ForMultipleChoice)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecialTokens:
-    """The ids that layouts and replacements need to know, and their written forms.
+    """The ids and names of the special tokens.
 
     Attributes:
         pad, unk, cls, sep, mask: Token ids.
@@ -48,10 +46,10 @@ class SpecialTokens:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """Which sentences make a document, and where each sentence's tokens end, in one token stream.
+    """The sentences of each document and the tokens of each sentence, as ranges of one token stream.
 
     Sentence s holds tokens [sentence_ends[s-1], sentence_ends[s]) (from 0 for s = 0); a document is the
-    sentences [first[d], last[d]). A subset (held-out, one source) keeps the arrays and picks documents.
+    sentences [first[d], last[d]). A subset (held-out, one source) shares `sentence_ends`.
 
     Attributes:
         sentence_ends: Shape (S,), int64, ascending; may be a memory map.
@@ -79,7 +77,7 @@ class Documents:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens in all documents picked."""
+        """Tokens in all documents."""
         return int((self.bounds(self.last) - self.bounds(self.first)).sum())
 
 
@@ -100,9 +98,9 @@ class TakenTokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Which tokens each instance of one pass over the data is made of: one row per instance.
+    """The tokens of each instance of one epoch: one row per instance.
 
-    A row is a first text [first_start, first_end) and, for pairs, a second text [second_start, second_end)
+    A row has a first text [first_start, first_end) and, for pairs, a second text [second_start, second_end)
     (both 0 for single texts), as offsets into the corpus's token stream.
 
     Attributes:
@@ -132,16 +130,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instances:
-    """A flat batch of laid-out sequences, special tokens in place, nothing masked yet.
+    """A flat batch of sequences with special tokens, not masked yet.
 
     Attributes:
         ids: Shape (T,), int32, token ids.
         segment_ids: Shape (T,), int8, 0 or 1.
         word_starts: Shape (T,), True where a token begins a word. Special tokens are words of their own.
-        special: Shape (T,), True at tokens that the layout added (classification, separators).
+        special: Shape (T,), True at special tokens that the input format added ([CLS], [SEP]).
         cu_seqlens: Shape (B+1,), int64, token offset of each sequence, first 0, last T.
         pair_labels: Shape (B,), int8, as in `Plan`.
-        level_starts: As in `TakenTokens`, for each level of units; specials are units of their own.
+        level_starts: As in `TakenTokens`; special tokens are units of their own.
     """
 
     ids: IntArray
@@ -157,18 +155,18 @@ class Instances:
 
     @property
     def lengths(self) -> IntArray:
-        """Tokens of each sequence, specials counted. Shape (B,)."""
+        """Tokens of each sequence, special tokens included. Shape (B,)."""
         return np.diff(self.cu_seqlens)
 
     @property
     def sequence_ids(self) -> IntArray:
-        """Which sequence each token belongs to. Shape (T,)."""
+        """The sequence of each token. Shape (T,)."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The units chosen for prediction: half-open token ranges, ascending, not overlapping.
+    """The units selected for prediction: half-open token ranges, ascending, without overlap.
 
     Attributes:
         starts: Shape (U,), int64, flat token offsets.
@@ -184,25 +182,25 @@ class Selection:
         return concatenated_ranges(self.starts, self.ends - self.starts)
 
     def joined(self) -> "Selection":
-        """Return the same tokens with units that touch made one."""
+        """Merge adjacent units."""
         apart = self.starts[1:] != self.ends[:-1]
         some = np.ones(min(1, len(self.starts)), dtype=bool)
         return Selection(self.starts[np.concatenate([some, apart])], self.ends[np.concatenate([apart, some])])
 
     @property
     def units(self) -> IntArray:
-        """Which unit each selected token belongs to, aligned with `positions`. Shape (M,)."""
+        """The unit of each selected token, aligned with `positions`. Shape (M,)."""
         return np.repeat(np.arange(len(self.starts)), self.ends - self.starts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """Instances with their selection made and replacements put in.
+    """Instances with their selection and replacements.
 
     Attributes:
-        instances: The text as it was.
-        selection: The chosen units.
-        corrupted: Shape (T,), int32, what the encoder sees.
+        instances: The original text.
+        selection: The selected units.
+        corrupted: Shape (T,), int32, the ids after replacement.
     """
 
     instances: Instances
@@ -212,14 +210,14 @@ class Examples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """What one objective predicts in a flat batch.
+    """The targets of one objective in a flat batch.
 
     Attributes:
         positions: Shape (M,), int64: token offsets (token objectives) or sequence numbers (pair objectives).
         labels: Shape (M,), int64.
-        extra: Further values an objective needs, aligned with the targets (e.g. a place within a span).
-        anchors: Further token offsets aligned with the targets, each in the same sequence as its target (e.g. the
-            boundaries of a span); they move with the tokens, values in `extra` do not.
+        extra: Further values, aligned with the targets (e.g. the position within a span).
+        anchors: Further token offsets, aligned with the targets, each in the same sequence as its target (e.g. the
+            boundaries of a span). `moved` shifts them; values in `extra` stay.
     """
 
     positions: IntArray
@@ -229,7 +227,7 @@ class Targets:
 
     @property
     def count(self) -> int:
-        """The loss's denominator: how many predictions are made."""
+        """The number of predictions: the loss's denominator."""
         return len(self.labels)
 
     def moved(self, offset: int) -> "Targets":

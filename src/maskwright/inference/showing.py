@@ -29,8 +29,7 @@ from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import Masking
 from maskwright.pretext.replacement import VocabularyFacts
 from maskwright.recipes.catalog import names, resolve
-from maskwright.recipes.default_cleaning import default_cleaning
-from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.recipe import Recipe, default_cleaning
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 

@@ -1,5 +1,4 @@
-"""Recipes: one frozen value each; `systems` has one file per system, with the tables of its paper.
+"""Recipes: one frozen value each; `systems` has one file per system, annotated with its paper.
 
-`catalog` finds recipes by name, `table` shows and compares them, `sizing` counts what they cost. Nothing here
-opens a corpus or builds a model.
+`catalog` finds recipes by name, `table` formats and compares them, `sizing` counts parameters, FLOPs and memory.
 """

@@ -1,4 +1,4 @@
-"""Recipes by name: every file in `systems` is found by itself; a recipe can also be a JSON file."""
+"""Recipes by name, from the files in `systems`, or from JSON files."""
 
 import functools
 import importlib
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from maskwright.core.errors import RecipeError, unknown_name
+from maskwright.core.errors import RecipeError, nearest
 from maskwright.core.files import read_json
 from maskwright.core.spec import override, parse_overrides, validate
 from maskwright.recipes import systems
@@ -21,29 +21,48 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> Recipe:
-    """Return the recipe of that name, as published.
+    """Return a published recipe.
 
     Raises:
-        RecipeError: If there is none; the nearest name is suggested.
+        RecipeError: If there is none with this name; the nearest name or the sizes of the system are listed.
     """
     if (recipe := _recipes().get(name)) is not None:
         return recipe
-    if sizes := [known for known in names() if known.startswith(f"{name}/")]:
-        raise RecipeError(f"recipe {name!r} needs a size", allowed=", ".join(sizes))
-    problem, allowed, todo = unknown_name("recipe", name, names())
-    raise RecipeError(problem, allowed=f"{allowed}; or a .json file", todo=todo)
+    sizes: dict[str, list[str]] = {}
+    for known in names():
+        sizes.setdefault(known.partition("/")[0], []).append(known)
+    system, slash, size = name.partition("/")
+    if system in sizes and not size:
+        raise RecipeError(f"recipe {name!r} needs a size", allowed=", ".join(sizes[system]))
+    todo = "`maskwright recipes` lists all recipes"
+    if system in sizes:
+        guess = nearest(name, sizes[system])
+        raise RecipeError(
+            f"system {system!r} has no size {size!r}",
+            allowed=", ".join(sizes[system]),
+            todo=f"Did you mean {guess!r}?" if guess else todo,
+        )
+    # A high cutoff: "bret" is a misspelled BERT, but "deberta" is another system. "bert-base-uncased" is a hub name.
+    meant = nearest(system, sizes, cutoff=0.74)
+    guesses = (f"{meant}/{size}", f"{meant}/base", name.removesuffix("-uncased").replace("-", "/", 1))
+    guess = next((guess for guess in guesses if guess in names()), None)
+    raise RecipeError(
+        f"unknown system {system!r}" if slash else f"unknown recipe {name!r}",
+        allowed=f"{', '.join(sizes)}, each with a size, such as bert/base; or a .json file",
+        todo=f"Did you mean {guess!r}?" if guess else todo,
+    )
 
 
 def resolve(name_or_file: str, overrides: Sequence[str] = ()) -> Recipe:
-    """Return a recipe by name or from a JSON file, with fields overridden.
+    """Return a recipe, with fields overridden.
 
     Args:
-        name_or_file: A name of the catalogue, the path of a JSON file, or a run's folder, which holds one
-            (`recipe.json`). A name wins over a file.
-        overrides: Texts `field.path=value`, as `--set` takes them.
+        name_or_file: A name of the catalog (it comes first), the path of a JSON file, or a run directory (it contains
+            `recipe.json`).
+        overrides: Texts `field.path=value`, as for `--set`.
 
     Raises:
-        RecipeError: If there is no such recipe, the file does not fit, or an override is not allowed.
+        RecipeError: If there is no such recipe, or the file or an override is invalid.
     """
     file = None if name_or_file in _recipes() else _file(Path(name_or_file).expanduser())
     recipe = get(name_or_file) if file is None else _read(file)
@@ -51,7 +70,7 @@ def resolve(name_or_file: str, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def _file(path: Path) -> Path | None:
-    """Where the recipe is if `path` is one on disk, or clearly meant to be."""
+    """Return the file if `path` exists or ends in .json."""
     if (path / "recipe.json").is_file():
         return path / "recipe.json"
     return path if path.suffix == ".json" or path.is_file() else None
@@ -63,13 +82,12 @@ def _read(path: Path) -> Recipe:
     except OSError as error:
         raise RecipeError(
             f"cannot read the recipe file {str(path)!r}: {error.strerror}",
-            todo="Check the path, or run `maskwright recipes` for the names that need no file.",
+            todo="Check the path, or run `maskwright recipes` for the names of recipes",
         ) from error
     except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
         raise RecipeError(
-            f"the recipe file {str(path)!r} is not JSON: {where}: {error.msg}",
-            todo="Begin with `maskwright recipes show NAME --json > FILE`.",
+            f"the recipe file {str(path)!r} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}",
+            todo="Start from `maskwright recipes show NAME --json > FILE`",
         ) from error
     except UnicodeDecodeError as error:
         raise RecipeError(f"the recipe file {str(path)!r} is not UTF-8 text") from error
@@ -82,6 +100,6 @@ def _recipes() -> Mapping[str, Recipe]:
     for module in sorted(pkgutil.iter_modules(systems.__path__), key=lambda module: module.name):
         for recipe in importlib.import_module(f"{systems.__name__}.{module.name}").recipes():
             if recipe.name in found:
-                raise RuntimeError(f"two recipes are called {recipe.name!r}; the second is in {module.name}.py")
+                raise RuntimeError(f"two recipes have the name {recipe.name!r}; the second is in {module.name}.py")
             found[recipe.name] = recipe
     return MappingProxyType(found)

@@ -1,4 +1,4 @@
-"""How a recipe is trained, as published: optimizer, schedule, batch, steps, lengths."""
+"""The published training of a recipe: optimizer, schedule, batch size, steps, sequence lengths."""
 
 from typing import Annotated, Literal
 
@@ -13,10 +13,8 @@ class AdamW(Spec):
     """Adam with decoupled weight decay.
 
     Attributes:
-        betas: Decay rates of the first and second moment.
-        eps: Added to the root of the second moment.
-        weight_decay: Decoupled decay per unit of learning rate.
-        decayed: "matrices" spares biases and LayerNorm (BERT), "all" decays every parameter (fairseq).
+        weight_decay: Per unit of learning rate.
+        decayed: "matrices" excludes biases and LayerNorm (BERT), "all" decays every parameter (fairseq).
         bias_correction: False in Google's BERT (optimization.py:57-74), true in fairseq and torch.
     """
 
@@ -29,16 +27,11 @@ class AdamW(Spec):
 
 
 class Lamb(Spec):
-    """LAMB (You et al. 2020) as ALBERT's code has it (lamb_optimizer.py:40-122): Adam whose step keeps to the weights.
+    """LAMB (You et al. 2020) as in ALBERT's code (lamb_optimizer.py:40-122).
 
-    Adam's update, without bias correction, plus the decay, is scaled to the norm of the matrix that it changes, so
-    that each matrix moves by the same share of itself, the learning rate. Biases and LayerNorm are neither decayed nor
-    scaled. The ratio of the norms is not clipped; it is 1 where either is zero.
-
-    Attributes:
-        betas: Decay rates of the first and second moment.
-        eps: Added to the root of the second moment.
-        weight_decay: Share of the weights added to the update, before its norm is taken.
+    Adam's update without bias correction plus the weight decay is scaled to the norm of the matrix that it changes, so
+    that each matrix changes by the same fraction of its norm, the learning rate. Biases and LayerNorm are neither
+    decayed nor scaled. The ratio of the norms is not clipped; it is 1 if either is zero.
     """
 
     kind: Literal["lamb"] = "lamb"
@@ -51,11 +44,11 @@ OptimizerSpec = Annotated[AdamW | Lamb, Field(discriminator="kind"), ByName]
 
 
 class LengthPhase(Spec):
-    """A stretch of training at one sequence length.
+    """A part of training at one sequence length.
 
     Attributes:
-        share: Share of the budget spent at this length; the shares of all phases add up to 1.
-        max_length: Tokens in a sequence, specials counted.
+        share: Fraction of the steps; the shares of all phases add up to 1.
+        max_length: Tokens of a sequence, special tokens included.
     """
 
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -67,15 +60,13 @@ class Training(Spec):
 
     Attributes:
         steps: Optimizer steps.
-        batch_sequences: Sequences in an optimizer step.
+        batch_sequences: Sequences of an optimizer step.
         phases: Sequence lengths, in order (BERT: 90 % at 128, then 10 % at 512).
-        learning_rate: Peak learning rate.
-        warmup_steps: Steps of linear warm-up, of `steps`.
-        schedule: How the rate moves: "linear" (to the peak, then linearly to 0: fairseq), "linear_jump"
-            (Google's BERT: the decay is counted from step 0, so the rate jumps down when warm-up ends),
-            "linear_product" (ELECTRA: both factors at once).
-        clip_norm: Gradients are scaled down to this global norm; 0 turns clipping off.
-        optimizer: The optimizer and its constants.
+        learning_rate: Its peak.
+        warmup_steps: Of `steps`.
+        schedule: "linear" (warmup, then linear decay to 0: fairseq), "linear_jump" (Google's BERT: the decay is counted
+            from step 0, so the rate jumps down after the warmup), "linear_product" (ELECTRA: warmup times decay).
+        clip_norm: Maximum global norm of the gradients; 0 turns clipping off.
     """
 
     steps: PositiveInt = 1_000_000

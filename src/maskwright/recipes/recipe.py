@@ -1,11 +1,13 @@
-"""A recipe says which: one choice on each axis of the BERT family, as one frozen value."""
+"""The recipe: one choice on each axis of the BERT family, as one frozen value."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
 from maskwright.core.spec import Spec
 from maskwright.core.types import FamilyName
+from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.tokenizers.spec import TokenizerSpec
 from maskwright.data.words.spec import Words
 from maskwright.model.config import EncoderConfig
@@ -14,22 +16,79 @@ from maskwright.pretext.masking import MaskingChoice
 from maskwright.pretext.objectives import ObjectiveChoice
 from maskwright.pretext.replacement import ReplacementChoice
 from maskwright.recipes.optimization import Training
-from maskwright.recipes.towers import Generator, Teacher
+
+Fraction = Annotated[float, Field(gt=0, le=1)]
+
+SHARED_EMBEDDINGS = ("word_embeddings", "position_embeddings", "segment_embeddings", "embedding_norm")
+"""Modules that generator and encoder share if `Generator.shared` is "embeddings" (electra: one variable scope)."""
 
 
 class MaskRefresh(Spec):
-    """When layouts and masks are drawn anew.
+    """How often sequences and masks are sampled again.
 
     Attributes:
-        copies: None draws anew in every epoch (dynamic masks: RoBERTa). A number k draws k times and then
+        copies: None samples them in every epoch (dynamic masks: RoBERTa). A number k samples them k times and then
             repeats (static masks: BERT's dupe_factor 10).
     """
 
     copies: PositiveInt | None = None
 
     def refresh(self, epoch: int) -> int:
-        """Return which drawing an epoch (from 0) uses."""
+        """Return the number of the sample that an epoch (from 0) uses."""
         return epoch if self.copies is None else epoch % self.copies
+
+
+class Generator(Spec):
+    """A small masked language model whose samples replace the selected tokens (Clark et al. 2020, section 3).
+
+    Its sizes follow the encoder's (electra: run_pretraining.py:338-350): hidden size round(H x size), layers
+    round(L x depth), heads max(1, hidden size // 64), feed-forward 4 x hidden size. If that number of heads does not
+    divide the hidden size (never at a published size), the next lower number that does is used.
+
+    Attributes:
+        size: Hidden size as a fraction of the encoder's.
+        depth: Layers as a fraction of the encoder's.
+        shared: "embeddings": generator and encoder share `SHARED_EMBEDDINGS`; "none": each has its own.
+    """
+
+    size: Fraction = 0.25
+    depth: Fraction = 1.0
+    shared: Literal["embeddings", "none"] = "embeddings"
+
+    def config(self, encoder: EncoderConfig) -> EncoderConfig:
+        """Return the generator's shape for an encoder. It has no pooler."""
+        hidden = max(1, round(encoder.hidden_size * self.size))
+        return encoder.replace(
+            hidden_size=hidden,
+            num_layers=max(1, round(encoder.num_layers * self.depth)),
+            num_heads=next(heads for heads in range(max(1, hidden // 64), 0, -1) if hidden % heads == 0),
+            intermediate_size=4 * hidden,
+            embedding_size=encoder.embedding_width,
+            sharing="none",
+            num_groups=1,
+            blocks_per_group=1,
+            attention_plan=None,
+            ffn_plan=None,
+            pooler=False,
+        )
+
+
+class Teacher(Spec):
+    """A trained model that the encoder is distilled from (Sanh et al. 2019).
+
+    Attributes:
+        model: A run directory, a Hugging Face directory or a hub name.
+        initialise: "layers": the student starts with the teacher's embeddings, its masked-token head and some of its
+            layers, evenly spaced (distillation: scripts/extract_distilbert.py takes 0, 2, 4, 7, 9 and 11 of 12);
+            "none": it starts with random weights.
+    """
+
+    model: str = ""
+    initialise: Literal["layers", "none"] = "layers"
+
+    def config(self, encoder: EncoderConfig) -> EncoderConfig:
+        """Return the published teacher's shape, twice as deep as the student; the real one is in its directory."""
+        return encoder.replace(num_layers=2 * encoder.num_layers, attention_plan=None, ffn_plan=None)
 
 
 class Recipe(Spec):
@@ -37,21 +96,31 @@ class Recipe(Spec):
 
     Attributes:
         name: "system/size".
-        summary: What is special about it, in one line.
-        paper: Where the constants come from.
-        family: Which Hugging Face classes the weights load into.
-        tokenizer: How text becomes tokens.
-        words: What counts as a word, a phrase and an entity.
-        format: How running text becomes sequences.
-        masking: Which tokens are selected.
-        replacement: What stands in their place.
-        masks: When masks are drawn anew.
-        objectives: What is asked back; the losses are added with their weights.
-        encoder: The shape of the encoder.
-        generator: A second encoder, trained with it, that fills in what was selected (ELECTRA); None for none.
-        teacher: A trained model to learn from (DistilBERT); None for none.
+        summary: Its special features, in one line.
+        paper: The source of the constants.
+        family: The Hugging Face classes that load the weights.
+        generator: A second encoder, trained with the first, that replaces the selected tokens (ELECTRA).
+        teacher: A trained model to distill (DistilBERT).
         training: The published schedule.
     """
+
+    synonyms: ClassVar[Mapping[str, str]] = {
+        "lr": "training.learning_rate",
+        "batch_size": "training.batch_sequences",
+        "max_steps": "training.steps",
+        "num_train_steps": "training.steps",
+        "warmup": "training.warmup_steps",
+        "max_length": "training.phases.0.max_length",
+        "seq_length": "training.phases.0.max_length",
+        "dropout": "encoder.hidden_dropout",
+        "layers": "encoder.num_layers",
+        "heads": "encoder.num_heads",
+        "activation": "encoder.hidden_activation",
+        "mask_rate": "masking.rate",
+        "masking_rate": "masking.rate",
+        "mlm_probability": "masking.rate",
+        "vocab": "tokenizer.vocab_size",
+    }
 
     name: str
     summary: str = ""
@@ -70,80 +139,90 @@ class Recipe(Spec):
     training: Training
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> "Recipe":
+    def _choices_fit_together(self) -> "Recipe":
         kinds = [objective.kind for objective in self.objectives]
         if len(set(kinds)) < len(kinds):
-            raise ValueError(f"objectives {kinds} name one twice; keep one and set its weight")
+            raise ValueError(f"objectives {kinds} contain a duplicate; keep one and set its weight")
         for objective in self.objectives:
             if missing := objective.needs - self.provides:
-                raise ValueError(f"objective {objective.kind!r} needs {_remedies(missing, self)}; or drop it")
+                remedies = "; and ".join(_remedy(fact, self) for fact in sorted(missing))
+                raise ValueError(f"objective {objective.kind!r} needs {remedies}; or remove the objective")
             if objective.needs_pooler and not self.encoder.pooler:
-                raise ValueError(f"objective {objective.kind!r} reads the pooled vector: set encoder.pooler=true")
+                raise ValueError(f"objective {objective.kind!r} needs the pooled vector: set encoder.pooler=true")
         if self.format.tells_by_segments and self.encoder.type_vocab_size < 2:
             raise ValueError(
-                f"format {self.format.kind!r} says by segments what nothing else says, but the encoder has no two "
-                f"kinds of them: set encoder.type_vocab_size=2 (it is {self.encoder.type_vocab_size})"
+                f"format {self.format.kind!r} needs two segment types, encoder.type_vocab_size is "
+                f"{self.encoder.type_vocab_size}: set encoder.type_vocab_size=2"
             )
-        if missing_levels := self.masking.levels - set(self.words.levels):
-            fields = " and ".join(f"words.{_LEVEL_FIELDS[level]}" for level in sorted(missing_levels))
+        if missing_levels := sorted(self.masking.levels - set(self.words.levels)):
+            fields = " and ".join(f"words.{_LEVEL_FIELDS[level]}" for level in missing_levels)
             raise ValueError(
-                f"masking {self.masking.kind!r} masks units of the level {', '.join(sorted(missing_levels))}, which "
-                f"nobody finds: say where they come from in {fields}"
+                f"masking {self.masking.kind!r} needs {' and '.join(missing_levels)} spans, which no source provides: "
+                f"set {fields}"
             )
-        for tower, user in (("generator", "rtd"), ("teacher", "soft_targets")):
-            users = [objective.kind for objective in self.objectives if tower in objective.needs]
-            if getattr(self, tower) is not None and not users:
-                raise ValueError(f"a {tower} is given, but no objective uses it: add {user!r} or set {tower}=null")
+        for second, user in (("generator", "rtd"), ("teacher", "soft_targets")):
+            users = [objective.kind for objective in self.objectives if second in objective.needs]
+            if getattr(self, second) is not None and not users:
+                raise ValueError(f"no objective uses the {second}: add {user!r} or set {second}=null")
         if self.generator is not None and not any(objective.on_generator for objective in self.objectives):
-            raise ValueError("a generator is given, but objective 'mlm', which trains it, is not; add it")
+            raise ValueError("the generator needs the objective 'mlm', which trains it; add it")
         if self.training.max_length > self.encoder.max_positions:
             raise ValueError(
                 f"training.phases reach length {self.training.max_length}, encoder.max_positions is "
-                f"{self.encoder.max_positions}; shorten the one or raise the other"
+                f"{self.encoder.max_positions}; decrease the former or increase the latter"
             )
         return self
 
     @model_validator(mode="after")
-    def _asks_for_what_it_hides(self) -> "Recipe":
-        asked = {objective.kind: objective.predicts for objective in self.objectives}
-        copied = [kind for kind, predicts in asked.items() if predicts == "token"]
+    def _predicts_what_it_masks(self) -> "Recipe":
+        predicted = {objective.kind: objective.predicts for objective in self.objectives}
+        copied = [kind for kind, predicts in predicted.items() if predicts == "token"]
         if copied and not self.replacement.hides:
             raise ValueError(
-                f"objective {copied[0]!r} asks for the selected tokens, which replacement {self.replacement.kind!r} as "
-                "set leaves as they are, to be copied: keep fewer of them (replacement.keep)"
+                f"objective {copied[0]!r} predicts the selected tokens, but replacement {self.replacement.kind!r} "
+                "leaves all of them unchanged: decrease replacement.keep"
             )
-        if self.replacement.hides and set(asked.values()) == {"sequence"}:
+        if self.replacement.hides and set(predicted.values()) == {"sequence"}:
             raise ValueError(
-                f"masking {self.masking.kind!r} hides {100 * self.masking.rate:g} % of the tokens, and none of the "
-                f"objectives {list(asked)} asks for any: add 'mlm', or hide nothing: set "
+                f"masking {self.masking.kind!r} masks {100 * self.masking.rate:g} % of the tokens, but none of the "
+                f"objectives {list(predicted)} predicts them: add 'mlm', or mask nothing: set "
                 "replacement={kind: mask_random_keep, mask: 0, random: 0, keep: 1}"
             )
         return self
 
     @property
     def provides(self) -> frozenset[str]:
-        """All facts that objectives can ask for in their `needs`."""
-        towers = {name for name in ("generator", "teacher") if getattr(self, name) is not None}
-        # A masked-token head on the encoder itself; a generator has it instead.
+        """All facts that objectives can require in their `needs`."""
+        present = {name for name in ("generator", "teacher") if getattr(self, name) is not None}
+        # With a generator, the masked-token head is on the generator, not on the encoder.
         heads = {"mlm"} & {objective.kind for objective in self.objectives} if self.generator is None else set()
-        return self.format.provides | self.masking.provides | towers | heads
+        return self.format.provides | self.masking.provides | present | heads
 
 
 _LEVEL_FIELDS = {"phrase": "phrases", "entity": "entities"}
 
 
-def _remedies(missing: frozenset[str], recipe: Recipe) -> str:
-    """Say in words what is missing and which choice would bring it."""
-    told = {
-        "next_sentence_label": f"pairs labeled next or random, which format {recipe.format.kind!r} as set does not "
-        "make: set format={kind: segment_pair, second: next_or_random}",
-        "order_label": f"pairs labeled in order or swapped, which format {recipe.format.kind!r} as set does not make: "
-        "set format={kind: segment_pair, second: next_or_swapped}",
-        "dialogue_label": "dialogues labeled real or false: set format=dialogue",
-        "contiguous_units": f"units of neighbouring tokens with boundaries, which masking {recipe.masking.kind!r} does "
-        "not select: set masking=span or masking=whole_word",
+def _remedy(fact: str, recipe: Recipe) -> str:
+    """Describe a missing fact and the choice that provides it."""
+    unlike = f"which format {recipe.format.kind!r} as configured does not make: set format"
+    return {
+        "next_sentence_label": f"pairs labeled next or random, {unlike}={{kind: segment_pair, second: next_or_random}}",
+        "order_label": f"pairs labeled in order or swapped, {unlike}={{kind: segment_pair, second: next_or_swapped}}",
+        "dialogue_label": "dialogues labeled real or fake: set format=dialogue",
+        "contiguous_units": f"spans of adjacent tokens, which masking {recipe.masking.kind!r} does not select: set "
+        "masking=span or masking=whole_word",
         "generator": "a generator that replaces tokens: set generator={}",
-        "teacher": "a teacher to learn from: set teacher.model to a run or model folder",
+        "teacher": "a teacher: set teacher.model to a run or model directory",
         "mlm": "a masked-token head on the encoder: add objective 'mlm' and set generator=null",
-    }
-    return "; and ".join(told.get(fact, fact) for fact in sorted(missing))
+    }.get(fact, fact)
+
+
+def default_cleaning(recipe: Recipe) -> Cleaning:
+    """Return the default cleaning; a format whose sentences are lines keeps the lines unchanged.
+
+    A turn of a dialogue that also occurs elsewhere ("What can I do for you?") is kept: removing it would change the
+    roles of all later turns. A repeated dialogue is removed as a whole.
+    """
+    if recipe.format.sentences_are_lines:
+        return Cleaning(line_breaks="sentence", deduplicate="documents")
+    return Cleaning()

@@ -1,4 +1,4 @@
-"""The sizes that systems of the BERT family are published in, and an encoder of a family at a size."""
+"""The published sizes of BERT-family systems."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from maskwright.model.config import EncoderConfig
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Layers, hidden width and attention heads; the feed-forward width is four times the hidden width."""
+    """Layers, hidden size and attention heads; the feed-forward size is four times the hidden size."""
 
     num_layers: int
     hidden_size: int
@@ -27,7 +27,7 @@ XXLARGE = Size(12, 4096, 64)
 
 
 def at_size(family: EncoderConfig, size: Size) -> EncoderConfig:
-    """Return the family's encoder with the layers, widths and heads of a size."""
+    """Return an encoder with the layers, widths and heads of a size."""
     return family.replace(
         num_layers=size.num_layers,
         hidden_size=size.hidden_size,

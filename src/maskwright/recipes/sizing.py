@@ -7,8 +7,7 @@ from maskwright.core.types import HeadShape
 from maskwright.model.config import EncoderConfig
 from maskwright.model.sizes import count_parameters, flops_per_token, memory, mlm_head_parameters, total_parameters
 from maskwright.pretext.objectives import Objective
-from maskwright.recipes.recipe import Recipe
-from maskwright.recipes.towers import SHARED_EMBEDDINGS
+from maskwright.recipes.recipe import SHARED_EMBEDDINGS, Recipe
 
 _SHARED = tuple(part.replace("_", " ") for part in SHARED_EMBEDDINGS)
 """As `count_parameters` calls them."""

@@ -1,16 +1,20 @@
-"""A recipe as the rows of a paper's table, and two recipes side by side."""
+"""A recipe as the rows of a paper's table, and the differences between two recipes.
 
-from collections.abc import Iterator
+A field without an entry in the tables below is shown by its own name.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from maskwright.core.amounts import exact_or_short, plain_float, share
 from maskwright.core.fields import kind_of
 from maskwright.core.spec import Spec
+from maskwright.recipes.optimization import LengthPhase
 from maskwright.recipes.recipe import Recipe
-from maskwright.recipes.wording import AXES, field_words, name_words
 
 ABSENT = "–"
-"""Shown where one of two recipes has no such field."""
+"""Shown if one of two recipes does not have a field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +22,10 @@ class Row:
     """One line of a recipe's table.
 
     Attributes:
-        axis: The axis of the family it belongs to, e.g. "masking".
-        label: The field's name, e.g. "masking rate".
-        value: The formatted value, e.g. "15 %".
-        path: Its path for `--set`, e.g. "masking.rate".
+        axis: E.g. "masking".
+        label: E.g. "masking rate".
+        value: Formatted, e.g. "15 %".
+        path: For `--set`, e.g. "masking.rate".
     """
 
     axis: str
@@ -32,13 +36,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One line of a comparison of two recipes.
-
-    Attributes:
-        axis, label, path: As in `Row`.
-        left: The first recipe's formatted value, `ABSENT` if it has no such field.
-        right: The second recipe's, likewise.
-    """
+    """One line of a comparison: the formatted values of two recipes, `ABSENT` without this field."""
 
     axis: str
     label: str
@@ -48,7 +46,7 @@ class Comparison:
 
     @property
     def differs(self) -> bool:
-        """Whether the recipes disagree here."""
+        """Whether the values differ."""
         return self.left != self.right
 
 
@@ -58,25 +56,13 @@ def rows(recipe: Recipe) -> list[Row]:
 
 
 def diff(first: Recipe, second: Recipe, every: bool = False) -> list[Comparison]:
-    """Compare two recipes line by line.
-
-    Args:
-        first: The left column.
-        second: The right column.
-        every: Whether equal lines are listed too.
-    """
-    left, right = rows(first), rows(second)
-    left_values = {row.path: row.value for row in left}
-    right_values = {row.path: row.value for row in right}
+    """Compare two recipes line by line; with `every`, equal lines too."""
+    left, right = ({row.path: row for row in rows(recipe)} for recipe in (first, second))
     compared = []
     for axis in dict.fromkeys(AXES.values()):
-        known = {row.path: row for row in (*right, *left) if row.axis == axis}
-        order = dict.fromkeys(row.path for row in (*left, *right) if row.axis == axis)
-        for path in order:
-            row = known[path]
-            comparison = Comparison(
-                axis, row.label, left_values.get(path, ABSENT), right_values.get(path, ABSENT), path
-            )
+        for path in dict.fromkeys(path for path, row in (left | right).items() if row.axis == axis):
+            values = (side[path].value if path in side else ABSENT for side in (left, right))
+            comparison = Comparison(axis, (left.get(path) or right[path]).label, *values, path)
             if every or comparison.differs:
                 compared.append(comparison)
     return compared
@@ -87,18 +73,233 @@ def _rows(axis: str, path: str, value: Any) -> Iterator[Row]:
         for name in type(value).model_fields:
             yield from _rows(axis, f"{path}.{name}", getattr(value, name))
     elif isinstance(value, tuple) and value and all(isinstance(item, Spec) and kind_of(type(item)) for item in value):
-        for item in value:
-            yield from _member_rows(axis, path, item)
+        for item in value:  # Each field of an objective is a row with the objective's name as label.
+            kind = kind_of(type(item))
+            for name in type(item).model_fields:
+                if name != "kind":
+                    inner = f"{path}.{kind}.{name}"
+                    label, shown = format_field(inner, getattr(item, name))
+                    yield Row(axis, format_name(kind), f"{label} {shown}", inner)
     else:
-        label, words = field_words(path, value)
-        yield Row(axis, label, words, path)
+        yield Row(axis, *format_field(path, value), path)
 
 
-def _member_rows(axis: str, path: str, member: Spec) -> Iterator[Row]:
-    """Rows of one item of a tuple of choices: each of its fields, under the item's name."""
-    kind = kind_of(type(member))
-    for name in type(member).model_fields:
-        if name != "kind":
-            field_path = f"{path}.{kind}.{name}"
-            label, words = field_words(field_path, getattr(member, name))
-            yield Row(axis, name_words(kind), f"{label} {words}", field_path)
+def format_field(path: str, value: Any) -> tuple[str, str]:
+    """Return (label, formatted value) of the field at a dotted path of a recipe."""
+    return _LABELS.get(path) or format_name(path.rpartition(".")[2]), _FORMATS.get(path, format_value)(value)
+
+
+def format_name(name: str) -> str:
+    """Format a name: "byte_bpe" -> "byte-level BPE", "whole_word" -> "whole word"."""
+    return _NAMES.get(name, name.replace("_", " "))
+
+
+def format_value(value: Any) -> str:
+    """Format a value: numbers as in papers, None as "none"."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return exact_or_short(value)
+        case float():
+            return plain_float(value)
+        case str():
+            return format_name(value)
+        case list() | tuple():
+            return ", ".join(format_value(item) for item in value) or "none"
+        case _:
+            return str(value)
+
+
+AXES: Mapping[str, str] = {
+    "tokenizer": "tokenizer",
+    "words": "tokenizer",
+    "format": "input format",
+    "masking": "masking",
+    "replacement": "replacement",
+    "masks": "masks",
+    "objectives": "objectives",
+    "family": "encoder",
+    "encoder": "encoder",
+    "generator": "encoder",
+    "teacher": "encoder",
+    "training": "training",
+}
+"""The recipe fields that are shown, in this order, and their axes."""
+
+_NAMES: Mapping[str, str] = {
+    "wordpiece": "WordPiece",
+    "byte_bpe": "byte-level BPE",
+    "unigram": "SentencePiece unigram",
+    "ngram": "word n-gram",
+    "sop": "sentence order prediction",
+    "lamb": "LAMB",
+    "albert": "ALBERT",
+    "mask_random_keep": "mask / random / keep",
+    "mlm": "masked language modeling",
+    "nsp": "next sentence prediction",
+    "sbo": "span boundary objective",
+    "dlm": "dialogue language model",
+    "pmi": "collocation",
+    "levels": "word, phrase and entity spans",
+    "cosine": "cosine loss to the teacher",
+    "rtd": "replaced token detection",
+    "adamw": "AdamW",
+    "ffn": "feed-forward",
+    "gelu": "GELU (erf)",
+    "gelu_tanh": "GELU (tanh)",
+    "relu": "ReLU",
+    "bert": "BERT",
+    "ernie": "ERNIE",
+    "roberta": "RoBERTa",
+    "electra": "ELECTRA",
+    "distilbert": "DistilBERT",
+}
+
+_LABELS: Mapping[str, str] = {
+    "family": "Hugging Face family",
+    "tokenizer.vocab_size": "vocabulary size",
+    "format.second": "second text",
+    "format.short_share": "shorter sequences",
+    "format.num_separators_between": "separators between texts",
+    "format.separator_after": "separator after every",
+    "format.single_share": "single-text sequences",
+    "masking.kind": "unit",
+    "masking.rate": "masking rate",
+    "masking.counted": "rate relative to",
+    "masking.favour": "sampling",
+    "masking.smoothing": "weight of rare tokens",
+    "masking.length_shares": "n-grams of 1, 2, ... words",
+    "masking.budget": "rate counts",
+    "masking.max_targets": "maximum per sequence",
+    "masking.geometric_p": "p of geometric span lengths",
+    "masking.cut_last_word": "cut the last word at the budget",
+    "masking.basic": "words or characters",
+    "masking.phrase": "phrases",
+    "masking.entity": "entities",
+    "replacement.mask": "[MASK] token",
+    "replacement.random": "random token",
+    "replacement.keep": "unchanged",
+    "replacement.similar": "similar word",
+    "replacement.max_stand_ins": "maximum of random fallbacks",
+    "replacement.table.source": "similar words from",
+    "replacement.table.candidates": "similar words per word",
+    "replacement.table.min_similarity": "minimum cosine",
+    "replacement.table.min_count": "minimum count",
+    "replacement.per": "decided per",
+    "replacement.random_from": "random tokens from",
+    "masks.copies": "sampled",
+    "objectives.sbo.max_places": "predicts per span at most",
+    "objectives.rtd.loss_at": "loss at",
+    "objectives.soft_targets.loss_at": "loss at",
+    "encoder.num_layers": "layers",
+    "encoder.num_heads": "attention heads",
+    "encoder.intermediate_size": "feed-forward size",
+    "encoder.max_positions": "maximum positions",
+    "encoder.type_vocab_size": "segment types",
+    "encoder.hidden_activation": "activation",
+    "encoder.layer_norm_eps": "LayerNorm epsilon",
+    "encoder.hidden_dropout": "dropout",
+    "encoder.sharing": "shared across layers",
+    "encoder.num_groups": "layer groups",
+    "encoder.attention_plan": "attention blocks",
+    "encoder.ffn_plan": "feed-forward blocks",
+    "encoder.initializer": "initialization",
+    "encoder.initializer_range": "initialization std",
+    "generator.size": "generator width",
+    "generator.depth": "generator layers",
+    "generator.shared": "generator shares",
+    "teacher.model": "teacher",
+    "teacher.initialise": "initialized from",
+    "training.batch_sequences": "batch size",
+    "training.phases": "sequence length",
+    "training.warmup_steps": "warmup",
+    "training.clip_norm": "gradient clipping norm",
+    "training.optimizer.kind": "optimizer",
+    "training.optimizer.eps": "epsilon",
+    "training.optimizer.decayed": "weight decay on",
+}
+
+
+def _one_of(**names: str) -> Callable[[Any], str]:
+    return lambda value: names.get(value, format_name(value))
+
+
+def _copies(copies: int | None) -> str:
+    return "every epoch (dynamic masking)" if copies is None else f"{copies} times, then repeated (static masking)"
+
+
+def _plan(plan: tuple[int, ...] | None) -> str:
+    if plan is None:
+        return "as set by sharing"
+    return "one, shared by all layers" if max(plan) == 0 else " ".join(map(str, plan))
+
+
+def _phases(phases: tuple[LengthPhase, ...]) -> str:
+    if len(phases) == 1:
+        return str(phases[0].max_length)
+    return " + ".join(f"{share(phase.share)} at {phase.max_length}" for phase in phases)
+
+
+def _of_the_encoder(value: float) -> str:
+    return f"{share(value)} of the encoder's"
+
+
+_SHARES = (
+    "format.short_share",
+    "format.single_share",
+    "masking.rate",
+    "masking.basic",
+    "masking.phrase",
+    "masking.entity",
+    "replacement.mask",
+    "replacement.random",
+    "replacement.keep",
+    "replacement.similar",
+    "replacement.max_stand_ins",
+)
+_TOKENS = _one_of(all="all tokens, including special", ordinary="tokens without special ones")
+_LOSS_AT = _one_of(everywhere="every token", selected="selected tokens")
+
+_FORMATS: Mapping[str, Callable[[Any], str]] = {
+    **dict.fromkeys(_SHARES, share),
+    "tokenizer.vocab_size": lambda size: f"{size:,}",
+    "masking.rounding": _one_of(half_even="half to even", random="stochastic"),
+    "masking.counted": _TOKENS,
+    "masking.candidates": _TOKENS,
+    "masking.favour": _one_of(rare="rare tokens more often"),
+    "masking.smoothing": lambda value: f"count to the power -{format_value(value)}",
+    "masking.length_shares": lambda shares: ", ".join(map(share, shares)),
+    "masking.order": _one_of(random="random order"),
+    "replacement.table.source": _one_of(corpus="word vectors trained on the corpus"),
+    "replacement.random_from": _one_of(
+        vocabulary="the whole vocabulary", ordinary="without pad, unk, cls, sep", corpus="the corpus, by frequency"
+    ),
+    "masks.copies": _copies,
+    "objectives.sbo.max_places": lambda value: f"{value} tokens",
+    "objectives.rtd.loss_at": _LOSS_AT,
+    "objectives.soft_targets.loss_at": _LOSS_AT,
+    "encoder.embedding_size": lambda size: "same as hidden size" if size is None else format_value(size),
+    "encoder.embedding_projection": _one_of(if_needed="if the sizes differ"),
+    "encoder.sharing": _one_of(all="attention and feed-forward"),
+    "encoder.attention_plan": _plan,
+    "encoder.ffn_plan": _plan,
+    "encoder.initializer": _one_of(truncated_normal="normal, truncated at 2 std"),
+    "encoder.initial_attention": _one_of(neighbours="to neighboring tokens"),
+    "generator.size": _of_the_encoder,
+    "generator.depth": _of_the_encoder,
+    "teacher.model": lambda model: model or "set with --teacher",
+    "teacher.initialise": _one_of(layers="the teacher's embeddings, head and some layers", none="random weights"),
+    "training.batch_sequences": lambda value: f"{exact_or_short(value)} sequences",
+    "training.phases": _phases,
+    "training.warmup_steps": lambda value: f"{exact_or_short(value)} steps",
+    "training.schedule": _one_of(
+        linear="linear warmup and decay",
+        linear_jump="linear warmup, decay counted from step 0",
+        linear_product="linear warmup times linear decay",
+    ),
+    "training.clip_norm": lambda value: format_value(value) if value else "off",
+    "training.optimizer.decayed": _one_of(matrices="all but biases and LayerNorm", all="all parameters"),
+}

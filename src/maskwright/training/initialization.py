@@ -1,7 +1,7 @@
 """Initialization from existing models: which weights a run loads, what must match, what is newly initialized.
 
 `--init` loads a model of the same shape, whatever its objectives were. A student loads some of its teacher's layers
-(`recipes.towers.Teacher.initialise`).
+(`recipes.recipe.Teacher.initialise`).
 """
 
 from collections.abc import Collection, Iterable, Mapping

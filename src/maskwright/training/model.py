@@ -17,8 +17,7 @@ from maskwright.model.encoder import Encoder
 from maskwright.model.initialization import initialize
 from maskwright.model.sizes import skipped_flops_per_token
 from maskwright.pretext.objectives.base import Objective
-from maskwright.recipes.recipe import Recipe
-from maskwright.recipes.towers import SHARED_EMBEDDINGS
+from maskwright.recipes.recipe import SHARED_EMBEDDINGS, Recipe
 from maskwright.training.batches import MicroBatch, StepBatch
 from maskwright.training.teacher import TeacherModel
 from maskwright.training.towers import objectives_by_tower

@@ -13,8 +13,7 @@ from maskwright.core.spec import override, parse_overrides, validate
 from maskwright.data.words.annotator import words_fingerprint
 from maskwright.data.words.level_facts import with_levels
 from maskwright.recipes.catalog import resolve
-from maskwright.recipes.default_cleaning import default_cleaning
-from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.recipe import Recipe, default_cleaning
 from maskwright.training.budget import Budget
 from maskwright.training.compiling import Compiling, compiles_on
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again, pretraining_microbatch

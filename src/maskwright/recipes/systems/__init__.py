@@ -1,4 +1,1 @@
-"""One file a system, each with a function `recipes()` that yields its sizes.
-
-Every module here is found by itself: to add a system, add a file.
-"""
+"""One file per system, each with a function `recipes()` that yields its sizes. New files are found automatically."""

@@ -15,9 +15,8 @@ from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import Cosine, MaskedLanguageModeling, SoftTargets
 from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.recipes.optimization import AdamW, LengthPhase, Training
-from maskwright.recipes.recipe import MaskRefresh, Recipe
+from maskwright.recipes.recipe import MaskRefresh, Recipe, Teacher
 from maskwright.recipes.sizes import BASE, MEDIUM, MINI, SMALL, TINY, Size, at_size
-from maskwright.recipes.towers import Teacher
 
 PAPER = "Sanh et al. 2019, arXiv:1910.01108"
 

@@ -15,9 +15,8 @@ from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, ReplacedTokenDetection
 from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.recipes.optimization import AdamW, LengthPhase, Training
-from maskwright.recipes.recipe import MaskRefresh, Recipe
+from maskwright.recipes.recipe import Generator, MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, TINY, Size, at_size
-from maskwright.recipes.towers import Generator
 
 PAPER = "Clark et al. 2020, arXiv:2003.10555"
 NOT_PUBLISHED = "not published: ELECTRA at the size of a small BERT"
