@@ -128,7 +128,7 @@ def _leaves(data, prefix=""):
         ("masking=whole_wrd", "did you mean 'whole_word'?"),
         (
             "format=full_sentences",
-            "objective 'nsp' needs pairs labeled next or random, which format 'full_sentences' as configured does not make",
+            "'nsp' needs pairs labeled next or random, which format 'full_sentences' as configured does not make",
         ),
         ("encoder.pooler=false", "objective 'nsp' needs the pooled vector: set encoder.pooler=true"),
         ("encoder.max_positions=128", "training.phases reach length 512, encoder.max_positions is 128"),

@@ -1,4 +1,4 @@
-"""What a recipe costs before anything is trained: parameters by part, operations, memory."""
+"""Parameters, FLOPs and memory of a recipe, without building it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,17 +10,16 @@ from maskwright.pretext.objectives import Objective
 from maskwright.recipes.recipe import SHARED_EMBEDDINGS, Recipe
 
 _SHARED = tuple(part.replace("_", " ") for part in SHARED_EMBEDDINGS)
-"""As `count_parameters` calls them."""
+"""The shared parts, as `count_parameters` names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseCost:
-    """Operations at one sequence length, every sequence full.
+    """FLOPs at one sequence length, for sequences of exactly this length.
 
     Attributes:
-        max_length: Tokens in a sequence.
-        share: Share of the steps spent at this length.
-        training: FLOPs per token, forward and backward, heads counted.
+        share: Fraction of the steps at this length.
+        training: FLOPs per token, forward and backward, heads included.
         inference: FLOPs per token of the encoder alone, forward.
         total: FLOPs of all published steps of this phase.
     """
@@ -34,17 +33,17 @@ class PhaseCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """What a recipe costs.
+    """Parameters, FLOPs and memory of a recipe.
 
     Attributes:
-        parts: Parameters of the encoder by part, shared blocks counted once; the pooler is left out.
-        pooler: Parameters of the pooler, 0 without one.
-        heads: Parameters of each objective's head by its kind; output matrices are the word embeddings.
-        generator: Parameters of a generator by part, without what it shares with the encoder; empty without one.
-        masked_lm: What fills blanks: encoder without pooler and a masked-language-model head; the whole generator with
-            its head, where there is one.
-        phases: Operations at each length of the published schedule.
-        memory: Bytes in training by kind, fp32 with AdamW or LAMB, and a teacher's weights; activations come on top.
+        parts: Parameters of the encoder by part, without the pooler; shared blocks are counted once.
+        pooler: Parameters of the pooler, or 0.
+        heads: Parameters of each objective's head by kind, without the tied output matrix.
+        generator: Parameters of the generator by part, without those shared with the encoder.
+        masked_lm: Parameters of the masked language model: encoder without pooler, and its head; for ELECTRA the
+            generator with its embeddings and head.
+        phases: FLOPs at each length of the published schedule.
+        memory: Bytes in training by kind, fp32 with AdamW or LAMB, and a teacher's weights; without activations.
     """
 
     parts: dict[str, int]
@@ -67,17 +66,17 @@ class Sizes:
 
     @property
     def pretraining(self) -> int:
-        """Parameters in pre-training: encoder, pooler, generator and the heads of all objectives."""
+        """Parameters in pretraining: encoder, pooler, generator and all heads."""
         return self.encoder_and_pooler + sum(self.generator.values()) + sum(self.heads.values())
 
     @property
     def training_flops(self) -> float:
-        """FLOPs of the whole published training, every sequence full."""
+        """FLOPs of the published training, all sequences at full length."""
         return sum(phase.total for phase in self.phases)
 
 
 def sizes(recipe: Recipe) -> Sizes:
-    """Count a recipe's parameters, FLOPs and memory, without building anything.
+    """Count a recipe's parameters, FLOPs and memory.
 
     Example:
         >>> sizes(catalog.get("bert/base")).encoder_and_pooler
@@ -87,12 +86,12 @@ def sizes(recipe: Recipe) -> Sizes:
     parts = count_parameters(config, vocab_size)
     pooler = parts.pop("pooler")
     heads = _head_parameters(recipe)
-    filling, filler = sum(parts.values()), config
+    masked_lm, masked_lm_config = sum(parts.values()), config
     generator: dict[str, int] = {}
     if recipe.generator is not None:
-        filler = recipe.generator.config(config)
-        generator = count_parameters(filler, vocab_size)
-        filling = sum(generator.values())
+        masked_lm_config = recipe.generator.config(config)
+        generator = count_parameters(masked_lm_config, vocab_size)
+        masked_lm = sum(generator.values())
         if recipe.generator.shared == "embeddings":
             generator = {name: count for name, count in generator.items() if name not in _SHARED}
     return Sizes(
@@ -100,14 +99,14 @@ def sizes(recipe: Recipe) -> Sizes:
         pooler=pooler,
         heads=heads,
         generator={name: count for name, count in generator.items() if count},
-        masked_lm=filling + mlm_head_parameters(filler, vocab_size),
+        masked_lm=masked_lm + mlm_head_parameters(masked_lm_config, vocab_size),
         phases=_phase_costs(recipe),
         memory=memory(config, vocab_size, sum(heads.values()) + sum(generator.values())) | _teacher_memory(recipe),
     )
 
 
 def _teacher_memory(recipe: Recipe) -> dict[str, int]:
-    """Bytes of a teacher as published, with the head that gives its scores; it has neither gradients nor moments."""
+    """Bytes of the published teacher with its masked-token head; it has no gradients and no moments."""
     if recipe.teacher is None:
         return {}
     config, vocab_size = recipe.teacher.config(recipe.encoder).replace(pooler=False), recipe.tokenizer.vocab_size
@@ -117,7 +116,7 @@ def _teacher_memory(recipe: Recipe) -> dict[str, int]:
 def _head_parameters(recipe: Recipe) -> dict[str, int]:
     vocab_size = recipe.tokenizer.vocab_size
     return {
-        objective.kind: objective.num_parameters(_shape_under(recipe, objective, vocab_size))
+        objective.kind: objective.num_parameters(_head_shape(recipe, objective, vocab_size))
         for objective in recipe.objectives
     }
 
@@ -131,44 +130,39 @@ def training_flops_per_token(
     sequences_per_token: float | None = None,
     teacher: EncoderConfig | None = None,
 ) -> float:
-    """Return the training FLOPs per real token of a recipe, heads counted, by the formula of `encoder.sizes`.
+    """Return the training FLOPs per token of a recipe, heads included, by the formula of `model.sizes`.
 
-    A teacher and its head run forward only, so they count once where what is trained counts three times.
+    A teacher and its head run forward only, so they count once, trained modules three times.
 
     Args:
-        recipe: What is trained.
+        recipe: The recipe.
         vocab_size: Entries of the vocabulary.
-        length: Mean number of tokens attended, in tokens.
-        predictions_per_token: Predictions of each objective per real token, by kind; None takes what full sequences
-            give (`Objective.predictions_per_token`).
-        sequences_per_token: Sequences per real token; None means 1 / `length`.
-        teacher: The shape of the teacher, where the recipe has one; None takes `Teacher.config`.
+        length: Mean number of tokens attended to.
+        predictions_per_token: Predictions of each objective per token, by kind; None: those of full sequences
+            (`Objective.predictions_per_token`).
+        sequences_per_token: None means 1 / `length`.
+        teacher: The shape of the recipe's teacher, if any; None: the published one (`Teacher.config`).
     """
-    bodies, heads, watched = 0.0, 0.0, 0.0
+    encoders, heads, distilled = 0.0, 0.0, 0.0
     if recipe.teacher is not None:
         teacher = (teacher or recipe.teacher.config(recipe.encoder)).replace(pooler=False)
-        watched = flops_per_token(teacher, length=length) / 3
-    for config in _trained(recipe):
-        bodies += flops_per_token(config, length=length, sequences_per_token=sequences_per_token)
+        distilled = flops_per_token(teacher, length=length) / 3
+    generator = [] if recipe.generator is None else [recipe.generator.config(recipe.encoder)]
+    for config in (recipe.encoder, *generator):
+        encoders += flops_per_token(config, length=length, sequences_per_token=sequences_per_token)
     for objective in recipe.objectives:
         if predictions_per_token is None:
             share = objective.predictions_per_token(recipe.masking.rate, length)
         else:
             share = predictions_per_token.get(objective.kind, 0.0)
-        heads += share * objective.flops(_shape_under(recipe, objective, vocab_size))
+        heads += share * objective.flops(_head_shape(recipe, objective, vocab_size))
         if teacher is not None and objective.needs_teacher_scores:
-            watched += share * objective.flops(teacher.head_shape(vocab_size))
-    return bodies + 3 * heads + watched
+            distilled += share * objective.flops(teacher.head_shape(vocab_size))
+    return encoders + 3 * heads + distilled
 
 
-def _trained(recipe: Recipe) -> list[EncoderConfig]:
-    """The encoders that run forward and backward."""
-    generator = recipe.generator
-    return [recipe.encoder] if generator is None else [recipe.encoder, generator.config(recipe.encoder)]
-
-
-def _shape_under(recipe: Recipe, objective: Objective, vocab_size: int) -> HeadShape:
-    """What the head of an objective sits on."""
+def _head_shape(recipe: Recipe, objective: Objective, vocab_size: int) -> HeadShape:
+    """The shape of the encoder (or generator) below an objective's head."""
     config = recipe.encoder
     if recipe.generator is not None and objective.on_generator:
         config = recipe.generator.config(config)

@@ -1,7 +1,7 @@
 """ALBERT (Lan et al. 2019): weights shared across layers, factorized embeddings, sentence-order prediction.
 
-Names of files are those of the released code (google-research/albert). Where it differs from the paper, the
-paper is followed and the code's value is given in a comment, to be set by `--set`.
+File names refer to the released code (google-research/albert). Where it differs from the paper, the
+paper is followed, and a comment gives the code's value for `--set`.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ ENGLISH = Unigram(vocab_size=30000, lowercase=True, character_coverage=0.99995) 
 CHINESE = WordPiece(vocab_size=21128, lowercase=True)  # BERT's entries
 
 ENCODER = EncoderConfig(
-    # Section 3.1. As wide as the smallest encoder, "tiny", which therefore has no dense layer after its embeddings.
+    # Section 3.1. Equal to the hidden size of "tiny", which therefore has no dense layer after its embeddings.
     embedding_size=128,
-    # Section 3.1: one block for all layers. Tables 3 and 4 try the others too: --set encoder.sharing=none, attention or
-    # ffn. Groups of layers (modeling.py: num_hidden_groups) are e.g. --set encoder.num_groups=4
+    # Section 3.1: one block for all layers. Tables 3 and 4 compare: --set encoder.sharing=none, attention or ffn.
+    # Groups of layers (modeling.py: num_hidden_groups): e.g. --set encoder.num_groups=4
     sharing="all",
     max_positions=512,
     type_vocab_size=2,
@@ -38,14 +38,14 @@ ENCODER = EncoderConfig(
     initializer="truncated_normal",
     initializer_range=0.02,
 )
-# The paper's largest model trained without dropout in the end (section 4.8), and so did all of the second version.
+# The paper's largest model was trained without dropout in the end (section 4.8), as were all models of version 2.
 WITHOUT_DROPOUT = ENCODER.replace(hidden_dropout=0.0, attention_dropout=0.0)
 
 FORMAT = SegmentPair(
-    # A chunk of one sentence has no order and is not asked. The code pairs it with a random text, labeled as if it
-    # were swapped (create_pretraining_data.py:314-337): --set format.second=next_swapped_or_random
+    # A chunk of one sentence has no order and gets no label. The code pairs it with a random text, labeled as swapped
+    # (create_pretraining_data.py:314-337): --set format.second=next_swapped_or_random
     second="next_or_swapped",
-    short_share=0.1,  # section 4.1; drawn once per document
+    short_share=0.1,  # section 4.1; sampled once per document
     num_separators_between=1,
 )
 
@@ -57,8 +57,8 @@ MASKING = NgramMasking(
     candidates="ordinary",
     budget="tokens",
     order="random",
-    # create_pretraining_data.py cuts at 20 unless told otherwise, which at length 512 is 3.9 % of the tokens; its
-    # authors trained so (issue 51). The paper knows no such cap. The released value: --set masking.max_targets=20
+    # create_pretraining_data.py has a default limit of 20, which at length 512 is 3.9 % of the tokens; its authors
+    # trained with it (issue 51). The paper has no limit. The released value: --set masking.max_targets=20
     max_targets=None,
 )
 
@@ -75,11 +75,11 @@ TRAINING = Training(
     clip_norm=1.0,  # optimization.py
     optimizer=Lamb(betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01),  # lamb_optimizer.py:40-122
 )
-# README.md:29; neither batch nor warm-up is said to differ. They also saw more text.
+# README.md:29; it states no other batch size or warmup. The text was larger too.
 TRAINING_V2 = TRAINING.replace(steps=3_000_000)
 TRAINING_V2_BASE = TRAINING.replace(steps=10_000_000)
-# Small models do not need batches of 4096 sequences: BERT's, for as many sequences as ALBERT reads, at the rate that
-# keeps its proportion to the root of the batch (You et al. 2020): 0.00176 / 4.
+# Small models do not need batches of 4096 sequences: BERT's batch size, as many sequences in total as ALBERT, and a
+# learning rate proportional to the square root of the batch size (You et al. 2020): 0.00176 / 4.
 TRAINING_SMALL = TRAINING.replace(steps=2_000_000, batch_sequences=256, learning_rate=0.00044, warmup_steps=50_000)
 
 Row = tuple[str, Size, EncoderConfig, Unigram | WordPiece, Training, str]
@@ -101,7 +101,7 @@ SYSTEMS: tuple[Row, ...] = (
 
 
 def recipes() -> Iterator[Recipe]:
-    """Yield ALBERT at its four published sizes, in both versions, in Chinese, and at the small sizes of BERT."""
+    """Yield ALBERT at its four published sizes, both versions, in Chinese, and at the small sizes of BERT."""
     for name, size, encoder, tokenizer, training, summary in SYSTEMS:
         yield Recipe(
             name=f"albert/{name}",

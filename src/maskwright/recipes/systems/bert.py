@@ -1,7 +1,7 @@
 """BERT (Devlin, Chang, Lee and Toutanova 2019): bidirectional masked language modeling and next-sentence prediction.
 
-Names of files are those of the released code (google-research/bert). Where it differs from the paper, the
-paper is followed and the code's value is given in a comment, to be set by `--set`.
+File names refer to the released code (google-research/bert). Where it differs from the paper, the
+paper is followed, and a comment gives the code's value for `--set`.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ WWM_PAPER = "Cui et al. 2019, arXiv:1906.08101"
 
 UNCASED = WordPiece(vocab_size=30522, lowercase=True)
 CASED = WordPiece(vocab_size=28996, lowercase=False)
-CHINESE = WordPiece(vocab_size=21128, lowercase=True)  # single characters; lower-cased where Latin
+CHINESE = WordPiece(vocab_size=21128, lowercase=True)  # single characters; Latin text lowercased
 MULTI_CASED = WordPiece(vocab_size=119547, lowercase=False)
 MULTI_UNCASED = WordPiece(vocab_size=105879, lowercase=True)
 
@@ -46,7 +46,7 @@ ENCODER = EncoderConfig(
     max_positions=512,
     type_vocab_size=2,  # modeling.py:44 says 16, every released configuration says 2
     hidden_activation="gelu_tanh",  # modeling.py:264-277
-    layer_norm_eps=1e-12,  # the default of the layer norm that modeling.py calls
+    layer_norm_eps=1e-12,  # default of the layer norm in modeling.py
     hidden_dropout=0.1,
     attention_dropout=0.1,
     pooler=True,
@@ -56,17 +56,17 @@ ENCODER = EncoderConfig(
 
 FORMAT = SegmentPair(
     second="next_or_random",
-    short_share=0.1,  # create_pretraining_data.py:219-240: drawn once per document
+    short_share=0.1,  # create_pretraining_data.py:219-240: sampled once per document
     num_separators_between=1,
 )
 
 MASKING = TokenMasking(
     rate=0.15,
     rounding="half_even",  # Python's round, create_pretraining_data.py:342-415
-    counted="all",  # [CLS] and [SEP] count, though they are never selected
+    counted="all",  # includes [CLS] and [SEP], which are never selected
     candidates="ordinary",
-    # create_pretraining_data.py cuts at 20 unless told otherwise; the README advises 20 at length 128 and 77
-    # at 512, which never bind. The released default: --set masking.max_targets=20
+    # create_pretraining_data.py has a default limit of 20; the README recommends 20 at length 128 and 77 at 512, which
+    # are never reached. The released default: --set masking.max_targets=20
     max_targets=None,
 )
 
@@ -75,7 +75,7 @@ REPLACEMENT = MaskRandomKeep(
     random=0.1,
     keep=0.1,
     per="token",
-    random_from="vocabulary",  # all of it: special and unused entries too
+    random_from="vocabulary",  # including special and unused entries
 )
 
 TRAINING = Training(
@@ -91,7 +91,7 @@ TRAINING = Training(
         eps=1e-6,
         weight_decay=0.01,
         decayed="matrices",  # embeddings are decayed, LayerNorm and biases are not
-        bias_correction=False,  # optimization.py:59-174; the paper says Adam and no more
+        bias_correction=False,  # optimization.py:59-174; the paper says only "Adam"
     ),
 )
 
@@ -108,7 +108,7 @@ def recipes() -> Iterator[Recipe]:
             format=FORMAT,
             masking=MASKING,
             replacement=REPLACEMENT,
-            masks=MaskRefresh(copies=10),  # dupe_factor: lengths, splits, labels and masks are drawn ten times
+            masks=MaskRefresh(copies=10),  # dupe_factor: lengths, splits, labels and masks are sampled ten times
             objectives=(MaskedLanguageModeling(), NextSentencePrediction()),
             encoder=at_size(ENCODER, size),
             training=TRAINING,

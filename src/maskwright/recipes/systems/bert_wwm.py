@@ -1,10 +1,10 @@
 """BERT-wwm (Cui et al. 2019) and Google's whole-word BERT: masks all pieces or characters of a word together.
 
 No training code was released for the Chinese models; constants are from the README of ymcui/Chinese-BERT-wwm and from
-the technical report. What they do not say is BERT's: they were made with Google's script.
+the technical report. Other constants are BERT's, since the models were trained with Google's script.
 
-DEVIATION: all begin at random, unless `--init` names a model. The authors' base and base-ext went on from Google's
-Chinese BERT (README's table): --init FOLDER, a folder that holds bert-base-chinese.
+DEVIATION: all start from random weights unless `--init` names a model. The authors' base and base-ext started from
+Google's Chinese BERT (table in the README): --init FOLDER with bert-base-chinese.
 """
 
 from collections.abc import Iterator
@@ -22,29 +22,29 @@ PAPER = "Cui et al. 2019, arXiv:1906.08101"
 GOOGLE = "Devlin et al. 2019, arXiv:1810.04805; github.com/google-research/bert, 31 May 2019"
 NOT_PUBLISHED = "not published: BERT-wwm at the size of a small BERT"
 
-# The tokenizer still cuts Chinese into characters; the segmenter only says which of them are one word. The authors
-# used LTP: --set words.segmenter=ltp
+# The tokenizer still splits Chinese into characters; the segmenter only determines which of them form a word. The
+# authors used LTP: --set words.segmenter=ltp
 CHINESE_WORDS = Words(segmenter="rjieba", units="words")
-ENGLISH_WORDS = Words()  # the tokenizer's own words
+ENGLISH_WORDS = Words()  # the tokenizer's words
 
 MASKING = WholeWordMasking(
     rate=0.15,
     rounding="half_even",
     counted="all",
-    budget="tokens",  # 15 % of the tokens; a word that would overrun is skipped (create_pretraining_data.py:376-398)
+    budget="tokens",  # 15 % of the tokens; words beyond the budget are skipped (create_pretraining_data.py:376-398)
 )
 
-# DEVIATION: the authors took 2560 sequences a step at length 128 and 384 at 512, in two runs, each with its own
-# warm-up. A recipe has one batch and one schedule: the batch is the first run's. The two runs one after the other are
+# DEVIATION: the authors used 2560 sequences a step at length 128 and 384 at 512, in two runs, each with its own
+# warmup. A recipe has one batch size, here the first run's, and one schedule. The two runs are
 # --set "training={steps: 100000, warmup_steps: 10000, phases: [{max_length: 128}]}"
 # --set "training={steps: 100000, warmup_steps: 10000, batch_sequences: 384, phases: [{max_length: 512}]}"
-# the second with --init, the folder of the first. Of the -ext models, the first run has --init too.
+# the second with --init, the folder of the first. For the -ext models, the first run has --init too.
 TRAINING = Training(
     steps=200_000,  # 100 k at each length
     batch_sequences=2560,
     phases=(LengthPhase(share=0.5, max_length=128), LengthPhase(share=0.5, max_length=512)),
-    # Not verified: rate, and warm-up over 10 % of the steps, are said to be the report's, but no copy of it was read
-    # for them; the README gives neither.
+    # Not verified: learning rate and warmup over 10 % of the steps are attributed to the report, which was not
+    # available; the README gives neither.
     learning_rate=1e-4,
     warmup_steps=20_000,
     schedule="linear_jump",
@@ -75,7 +75,7 @@ SYSTEMS: tuple[tuple[str, Size, WordPiece, Words, Training, str, str], ...] = (
 
 
 def recipes() -> Iterator[Recipe]:
-    """Yield the Chinese models with next-sentence prediction, small ones like them, and Google's English ones."""
+    """Yield the Chinese models, small models with the same objectives, and Google's English models."""
     for name, size, tokenizer, words, training, paper, summary in SYSTEMS:
         yield Recipe(
             name=f"bert-wwm/{name}",
@@ -86,7 +86,7 @@ def recipes() -> Iterator[Recipe]:
             words=words,
             format=bert.FORMAT,
             masking=MASKING,
-            replacement=bert.REPLACEMENT,  # each character by itself, also within a word (issue 33)
+            replacement=bert.REPLACEMENT,  # each character separately, also within a word (issue 33)
             masks=MaskRefresh(copies=10),
             objectives=(MaskedLanguageModeling(), NextSentencePrediction()),
             encoder=at_size(bert.ENCODER, size),

@@ -1,8 +1,8 @@
 """DistilBERT (Sanh, Debut, Chaumond and Wolf 2019): a BERT with half of the layers, distilled from the full one.
 
-Names of files are those of the released code (huggingface/transformers-research-projects, distillation/). Where it
-differs from the paper, the paper is followed and the code's value is given in a comment, to be set by `--set`. Every
-recipe here wants a teacher: `--teacher DIR_OR_HUB_NAME`; tokenizer and vocabulary are the teacher's.
+File names refer to the released code (huggingface/transformers-research-projects, distillation/). Where it differs
+from the paper, the paper is followed, and a comment gives the code's value for `--set`. All recipes need a teacher:
+`--teacher DIR_OR_HUB_NAME`; tokenizer and vocabulary are the teacher's.
 """
 
 from collections.abc import Iterator
@@ -33,21 +33,21 @@ ENCODER = EncoderConfig(
     hidden_dropout=0.1,
     attention_dropout=0.1,
     pooler=False,
-    initializer="normal",  # not cut; where the teacher gives no layers
+    initializer="normal",  # not truncated; only for layers that the teacher does not provide
     initializer_range=0.02,
 )
 
-# What a student of RoBERTa inherits from it.
+# A student of RoBERTa inherits these.
 ENCODER_OF_ROBERTA = ENCODER.replace(position_offset=2, type_vocab_size=1, layer_norm_eps=1e-5)
 
-# DEVIATION: the original takes each line of its files as a sequence, chops lines of more than 512 tokens and drops
-# those of fewer than 12 (lm_seqs_dataset.py). A corpus here has sentences and documents, and lines mean nothing: a
-# sequence is whole sentences of one document, as many as fit.
+# DEVIATION: in the original each line of a file is a sequence; lines of more than 512 tokens are cut, those of fewer
+# than 12 are dropped (lm_seqs_dataset.py). A corpus here has sentences and documents: a sequence has as many whole
+# sentences of one document as fit.
 FORMAT = DocSentences(separator_after="document")
 
 MASKING = TokenMasking(
     rate=0.15,
-    rounding="up",  # distiller.py:189-252, there of the whole batch: see TokenMasking
+    rounding="up",  # distiller.py:189-252, there for the whole batch: see TokenMasking
     counted="all",
     candidates="ordinary",  # special tokens have the weight 0
     favour="rare",
@@ -60,7 +60,7 @@ REPLACEMENT = MaskRandomKeep(
     random=0.1,
     keep=0.1,
     per="token",
-    random_from="vocabulary",  # all of it: special entries too
+    random_from="vocabulary",  # including special entries
 )
 
 OBJECTIVES = (
@@ -110,7 +110,7 @@ SYSTEMS: tuple[tuple[str, FamilyName, EncoderConfig, Size, TokenizerSpec, str], 
 
 
 def recipes() -> Iterator[Recipe]:
-    """Yield students of BERT and of RoBERTa, each with half the layers of the size it is called after."""
+    """Yield students of BERT and RoBERTa with half the layers of the size in their name."""
     for name, family, encoder, whole, tokenizer, summary in SYSTEMS:
         yield Recipe(
             name=name,

@@ -1,9 +1,9 @@
 """ELECTRA (Clark, Luong, Le and Manning 2020): a generator replaces masked tokens, the encoder detects replacements.
 
-Names of files are those of the released code (google-research/electra). Where it differs from the paper, the
-paper is followed and the code's value is given in a comment, to be set by `--set`; with one exception, what the
-generator sees at the selected places (`REPLACEMENT`), where the code is followed. The models released under these
-names are the "++" ones, trained longer on more text than the paper's.
+File names refer to the released code (google-research/electra). Where it differs from the paper, the
+paper is followed, and a comment gives the code's value for `--set`. One exception follows the code: the generator's
+input at selected positions (`REPLACEMENT`). The models released under these names are the "++" ones, trained longer
+and on more text than the paper's.
 """
 
 from collections.abc import Iterator
@@ -30,10 +30,10 @@ ENCODER = EncoderConfig(
     layer_norm_eps=1e-12,
     hidden_dropout=0.1,
     attention_dropout=0.1,
-    pooler=False,  # nothing is asked of the first token alone before fine-tuning
+    pooler=False,  # no pretraining objective uses the first token alone
     initializer="truncated_normal",
-    # DEVIATION: the original leaves the dense layers behind the embeddings to TensorFlow's default (Glorot). Here
-    # every matrix is drawn alike, as in Hugging Face's classes.
+    # DEVIATION: the original initializes the dense layers after the embeddings by TensorFlow's default (Glorot). Here
+    # all matrices have one initialization, as in Hugging Face's classes.
     initializer_range=0.02,
 )
 
@@ -45,18 +45,18 @@ FORMAT = ContiguousHalves(
 
 MASKING = TokenMasking(
     rate=0.15,
-    # DEVIATION: the original draws positions with replacement, so that 19 draws at length 128 give 17.7 places on
-    # average, and it writes the mean of both ids where a place is drawn twice (pretrain_helpers.py:56-213; its author
-    # calls that a bug, issue 41). Here places are distinct.
+    # DEVIATION: the original samples positions with replacement, so that 19 samples at length 128 give 17.7 positions
+    # on average, and writes the mean of both ids at a position sampled twice (pretrain_helpers.py:56-213; its author
+    # calls that a bug, issue 41). Here positions are distinct.
     rounding="half_even",  # tf.round
-    counted="all",  # [CLS] and [SEP] count, though they are never selected
+    counted="all",  # includes [CLS] and [SEP], which are never selected
     candidates="ordinary",
-    max_targets=None,  # the original has int((rate + .005) length) slots, which never bind: 19, 79 and 130
+    max_targets=None,  # the original has int((rate + .005) length) slots, which are never exceeded: 19, 79 and 130
 )
 
 REPLACEMENT = MaskRandomKeep(
-    # Here the code is followed: the paper masks all, the code leaves 15 % as they are for the generator
-    # (pretrain_helpers.py). What the generator draws is put in at all of them. The paper's words:
+    # As in the code: the paper masks all selected tokens, the code leaves 15 % of them unchanged in the generator's
+    # input (pretrain_helpers.py). The generator's samples replace all of them. As in the paper:
     # --set "replacement={mask: 1, keep: 0}"
     mask=0.85,
     random=0.0,
@@ -70,7 +70,7 @@ TRAINING_SMALL = Training(
     phases=(LengthPhase(share=1.0, max_length=128),),
     learning_rate=5e-4,
     warmup_steps=10_000,
-    schedule="linear_product",  # model/optimization.py:28-60 multiplies warm-up and decay
+    schedule="linear_product",  # model/optimization.py:28-60 multiplies warmup and decay
     clip_norm=1.0,
     optimizer=AdamW(
         betas=(0.9, 0.999),
@@ -91,14 +91,14 @@ TRAINING_BASE = TRAINING_SMALL.replace(
 # The paper's second large model: --set training.steps=1750000
 TRAINING_LARGE = TRAINING_BASE.replace(steps=400_000, batch_sequences=2048)
 
-# The paper finds generators of a quarter to a half of the encoder's width best (section 3.2). The released Small++
-# has one of full width: --set generator.size=1
+# In the paper, generators of a quarter to a half of the encoder's width are best (section 3.2). The released Small++
+# has a generator of full width: --set generator.size=1
 QUARTER, THIRD, HALF = Generator(size=0.25), Generator(size=1 / 3), Generator(size=0.5)
 
 SYSTEMS: tuple[tuple[str, Size, int | None, Generator, float, Training, str], ...] = (
     # size    shape  E     generator rate  training        summary
-    # Of a quarter to a half, tiny and mini take the half: a quarter of tiny's 128 would be less than one attention head
-    # of 64, and mini's generator, 128 wide, keeps two.
+    # Tiny and mini use the half: a quarter of tiny's 128 is less than one attention head of 64; mini's generator, 128
+    # wide, has two heads.
     ("tiny",  TINY,  None, HALF,     0.15, TRAINING_SMALL, NOT_PUBLISHED),
     ("mini",  MINI,  128,  HALF,     0.15, TRAINING_SMALL, NOT_PUBLISHED),
     ("small", SMALL, 128,  QUARTER,  0.15, TRAINING_SMALL, "deep and narrow; trains on one GPU"),

@@ -1,7 +1,7 @@
 """ERNIE 1.0 (Sun et al. 2019, Baidu): masks characters first, then phrases, then named entities.
 
-Names of files are those of the released code (PaddlePaddle/ERNIE, directory ERNIE, July 2019). It reads text whose
-units are already marked and does the same in all stages; how the units were found was not released.
+File names refer to the released code (PaddlePaddle/ERNIE, directory ERNIE, July 2019). Its input text has the units
+already marked, and it does not distinguish stages; how the units were found was not released.
 """
 
 from collections.abc import Iterator
@@ -26,10 +26,10 @@ from maskwright.recipes.systems import bert
 PAPER = "Sun et al. 2019, arXiv:1904.09223"
 NOT_PUBLISHED = "not published: ERNIE at the size of a small BERT"
 
-# The released vocabulary has 17964 entries in a table of 18000 rows; a vocabulary trained here fills all rows.
+# The released vocabulary has 17964 entries in a table of 18000 rows; a vocabulary trained here uses all rows.
 TOKENIZER = WordPiece(vocab_size=18000, lowercase=True)
 
-# Basic units are characters; the segmenter's words of several characters are the phrases, its names the entities.
+# Basic units are characters, phrases the segmenter's words of several characters, entities its named entities.
 WORDS = Words(segmenter="rjieba", units="characters", phrases=("segmenter",), entities=("tags",))
 
 ENCODER = EncoderConfig(
@@ -44,22 +44,22 @@ ENCODER = EncoderConfig(
     initializer_range=0.02,
 )
 
-# Training text was released as ready pairs, 1 = really next there and 0 here, as in BERT. How they were made was not;
-# BERT's way is taken. (The code's own negatives pair neighbours of a shuffled buffer, off by default:
+# Training text was released as finished pairs (label 1 for "is next" there, 0 here, as in BERT), not the code that made
+# them; BERT's format is used. (The code can make negatives of neighbors in a shuffled buffer, off by default:
 # reader/pretraining.py:136-235.)
 FORMAT = bert.FORMAT
 
 # Section 3.3: dialogues of three turns, some of them fake. Not in the released code.
-# DEVIATION: the authors had dialogues beside running text in one training. A recipe has one format: train the one after
+# DEVIATION: the authors mixed dialogues and running text in one training. A recipe has one format: train on one after
 # the other, with --init RUN.
-DIALOGUE = Dialogue(fake_share=0.5)  # the share is not published; one half is ours
+DIALOGUE = Dialogue(fake_share=0.5)  # the share is not published; one half is assumed
 
-PAIRS_ASKED = (MaskedLanguageModeling(), NextSentencePrediction())
-DIALOGUES_ASKED = (MaskedLanguageModeling(), DialogueJudgement())
+PAIR_OBJECTIVES = (MaskedLanguageModeling(), NextSentencePrediction())
+DIALOGUE_OBJECTIVES = (MaskedLanguageModeling(), DialogueJudgement())
 
 MASKING = LevelMasking(
-    rate=0.15,  # of the units, each by itself: batching.py:25-117
-    order="staged",  # section 3.2; the length of the stages is not published, equal ones are ours
+    rate=0.15,  # of the units, each independently: batching.py:25-117
+    order="staged",  # section 3.2; the length of the stages is not published, equal ones are assumed
     basic=1 / 3,
     phrase=1 / 3,
     entity=1 / 3,
@@ -69,14 +69,14 @@ REPLACEMENT = MaskRandomKeep(
     mask=0.8,  # batching.py:25-117: .03 < u <= .15
     random=0.1,  # .015 < u <= .03
     keep=0.1,
-    per="token",  # each token of a unit by itself
-    # DEVIATION: batching.py draws from 1 on; here the padding entry, number 0, can come up too, once in 18000.
+    per="token",  # each token of a unit independently
+    # DEVIATION: batching.py samples from 1 on; here the padding entry, number 0, can occur too, once in 18000.
     random_from="vocabulary",
 )
 
 TRAINING = Training(
     steps=1_000_000,
-    batch_sequences=128,  # 8 cards x 8192 tokens, at full length
+    batch_sequences=128,  # 8 GPUs x 8192 tokens, at full length
     phases=(LengthPhase(share=1.0, max_length=512),),
     learning_rate=1e-4,
     warmup_steps=5_000,
@@ -93,17 +93,17 @@ TRAINING = Training(
 
 Row = tuple[str, Size, Format, tuple[Objective, ...], str]
 SYSTEMS: tuple[Row, ...] = (
-    # size            shape  layout    objectives       summary
-    ("tiny",          TINY,  FORMAT,   PAIRS_ASKED,     NOT_PUBLISHED),
-    ("mini",          MINI,  FORMAT,   PAIRS_ASKED,     NOT_PUBLISHED),
-    ("small",         SMALL, FORMAT,   PAIRS_ASKED,     NOT_PUBLISHED),
-    ("base",          BASE,  FORMAT,   PAIRS_ASKED,     "Chinese; masks characters, phrases, then entities"),
-    ("base-dialogue", BASE,  DIALOGUE, DIALOGUES_ASKED, "the same for dialogues, real or fake; one turn per line"),
+    # size            shape  format    objectives           summary
+    ("tiny",          TINY,  FORMAT,   PAIR_OBJECTIVES,     NOT_PUBLISHED),
+    ("mini",          MINI,  FORMAT,   PAIR_OBJECTIVES,     NOT_PUBLISHED),
+    ("small",         SMALL, FORMAT,   PAIR_OBJECTIVES,     NOT_PUBLISHED),
+    ("base",          BASE,  FORMAT,   PAIR_OBJECTIVES,     "Chinese; masks characters, phrases, then entities"),
+    ("base-dialogue", BASE,  DIALOGUE, DIALOGUE_OBJECTIVES, "the same for dialogues, real or fake; one turn per line"),
 )  # fmt: skip
 
 
 def recipes() -> Iterator[Recipe]:
-    """Yield ERNIE at its published size, on running text and on dialogues, and at the small sizes of BERT."""
+    """Yield ERNIE at its published size, on running text and dialogues, and at the small sizes of BERT."""
     for name, size, format, objectives, summary in SYSTEMS:
         yield Recipe(
             name=f"ernie/{name}",

@@ -1,7 +1,7 @@
 """MacBERT (Cui et al. 2020): masked words are replaced by similar words instead of [MASK].
 
 No code was released; constants are from the paper (section 3 of the EMNLP version, extended in the journal version),
-the README and the issues of ymcui/MacBERT. What they do not say is BERT's, and marked so.
+the README and the issues of ymcui/MacBERT. Constants that they do not state are BERT's and marked so.
 """
 
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from maskwright.recipes.systems import bert
 PAPER = "Cui et al. 2020, arXiv:2004.13922; journal version: IEEE/ACM TASLP 2021"
 NOT_PUBLISHED = "not published: MacBERT at the size of a small BERT"
 
-# The tokenizer still cuts Chinese into characters; the segmenter says which of them are one word. The authors used
-# LTP: --set words.segmenter=ltp
+# The tokenizer still splits Chinese into characters; the segmenter determines which of them form a word. The authors
+# used LTP: --set words.segmenter=ltp
 WORDS = Words(segmenter="rjieba")
 
 FORMAT = SegmentPair(
@@ -33,10 +33,10 @@ MASKING = NgramMasking(
     length_shares=(0.4, 0.3, 0.2, 0.1),  # of 1 to 4 words; n counts whole words (issue 15)
     rate=0.15,
     rounding="down",
-    # Not stated: special tokens count, as in BERT.
+    # Not stated: special tokens are included, as in BERT.
     counted="all",
     candidates="ordinary",
-    budget="words",  # 15 % of the words, however long they are
+    budget="words",  # 15 % of the words, of any length
     order="left_to_right",  # pointers from left to right, no overlap (issue 13)
     max_targets=None,
 )
@@ -46,12 +46,12 @@ REPLACEMENT = SimilarWord(
     random=0.1,
     keep=0.1,
     max_stand_ins=0.1,  # issue 9
-    # The authors took similar words from the toolkit Synonyms, whose vectors need a licence key and a download. Here
-    # they are learnt from the corpus; with vectors or a thesaurus at hand: --set replacement.table.source=FILE
+    # The authors used the toolkit Synonyms, whose vectors need a license key and a download. Here similar words are
+    # learned from the corpus; with a file of vectors or a thesaurus: --set replacement.table.source=FILE
 )
 
-# The paper gives the large model's batch and rate. Warm-up, schedule and decay are not stated: BERT's. LAMB's constants
-# are ALBERT's.
+# The paper gives the large model's batch size and learning rate. Warmup, schedule and decay are not stated: BERT's.
+# LAMB's constants are ALBERT's.
 TRAINING_LARGE = Training(
     steps=2_000_000,
     batch_sequences=512,
@@ -62,8 +62,8 @@ TRAINING_LARGE = Training(
     clip_norm=1.0,
     optimizer=Lamb(betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01),
 )
-# The base model went on from Google's Chinese BERT for 1 M steps: --init FOLDER, a folder that holds bert-base-chinese.
-# Its batch and rate are not stated: those of the large one.
+# The base model started from Google's Chinese BERT and was trained for 1 M steps: --init FOLDER with bert-base-chinese.
+# Its batch size and learning rate are not stated: the large model's.
 TRAINING_BASE = TRAINING_LARGE.replace(steps=1_000_000)
 
 SYSTEMS: tuple[tuple[str, Size, Training, str], ...] = (

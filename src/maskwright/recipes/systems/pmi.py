@@ -16,8 +16,8 @@ NOT_PUBLISHED = "not published: PMI-masking at the size of a small BERT"
 
 MASKING = PMIMasking(rate=0.15, rounding="half_even", counted="all")
 
-# Not verified: that the paper takes BERT's constants with 256 sequences of 512 a step; no copy of it was read for them.
-# Nor is the number of its collocations taken over: here they are found in the corpus (data/words/collocations.py).
+# Not verified: the paper, which was not available for this, is said to use BERT's constants with 256 sequences of 512 a
+# step. The number of collocations is not the paper's: they are found in the corpus (data/words/collocations.py).
 TRAINING = bert.TRAINING.replace(phases=(LengthPhase(share=1.0, max_length=512),))
 
 SYSTEMS: tuple[tuple[str, Size, str], ...] = (

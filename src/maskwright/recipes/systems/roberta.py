@@ -1,7 +1,7 @@
 """RoBERTa (Liu et al. 2019): BERT without sentence pairs, trained longer, on more text, in large batches.
 
-Names of files are those of the code (facebookresearch/fairseq). Where it differs from the paper, the
-paper is followed and the code's value is given in a comment, to be set by `--set`.
+File names refer to the released code (facebookresearch/fairseq). Where it differs from the paper, the
+paper is followed, and a comment gives the code's value for `--set`.
 """
 
 from collections.abc import Iterator
@@ -21,14 +21,14 @@ NOT_PUBLISHED = "not published: RoBERTa at the size of a small BERT"
 
 ENCODER = EncoderConfig(
     max_positions=512,
-    position_offset=2,  # positions begin after the padding id, 1: a table of 514 rows
-    type_vocab_size=1,  # no segments; released weights carry one constant row
+    position_offset=2,  # positions start after the padding id, 1: a table of 514 rows
+    type_vocab_size=1,  # no segments; released weights have one constant row
     hidden_activation="gelu",  # erf
     layer_norm_eps=1e-5,  # modules/layer_norm.py:28
     hidden_dropout=0.1,
     attention_dropout=0.1,
-    pooler=False,  # nothing is asked of the first token before fine-tuning
-    initializer="normal",  # not cut, models/roberta/model.py:44-49
+    pooler=False,  # no pretraining objective uses the first token alone
+    initializer="normal",  # not truncated, models/roberta/model.py:44-49
     initializer_range=0.02,
 )
 
@@ -42,7 +42,7 @@ MASKING = TokenMasking(
     rate=0.15,
     rounding="random",  # 0.15 n + U[0, 1), data/mask_tokens_dataset.py:113-230
     counted="all",
-    candidates="all",  # <s> and </s> are chosen and predicted like any other token
+    candidates="all",  # <s> and </s> are selected and predicted like any other token
     max_targets=None,
 )
 
@@ -51,7 +51,7 @@ REPLACEMENT = MaskRandomKeep(
     random=0.1,
     keep=0.1,
     per="token",
-    random_from="ordinary",  # all but the first four entries of the dictionary; <mask> can be drawn
+    random_from="ordinary",  # all but the first four entries of the dictionary; <mask> is possible
 )
 
 # Table 9. The configuration released later, examples/roberta/config/pretraining/base.yaml, is smaller:
@@ -65,7 +65,7 @@ TRAINING_BASE = Training(
     schedule="linear",
     clip_norm=0.0,  # off
     optimizer=AdamW(
-        betas=(0.9, 0.98),  # section 3.1: 0.98 is steadier in large batches
+        betas=(0.9, 0.98),  # section 3.1: 0.98 is more stable with large batches
         eps=1e-6,
         weight_decay=0.01,
         decayed="all",  # optim/adam.py:205-240 decays LayerNorm and biases too
@@ -75,7 +75,7 @@ TRAINING_BASE = Training(
 
 TRAINING_LARGE = TRAINING_BASE.replace(learning_rate=4e-4, warmup_steps=30_000)
 
-# Small models do not need batches of 8192 sequences: the first row of Table 3, with the warm-up of BERT.
+# Small models do not need batches of 8192 sequences: the first row of Table 3, with BERT's warmup.
 TRAINING_SMALL = TRAINING_BASE.replace(steps=1_000_000, batch_sequences=256, learning_rate=1e-4, warmup_steps=10_000)
 
 SYSTEMS: tuple[tuple[str, Size, Training, str], ...] = (

@@ -1,7 +1,7 @@
 """RoBERTa-wwm-ext (Cui et al. 2020): whole words as in BERT-wwm, no next-sentence loss, full length throughout.
 
 The authors call it RoBERTa-like: tokenizer, encoder and weight names are BERT's, masks are static, and sequences
-still are pairs. Never load it with RoBERTa's classes. Constants are from the README of ymcui/Chinese-BERT-wwm.
+are pairs. RoBERTa's classes cannot load it. Constants are from the README of ymcui/Chinese-BERT-wwm.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from maskwright.recipes.systems import bert
 PAPER = "Cui et al. 2020, arXiv:2004.13922"
 NOT_PUBLISHED = "not published: RoBERTa-wwm at the size of a small BERT"
 
-# Learning rate, warm-up and the optimizer's constants are not in the README; they are BERT's.
+# Learning rate, warmup and the optimizer's constants are not in the README; they are BERT's.
 TRAINING = bert.TRAINING.replace(
     steps=1_000_000,
     batch_sequences=384,
@@ -25,8 +25,8 @@ TRAINING = bert.TRAINING.replace(
 )
 TRAINING_LARGE = TRAINING.replace(steps=2_000_000, batch_sequences=512)
 
-# DEVIATION: all begin at random, unless `--init` names a model. The authors began base from Google's Chinese BERT, and
-# the RBT models from the first layers of base or large, to be trained for another million steps.
+# DEVIATION: all start from random weights unless `--init` names a model. The authors started base from Google's Chinese
+# BERT, and the RBT models from the first layers of base or large, trained for another million steps.
 SYSTEMS: tuple[tuple[str, Size, Training, str], ...] = (
     # size   shape                training        summary
     ("tiny",  TINY,               TRAINING,       NOT_PUBLISHED),
@@ -51,13 +51,14 @@ def recipes() -> Iterator[Recipe]:
             family="bert",
             tokenizer=bert.CHINESE,
             words=Words(segmenter="rjieba", units="words"),  # the authors: --set words.segmenter=ltp
-            # BERT's pairs, half of them random, though nobody asks; --set format.second=next for real ones only
+            # BERT's pairs, half of them random, though no objective uses the label; only real pairs:
+            # --set format.second=next
             format=bert.FORMAT,
             masking=WholeWordMasking(rate=0.15, rounding="half_even", counted="all", budget="tokens"),
             replacement=bert.REPLACEMENT,
             masks=MaskRefresh(copies=10),
             objectives=(MaskedLanguageModeling(),),
-            # The released files hold a pooler that this training never touched.
+            # The released files contain a pooler that this training did not change.
             encoder=at_size(bert.ENCODER, size).replace(pooler=False),
             training=training,
         )

@@ -1,7 +1,7 @@
 """SpanBERT (Joshi, Chen, Liu, Weld, Zettlemoyer and Levy 2020): predicts spans from their boundaries.
 
-Names of files are those of the released code (facebookresearch/SpanBERT, a copy of fairseq). Where it differs from
-the paper, the paper is followed and the code's value is given in a comment, to be set by `--set`.
+File names refer to the released code (facebookresearch/SpanBERT, a copy of fairseq). Where it differs from the paper,
+the paper is followed, and a comment gives the code's value for `--set`.
 """
 
 from collections.abc import Iterator
@@ -21,25 +21,25 @@ NOT_PUBLISHED = "not published: SpanBERT at the size of a small BERT"
 
 ENCODER = EncoderConfig(
     max_positions=512,
-    type_vocab_size=2,  # one segment, but the table is BERT's
+    type_vocab_size=2,  # one segment, but BERT's table
     hidden_activation="gelu",  # erf
     layer_norm_eps=1e-12,
     hidden_dropout=0.1,
     attention_dropout=0.1,
-    pooler=False,  # --no-nsp leaves it out
+    pooler=False,  # removed by --no-nsp
     initializer="normal",
     initializer_range=0.02,
 )
 
 # One contiguous segment of one document, never beyond its end (section 3.3), 510 tokens at most.
-# DEVIATION: a sentence of more than 510 tokens is cut here. The original drops it, and loses the sentences gathered
-# before it if it ends its document (no_nsp_span_bert_dataset.py:40-100).
+# DEVIATION: a sentence of more than 510 tokens is cut here. The original drops it, and with it the sentences
+# collected before it if it is the last one of its document (no_nsp_span_bert_dataset.py:40-100).
 FORMAT = DocSentences(separator_after="document")
 
 MASKING = SpanMasking(
     rate=0.15,
     rounding="up",  # ceil(.15 n), masking.py:72-135
-    counted="ordinary",  # spans are drawn before [CLS] and [SEP] are put in
+    counted="ordinary",  # spans are sampled before [CLS] and [SEP] are added
     geometric_p=0.2,  # the code's default is .3, its README says .2
     longest_span=10,
     cut_last_word=True,
@@ -50,7 +50,7 @@ REPLACEMENT = MaskRandomKeep(
     random=0.1,
     keep=0.1,
     per="unit",  # --replacement-method span: one decision for a whole merged span
-    random_from="corpus",  # masking.py:242-303 picks tokens of the training text
+    random_from="corpus",  # masking.py:242-303 samples tokens of the training text
 )
 
 OBJECTIVES = (
