@@ -273,7 +273,7 @@ def test_a_finished_run_may_be_moved(train: Callable[..., Run], tmp_path: Path) 
 @pytest.mark.parametrize(
     ("changes", "kind", "message"),
     [
-        ({"recipe": "bert/tny"}, RecipeError, r"bert/tny.*Did you mean 'bert/tiny'"),
+        ({"recipe": "bert/tny"}, RecipeError, r"has no size 'tny'.*Did you mean 'bert/tiny'"),
         ({"set": ("masking.rat=0.3",)}, RecipeError, r"rat.*Did you mean 'masking.rate'"),
         ({"set": ("masking.rate=2",)}, RecipeError, r"masking.*rate"),
         ({"steps": None, "minutes": 0}, RecipeError, "trains nothing"),

@@ -61,8 +61,8 @@ def diff(first: Recipe, second: Recipe, every: bool = False) -> list[Comparison]
     compared = []
     for axis in dict.fromkeys(AXES.values()):
         for path in dict.fromkeys(path for path, row in (left | right).items() if row.axis == axis):
-            values = (side[path].value if path in side else ABSENT for side in (left, right))
-            comparison = Comparison(axis, (left.get(path) or right[path]).label, *values, path)
+            old, new = (side[path].value if path in side else ABSENT for side in (left, right))
+            comparison = Comparison(axis, (left.get(path) or right[path]).label, old, new, path)
             if every or comparison.differs:
                 compared.append(comparison)
     return compared
