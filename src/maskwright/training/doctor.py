@@ -15,7 +15,7 @@ from maskwright.kernels.cpu.int8_support import Int8Support, int8_support
 from maskwright.training.device import Machine, Precision, multiplies_bf16, prepare_machine, processor_name
 from maskwright.training.probe import has_onednn, peak_matmul_flops
 
-_INSTRUCTIONS = "avx2 avx512_f avx512_vnni avx512_bf16 amx_bf16 amx_int8 neon sve bf16 i8mm".split()
+_INSTRUCTIONS = ("avx2", "avx512_f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "neon", "bf16", "i8mm")
 """Instruction sets that matter to matmul, as torch names them."""
 _MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
