@@ -95,7 +95,7 @@ class Pretrain:
         return {
             "work": tokens,
             "seconds": seconds,
-            "fill": last.get("fill"),
+            "fill": last.get("packing_efficiency", last.get("fill")),
             "mfu": last.get("model_flops_utilisation", last.get("mfu")),
         }
 

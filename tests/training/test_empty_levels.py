@@ -69,8 +69,8 @@ def test_english_text_gives_ernie_its_own_phrases_and_no_entities(tmp_path: Path
     assert "0% of the letters" in fitted
     [found] = told.on("words", "phrases of two words and more")
     assert "open door" in found
-    [warned] = told.on("warning", "of two words and more was found")
-    assert warned.startswith("no entity of two words and more was found, and masking 'levels' hides single words")
+    [warned] = told.on("warning", "of two or more words was found")
+    assert warned.startswith("no entity of two or more words was found; masking 'levels' masks single words")
     assert "in 33% of training" in warned
     assert "--set words.entities=[names.txt]" in warned
     assert read_json(tmp_path / "run" / "recipe.json")["words"]["phrases"] == ["segmenter", "collocations"]
@@ -85,21 +85,21 @@ def test_where_nothing_is_fitted_the_remedy_is_told(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(preparation, "has_lexicon_search", lambda: False)
     told = run(english(tmp_path), settings=settings, as_published=way == "as published")
     assert not told.on("fitted", "words.phrases")
-    [warned] = told.on("warning", "no phrase of two words")
+    [warned] = told.on("warning", "no phrase of two or more words")
     assert "--set words.phrases=[collocations]" in warned
 
 
 def test_chinese_text_is_as_published_and_needs_no_word(tmp_path: Path) -> None:
     told = run(chinese(tmp_path))
     assert not told.on("fitted", "words.phrases")
-    assert not told.on("warning", "of two words and more was found")
+    assert not told.on("warning", "of two or more words was found")
     assert told.on("words", "phrases of two words and more")
 
 
 def test_a_corpus_without_collocations_is_warned_of(tmp_path: Path) -> None:
     told = run(write_corpus(tmp_path / "small.txt", documents=3), recipe="pmi/tiny")
-    [warned] = told.on("warning", "no phrase of two words")
-    assert "masking 'pmi' hides single words instead, in 100% of training" in warned
+    [warned] = told.on("warning", "no phrase of two or more words")
+    assert "masking 'pmi' masks single words instead, in 100% of training" in warned
     assert "--set words.phrases=[phrases.txt]" in warned
 
 

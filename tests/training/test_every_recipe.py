@@ -75,7 +75,7 @@ def test_every_recipe_can_be_fitted_to_a_small_budget_and_still_holds_together(n
     recipe = get(name)
     recipe, _ = fit_vocabulary(recipe, 4e6, set())
     recipe, _ = fit_length(recipe, 4e6, set())
-    recipe, _ = fit_schedule(recipe, 4e6, 10_000_000, 100.0, set())
+    recipe, _ = fit_schedule(recipe, 4e6, 10_000_000, [100.0] * len(recipe.training.phases), set())
     assert Recipe.model_validate(recipe.model_dump(mode="json")) == recipe
 
 

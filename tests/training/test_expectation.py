@@ -6,8 +6,8 @@ from maskwright.recipes.catalog import get, resolve
 from maskwright.training import expectation
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine
-from maskwright.training.expectation import expected_tokens, reached_flops
-from maskwright.training.flops import expected_flops_per_token, expected_skipped_flops_per_token
+from maskwright.training.expectation import expected_tokens, measure_training_flops
+from maskwright.training.flops import planned_flops_per_token, planned_skipped_flops_per_token
 
 MACHINE = Machine(torch.device("cpu"), "a processor", 1, "default", 1e11, None)
 SHAPE = EncoderConfig(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64, hidden_dropout=0.1)
@@ -27,12 +27,12 @@ class _Clock:
 def test_the_fastest_step_counts(monkeypatch):
     # Readings: begin; then for each step start, end, and one for the limit from the third step on.
     monkeypatch.setattr(expectation.time, "perf_counter", _Clock([0, 0, 0.5, 0, 0.1, 0, 0.9]))
-    busy = reached_flops(SHAPE, MACHINE)
+    busy = measure_training_flops(SHAPE, MACHINE)
     monkeypatch.setattr(expectation.time, "perf_counter", _Clock([0, 0, 0.1, 0, 0.1, 0, 0.1, 9]))
-    assert busy == pytest.approx(reached_flops(SHAPE, MACHINE))
+    assert busy == pytest.approx(measure_training_flops(SHAPE, MACHINE))
 
 
-def test_what_is_reached_is_what_the_formula_counts(monkeypatch):
+def test_measured_flops_are_those_of_the_formula(monkeypatch):
     monkeypatch.setattr(expectation.time, "perf_counter", _Clock([0, 0, 2, 0, 2, 0, 2]))
     # Per token and forward pass: 2 layers of 4 H H + 2 H F products and attention over 64; then the head at 15 %.
     hidden, inner, length, vocabulary = 32, 64, 64, 4096
@@ -42,27 +42,34 @@ def test_what_is_reached_is_what_the_formula_counts(monkeypatch):
     # The last layer goes on behind its attention with the predicted tokens only.
     spared = 0.85 * 2 * (hidden**2 + 2 * hidden * inner)
     needed = 2 * layer + 0.15 * head - spared
-    assert reached_flops(config, MACHINE) == pytest.approx(1024 * 3 * needed / 2, rel=0.01)
+    assert measure_training_flops(config, MACHINE) == pytest.approx(1024 * 3 * needed / 2, rel=0.01)
 
 
-def test_time_buys_tokens_by_what_is_reached():
+def test_a_budget_buys_tokens_in_each_phase():
     recipe = get("bert/tiny")
-    each = expected_flops_per_token(recipe, recipe.tokenizer.vocab_size)
+    lengths = (100.0, 400.0)
+    costs = [planned_flops_per_token(recipe, length) for length in lengths]
     width = recipe.encoder.hidden_size
-    spared = 3 * 0.85 * (2 * width**2 + 4 * width * 4 * width)
-    assert expected_tokens(Budget("seconds", 60), recipe, 1e9) == pytest.approx(60e9 / (each - spared))
-    detecting = get("electra/tiny")
+    skipped = 3 * 0.85 * (2 * width**2 + 4 * width * 4 * width)
+    assert expected_tokens(Budget("tokens", 1234), recipe, lengths) == 1234
+    assert expected_tokens(Budget("steps", 10), recipe, lengths) == pytest.approx(2560 * (0.9 * 100 + 0.1 * 400))
+    assert expected_tokens(Budget("flops", 1e12), recipe, lengths) == pytest.approx(
+        1e12 * (0.9 / costs[0] + 0.1 / costs[1])
+    )
+    assert expected_tokens(Budget("seconds", 60), recipe, lengths, 1e9) == pytest.approx(
+        60e9 * (0.9 / (costs[0] - skipped) + 0.1 / (costs[1] - skipped))
+    )
+
+
+def test_skipped_flops_are_those_of_tokens_without_output():
+    recipe, detecting = get("bert/tiny"), get("electra/tiny")
     generator = detecting.generator.config(detecting.encoder)
-    assert expected_skipped_flops_per_token(detecting) == pytest.approx(
+    assert planned_skipped_flops_per_token(detecting) == pytest.approx(
         3 * 0.85 * (2 * generator.hidden_size**2 + 4 * generator.hidden_size * generator.intermediate_size)
     )
     sequences_only = resolve(
         "bert/tiny", ["objectives=[nsp]", "replacement={kind: mask_random_keep, mask: 0, random: 0, keep: 1}"]
     )
-    assert expected_skipped_flops_per_token(sequences_only) == pytest.approx(
-        expected_skipped_flops_per_token(recipe) / 0.85
+    assert planned_skipped_flops_per_token(sequences_only) == pytest.approx(
+        planned_skipped_flops_per_token(recipe) / 0.85
     )
-    assert expected_tokens(Budget("tokens", 1234), recipe, 0.0) == 1234
-    assert expected_tokens(Budget("flops", 1e12), recipe, 0.0) == pytest.approx(1e12 / each)
-    with pytest.raises(ValueError, match="steps"):
-        expected_tokens(Budget("steps", 5), recipe, 1e9)

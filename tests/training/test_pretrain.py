@@ -139,29 +139,88 @@ class Slow:
         return self.now
 
 
+class Listening(Silent):
+    """Collects messages."""
+
+    def __init__(self) -> None:
+        self.lines = list[tuple[str, str]]()
+
+    def say(self, topic: str, text: str) -> None:
+        self.lines.append((topic, text))
+
+    def on(self, topic: str) -> list[str]:
+        return [text for about, text in self.lines if about == topic]
+
+
 @pytest.mark.parametrize(("speed", "is_replanned"), [(1e6, True), (95.0, False)])
-def test_a_time_budget_is_replanned_once_from_the_measured_speed(
+def test_a_time_budget_is_replanned_from_the_measured_speed(
     train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, speed: float, is_replanned: bool
 ) -> None:
-    lines = list[str]()
-
-    class Listening(Silent):
-        def say(self, topic: str, text: str) -> None:
-            if text.startswith("planned"):
-                lines.append(text)
-
     monkeypatch.setattr(loop, "time", Slow())
-    monkeypatch.setattr(preparation, "reached_flops", lambda *_: 1.0)
+    monkeypatch.setattr(preparation, "measure_training_flops", lambda *_: 1.0)
     monkeypatch.setattr(resolve, "expected_tokens", lambda *_: speed * 60)
-    run = train(steps=None, minutes=1, reporter=Listening())
+    listening = Listening()
+    run = train(steps=None, minutes=1, reporter=listening)
     record = read_json(run.folder / "run.json")
     assert record["expected_tokens"] == speed * 60
-    assert bool(record["replanned_tokens"]) == is_replanned
+    assert ("replanned_tokens" in record) == is_replanned
     if is_replanned:
         assert record["replanned_tokens"] == pytest.approx(run.tokens, rel=0.5)
-        assert lines[0].startswith("planned 60M tokens, at the measured speed ")
-    assert lines[-1] == f"planned {short_count(speed * 60)}, trained on {short_count(run.tokens)} in 1 minutes"
-    assert len(lines) == 1 + is_replanned
+        assert listening.on("plan")[1].startswith("planned 60M tokens; at the measured speed ")
+    assert (len(listening.on("plan")) > 1) == is_replanned
+    planned = f"planned {short_count(speed * 60)}, trained on {short_count(run.tokens)} in 1 minute"
+    assert listening.on("tokens")[-1] == planned
+
+
+def test_a_corrected_plan_survives_a_kill(
+    train: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "time", Slow())
+    monkeypatch.setattr(preparation, "measure_training_flops", lambda *_: 1.0)
+    monkeypatch.setattr(resolve, "expected_tokens", lambda *_: 60e6)
+    with monkeypatch.context() as patch:
+        die_after(20, patch)
+        with pytest.raises(KeyboardInterrupt):
+            train(steps=None, minutes=1, checkpoint_minutes=0.0)
+    assert read_json(tmp_path / "run" / "run.json")["replanned_tokens"] < 1e6
+
+
+@pytest.mark.parametrize("budget", [{"steps": 60}, {"steps": None, "tokens": 20_000}])
+def test_the_planned_tokens_are_those_that_are_trained(train: Callable[..., Run], budget: dict[str, Any]) -> None:
+    run = train(**budget)  # Half of the steps are at length 16, half at 32.
+    record = read_json(run.folder / "run.json")
+    assert run.tokens == pytest.approx(record["expected_tokens"], rel=0.05)
+    recipe = read_json(run.folder / "recipe.json")
+    assert recipe["training"]["steps"] == pytest.approx(run.steps, rel=0.05)
+
+
+def test_a_larger_budget_for_a_finished_run_names_init(train: Callable[..., Run]) -> None:
+    run = train()
+    with pytest.raises(CheckpointError, match="is finished") as caught:
+        train(steps=24)
+    assert f"--init {run.folder}" in str(caught.value)
+    assert "holds another run" not in str(caught.value)
+
+
+def test_an_interrupt_before_the_first_step_is_reported(
+    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(preparation, "tokenize_corpus", interrupt)
+    listening = Listening()
+    with pytest.raises(KeyboardInterrupt):
+        train(reporter=listening)
+    assert listening.lines[-1][0] == "stopped"
+
+
+def test_every_accuracy_is_printed(train: Callable[..., Run]) -> None:
+    listening = Listening()
+    run = train(reporter=listening)
+    mlm, nsp = listening.on("health")
+    assert f"accuracy {run.held_out['mlm'].accuracy:.1%}" in mlm
+    assert f"held-out NSP loss {run.held_out['nsp'].loss:.3f}, accuracy {run.held_out['nsp'].accuracy:.1%}" in nsp
 
 
 def test_a_finished_run_is_not_repeated(train: Callable[..., Run]) -> None:

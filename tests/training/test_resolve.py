@@ -1,11 +1,14 @@
 import math
+from collections.abc import Collection
 
 import pytest
 
 from maskwright.recipes.catalog import get, resolve
 from maskwright.recipes.optimization import AdamW
+from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
 from maskwright.training.resolve import (
+    Choice,
     CorpusStatistics,
     batch_tokens,
     fit_length,
@@ -18,12 +21,27 @@ from maskwright.training.resolve import (
 )
 
 
+def fit(
+    recipe: Recipe, tokens: float, corpus_tokens: int, length: float, fixed: Collection[str]
+) -> tuple[Recipe, list[Choice]]:
+    """Fit the schedule, with sequences of one mean length in all phases."""
+    return fit_schedule(recipe, tokens, corpus_tokens, [length] * len(recipe.training.phases), fixed)
+
+
 @pytest.mark.parametrize("tokens", [1e5, 1e6, 1e7, 1e8, 1e9, 1e11])
 def test_vocabulary_entries_are_seen_often_enough_or_it_is_the_smallest(tokens: float) -> None:
     size = vocabulary_size(tokens, 30522)
     assert 4096 <= size <= 30522
     if 4096 < size < 30522:
         assert size * math.log(size) * 100 <= tokens
+
+
+@pytest.mark.parametrize(("tokens", "goal_is_met"), [(5e5, False), (4e6, True), (2e7, True)])
+def test_the_reason_for_the_vocabulary_says_how_often_its_entries_occur(tokens: float, goal_is_met: bool) -> None:
+    recipe, (choice,) = fit_vocabulary(get("bert/mini"), tokens, set())
+    size = recipe.tokenizer.vocab_size
+    assert f"occur about {tokens / (size * math.log(size)):.0f} times" in choice.reason
+    assert ("the smallest size" in choice.reason) == (not goal_is_met)
 
 
 def test_large_budgets_get_the_published_vocabulary() -> None:
@@ -38,7 +56,7 @@ def test_batch_rule_meets_the_published_range_at_the_published_budgets() -> None
 
 def test_a_small_budget_gets_a_schedule_that_fits_into_it() -> None:
     published = get("bert/mini")
-    recipe, choices = fit_schedule(published, 4e6, 20_000_000, 128.0, set())
+    recipe, choices = fit(published, 4e6, 20_000_000, 128.0, set())
     training = recipe.training
     assert training.steps * training.batch_sequences * 128 == pytest.approx(4e6, rel=0.02)
     assert training.warmup_steps < training.steps / 5
@@ -61,7 +79,7 @@ def test_lamb_that_the_user_set_stays_and_its_rate_falls_with_the_layers_that_sh
     name: str, sharing: str, rate: float
 ) -> None:
     published = resolve(name, [f"encoder.sharing={sharing}"])
-    recipe, choices = fit_schedule(published, 4e6, 20_000_000, 128.0, {"training.optimizer.kind"})
+    recipe, choices = fit(published, 4e6, 20_000_000, 128.0, {"training.optimizer.kind"})
     assert recipe.training.optimizer == published.training.optimizer.replace(betas=(0.9, 0.98))
     assert recipe.training.learning_rate == rate
     assert "training.learning_rate" in {choice.field for choice in choices}
@@ -69,7 +87,7 @@ def test_lamb_that_the_user_set_stays_and_its_rate_falls_with_the_layers_that_sh
 
 def test_small_steps_take_adamw_instead_of_lamb() -> None:
     published = get("albert/mini")
-    recipe, choices = fit_schedule(published, 4e6, 20_000_000, 128.0, set())
+    recipe, choices = fit(published, 4e6, 20_000_000, 128.0, set())
     assert recipe.training.optimizer == AdamW(betas=(0.9, 0.98))
     assert recipe.training.learning_rate == get_fitted_rate("bert/mini") / 2  # 4 layers share a block.
     (swap,) = (choice for choice in choices if choice.field == "training.optimizer.kind")
@@ -78,10 +96,10 @@ def test_small_steps_take_adamw_instead_of_lamb() -> None:
 
 def test_large_steps_and_rates_of_the_user_keep_lamb() -> None:
     published = get("albert/base")
-    large, _ = fit_schedule(published, 5e11, 10**12, 512.0, set())
+    large, _ = fit(published, 5e11, 10**12, 512.0, set())
     assert large.training.batch_sequences >= 512
     assert large.training.optimizer.kind == "lamb"
-    own, _ = fit_schedule(published, 4e6, 20_000_000, 128.0, {"training.learning_rate"})
+    own, _ = fit(published, 4e6, 20_000_000, 128.0, {"training.learning_rate"})
     assert own.training.optimizer.kind == "lamb"
     assert own.training.learning_rate == published.training.learning_rate
 
@@ -92,21 +110,21 @@ def test_a_generator_beside_lowers_the_rate() -> None:
 
 def test_attention_begins_at_neighbours_where_the_budget_is_small() -> None:
     published = get("bert/mini")
-    small, choices = fit_schedule(published, 4e6, 20_000_000, 30.0, set())
+    small, choices = fit(published, 4e6, 20_000_000, 30.0, set())
     assert small.encoder.initial_attention == "neighbours"
     assert "encoder.initial_attention" in {choice.field for choice in choices}
-    large, _ = fit_schedule(published, 1e10, 10**11, 128.0, set())
+    large, _ = fit(published, 1e10, 10**11, 128.0, set())
     assert large.encoder.initial_attention == "random"
 
 
 def get_fitted_rate(name: str) -> float:
-    return fit_schedule(get(name), 4e6, 20_000_000, 128.0, set())[0].training.learning_rate
+    return fit(get(name), 4e6, 20_000_000, 128.0, set())[0].training.learning_rate
 
 
 def test_what_the_user_set_stays() -> None:
     published = get("bert/mini")
     fixed = {"training.learning_rate", "tokenizer.vocab_size", "training.phases"}
-    recipe, choices = fit_schedule(published, 4e6, 20_000_000, 128.0, fixed)
+    recipe, choices = fit(published, 4e6, 20_000_000, 128.0, fixed)
     assert recipe.training.learning_rate == published.training.learning_rate
     assert "training.learning_rate" not in {choice.field for choice in choices}
     assert fit_vocabulary(published, 4e6, fixed) == (published, [])
@@ -115,8 +133,8 @@ def test_what_the_user_set_stays() -> None:
 
 def test_many_passes_over_a_small_corpus_keep_dropout() -> None:
     published = get("bert/mini")
-    once, _ = fit_schedule(published, 4e6, 20_000_000, 128.0, set())
-    often, _ = fit_schedule(published, 4e6, 200_000, 128.0, set())
+    once, _ = fit(published, 4e6, 20_000_000, 128.0, set())
+    often, _ = fit(published, 4e6, 200_000, 128.0, set())
     assert once.encoder.hidden_dropout == 0.0
     assert often.encoder.hidden_dropout == published.encoder.hidden_dropout
 
@@ -124,8 +142,7 @@ def test_many_passes_over_a_small_corpus_keep_dropout() -> None:
 def test_fitting_is_stable_against_a_machine_that_is_a_little_slower() -> None:
     published = get("bert/mini")
     batches = {
-        fit_schedule(published, tokens, 20_000_000, 128.0, set())[0].training.batch_sequences
-        for tokens in (3.7e6, 3.8e6, 3.9e6)
+        fit(published, tokens, 20_000_000, 128.0, set())[0].training.batch_sequences for tokens in (3.7e6, 3.8e6, 3.9e6)
     }
     assert len(batches) == 1
 
@@ -141,15 +158,15 @@ def test_small_budgets_begin_with_short_sequences_and_large_ones_keep_the_publis
 
 def test_the_output_bias_begins_at_the_frequencies_unless_the_user_says_otherwise() -> None:
     published = get("bert/mini")
-    fitted, choices = fit_schedule(published, 4e6, 20_000_000, 30.0, set())
+    fitted, choices = fit(published, 4e6, 20_000_000, 30.0, set())
     assert "objectives.mlm.initial_bias" in {choice.field for choice in choices}
     assert fitted.objectives[0].model_dump()["initial_bias"] == "frequencies"
-    kept, _ = fit_schedule(published, 4e6, 20_000_000, 30.0, {"objectives.mlm.initial_bias"})
+    kept, _ = fit(published, 4e6, 20_000_000, 30.0, {"objectives.mlm.initial_bias"})
     assert kept.objectives[0].model_dump()["initial_bias"] == "zero"
 
 
 RAW = CorpusStatistics(chinese_share=0.0)
-TOKENIZED = CorpusStatistics(chinese_share=0.0, tokens=20_000_000, mean_length=30.0)
+TOKENIZED = CorpusStatistics(chinese_share=0.0, tokens=20_000_000, mean_lengths=(30.0, 90.0))
 
 
 def test_before_tokenization_only_what_tokenization_needs_is_resolved() -> None:
@@ -167,7 +184,7 @@ def test_after_tokenization_the_schedule_is_resolved_and_lengths_stay() -> None:
     run = resolve_run(before, Budget("tokens", 4e6), TOKENIZED)
     assert run.recipe.training.phases == before.training.phases
     assert run.recipe.tokenizer == before.tokenizer
-    expected, choices = fit_schedule(before, 4e6, 20_000_000, 30.0, ())
+    expected, choices = fit_schedule(before, 4e6, 20_000_000, (30.0, 90.0), ())
     assert (run.recipe, run.choices) == (expected, tuple(choices))
 
 
@@ -182,11 +199,12 @@ def test_a_faster_machine_is_planned_more_tokens_for_the_same_time() -> None:
 def test_steps_buy_what_the_resolved_batches_hold() -> None:
     run = resolve_run(get("bert/mini"), Budget("steps", 1000), TOKENIZED)
     assert run.recipe.training.steps == 1000
-    assert run.expected_tokens == 1000 * run.recipe.training.batch_sequences * 30.0
+    # Both published phases count: 90 % of the steps at the first length, 10 % at the second.
+    assert run.expected_tokens == pytest.approx(1000 * run.recipe.training.batch_sequences * (0.9 * 30 + 0.1 * 90))
 
 
 def test_as_published_changes_nothing() -> None:
     published = get("bert/mini")
     run = resolve_run(published, Budget("steps", 10), TOKENIZED, as_published=True)
     assert (run.recipe, run.choices) == (published, ())
-    assert run.expected_tokens == 10 * published.training.batch_sequences * 30.0
+    assert run.expected_tokens == pytest.approx(10 * published.training.batch_sequences * (0.9 * 30 + 0.1 * 90))

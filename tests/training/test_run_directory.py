@@ -9,11 +9,12 @@ from maskwright.core.errors import CheckpointError
 from maskwright.training.run_directory import RunDirectory, Work
 
 REQUEST = {"seed": 0}
+FIRST = {"loss": 1.0}
 
 
 def begun(path: Path, work: Work, *files: str) -> None:
     folder = RunDirectory(path, work, "runs/**/seed-*" if work == "fine-tuning" else "checkpoints/step-*")
-    folder.write_record({**folder.open(REQUEST), "result": "that of the first"})
+    folder.write_record({**folder.open(REQUEST), "result": FIRST})
     folder.close()
     for name in files:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +36,7 @@ def test_the_other_kind_of_work_is_refused_even_if_the_request_is_the_same(
     begun(tmp_path, first, "model.safetensors")
     with pytest.raises(CheckpointError, match=f"holds a {first}, and a {second} would write"):
         opened(tmp_path, second, REQUEST)
-    assert opened(tmp_path, first, REQUEST)["result"] == "that of the first"
+    assert opened(tmp_path, first, REQUEST)["result"] == FIRST
     assert (tmp_path / "model.safetensors").read_text() == "precious"
 
 
@@ -44,7 +45,7 @@ def test_a_record_that_does_not_say_is_a_pretraining(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "run.json").read_text())
     assert record.pop("work") == "pretraining"
     (tmp_path / "run.json").write_text(json.dumps(record))
-    assert opened(tmp_path, "pretraining", REQUEST)["result"] == "that of the first"
+    assert opened(tmp_path, "pretraining", REQUEST)["result"] == FIRST
     with pytest.raises(CheckpointError, match="holds a pretraining"):
         opened(tmp_path, "fine-tuning", REQUEST)
 
@@ -62,7 +63,7 @@ def test_a_model_is_protected_as_checkpoints_are(work: Work, kept: str, tmp_path
     begun(tmp_path, work, kept)
     with pytest.raises(CheckpointError, match="holds another run: seed was 0, now 1"):
         opened(tmp_path, work, {"seed": 1})
-    assert opened(tmp_path, work, REQUEST)["result"] == "that of the first"
+    assert opened(tmp_path, work, REQUEST)["result"] == FIRST
 
 
 def test_what_ended_before_anything_was_kept_protects_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a run may spend, and how far through it the run is.
+"""The budget of a run and the progress through it.
 
 The schedule is a function of progress through the budget, so a two-hour run warms up and decays within two hours.
 """
@@ -6,21 +6,23 @@ The schedule is a function of progress through the budget, so a two-hour run war
 from dataclasses import dataclass
 from typing import Literal
 
+from maskwright.core.amounts import counted
 from maskwright.core.errors import RecipeError
 
 Unit = Literal["steps", "tokens", "seconds", "flops"]
 
+_UNITS: dict[str, tuple[Unit, int]] = {
+    "steps": ("steps", 1),
+    "tokens": ("tokens", 1),
+    "minutes": ("seconds", 60),
+    "hours": ("seconds", 3600),
+    "flops": ("flops", 1),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a run has spent so far.
-
-    Attributes:
-        steps: Optimizer steps.
-        tokens: Real tokens read, padding not counted.
-        seconds: Wall-clock seconds inside the training loop, over all sessions of the run.
-        flops: Training floating-point operations by the formula of `encoder.sizes`.
-    """
+    """What a run has spent so far: real tokens (no padding), seconds in the training loop over all sessions."""
 
     steps: int = 0
     tokens: int = 0
@@ -30,12 +32,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """An amount of one unit.
-
-    Attributes:
-        unit: What is counted.
-        amount: How much may be spent; more than 0.
-    """
+    """An amount, more than 0, of one unit."""
 
     unit: Unit
     amount: float
@@ -55,17 +52,8 @@ class Budget:
         Raises:
             RecipeError: If more than one is given, or the amount is not more than zero.
         """
-        given = {
-            name: value
-            for name, value in (
-                ("steps", steps),
-                ("tokens", tokens),
-                ("minutes", minutes),
-                ("hours", hours),
-                ("flops", flops),
-            )
-            if value is not None
-        }
+        named = {"steps": steps, "tokens": tokens, "minutes": minutes, "hours": hours, "flops": flops}
+        given = {name: value for name, value in named.items() if value is not None}
         if not given:
             return None
         if len(given) > 1:
@@ -80,14 +68,8 @@ class Budget:
                 allowed="a number above 0",
                 todo=f"For example `--{name} {'10' if name in ('minutes', 'steps') else '1'}`",
             )
-        match name:
-            case "minutes":
-                return cls("seconds", amount * 60)
-            case "hours":
-                return cls("seconds", amount * 3600)
-            case "steps" | "tokens" | "flops":
-                return cls(name, amount)
-        raise AssertionError(name)
+        unit, scale = _UNITS[name]
+        return cls(unit, amount * scale)
 
     def progress(self, spent: Spent) -> float:
         """Share of the budget spent, in [0, 1]."""
@@ -96,13 +78,13 @@ class Budget:
 
     def __str__(self) -> str:
         match self.unit:
+            case "seconds" if self.amount >= 7200:
+                return f"{self.amount / 3600:.3g} hours"
+            case "seconds" if self.amount >= 60:
+                return f"{self.amount / 60:.3g} minute{'s' * (self.amount != 60)}"
             case "seconds":
-                if self.amount >= 7200:
-                    return f"{self.amount / 3600:.3g} hours"
-                return f"{self.amount / 60:.3g} minutes"
-            case "steps":
-                return f"{self.amount:,.0f} steps"
-            case "tokens":
-                return f"{self.amount:,.0f} tokens"
+                return f"{self.amount:.3g} second{'s' * (self.amount != 1)}"
             case "flops":
                 return f"{self.amount:.3g} FLOPs"
+            case _:
+                return counted(round(self.amount), self.unit.removesuffix("s"))

@@ -27,21 +27,31 @@ class Baseline:
 
 def unigram_baseline(batches: list[StepBatch], token_counts: IntArray | None, kind: str = "mlm") -> Baseline | None:
     """Measure the unigram baseline at the targets of one objective; None if there are none."""
+    labels = _labels(batches, kind)
+    if token_counts is None or not len(labels):
+        return None
+    # Add-one smoothing: a held-out token may be absent from the training text.
+    smoothed = token_counts.astype(np.float64) + 1
+    log_shares = np.log(smoothed / smoothed.sum())
+    return Baseline(
+        loss=float(-log_shares[labels].mean()), accuracy=float((labels == int(token_counts.argmax())).mean())
+    )
+
+
+def majority_share(batches: list[StepBatch], kind: str) -> float:
+    """Return the share of the most frequent label among the targets of a sequence objective; 0 if there are none."""
+    labels = _labels(batches, kind)
+    return float(np.bincount(labels).max() / len(labels)) if len(labels) else 0.0
+
+
+def _labels(batches: list[StepBatch], kind: str) -> IntArray:
     labels = [
         micro.targets[kind].labels.numpy()
         for batch in batches
         for micro in batch.micro_batches
         if kind in micro.targets
     ]
-    if token_counts is None or not labels or not sum(map(len, labels)):
-        return None
-    wanted = np.concatenate(labels)
-    # Add-one smoothing: a held-out token may be absent from the training text.
-    smoothed = token_counts.astype(np.float64) + 1
-    log_shares = np.log(smoothed / smoothed.sum())
-    return Baseline(
-        loss=float(-log_shares[wanted].mean()), accuracy=float((wanted == int(token_counts.argmax())).mean())
-    )
+    return np.concatenate(labels) if labels else np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +60,7 @@ class Measured:
 
     Attributes:
         loss: Mean loss in nats over `count` predictions.
-        accuracy: Share of correct predictions; None if the objective has no notion of a correct one.
-        count: Predictions.
+        accuracy: Share of correct predictions; None if the objective has none.
         details: Further shares, by name (`Objective.details`).
     """
 
@@ -90,20 +99,17 @@ def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Meas
 
 
 def health_line(measured: Measured, baseline: Baseline, vocab_size: int) -> str:
-    """Return one line on the quality of a masked language model on held-out text.
+    """Return one line on the quality of masked language modeling on held-out text.
 
-    Args:
-        measured: Its loss and accuracy.
-        baseline: At the same targets.
-        vocab_size: Entries; uniform guessing costs ln(vocab_size) nats.
+    The verdict compares the loss with the unigram baseline and with uniform guessing, ln(vocab_size) nats.
     """
     loss, unigram = measured.loss, baseline.loss
     if not math.isfinite(loss) or loss > math.log(vocab_size) + 1:
         verdict = "worse than uniform guessing: lower the learning rate"
-    elif loss > 1.02 * unigram:
-        verdict = "has not learned token frequencies yet"
+    elif loss >= unigram:
+        verdict = "not better than the unigram baseline yet"
     elif loss > 0.97 * unigram:
-        verdict = "has learned token frequencies, uses no context yet (a plateau that every such model passes)"
+        verdict = "hardly better than the unigram baseline (a plateau that every such model passes)"
     elif loss > 0.8 * unigram:
         verdict = "has begun to use context"
     else:
@@ -118,9 +124,6 @@ def detection_line(measured: Measured) -> str:
     """Return one line on the quality of replaced token detection on held-out text.
 
     The baseline knows only the share of replaced tokens; its loss is the entropy of that share.
-
-    Args:
-        measured: Loss, accuracy and details (`ReplacedTokenDetection.details`).
     """
     replaced = measured.details["replaced"]
     precision, recall = measured.details.get("precision"), measured.details.get("recall", 0.0)
@@ -141,6 +144,14 @@ def detection_line(measured: Measured) -> str:
     return (
         f"held-out RTD loss {measured.loss:.3f} (baseline {baseline:.3f}), recall {recall:.1%}, precision {shown}; "
         f"{replaced:.1%} of the tokens are replaced: {verdict}"
+    )
+
+
+def pair_line(kind: str, measured: Measured, majority: float) -> str:
+    """Return one line on a sequence objective (nsp, sop, dlm) on held-out text."""
+    return (
+        f"held-out {kind.upper()} loss {measured.loss:.3f}, accuracy {measured.accuracy:.1%} (most frequent label "
+        f"{majority:.1%})"
     )
 
 

@@ -1,4 +1,4 @@
-"""Training operations of a recipe, expected and spent, by the one formula of `recipes.sizing`."""
+"""Training FLOPs of a recipe, planned and spent, by the formula of `recipes.sizing`."""
 
 from maskwright.model.config import EncoderConfig
 from maskwright.model.sizes import skipped_flops_per_token
@@ -8,49 +8,32 @@ from maskwright.training.batches import StepBatch
 from maskwright.training.towers import objectives_by_tower
 
 
-def expected_flops_per_token(recipe: Recipe, vocab_size: int, teacher: EncoderConfig | None = None) -> float:
-    """Return the training FLOPs per real token of full sequences at the recipe's first length.
-
-    Args:
-        recipe: What is trained.
-        vocab_size: Entries of the vocabulary.
-        teacher: The teacher's shape, where there is one.
-    """
-    length = recipe.training.phases[0].max_length
-    return training_flops_per_token(recipe, vocab_size, length=length, teacher=teacher)
+def planned_flops_per_token(recipe: Recipe, length: float, teacher: EncoderConfig | None = None) -> float:
+    """Return the training FLOPs per real token of sequences of `length` tokens."""
+    return training_flops_per_token(recipe, recipe.tokenizer.vocab_size, length=length, teacher=teacher)
 
 
-def expected_skipped_flops_per_token(recipe: Recipe) -> float:
-    """Return what the last layers spare of it (`PretrainingModel.skipped_flops`), roughly.
+def planned_skipped_flops_per_token(recipe: Recipe) -> float:
+    """Estimate how many of them the last layers skip (`PretrainingModel.skipped_flops`).
 
-    Selected tokens are counted as read where an objective predicts them; first tokens, a span's neighbours and recipes
-    that select most tokens are not.
-
-    Args:
-        recipe: What is trained.
+    Only selected tokens count as output positions; first tokens, neighbors of spans and recipes that select most tokens
+    are ignored.
     """
     on_encoder, on_generator = objectives_by_tower(recipe.objectives, generator=recipe.generator is not None)
-    towers = [(recipe.encoder, on_encoder)]
+    encoders = [(recipe.encoder, on_encoder)]
     if recipe.generator is not None:
-        towers.append((recipe.generator.config(recipe.encoder), on_generator))
+        encoders.append((recipe.generator.config(recipe.encoder), on_generator))
     skipped = 0.0
-    for config, asked in towers:
-        predicts = {objective.predicts for objective in asked}
+    for config, objectives in encoders:
+        predicts = {objective.predicts for objective in objectives}
         if predicts and "every_token" not in predicts:
-            read = recipe.masking.rate if "token" in predicts else 0.0
-            skipped += (1 - read) * skipped_flops_per_token(config)
+            needed = recipe.masking.rate if "token" in predicts else 0.0
+            skipped += (1 - needed) * skipped_flops_per_token(config)
     return skipped
 
 
 def step_flops(recipe: Recipe, vocab_size: int, batch: StepBatch, teacher: EncoderConfig | None = None) -> float:
-    """Return the training FLOPs of a step: real tokens, real lengths, real targets; filler is not counted.
-
-    Args:
-        recipe: What is trained.
-        vocab_size: Entries of the vocabulary.
-        batch: The step.
-        teacher: The teacher's shape, where there is one.
-    """
+    """Return the training FLOPs of a step: real tokens, real lengths, real targets; padding is not counted."""
     return batch.num_tokens * training_flops_per_token(
         recipe,
         vocab_size,

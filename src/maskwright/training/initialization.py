@@ -87,7 +87,7 @@ class Start:
             for name, tensor in self.weights.items():
                 own[name].copy_(tensor)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return one line that lists the loaded, newly initialized and ignored parts."""
         parts = (
             (", ".join(items), word)

@@ -90,8 +90,7 @@ class Journal:
         folder: The run directory.
         last_step: Steps done so far; later lines, of an interrupted session, are dropped.
         budget: For the time left.
-        peak_flops: The machine's measured peak matmul throughput, for MFU.
-        reporter: Where the progress line goes.
+        peak_flops: Measured peak matmul throughput, for the model FLOPs utilization (MFU).
     """
 
     _SMOOTHING = 0.95
@@ -102,15 +101,14 @@ class Journal:
         self._board = _Board(folder / "tensorboard", last_step, reporter)
         self._budget, self._peak, self._reporter = budget, peak_flops, reporter
         self._smooth_loss: float | None = None
-        self._window: list[StepReport] = []
-        self._sums = _Sums()
+        self._window, self._session = _Totals(), _Totals()
 
     def step(self, report: StepReport) -> None:
         """Record one step."""
         position, result = report.position, report.result
         step = position.spent.steps
-        self._window.append(report)
-        self._sums.add(report)
+        self._window.add(report)
+        self._session.add(report)
         old = self._smooth_loss
         self._smooth_loss = result.loss if old is None else self._SMOOTHING * old + (1 - self._SMOOTHING) * result.loss
         if worth_logging(step) or report.progress >= 1:
@@ -129,9 +127,8 @@ class Journal:
                     **{f"{kind}_targets": count for kind, count in report.batch.counts.items()},
                 },
             )
-        seconds = sum(seen.seconds for seen in self._window)
-        if seconds >= 2 or report.progress >= 1:
-            self._clock(report, seconds)
+        if self._window.seconds >= 2 or report.progress >= 1:
+            self._record_speed(report)
 
     def held_out(self, step: int, measured: Mapping[str, Measured], baseline: Baseline | None) -> None:
         """Record an evaluation on held-out text."""
@@ -147,13 +144,12 @@ class Journal:
 
     def speed_line(self) -> str:
         """Return one line on the speed of this session."""
-        sums = self._sums
-        if not sums.seconds:
+        if not self._session.seconds:
             return "no step was done"
+        speed = self._session.speed(self._peak)
         return (
-            f"{sums.tokens / sums.seconds:,.0f} tokens/s, {sums.flops / sums.seconds / self._peak:.0%} model FLOPs "
-            f"utilization, {1 - sums.tokens / sums.slots:.1%} padding, {sums.waited / sums.seconds:.1%} of the time "
-            "waiting for data"
+            f"{speed['tokens_per_second']:,.0f} tokens/s, {speed['mfu']:.0%} model FLOPs utilization, "
+            f"{1 - speed['packing_efficiency']:.1%} padding, {speed['data_wait']:.1%} of the time waiting for data"
         )
 
     def close(self) -> None:
@@ -171,57 +167,51 @@ class Journal:
         for name, value in numbers.items():
             self._board.add(name, value, step)
 
-    def _clock(self, report: StepReport, seconds: float) -> None:
+    def _record_speed(self, report: StepReport) -> None:
         """Record speeds over the steps since the last call, and update the progress line."""
-        window, self._window = self._window, []
-        tokens = sum(seen.batch.num_tokens for seen in window)
-        slots = sum(seen.batch.num_slots for seen in window)
-        flops = sum(seen.flops - seen.result.skipped_flops for seen in window)
-        numbers: dict[str, Any] = {
-            "seconds": report.position.spent.seconds,
-            "tokens_per_second": tokens / seconds,
-            "fill": tokens / slots,
-            "data_wait": sum(seen.waited for seen in window) / seconds,
-            "steps_per_second": len(window) / seconds,
-            "model_flops_utilisation": flops / seconds / self._peak,
-        }
-        step = report.position.spent.steps
-        self._timing.write({"step": step, **numbers})
-        for name, value in numbers.items():
-            self._board.add(f"timing/{name}", value, step)
-        self._reporter.training(report.progress, self._line(report, numbers))
-
-    def _line(self, report: StepReport, numbers: Mapping[str, float]) -> str:
         spent = report.position.spent
+        numbers = {"seconds": spent.seconds, **self._window.speed(self._peak)}
+        self._window = _Totals()
+        self._timing.write({"step": spent.steps, **numbers})
+        for name, value in numbers.items():
+            self._board.add(f"timing/{name}", value, spent.steps)
         left = spent.seconds * (1 - report.progress) / report.progress if report.progress else 0.0
         if self._budget.unit == "seconds":
             left = self._budget.amount - spent.seconds
-        accuracy = report.result.accuracies.get("mlm")
-        recall = report.result.details.get("rtd", {}).get("recall")
-        parts = [
-            f"step {spent.steps:,}",
-            f"loss {self._smooth_loss:.3f}",
-            "" if accuracy is None else f"mlm_acc {accuracy:.2f}",
-            "" if recall is None else f"rtd_recall {recall:.2f}",
-            f"{numbers['tokens_per_second']:,.0f} tokens/s",
-            f"{int(max(left, 0) // 60)}:{int(max(left, 0) % 60):02d} left",
-        ]
-        return "  ".join(part for part in parts if part)
+        minutes, seconds = divmod(int(max(left, 0)), 60)
+        parts = [f"step {spent.steps:,}", f"loss {self._smooth_loss:.3f}"]
+        if (accuracy := report.result.accuracies.get("mlm")) is not None:
+            parts.append(f"mlm_acc {accuracy:.2f}")
+        if (recall := report.result.details.get("rtd", {}).get("recall")) is not None:
+            parts.append(f"rtd_recall {recall:.2f}")
+        parts += [f"{numbers['tokens_per_second']:,.0f} tokens/s", f"{minutes}:{seconds:02d} left"]
+        self._reporter.training(report.progress, "  ".join(parts))
 
 
-class _Sums:
-    """Totals over the steps of a session."""
+class _Totals:
+    """Totals over some steps."""
 
     def __init__(self) -> None:
-        self.tokens = self.slots = 0
+        self.steps = self.tokens = self.slots = 0
         self.seconds = self.waited = self.flops = 0.0
 
     def add(self, report: StepReport) -> None:
+        self.steps += 1
         self.tokens += report.batch.num_tokens
         self.slots += report.batch.num_slots
         self.seconds += report.seconds
         self.waited += report.waited
         self.flops += report.flops - report.result.skipped_flops
+
+    def speed(self, peak_flops: float) -> dict[str, float]:
+        """Return rates and shares; `packing_efficiency` is the share of tokens that are not padding."""
+        return {
+            "tokens_per_second": self.tokens / self.seconds,
+            "packing_efficiency": self.tokens / self.slots,
+            "data_wait": self.waited / self.seconds,
+            "steps_per_second": self.steps / self.seconds,
+            "mfu": self.flops / self.seconds / peak_flops,
+        }
 
 
 class _Board:
@@ -232,8 +222,7 @@ class _Board:
         if not last_step:
             shutil.rmtree(folder, ignore_errors=True)  # Left by a run that never reached a checkpoint.
         with warnings.catch_warnings():
-            # TensorBoard's own deprecation warnings.
-            warnings.simplefilter("ignore")
+            warnings.simplefilter("ignore")  # Deprecations inside TensorBoard.
             from torch.utils.tensorboard import SummaryWriter
 
             self._writer: SummaryWriter | None = SummaryWriter(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from maskwright.core.amounts import counted, short_count, size_in_bytes
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Documents
@@ -24,7 +25,7 @@ from maskwright.data.words.annotator import check_words, words_fingerprint
 from maskwright.data.words.collocations import describe_collocations
 from maskwright.data.words.level_facts import describe_level
 from maskwright.data.words.lexicon import has_lexicon_search
-from maskwright.data.words.similar_words.table import check_source, few_words_warning, similar_words
+from maskwright.data.words.similar_words.table import KeptTable, check_source, few_words_warning, similar_words
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
@@ -32,31 +33,23 @@ from maskwright.training.budget import Budget
 from maskwright.training.checkpoint import check_savable
 from maskwright.training.device import Machine, Precision
 from maskwright.training.existing import ExistingModel
-from maskwright.training.expectation import reached_flops
+from maskwright.training.expectation import measure_training_flops
 from maskwright.training.initialization import Start, describe_changes, open_origins, same_teacher
 from maskwright.training.reporting import Reporter
 from maskwright.training.resolve import Choice, CorpusStatistics, resolve
-from maskwright.training.workload import Text, mean_length
+from maskwright.training.workload import Text, mean_lengths
+
+_DOCUMENTS_MEASURED, _SEQUENCES_MEASURED = 5000, 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The validated arguments of a run.
+    """The validated arguments of a run (see `pretrain`).
 
     Attributes:
         sources: Corpus arguments.
         recipe: As published, with the user's overrides.
         fixed: Dotted fields the user set.
-        budget: What may be spent.
-        seed: Keys every random choice.
-        as_published: Fit nothing to the budget.
-        tokenizer: A tokenizer folder to use instead of training one.
-        init: A model to start from; None for random weights.
-        extend_vocabulary: How many words of the corpus to add to that model's vocabulary, or a file of words.
-        cleaning: How text is cleaned.
-        workers: Processes for preparation; None for one a core.
-        cache: Cache directory for prepared text; None for the user's.
-        precision: Of matmuls.
     """
 
     sources: tuple[str, ...]
@@ -96,10 +89,8 @@ class Prepared:
 
     Attributes:
         recipe: What is trained.
-        tokenizer: Its tokenizer.
-        text: Prepared text.
         expected_tokens: Tokens the budget is planned to buy.
-        choices: What was fitted and why.
+        choices: Fitted fields.
         card: The folder that holds data_card.json and data_card.md.
         fingerprint: Identifies the cleaned corpus.
         teacher: The recipe's teacher; None without one.
@@ -127,46 +118,46 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         MaskwrightError: If an argument is invalid.
     """
     recipe = request.recipe
-    check_similar_words(recipe)
+    if (similar := recipe.replacement.similar_words) is not None:
+        check_source(similar)
     check_words(recipe.words)
     _common_weights([source.weight for source in resolve_sources(request.sources)])
     given = None if request.tokenizer is None else Tokenizer.from_folder(request.tokenizer)
     origins = open_origins(recipe, request.init, given, request.extend_vocabulary)
-    if (tokenizer_given := origins.tokenizer or given) is not None:
+    given = origins.tokenizer or given
+    if given is not None:
         if "tokenizer.vocab_size" in request.fixed:
             raise RecipeError(
-                f"{origins.tokenizer_option} brings its own vocabulary, but tokenizer.vocab_size was set too",
+                f"{origins.tokenizer_option} has its own vocabulary, but tokenizer.vocab_size was set too",
                 todo="Leave one of them out.",
             )
-        recipe = with_tokenizer(recipe, tokenizer_given, adopt=origins.tokenizer is not None)
-    given = tokenizer_given
+        recipe = with_tokenizer(recipe, given, adopt=origins.tokenizer is not None)
     published = recipe.encoder
     recipe = origins.fit(recipe, request.fixed)
-    if told := describe_changes(published, recipe.encoder):
-        reporter.say("encoder", f"as in the initial model: {told}")
+    if changes := describe_changes(published, recipe.encoder):
+        reporter.say("encoder", f"as in the initial model: {changes}")
     check_savable(recipe, recipe.tokenizer.pad if given is None else given.special_tokens.pad)
-    request = replace(request, fixed=request.fixed | origins.kept)
     cleaned = _clean(request, reporter)
     if origins.adds_words:
         origins = origins.extended(cleaned, request.seed, reporter)
         given = origins.tokenizer
         assert given is not None
         recipe = with_tokenizer(recipe, given)
-    chinese_share = cleaned.scripts.get("Han", 0.0)
-    fixed = set(request.fixed)
+    fixed = request.fixed | origins.kept
     if given is not None:
-        fixed.add("tokenizer.vocab_size")
+        fixed |= {"tokenizer.vocab_size"}
     if not has_lexicon_search():
-        fixed.add("words.phrases")
+        fixed |= {"words.phrases"}
     fit = partial(
         resolve,
         budget=request.budget,
         fixed=fixed,
         # Only a budget of time depends on the machine's speed.
-        reached_flops=reached_flops(recipe.encoder, machine) if request.budget.unit == "seconds" else 0.0,
+        reached_flops=measure_training_flops(recipe.encoder, machine) if request.budget.unit == "seconds" else 0.0,
         teacher=None if origins.teacher is None else origins.teacher.config,
         as_published=request.as_published,
     )
+    chinese_share = cleaned.scripts.get("Han", 0.0)
     before = fit(recipe, corpus=CorpusStatistics(chinese_share=chinese_share))
     tokenizer = given or train_tokenizer(
         before.recipe.tokenizer, cleaned, seed=request.seed, cache=request.cache, progress=reporter.stage
@@ -176,7 +167,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
     statistics = CorpusStatistics(
         chinese_share=chinese_share,
         tokens=text.documents.num_tokens,
-        mean_length=mean_length(recipe, text, request.seed),
+        mean_lengths=mean_lengths(recipe, text, request.seed),
     )
     resolved = fit(recipe, corpus=statistics)
     return Prepared(
@@ -198,29 +189,19 @@ def prepare_again(
     """Prepare the text of a run that resumes, with the recipe and tokenizer in its directory.
 
     Raises:
-        RecipeError: If the corpus, a word list or the teacher is no longer the same.
+        RecipeError: If the corpus, a word list or the teacher has changed.
     """
     teacher = None if recipe.teacher is None else same_teacher(recipe, record["teacher"], folder)
     check_words(recipe.words)
     if record.get("words_fingerprint") != words_fingerprint(recipe.words):
-        raise RecipeError(
-            f"words, phrases or entities would not be the same as when the run in {folder} began: a word list has "
-            "changed, or the segmenter is of another version",
-            todo="Restore the old list or version to resume it, or choose another --out.",
-        )
+        raise _changed("a word list, or the version of the segmenter,", folder)
     cleaned = _clean(request, reporter)
     if record["clean_fingerprint"] != cleaned.fingerprint:
-        raise RecipeError(
-            f"the corpus has changed since the run in {folder} began",
-            todo="Restore the old files to resume it, or choose another --out.",
-        )
+        raise _changed("the corpus", folder)
     tokenizer = Tokenizer.from_folder(folder)
     text = _tokenize(request, recipe, cleaned, tokenizer, reporter)
     if record.get("similar_words_fingerprint") != text.similar_words_fingerprint:
-        raise RecipeError(
-            f"the table of similar words is not the one that the run in {folder} began with: its source has changed",
-            todo="Restore the old source to resume it, or choose another --out.",
-        )
+        raise _changed("the source of similar words", folder)
     return Prepared(
         recipe=recipe,
         tokenizer=tokenizer,
@@ -232,12 +213,16 @@ def prepare_again(
     )
 
 
+def _changed(what: str, folder: Path) -> RecipeError:
+    return RecipeError(
+        f"{what} has changed since the run in {folder} began", todo="Restore it to resume, or choose another --out."
+    )
+
+
 def with_tokenizer(recipe: Recipe, tokenizer: Tokenizer, *, adopt: bool = False) -> Recipe:
     """Return the recipe with the actual vocabulary size (a small corpus may give fewer entries) and casing.
 
     Args:
-        recipe: What is trained.
-        tokenizer: The actual tokenizer.
         adopt: Whether the tokenizer may be of another kind, since it comes with a model.
 
     Raises:
@@ -248,7 +233,7 @@ def with_tokenizer(recipe: Recipe, tokenizer: Tokenizer, *, adopt: bool = False)
     if tokenizer.kind != recipe.tokenizer.kind:
         raise RecipeError(
             f"the tokenizer is a {tokenizer.kind}, recipe {recipe.name!r} wants a {recipe.tokenizer.kind}",
-            todo="Choose a recipe of that kind, or another tokenizer folder.",
+            todo=f"Add `--set tokenizer.kind={tokenizer.kind}`, or give another tokenizer folder.",
         )
     changes: dict[str, Any] = {"vocab_size": tokenizer.special_tokens.vocab_size}
     if "lowercase" in type(recipe.tokenizer).model_fields:
@@ -275,7 +260,7 @@ def _common_weights(weights: Sequence[float | None]) -> tuple[float, ...] | None
     given = [weight for weight in weights if weight is not None]
     if given and len(given) < len(weights):
         raise RecipeError(
-            f"{len(given)} of {len(weights)} corpus arguments carry a weight",
+            f"{len(given)} of {len(weights)} corpus arguments have a weight",
             todo="Give all of them a weight (path:0.7) or none.",
         )
     return tuple(given) if len(given) > 1 else None
@@ -293,8 +278,8 @@ def _clean(request: Request, reporter: Reporter) -> CleanCorpus:
     )
     reporter.say(
         "corpus",
-        f"{', '.join(cleaned.source_names)}: {cleaned.num_bytes / 1e6:.1f} MB of clean text, "
-        f"{cleaned.num_documents:,} documents, {cleaned.num_sentences:,} sentences{_took(begun)}",
+        f"{', '.join(cleaned.source_names)}: {size_in_bytes(cleaned.num_bytes)} of clean text, "
+        f"{counted(cleaned.num_documents, 'document')}, {counted(cleaned.num_sentences, 'sentence')}{_took(begun)}",
     )
     return cleaned
 
@@ -313,7 +298,7 @@ def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer:
     unknown = int(corpus.token_counts[tokenizer.special_tokens.unk]) / max(1, corpus.num_tokens)
     reporter.say(
         "tokens",
-        f"{corpus.num_tokens / 1e6:.2f} M tokens, {tokenizer.kind} vocabulary of {size:,} entries, "
+        f"{short_count(corpus.num_tokens)} tokens, {tokenizer.kind} vocabulary of {size:,} entries, "
         f"{cleaned.num_characters / max(1, corpus.num_tokens):.2f} characters per token, "
         f"{unknown:.2%} unknown{_took(begun)}",
     )
@@ -324,9 +309,10 @@ def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer:
     for warning in empty_levels(recipe, corpus.levels):
         reporter.say("warning", warning)
     text = text_of(corpus, tokenizer, cleaned.source_weights)
-    return with_similar_words(
-        text, recipe, corpus, tokenizer, seed=request.seed, cache=request.cache, reporter=reporter
-    )
+    if (spec := recipe.replacement.similar_words) is None:
+        return text
+    made = similar_words(spec, corpus, tokenizer, cache=request.cache, progress=reporter.stage)
+    return _with_similar_words(text, request, recipe, made, reporter)
 
 
 def _took(begun: float) -> str:
@@ -335,63 +321,32 @@ def _took(begun: float) -> str:
 
 
 def empty_levels(recipe: Recipe, levels: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a warning for each level of spans that the masking selects and the text does not contain.
-
-    Args:
-        recipe: What is trained.
-        levels: Counts of each level (`data.words.level_facts`).
-    """
+    """Yield a warning for each level of spans that the masking selects and the text does not contain."""
     for level in sorted(recipe.masking.levels):
         if levels[level]["units"]:
             continue
         share = sum(share for share, masking in recipe.masking.stages if level in masking.levels)
         yield (
-            f"no {level} of two words and more was found, and masking {recipe.masking.kind!r} hides single words "
-            f"instead, in {share:.0%} of training; {_remedy(recipe, level)}"
+            f"no {level} of two or more words was found; masking {recipe.masking.kind!r} masks single words instead, "
+            f"in {share:.0%} of training; {_remedy(recipe, level)}"
         )
 
 
 def _remedy(recipe: Recipe, level: str) -> str:
     if level == "entity":
-        return "name a list of entities, --set words.entities=[names.txt]"
+        return "give a list of entities, --set words.entities=[names.txt]"
     if "collocations" in recipe.words.phrases:
-        return "the corpus is too small to hold its own; name a list of phrases, --set words.phrases=[phrases.txt]"
-    return "take those that the corpus itself holds, in any language, --set words.phrases=[collocations] (extra: words)"
+        return "the corpus is too small for collocations; give a list of phrases, --set words.phrases=[phrases.txt]"
+    return "use the corpus's collocations, --set words.phrases=[collocations] (any language; extra: words)"
 
 
-_SEQUENCES_MEASURED = 500
-_DOCUMENTS_MEASURED = 5000
-
-
-def check_similar_words(recipe: Recipe) -> None:
-    """Raise DataError if the recipe needs a source of similar words that is not available."""
-    if (spec := recipe.replacement.similar_words) is not None:
-        check_source(spec)
-
-
-def with_similar_words(
-    text: Text,
-    recipe: Recipe,
-    corpus: Corpus,
-    tokenizer: Tokenizer,
-    *,
-    seed: int,
-    cache: Path | None,
-    reporter: Reporter,
-) -> Text:
-    """Add the table of similar words to the text's vocabulary, if the replacement needs one, and report its coverage.
-
-    Raises:
-        DataError: If its source cannot be used, or gives no word of the corpus a similar one.
-    """
-    if (spec := recipe.replacement.similar_words) is None:
-        return text
-    made = similar_words(spec, corpus, tokenizer, cache=cache, progress=reporter.stage)
+def _with_similar_words(text: Text, request: Request, recipe: Recipe, made: KeptTable, reporter: Reporter) -> Text:
+    """Add the table of similar words to the text's vocabulary and report its coverage."""
     text = replace(text, vocabulary=replace(text.vocabulary, similar_words=made.table))
     reporter.say("similar", f"{made.coverage.source}; {made.coverage.describe()}")
-    if warning := few_words_warning(spec, made.coverage):
+    if (spec := recipe.replacement.similar_words) and (warning := few_words_warning(spec, made.coverage)):
         reporter.say("warning", warning)
-    outcomes = measured_outcomes(recipe, text, seed)
+    outcomes = measured_outcomes(recipe, text, request.seed)
     if total := sum(outcomes.values()):
         shares = ", ".join(f"{count / total:.1%} {name}" for name, count in outcomes.items())
         reporter.say("similar", f"of {total:,} selected tokens, sampled: {shares}")
@@ -400,7 +355,7 @@ def with_similar_words(
             reporter.say(
                 "warning",
                 f"{unknown:.0%} of the selected tokens become random words, since their sequences have too few words "
-                "with a similar one: use another source (replacement.table.source), or let more words count "
+                "with a similar one: use another source (replacement.table.source), or include more words "
                 "(replacement.table.min_count, replacement.table.min_similarity)",
             )
     return text
@@ -417,8 +372,8 @@ def measured_outcomes(recipe: Recipe, text: Text, seed: int) -> Mapping[str, int
     if not len(plan):
         return {}
     index = np.linspace(0, len(plan) - 1, min(len(plan), _SEQUENCES_MEASURED)).astype(np.int64)
-    points = recipe.format.separator_points(text.documents)
-    instances = recipe.format.lay_out(plan.rows(index), text.take, text.vocabulary.special_tokens, points)
+    separators = recipe.format.separator_points(text.documents)
+    instances = recipe.format.lay_out(plan.rows(index), text.take, text.vocabulary.special_tokens, separators)
     rng = RandomNumbers(seed, np.zeros(len(index), dtype=np.int64), index)
     examples = corrupt(instances, recipe.masking.stages[0][1], recipe.replacement, rng, text.vocabulary)
     return recipe.replacement.outcomes(instances, examples.selection, rng, text.vocabulary)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.amounts import short_count
+from maskwright.core.amounts import counted, short_count
 from maskwright.core.errors import RecipeError
 from maskwright.core.files import read_json, write_json, write_text
 from maskwright.core.spec import override, parse_overrides, validate
@@ -34,12 +34,12 @@ class Run:
         folder: The run directory; also a Hugging Face model directory.
         finished: Whether the budget is spent; if not, the same call resumes the run.
         steps: Optimizer steps done.
-        tokens: Tokens read, padding not counted.
+        tokens: Training tokens, padding not counted.
         epochs: Passes over the training text.
         seconds: Seconds inside the training loop.
         held_out: Loss and accuracy of each objective on held-out text, by kind.
         baseline: The unigram baseline there; None without held-out text.
-        fitted: What was fitted to the budget: field, published and chosen value, reason.
+        fitted: Fitted fields: field, published and chosen value, reason.
         stopped_by: The signal that interrupted the run, or None.
     """
 
@@ -92,7 +92,6 @@ def pretrain(
         out: The run directory: new, empty, or of this same run.
         recipe: A recipe's name, a JSON file, or a recipe.
         steps, tokens, minutes, hours, flops: The budget; give one. None is needed with `as_published`.
-        seed: Keys every random choice.
         set: Overrides of recipe fields, "masking.rate=0.3".
         as_published: Keep the published schedule, batch, length and vocabulary, whatever the budget.
         tokenizer: A tokenizer folder to use instead of training a vocabulary.
@@ -101,20 +100,18 @@ def pretrain(
         extend_vocabulary: How many words of the corpus to add to that model's vocabulary, or a file of words, one a
             line.
         teacher: The model that a recipe with a teacher learns from; the same as `set=["teacher.model=..."]`.
-        clean: Overrides of the cleaning, "deduplicate=none"; where the recipe reads dialogues, of one that leaves lines
-            whole (`default_cleaning`).
+        clean: Overrides of the cleaning, "deduplicate=none"; dialogue recipes default to `default_cleaning`.
         device: "auto", "cpu", "cuda" or "cuda:N".
-        precision: "fp32", "bf16" for matrix products (weights, sums and losses stay fp32), or "auto": bf16 on a GPU
-            that has it.
+        precision: Of matmuls (weights, sums and losses are always fp32); "auto" is bf16 on a GPU that has it.
         compile: "auto" uses native kernels and CUDA graphs on a GPU in bf16, if they give the same loss and gradients
             on one batch; "no" uses PyTorch's operations only.
-        workers: Processes for preparation; None for one a core.
-        cache: Where prepared text is kept; None for the user's cache folder.
+        workers: Processes for preparation; None for one per core.
+        cache: Cache directory of prepared text; None for the user's.
         checkpoint_minutes: Time between checkpoints (longer if writing one would take over 3 % of it).
         reporter: Where messages go; None for standard error.
 
     Raises:
-        MaskwrightError: If an argument is invalid or the run cannot go on; nothing saved is lost.
+        MaskwrightError: If an argument is invalid or the run cannot continue; nothing saved is lost.
     """
     pairs = parse_overrides(set)
     if teacher is not None:
@@ -165,8 +162,17 @@ def pretrain(
                 fitted=record["fitted"],
                 stopped_by=None if end.finished else stop.signal,
             )
-            directory.write_record({**record, "replanned_tokens": end.replanned_tokens, "result": run.to_json()})
+            directory.update_record(result=run.to_json())
             return run
+        except KeyboardInterrupt:
+            saved = any(directory.checkpoints.glob("step-*"))
+            reporter.say(
+                "stopped",
+                "after the last checkpoint; the same command resumes from it"
+                if saved
+                else "before the first checkpoint; the same command starts again with the text prepared so far",
+            )
+            raise
         finally:
             directory.close()
 
@@ -199,7 +205,7 @@ def _published_budget(recipe: Recipe, as_published: bool) -> Budget:
         return Budget("steps", recipe.training.steps)
     raise RecipeError(
         "no budget was given",
-        todo="Give one, e.g. `--minutes 10` (or --hours, --steps, --tokens, --flops); `--as-published` alone takes the "
+        todo="Give one, e.g. `--minutes 10` (or --hours, --steps, --tokens, --flops); `--as-published` alone uses the "
         "published number of steps.",
     )
 
@@ -213,15 +219,11 @@ def _open_session(
     *,
     compiles: bool,
 ) -> tuple[Session, dict[str, Any]]:
-    """Prepare the text, or prepare it again for a run that resumes, and build the session.
-
-    Returns:
-        The session, and the run's record.
-    """
+    """Prepare the text, or prepare it again for a run that resumes. Return the session and the run's record."""
     reporter.say(
         "machine",
-        f"{machine.name}, {machine.threads} threads, peak matmul throughput {machine.peak_flops / 1e9:.0f} GFLOP/s in "
-        + ("bf16" if machine.precision == "bf16" else "fp32")
+        f"{machine.name}, {counted(machine.threads, 'thread')}, peak matmul throughput "
+        f"{machine.peak_flops / 1e9:.0f} GFLOP/s in {machine.precision}"
         + (" (oneDNN)" if machine.matmul == "onednn" else ""),
     )
     if record.get("prepared"):
@@ -241,7 +243,7 @@ def _open_session(
         f"{directory.path}",
     )
     if prepared.start is not None:
-        reporter.say("weights", prepared.start.told())
+        reporter.say("weights", prepared.start.describe())
     session = Session(
         directory=directory,
         recipe=recipe,

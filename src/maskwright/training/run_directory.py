@@ -29,7 +29,7 @@ from maskwright.huggingface.weight_files import WEIGHTS
 FORMAT = 1
 Work = Literal["pretraining", "fine-tuning"]
 GENERATOR = "generator"
-"""Sub-folder of a run's folder in which its generator lies."""
+"""Sub-directory of a run's directory that holds its generator."""
 _LOCK = ".lock"
 
 
@@ -37,9 +37,9 @@ class RunDirectory:
     """A run directory, locked by one process at a time.
 
     Args:
-        path: The folder; made if absent.
-        work: What is done in it; a folder of the other kind of work is refused.
-        kept: What in it is worth protecting from another run, besides a model, as a glob.
+        path: Created if absent.
+        work: A directory of the other kind of work is refused.
+        kept: Glob of files that another run must not overwrite, besides a model.
     """
 
     def __init__(self, path: Path, work: Work = "pretraining", kept: str = "checkpoints/step-*") -> None:
@@ -55,11 +55,11 @@ class RunDirectory:
         """Lock the directory for a request.
 
         Returns:
-            What `run.json` holds: {"request": ...} in a new folder, more where this very run was begun.
+            The content of `run.json` if this run was begun before; {"request": ...} in a new directory.
 
         Raises:
-            CheckpointError: If the folder holds another run, another kind of work or other files, or another process is
-                at work in it.
+            CheckpointError: If the directory holds another run, another kind of work or other files, or another process
+                uses it.
         """
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"{self.path} is a file, not a folder", todo="Choose another --out.")
@@ -72,7 +72,7 @@ class RunDirectory:
         self._sweep()
         record = self.path / "run.json"
         if not record.exists():
-            # Dot files are this program's own (a lock, remains of a kill) or the system's.
+            # Dot files are a lock, remains of a kill, or the system's.
             strangers = sorted(item.name for item in self.path.iterdir() if not item.name.startswith("."))
             if strangers:
                 raise CheckpointError(
@@ -85,15 +85,21 @@ class RunDirectory:
             before: dict[str, Any] = held["request"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{record} cannot be read: {error}", todo="Choose another --out.") from error
-        work = held.get("work", "pretraining")  # Records of the first version do not say: there was no other kind.
+        work = held.get("work", "pretraining")  # The first version had no other kind and did not record it.
         if work != self._work:
             raise CheckpointError(
                 f"{self.path} holds a {work}, and a {self._work} would write its own model over that one",
                 todo="Choose another --out.",
             )
         if not any(self.path.glob(self._kept)) and not (self.path / WEIGHTS).exists():
-            return {"request": dict(request)}  # It ended before anything was kept: there is nothing to protect.
+            return {"request": dict(request)}  # It ended before anything was saved.
         if differing := _differences(before, dict(request)):
+            if held.get("result", {}).get("finished") and all(line.startswith("budget.") for line in differing):
+                raise CheckpointError(
+                    f"the run in {self.path} is finished; its learning rate has decayed to zero within its budget, "
+                    "which cannot be changed afterwards",
+                    todo=f"To train on, start a new run from its weights: `--init {self.path}` with another --out.",
+                )
             shown = "; ".join(differing[:5]) + (f"; and {len(differing) - 5} more" if len(differing) > 5 else "")
             raise CheckpointError(
                 f"{self.path} holds another run: {shown}",
@@ -102,7 +108,7 @@ class RunDirectory:
         return held
 
     def _sweep(self) -> None:
-        """Remove what a kill in the middle of writing left; the folder is ours alone by now."""
+        """Remove what a kill during writing left; the directory is locked."""
         places = (self.path, self.checkpoints, self.generator)
         for leftover in [leftover for place in places for leftover in place.glob(".*.tmp")]:
             if leftover.is_dir():
@@ -113,7 +119,7 @@ class RunDirectory:
     def _take_lock(self) -> None:
         try:
             import fcntl
-        except ImportError:  # Windows has no flock; two runs in one folder are then the user's to avoid.
+        except ImportError:  # Windows has no flock; users must avoid two runs in one directory.
             return
         try:
             lock = open(self.path / _LOCK, "w")  # noqa: SIM115 (held as long as the run)
@@ -123,7 +129,7 @@ class RunDirectory:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                self._lock = lock  # A file system without locks: two runs in one folder are the user's to avoid.
+                self._lock = lock  # A file system without locks, as on Windows.
                 return
             lock.close()
             raise CheckpointError(
@@ -133,7 +139,7 @@ class RunDirectory:
         self._lock = lock
 
     def close(self) -> None:
-        """Let go of the folder. One that was made here and holds nothing yet is removed: the start failed."""
+        """Unlock the directory; if it was created by this object and is still empty, remove it."""
         if self._made and {item.name for item in self.path.glob("*")} <= {_LOCK}:
             with contextlib.suppress(OSError):
                 (self.path / _LOCK).unlink(missing_ok=True)
@@ -146,9 +152,12 @@ class RunDirectory:
         """Write `run.json`."""
         write_json(self.path / "run.json", {"format": FORMAT, "work": self._work, **record})
 
+    def update_record(self, **fields: Any) -> None:
+        """Set fields of `run.json`."""
+        self.write_record({**read_json(self.path / "run.json"), **fields})
+
 
 def _differences(before: Any, now: Any, path: str = "") -> list[str]:
-    """Name every leaf in which two requests differ."""
     if isinstance(before, dict) and isinstance(now, dict):
         keys = sorted(before.keys() | now.keys())
         return [line for key in keys for line in _differences(before.get(key), now.get(key), f"{path}.{key}")]
@@ -156,7 +165,7 @@ def _differences(before: Any, now: Any, path: str = "") -> list[str]:
 
 
 def environment() -> dict[str, Any]:
-    """Say where a run takes place: versions, platform, threads."""
+    """Return versions, platform, threads and the command."""
     from importlib.metadata import version
 
     return {

@@ -15,7 +15,16 @@ from maskwright.training.budget import Budget, Spent
 from maskwright.training.checkpoint import CheckpointTimer, save_models
 from maskwright.training.compiling import compile_model, uses_native_kernels
 from maskwright.training.device import Machine
-from maskwright.training.evaluation import Baseline, Measured, detection_line, health_line, measure, unigram_baseline
+from maskwright.training.evaluation import (
+    Baseline,
+    Measured,
+    detection_line,
+    health_line,
+    majority_share,
+    measure,
+    pair_line,
+    unigram_baseline,
+)
 from maskwright.training.flops import step_flops
 from maskwright.training.initialization import Start
 from maskwright.training.interrupt import StopRequest
@@ -33,7 +42,7 @@ EVALUATIONS = 20
 _SEQUENCES_OF_PROOF = 8
 _HELD_OUT_SHARE = 0.005
 _HELD_OUT_LEAST, _HELD_OUT_MOST = 5_000, 60_000
-_REPLAN_AT, _REPLAN_TOLERANCE = 0.1, 0.25
+_REPLAN_FROM, _REPLAN_TOLERANCE = 0.1, 0.25
 """Share of a time budget after which the plan is compared with the measured speed; relative error that is reported."""
 
 
@@ -47,7 +56,6 @@ class SessionEnd:
         finished: Whether the budget is spent.
         held_out: The last evaluation, by objective; empty if there is no held-out text.
         baseline: The unigram baseline at the same targets.
-        replanned_tokens: Tokens that fit a time budget at the measured speed; None if the plan was close enough.
     """
 
     spent: Spent
@@ -55,7 +63,6 @@ class SessionEnd:
     finished: bool
     held_out: dict[str, Measured]
     baseline: Baseline | None
-    replanned_tokens: float | None
 
 
 class Session:
@@ -63,15 +70,8 @@ class Session:
 
     Args:
         directory: The run directory, opened.
-        recipe: What is trained.
-        text: Prepared text.
-        budget: When to stop.
-        seed: Keys every random choice.
-        machine: Device and precision.
-        expected_tokens: Tokens the whole run is planned to read; sizes the held-out text.
-        replanned_tokens: What an earlier session of the run has re-planned.
-        reporter: Where to report.
-        teacher: The recipe's teacher, loaded.
+        expected_tokens: Planned tokens of the whole run; also determines the size of the held-out text.
+        replanned_tokens: The plan that an earlier session corrected, if one did.
         start: Initial weights instead of random ones; a checkpoint takes precedence.
         tokens_per_microbatch: Tokens (padding included) of a forward and backward pass; dropout depends on it.
         compiles: Whether to use native GPU kernels, if they are verified to give the same (`compile_model`).
@@ -96,7 +96,7 @@ class Session:
     ) -> None:
         self.directory, self.recipe, self.text, self.reporter = directory, recipe, text, reporter
         self.budget, self.machine, self.compiles = budget, machine, compiles
-        self.expected_tokens, self.replanned_tokens = expected_tokens, replanned_tokens
+        self.expected_tokens, self.planned_tokens = expected_tokens, replanned_tokens or expected_tokens
         self.workload = build_workload(
             recipe,
             text,
@@ -117,10 +117,6 @@ class Session:
 
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> SessionEnd:
         """Train until the budget is spent or a stop is requested; the model is saved either way.
-
-        Args:
-            stop: Becomes true when the user asks to stop.
-            checkpoint_seconds: Time between checkpoints.
 
         Raises:
             TrainingError: If the loss is not finite; the last checkpoint is intact.
@@ -173,34 +169,36 @@ class Session:
             timer.keep(position.spent.steps)
             self.reporter.say("speed", journal.speed_line())
             held_out = held_out or measure(self.model, self.workload.held_out)
-        self._report_end(held_out, position.spent, progress)
-        return SessionEnd(
-            position.spent, position.epochs, progress >= 1, held_out, self.baseline, self.replanned_tokens
-        )
+        self._report_quality(held_out)
+        if progress >= 1:
+            planned, trained = short_count(self.expected_tokens), short_count(position.spent.tokens)
+            self.reporter.say("tokens", f"planned {planned}, trained on {trained} in {self.budget}")
+        return SessionEnd(position.spent, position.epochs, progress >= 1, held_out, self.baseline)
 
     def _replan(self, spent: Spent, progress: float) -> None:
-        """Report once how many tokens fit a time budget, if the measured speed contradicts the plan."""
-        if self.budget.unit != "seconds" or self.replanned_tokens is not None or not _REPLAN_AT <= progress < 1:
+        """Correct the plan of a time budget, on screen and in run.json, if the measured speed contradicts it."""
+        if self.budget.unit != "seconds" or not _REPLAN_FROM <= progress < 1:
             return
         tokens = spent.tokens / progress
-        if abs(tokens / self.expected_tokens - 1) > _REPLAN_TOLERANCE:
-            self.replanned_tokens = tokens
+        if abs(tokens / self.planned_tokens - 1) > _REPLAN_TOLERANCE:
+            planned, self.planned_tokens = self.planned_tokens, tokens
+            self.directory.update_record(replanned_tokens=tokens)
             self.reporter.say(
                 "plan",
-                f"planned {short_count(self.expected_tokens)} tokens, at the measured speed {short_count(tokens)} fit",
+                f"planned {short_count(planned)} tokens; at the measured speed {short_count(tokens)} fit into "
+                f"{self.budget}",
             )
 
-    def _report_end(self, held_out: dict[str, Measured], spent: Spent, progress: float) -> None:
-        if "mlm" in held_out and self.baseline is not None:
-            model = "" if self.recipe.generator is None else "generator: "
-            self.reporter.say("health", model + health_line(held_out["mlm"], self.baseline, self.text.vocab_size))
-        if "rtd" in held_out:
-            self.reporter.say("health", "discriminator: " + detection_line(held_out["rtd"]))
-        if self.budget.unit == "seconds" and progress >= 1:
-            self.reporter.say(
-                "tokens",
-                f"planned {short_count(self.expected_tokens)}, trained on {short_count(spent.tokens)} in {self.budget}",
-            )
+    def _report_quality(self, held_out: dict[str, Measured]) -> None:
+        for kind, measured in held_out.items():
+            if kind == "mlm" and self.baseline is not None:
+                model = "" if self.recipe.generator is None else "generator: "
+                self.reporter.say("health", model + health_line(measured, self.baseline, self.text.vocab_size))
+            elif kind == "rtd":
+                self.reporter.say("health", "discriminator: " + detection_line(measured))
+            elif any(each.kind == kind and each.predicts == "sequence" for each in self.recipe.objectives):
+                majority = majority_share(self.workload.held_out, kind)
+                self.reporter.say("health", pair_line(kind, measured, majority))
 
     def _compile(self) -> str:
         # One batch per sequence length of the run, since the kernels differ by length.

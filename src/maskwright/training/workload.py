@@ -17,7 +17,7 @@ from maskwright.training.stream import Rows, Stream
 
 _HELD_OUT_SEED = 0
 _DOCUMENTS_AT_LEAST = 16
-_DOCUMENTS_MEASURED, _SEQUENCES_MEASURED = 2000, 200
+_DOCUMENTS_MEASURED = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,18 +173,17 @@ def _joined(parts: list[Documents]) -> Documents:
     return Documents(parts[0].sentence_ends, firsts, lasts)
 
 
-def mean_length(recipe: Recipe, text: Text, seed: int) -> float:
-    """Mean tokens of a sequence in the recipe's first phase, measured on a plan of some documents."""
+def mean_lengths(recipe: Recipe, text: Text, seed: int) -> tuple[float, ...]:
+    """Return the mean tokens of a sequence in each length phase, measured on a sample of the documents."""
     some = np.linspace(0, len(text.documents) - 1, min(len(text.documents), _DOCUMENTS_MEASURED))
     documents = text.documents.pick(some.astype(np.int64))
-    length = recipe.training.phases[0].max_length
-    plan = recipe.format.plan(documents, length, seed, 0)
-    if not len(plan):
-        return float(length)
-    collator = _collator(recipe, text, length, seed, length)
-    rows = plan.rows(np.linspace(0, len(plan) - 1, min(len(plan), _SEQUENCES_MEASURED)).astype(np.int64))
-    laid_out = recipe.format.lay_out(rows, text.take, text.vocabulary.special_tokens, collator.separator_points)
-    return float(laid_out.lengths.mean())
+    separators = recipe.format.separator_points(text.documents)
+
+    def measured(length: int) -> float:
+        plan = recipe.format.plan(documents, length, seed, 0)
+        return float(recipe.format.lengths(plan, separators).mean()) if len(plan) else float(length)
+
+    return tuple(measured(phase.max_length) for phase in recipe.training.phases)
 
 
 def _stream(recipe: Recipe, documents: Documents, text: Text, max_length: int, seed: int) -> Stream:
