@@ -37,6 +37,7 @@ class Run:
         tokens: Training tokens, padding not counted.
         epochs: Passes over the training text.
         seconds: Seconds inside the training loop.
+        flops: Training FLOPs by the formula of `model.sizes`; 0 in runs of earlier versions.
         held_out: Loss and accuracy of each objective on held-out text, by kind.
         baseline: The unigram baseline there; None without held-out text.
         fitted: Fitted fields: field, published and chosen value, reason.
@@ -53,6 +54,7 @@ class Run:
     baseline: Baseline | None
     fitted: list[dict[str, Any]]
     stopped_by: str | None
+    flops: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, as `run.json` keeps it."""
@@ -157,6 +159,7 @@ def pretrain(
                 tokens=end.spent.tokens,
                 epochs=end.epochs,
                 seconds=end.spent.seconds,
+                flops=end.spent.flops,
                 held_out=end.held_out,
                 baseline=end.baseline,
                 fitted=record["fitted"],
