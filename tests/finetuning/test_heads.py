@@ -168,7 +168,7 @@ def test_dropout_stands_where_the_class_has_it_and_follows_its_key(tmp_path, fam
     made, (head,) = ragged(family, kind), Ours(loaded).heads.values()
     draws = torch.Generator().manual_seed(3)
     output = EncoderOutput(
-        torch.randn(made.real.numel(), 32, generator=draws), torch.randn(len(made.real), 32, generator=draws)
+        torch.randn(made.batch.batch.num_tokens, 32, generator=draws), torch.randn(len(made.real), 32, generator=draws)
     )
     read = {"token": output.hidden[made.batch.positions] if kind == "token" else None, "span": output.hidden}.get(kind)
     if read is None:

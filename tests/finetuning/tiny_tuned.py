@@ -1,6 +1,7 @@
 """Tiny random models of transformers, for every family and every kind of head; tokenizers; batches for both sides."""
 
 import functools
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import transformers
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from maskwright.core.tensors import FlatBatch
+from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import HeadKind
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -144,14 +145,12 @@ def ragged(family: str, kind: HeadKind, seed: int = 0) -> Ragged:
     real = column < lengths[:, None]
     ids = torch.where(real, torch.randint(5, VOCAB_SIZE, shape, generator=draws), pad)
     segment_ids = torch.where(real & (column > 3), 1 if segments else 0, 0)
-    flat = FlatBatch(
-        ids=ids.flatten(),
-        position_ids=torch.where(real, column, 0).flatten(),
-        segment_ids=segment_ids.flatten(),
-        sequence_ids=torch.where(real, torch.arange(shape[0])[:, None], -1).flatten(),
-        first_tokens=torch.arange(shape[0]) * shape[1],
-        row_length=shape[1],
-        num_tokens=sum(LENGTHS),
+    flat = PackedBatch(
+        ids=ids[real],
+        position_ids=column[real],
+        segment_ids=segment_ids[real],
+        cu_seqlens=torch.tensor([0, *itertools.accumulate(LENGTHS)], dtype=torch.int32),
+        max_seqlen=shape[1],
     )
     of_unit = OPTIONS if kind == "choice" else 1
     batch = FeatureBatch(
@@ -159,7 +158,7 @@ def ragged(family: str, kind: HeadKind, seed: int = 0) -> Ragged:
         lengths=lengths,
         unit_numbers=np.arange(len(LENGTHS) // of_unit),
         units=torch.arange(len(LENGTHS)) // of_unit,
-        positions=real.flatten().nonzero().squeeze(1)[::2] if kind == "token" else None,
+        positions=torch.arange(sum(LENGTHS))[::2] if kind == "token" else None,
         labels=None,
     )
     padded = {"input_ids": ids, "attention_mask": real.long()}
@@ -182,7 +181,7 @@ def their_scores(model: PreTrainedModel, kind: HeadKind, made: Ragged) -> Tensor
 
 def of_real(scores: Tensor, kind: HeadKind, made: Ragged) -> Tensor:
     """Leave out what we score at slots that hold no token."""
-    return scores[made.real.flatten()] if kind == "span" else scores
+    return scores
 
 
 def tensors_of(folder: Path) -> dict[str, Tensor]:

@@ -1,5 +1,6 @@
 """Tiny random models of transformers, ragged batches for both sides, and ours built from a folder."""
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from transformers import (
     RobertaConfig,
 )
 
-from maskwright.core.tensors import FlatBatch
+from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import HeadShape, SpecialTokens
 from maskwright.huggingface.huggingface import LoadedModel
 from maskwright.model.encoder import Encoder
@@ -162,20 +163,20 @@ def build(model_class: type[PreTrainedModel], config: Any, seed: int = 0) -> Pre
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """The same sequences padded (for transformers) and flat (for us).
+    """The same sequences padded (for transformers) and packed (for us).
 
     Attributes:
         padded: Keyword arguments of a transformers model, each of shape (B, L).
         flat: The batch in rows of L.
         real: Shape (B, L), where there is a token.
-        targets: Shape (M,), offsets into the flat stream of some real tokens.
+        targets: Shape (M,), offsets of some tokens in the packed batch.
         labels: Shape (M,).
         pair_labels: Shape (B,).
         replaced: Shape (B, L), 0 or 1, whether each token is to be called a replaced one.
     """
 
     padded: dict[str, Tensor]
-    flat: FlatBatch
+    flat: PackedBatch
     real: Tensor
     targets: Tensor
     labels: Tensor
@@ -191,17 +192,13 @@ def ragged(pad: int, segments: int, seed: int = 0) -> Ragged:
     real = column < torch.tensor(LENGTHS)[:, None]
     ids = torch.where(real, torch.randint(5, VOCAB_SIZE, shape, generator=draws), pad)
     segment_ids = torch.where(real & (column > 3), 1 if segments > 1 else 0, 0)
-    sequence_ids = torch.where(real, torch.arange(shape[0])[:, None], -1)
-    places = real.flatten().nonzero().squeeze(1)
-    targets = places[torch.randperm(len(places), generator=draws)[:12]].sort().values
-    flat = FlatBatch(
-        ids=ids.flatten(),
-        position_ids=torch.where(real, column, 0).flatten(),
-        segment_ids=segment_ids.flatten(),
-        sequence_ids=sequence_ids.flatten(),
-        first_tokens=torch.arange(shape[0]) * shape[1],
-        row_length=shape[1],
-        num_tokens=sum(LENGTHS),
+    targets = torch.randperm(sum(LENGTHS), generator=draws)[:12].sort().values
+    flat = PackedBatch(
+        ids=ids[real],
+        position_ids=column[real],
+        segment_ids=segment_ids[real],
+        cu_seqlens=torch.tensor([0, *itertools.accumulate(LENGTHS)], dtype=torch.int32),
+        max_seqlen=shape[1],
     )
     kinds = {"token_type_ids": segment_ids} if segments else {}
     return Ragged(

@@ -1,25 +1,21 @@
+"""Attention backends in a whole encoder: the same results and gradients, and no attention between sequences."""
+
 from dataclasses import replace
 
 import pytest
 import torch
-from flat_batches import PACKED, SMALL, encoder, packed, without_filler
+from flat_batches import PACKED, SMALL, encoder, packed
 
 WHOLE_HEADS = SMALL.replace(hidden_size=32, num_heads=2)
-ONE_A_ROW = tuple((length,) for row in PACKED for length in row)
-FULL = ((24,), (24,))
+FULL = (24, 24)
 
 
 def _run(backend, batch, config=SMALL):
     model = encoder(config, backend)
     output = model(batch)
-    real = batch.sequence_ids >= 0
     assert output.hidden.isfinite().all()
-    (output.hidden[real] ** 3).mean().backward()
-    return (
-        output.hidden[real].detach(),
-        output.pooled.detach(),
-        {n: p.grad for n, p in model.named_parameters()},
-    )
+    (output.hidden**3).mean().backward()
+    return output.hidden.detach(), output.pooled.detach(), {n: p.grad for n, p in model.named_parameters()}
 
 
 def _assert_same(found, expected):
@@ -32,76 +28,40 @@ def _assert_same(found, expected):
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("backend", ["rows", "sdpa", "jagged"])
-@pytest.mark.parametrize("rows", [PACKED, ONE_A_ROW, FULL], ids=["packed", "one a row", "full rows"])
-def test_backends_agree_with_the_reference(backend, rows):
-    batch = packed(rows, 24)
+@pytest.mark.parametrize("lengths", [PACKED, FULL], ids=["packed", "full rows"])
+def test_backends_agree_with_the_reference(backend, lengths):
+    batch = packed(lengths)
     _assert_same(_run(backend, batch), _run("reference", batch))
 
 
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-@pytest.mark.parametrize("backend", ["rows", "sdpa", "jagged", "reference"])
-@pytest.mark.parametrize("rows", [PACKED, ONE_A_ROW, FULL], ids=["packed", "one a row", "full rows"])
-@pytest.mark.parametrize(
-    # PACKED has 91 tokens in rows of 96 slots: with five behind them the stream is as long as its rows, and is none.
-    "behind",
-    [0, 5, 30],
-    ids=["nothing behind", "as long as the rows", "more than a row behind"],
-)
-def test_a_stream_without_the_filler_of_its_rows_gives_the_same(backend, rows, behind):
-    batch = packed(rows, 24)
-    found = _run(backend, without_filler(batch, behind), WHOLE_HEADS)
-    _assert_same(found, _run("reference", batch, WHOLE_HEADS))
-
-
-@pytest.mark.parametrize("backend", ["rows", "reference"])
-@pytest.mark.parametrize("behind", [0, 3, 5])
-def test_attention_drops_by_the_place_in_a_row_whether_or_not_filler_is_there(backend, behind):
-    config = WHOLE_HEADS.replace(hidden_dropout=0.0, attention_dropout=0.3)
-    batch = packed(PACKED, 24, key=99)
-    _assert_same(_run(backend, without_filler(batch, behind), config), _run("rows", batch, config))
-
-
-@pytest.mark.parametrize("backend", ["rows"])
-def test_all_of_dropout_is_the_same_for_a_stream_without_filler(backend):
-    batch = without_filler(packed(PACKED, 24, key=99), behind=3)
-    _assert_same(_run(backend, batch, WHOLE_HEADS), _run("reference", batch, WHOLE_HEADS))
-
-
 @pytest.mark.parametrize("backend", ["rows", "sdpa", "reference"])
-def test_an_empty_stream_without_filler_gives_nothing(backend):
+def test_an_empty_batch_gives_nothing(backend):
     empty = torch.zeros(0, dtype=torch.int64)
     batch = replace(
-        packed(((24,),), 24),
-        **dict.fromkeys(["ids", "position_ids", "segment_ids", "sequence_ids", "first_tokens", "row_slots"], empty),
-        num_rows=0,
-        num_tokens=0,
+        packed(), ids=empty, position_ids=empty, segment_ids=empty, cu_seqlens=torch.zeros(1, dtype=torch.int32)
     )
     assert encoder(WHOLE_HEADS, backend)(batch).hidden.shape == (0, 32)
 
 
 @pytest.mark.parametrize("backend", ["rows", "sdpa"])
-def test_sequences_packed_into_a_row_never_attend_to_each_other(backend):
-    _assert_same(_run(backend, packed(PACKED, 24)), _run(backend, packed(ONE_A_ROW, 24)))
-
-
-@pytest.mark.parametrize("backend", ["rows", "sdpa"])
-def test_a_stream_that_is_not_cut_into_rows_gives_the_same(backend):
-    _assert_same(_run(backend, packed(PACKED, None)), _run(backend, packed(PACKED, 24)))
+def test_an_upper_bound_of_the_lengths_gives_the_same(backend):
+    _assert_same(_run(backend, packed(max_seqlen=31)), _run(backend, packed()))
 
 
 def test_changing_one_sequence_changes_no_other():
-    batch = packed(PACKED, 24)
+    batch = packed()
     model = encoder()
-    changed = replace(batch, ids=torch.where(batch.sequence_ids == 1, 6, batch.ids))
+    owners = torch.repeat_interleave(torch.arange(batch.num_sequences), batch.lengths)
+    changed = replace(batch, ids=torch.where(owners == 1, 6, batch.ids))
     differs = (model(batch).hidden != model(changed).hidden).any(dim=1)
-    assert torch.equal(differs, batch.sequence_ids == 1)
+    assert torch.equal(differs, owners == 1)
 
 
 def test_rows_drop_what_the_reference_drops():
-    batch = packed(PACKED, 24, key=99)
+    batch = packed(key=99)
     dropped = _run("rows", batch)
     _assert_same(dropped, _run("reference", batch))
-    assert (dropped[0] - _run("rows", packed(PACKED, 24))[0]).abs().max() > 0.1
+    assert (dropped[0] - _run("rows", packed())[0]).abs().max() > 0.1
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
@@ -111,7 +71,7 @@ def test_fused_kernels_drop_by_the_key_and_put_the_generator_back(backend):
     model = encoder(config, backend)
     before = torch.get_rng_state()
     with torch.no_grad():
-        first, again, other, none = (model(packed(PACKED, 24, key=key)).hidden for key in (5, 5, 6, None))
+        first, again, other, none = (model(packed(key=key)).hidden for key in (5, 5, 6, None))
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(first, again)
     assert not torch.allclose(first, other, atol=1e-2)
@@ -119,7 +79,7 @@ def test_fused_kernels_drop_by_the_key_and_put_the_generator_back(backend):
 
 
 def test_a_model_in_fp64_stays_in_it_under_autocast():
-    model, batch = encoder(WHOLE_HEADS).double(), packed(PACKED, 24)
+    model, batch = encoder(WHOLE_HEADS).double(), packed()
     expected = model(batch).hidden
     with torch.autocast("cpu", torch.bfloat16):
         torch.testing.assert_close(model(batch).hidden, expected)

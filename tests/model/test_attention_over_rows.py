@@ -10,7 +10,7 @@ from maskwright.kernels.dropout import DropoutKey, dropout_factors
 
 HEADS, WIDTH, ROW = 3, 12, 6
 KEY = DropoutKey.on(torch.device("cpu"), 20170612)
-MASKED, UNMASKED = ((2, 4), (5,)), ((6,), (6,))
+MASKED, UNMASKED = (6, 4, 2), (6, 6)
 
 
 def _inputs(dtype=torch.float32, scale=1.0):
@@ -31,7 +31,8 @@ def _plainly(inputs, rows, rate):
     queries, keys, values = inputs
     shape = torch.Size((2, HEADS, ROW, ROW))
     factors = dropout_factors(shape, rate, KEY, 2).to(queries.dtype) if rate else torch.ones(shape).to(queries.dtype)
-    sequences = packed(rows, ROW).sequence_ids.view(2, ROW)
+    lengths = torch.tensor(rows)
+    sequences = torch.repeat_interleave(torch.arange(len(lengths)), lengths).view(2, ROW)
     size = WIDTH // HEADS
     rows_mixed = []
     for row in range(2):

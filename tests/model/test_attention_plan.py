@@ -2,20 +2,15 @@ import pytest
 import torch
 from flat_batches import packed
 
-from maskwright.kernels.attention import choose_backend, plan_attention, run_offsets
+from maskwright.kernels.attention import choose_backend, plan_attention
 
-FULL = ((24,), (24,))
+FULL = (24, 24)
 
 
 def test_no_mask_is_made_when_every_row_is_one_full_sequence():
-    assert plan_attention(packed(FULL, 24), "rows", torch.float32).mask is None
-    assert plan_attention(packed(((23,), (24,)), 24), "rows", torch.float32).mask is not None
-    assert plan_attention(packed(((12, 12),), 24), "rows", torch.float32).mask is not None
-
-
-def test_run_offsets_end_runs_at_row_ends():
-    offsets = run_offsets(torch.tensor([0, 0, 1, -1, -1, -1, 2, 2]), row_length=4)
-    assert offsets.tolist() == [0, 2, 3, 4, 6, 8]
+    assert plan_attention(packed(FULL), "rows", torch.float32).mask is None
+    assert plan_attention(packed((23, 24)), "rows", torch.float32).mask is not None
+    assert plan_attention(packed((12, 12)), "rows", torch.float32).mask is not None
 
 
 @pytest.mark.parametrize(

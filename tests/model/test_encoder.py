@@ -1,20 +1,20 @@
 from dataclasses import replace
 
 import torch
-from flat_batches import PACKED, SMALL, VOCAB_SIZE, encoder, packed
+from flat_batches import SMALL, VOCAB_SIZE, encoder, packed
 
 from maskwright.model.encoder import Encoder
 
 
 def test_dropout_follows_the_batch_key_and_only_in_training():
     model = encoder()
-    first, again, other = (model(packed(PACKED, 24, key=key)).hidden for key in (1, 1, 2))
+    first, again, other = (model(packed(key=key)).hidden for key in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.allclose(first, other, atol=1e-2)
-    plain = model(packed(PACKED, 24)).hidden
+    plain = model(packed()).hidden
     assert not torch.allclose(first, plain, atol=1e-2)
     model.eval()
-    assert torch.equal(model(packed(PACKED, 24, key=1)).hidden, plain)
+    assert torch.equal(model(packed(key=1)).hidden, plain)
 
 
 def test_layers_that_share_blocks_compute_what_equal_layers_compute():
@@ -32,14 +32,14 @@ def test_layers_that_share_blocks_compute_what_equal_layers_compute():
             elif rest.startswith(f"{block}."):
                 state[f"{stem}.{layer}.{rest.partition('.')[2]}"] = value
     apart.load_state_dict(state)
-    batch = packed(PACKED, 24)
+    batch = packed()
     assert torch.equal(shared(batch).hidden, apart(batch).hidden)
 
 
 def test_factorised_embeddings_are_projected_to_the_hidden_width():
     model = encoder(SMALL.replace(embedding_size=16))
     assert model.word_embeddings.weight.shape == (VOCAB_SIZE, 16)
-    assert model(packed(PACKED, 24)).hidden.shape == (96, 48)
+    assert model(packed()).hidden.shape == (91, 48)
     assert encoder().embedding_projection is None
 
 
@@ -50,12 +50,12 @@ def test_positions_are_read_behind_the_offset():
     state = plain.state_dict()
     positions = torch.cat([torch.full((2, 48), torch.nan), state["position_embeddings.weight"]])
     model.load_state_dict({**state, "position_embeddings.weight": positions})
-    batch = packed(PACKED, 24)
+    batch = packed()
     assert torch.equal(model(batch).hidden, plain(batch).hidden)
 
 
 def test_a_single_segment_row_is_added_whatever_the_segment():
-    batch = packed(PACKED, 24)
+    batch = packed()
     one = encoder(SMALL.replace(type_vocab_size=1))
     assert torch.equal(one(batch).hidden, one(replace(batch, segment_ids=batch.segment_ids * 0)).hidden)
     without = encoder(SMALL.replace(type_vocab_size=0, pooler=False))
@@ -64,7 +64,7 @@ def test_a_single_segment_row_is_added_whatever_the_segment():
 
 
 def test_activations_change_the_result():
-    batch = packed(PACKED, 24)
+    batch = packed()
     tanh, erf, relu = (
         encoder(SMALL.replace(hidden_activation=name))(batch).hidden for name in ("gelu_tanh", "gelu", "relu")
     )
@@ -73,7 +73,7 @@ def test_activations_change_the_result():
 
 
 def test_encoder_computes_in_half_precision_under_autocast():
-    model, batch = encoder(), packed(PACKED, 24, key=3)
+    model, batch = encoder(), packed(key=3)
     exact = model(batch).hidden
     with torch.autocast("cpu", torch.bfloat16):
         rough = model(batch).hidden

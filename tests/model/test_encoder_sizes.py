@@ -139,9 +139,8 @@ def test_masked_token_models_have_the_published_number_of_parameters(config, voc
 
 @pytest.mark.parametrize("config", [_bert(3, 128), _albert(3, 128, 32).replace(pooler=False)])
 def test_flops_formula_equals_a_count_of_a_real_training_step(config):
-    # Sixteen sequences: first tokens are filled up to that number (`core.row_counts`).
     vocab_size, length, targets, sequences = 101, 16, 5, 16
-    batch = packed(((length,),) * sequences, length)
+    batch = packed((length,) * sequences, length)
     model = Encoder(config, vocab_size, backend="rows")
     objective = MaskedLanguageModeling()
     shape = config.head_shape(vocab_size)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from maskwright.kernels.activated_linear import keeps_less
-from maskwright.kernels.attention import AttentionPlan, Runs, attend
+from maskwright.kernels.attention import AttentionPlan, attend
 from maskwright.kernels.dropout import DropoutKey, dropout_add
 from maskwright.model.config import EncoderConfig
 from maskwright.model.layer import AttentionBlock, FeedForwardBlock
@@ -80,15 +80,7 @@ def test_feed_forward_is_the_plain_modules(width, name, key):
 def test_attention_is_three_products(backend, key):
     torch.manual_seed(0)
     block, hidden = AttentionBlock(_config(64)), _hidden(64)
-    offsets, num_rows = torch.arange(0, TOKENS + 1, ROW), TOKENS // ROW
-    runs = Runs(
-        offsets=offsets,
-        real=torch.ones(num_rows, dtype=torch.bool),
-        slots=offsets[:-1],
-        row_length=ROW,
-        num_rows=num_rows,
-    )
-    plan = AttentionPlan(backend, ROW, num_rows=num_rows, offsets=offsets, longest=ROW, runs=runs)
+    plan = AttentionPlan(backend, torch.arange(0, TOKENS + 1, ROW), ROW, num_rows=TOKENS // ROW)
 
     def plain(given: Tensor) -> Tensor:
         projected = (layer(given) for layer in (block.query, block.key, block.value))
@@ -104,7 +96,7 @@ def test_attention_is_three_products(backend, key):
 def test_attention_under_autocast_is_three_products():
     torch.manual_seed(0)
     block, hidden = AttentionBlock(_config(64)), _hidden(64)
-    plan = AttentionPlan("rows", ROW)
+    plan = AttentionPlan("rows", torch.arange(0, TOKENS + 1, ROW), ROW)
 
     def plain(given: Tensor) -> Tensor:
         projected = (layer(given) for layer in (block.query, block.key, block.value))

@@ -5,13 +5,13 @@ Only hidden dropout behind the last attention differs: see the last test.
 
 import pytest
 import torch
-from flat_batches import PACKED, SMALL, encoder, packed
+from flat_batches import SMALL, encoder, packed
 from torch import Tensor
 
 from maskwright.kernels.attention import Backend
 from maskwright.model.config import EncoderConfig
 
-READ = torch.tensor([0, 3, 10, 11, 17, 24, 30, 48, 68, 72, 77, 82, 87, 92, 95])
+READ = torch.tensor([0, 3, 10, 11, 17, 20, 30, 44, 64, 67, 72, 77, 82, 87, 90])
 BACKENDS: tuple[Backend, ...] = ("rows", "sdpa", "jagged", "reference")
 ATTENTION_ONLY = SMALL.replace(hidden_dropout=0.0, attention_dropout=0.3)
 
@@ -21,15 +21,14 @@ def results(
     backend: Backend | None,
     read: Tensor | None,
     *,
-    row_length: int | None = 24,
     half: bool = False,
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Hidden states at READ, pooled vectors and gradients, in training, with the dropout that the config has."""
     model = encoder(config, backend)
     with torch.autocast("cpu", torch.bfloat16, enabled=half):
-        output = model(packed(PACKED, row_length, key=7), read)
+        output = model(packed(key=7), read)
     assert output.pooled is not None
-    wanted = output.hidden[READ if row_length else torch.arange(0, 90, 7)]
+    wanted = output.hidden[READ]
     (wanted.float().square() * torch.arange(1, len(wanted) + 1)[:, None]).mean().backward()  # type: ignore[no-untyped-call]
     gradients = {name: each.grad for name, each in model.named_parameters() if each.grad is not None}
     return wanted.detach(), output.pooled.detach(), gradients
@@ -51,13 +50,6 @@ def test_attention_drops_the_same_in_training(backend: Backend) -> None:
     assert_same(results(ATTENTION_ONLY, backend, READ), results(ATTENTION_ONLY, backend, None))
 
 
-def test_a_stream_that_is_not_cut_into_rows_is_read_whole() -> None:
-    read = torch.arange(0, 90, 7)
-    assert_same(
-        results(ATTENTION_ONLY, None, read, row_length=None), results(ATTENTION_ONLY, None, None, row_length=None)
-    )
-
-
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_half_precision_reads_the_same_up_to_the_order_of_sums(backend: Backend) -> None:
@@ -70,7 +62,7 @@ def test_half_precision_reads_the_same_up_to_the_order_of_sums(backend: Backend)
 
 def test_hidden_dropout_behind_the_last_attention_is_keyed_by_the_place_among_what_is_read() -> None:
     config = SMALL.replace(hidden_dropout=0.3, attention_dropout=0.0)
-    model, batch = encoder(config), packed(PACKED, 24, key=7)
+    model, batch = encoder(config), packed(key=7)
     first, again, whole = (model(batch, read).hidden[READ] for read in (READ, READ, None))
     assert torch.equal(first, again)
     assert not torch.allclose(first, whole, atol=1e-2)

@@ -4,13 +4,10 @@ import math
 
 import pytest
 import torch
-from flat_batches import PACKED, SMALL, packed, without_filler
 from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.kernels.dropout import DropoutKey, RandomWords, random_bits
-from maskwright.model.encoder import numbers_of_dropout
-from maskwright.model.layer import DROPOUT_CALLS
 
 NUMBERS = st.integers(0, 2**63 - 1)
 
@@ -53,15 +50,3 @@ def test_limits_say_what_is_dropped_and_what_the_rest_is_scaled_by(rate: float) 
     bits = random_bits(torch.Size((1 << 16,)), key_of(3), 0).int()
     assert float((bits < least).double().mean()) == pytest.approx(rate, abs=0.01)
     assert scale == pytest.approx(1 / (1 - rate), rel=1e-4)
-
-
-@pytest.mark.parametrize("attention_dropout", [0.0, 0.1])
-@pytest.mark.parametrize("embedding_size", [None, 16, 96])
-def test_an_encoder_s_table_reaches_for_all_its_calls(attention_dropout: float, embedding_size: int | None) -> None:
-    config = SMALL.replace(num_heads=3, attention_dropout=attention_dropout, embedding_size=embedding_size)
-    batch = without_filler(packed(PACKED, 24), behind=5)
-    calls, most = numbers_of_dropout(config, batch, drops=attention_dropout > 0)
-    assert calls == 1 + DROPOUT_CALLS * config.num_layers
-    assert most >= len(batch.ids) * max(config.hidden_size, embedding_size or 0)
-    squares = len(PACKED) * config.num_heads * 24**2
-    assert (most >= squares) if attention_dropout else (most == len(batch.ids) * max(48, embedding_size or 0))

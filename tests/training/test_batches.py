@@ -6,14 +6,15 @@ from collections import defaultdict
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from maskwright.core.row_counts import rounded_up
 from maskwright.core.similar_words import SimilarWords, word_hashes
 from maskwright.core.types import BoolArray, Documents, IntArray, SpecialTokens, TakenTokens
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.batches import MicroBatch, StepBatch
+from maskwright.training.batches import MicroBatch, StepBatch, even_bounds
 from maskwright.training.workload import Text, Workload, build_workload
 
 VOCABULARY = 500
@@ -102,8 +103,8 @@ def step(which: Recipe, tokens_per_microbatch: int = 128, count: int = 40) -> St
 
 
 def sequences(micro: MicroBatch) -> list[tuple[int, ...]]:
-    batch = micro.batch
-    return [tuple(batch.ids[batch.sequence_ids == number].tolist()) for number in range(len(batch.first_tokens))]
+    bounds = itertools.pairwise(micro.batch.cu_seqlens.tolist())
+    return [tuple(micro.batch.ids[begin:end].tolist()) for begin, end in bounds]
 
 
 @pytest.mark.parametrize("tokens_per_microbatch", [1, 64, 100, 4096])
@@ -121,45 +122,33 @@ def test_cutting_into_micro_batches_changes_no_sequence_and_no_target(tokens_per
 
 
 @pytest.mark.parametrize("tokens_per_microbatch", [1, 64, 100, 300, 4096])
-def test_micro_batches_are_as_few_and_as_equal_as_the_limit_allows(tokens_per_microbatch: int) -> None:
-    batch = step(recipe(), tokens_per_microbatch)
-    row_length = batch.micro_batches[0].batch.row_length
-    assert row_length is not None
-    rows = [len(rows_of(m)) for m in batch.micro_batches]
-    rows_at_once = max(1, tokens_per_microbatch // row_length)
-    assert len(rows) == -(-sum(rows) // rows_at_once)
-    assert max(rows) <= rows_at_once
-    assert max(rows) - min(rows) <= 1
+def test_micro_batches_are_few_and_of_about_equal_size(tokens_per_microbatch: int) -> None:
+    sizes = [micro.batch.num_tokens for micro in step(recipe(), tokens_per_microbatch).micro_batches]
+    assert max(sizes) <= max(tokens_per_microbatch, 32)
+    assert max(sizes) - min(sizes) <= 2 * 32
+    assert len(sizes) <= -(-sum(sizes) // max(1, tokens_per_microbatch - 32))
 
 
-def rows_of(micro: MicroBatch) -> list[list[int]]:
-    """The sequence number of each slot of each row, -1 at filler, up to the last row that is begun."""
-    batch = micro.batch
-    assert batch.row_length is not None
-    assert batch.row_slots is not None
-    numbers = [-1] * (batch.row_length * (int(batch.row_slots[-1]) // batch.row_length + 1))
-    for slot, number in zip(batch.row_slots.tolist(), batch.sequence_ids.tolist(), strict=False):
-        numbers[slot] = number
-    return [numbers[first : first + batch.row_length] for first in range(0, len(numbers), batch.row_length)]
+@given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=40), limit=st.integers(1, 200))
+def test_bounds_cut_between_sequences_and_below_the_limit(lengths: list[int], limit: int) -> None:
+    cu_seqlens = np.append(0, np.cumsum(lengths))
+    bounds = even_bounds(cu_seqlens, limit)
+    assert (bounds[0], bounds[-1]) == (0, len(lengths))
+    assert (np.diff(bounds) > 0).all()
+    for first, last in itertools.pairwise(bounds):
+        assert cu_seqlens[last] - cu_seqlens[first] <= limit or last == first + 1
 
 
-def test_every_slot_belongs_to_one_sequence_or_is_filler() -> None:
+def test_sequences_lie_one_behind_the_other_without_padding() -> None:
     for micro in step(recipe()).micro_batches:
         batch = micro.batch
-        filler = batch.sequence_ids < 0
-        assert (batch.ids[filler] == SPECIAL.pad).all()
-        assert int((~filler).sum()) == batch.num_tokens
+        lengths = batch.lengths.tolist()
+        assert batch.cu_seqlens.dtype == torch.int32
+        assert int(batch.cu_seqlens[-1]) == batch.num_tokens == len(batch.segment_ids)
+        assert 0 < min(lengths) <= max(lengths) <= batch.max_seqlen == 32
         assert (batch.ids[batch.first_tokens] == SPECIAL.cls).all()
-        assert (batch.position_ids[batch.first_tokens] == 0).all()
-        # What fills up lies behind the last token, and less than it takes to be of any use.
-        assert not filler[: batch.num_tokens].any()
-        assert len(batch.ids) == rounded_up(batch.num_tokens)
-        assert batch.row_length == 32
-        seen = [(number, list(group)) for row in rows_of(micro) for number, group in itertools.groupby(row)]
-        runs = [(number, len(group)) for number, group in seen if number >= 0]
-        # A sequence lies in one piece, and within one row.
-        assert [number for number, _ in runs] == list(range(len(batch.first_tokens)))
-        assert [length for _, length in runs] == torch.bincount(batch.sequence_ids[~filler]).tolist()
+        assert not (batch.ids == SPECIAL.pad).any()
+        assert batch.position_ids.tolist() == [place for length in lengths for place in range(length)]
 
 
 def test_targets_ask_for_what_was_hidden_there() -> None:
@@ -171,14 +160,13 @@ def test_targets_ask_for_what_was_hidden_there() -> None:
         assert int((micro.batch.ids == SPECIAL.mask).sum()) == len(wanted.labels)
         assert (wanted.labels > SPECIAL.mask).all()
         pairs = micro.targets["nsp"]
-        assert pairs.positions.tolist() == list(range(len(micro.batch.first_tokens)))
+        assert pairs.positions.tolist() == list(range(micro.batch.num_sequences))
 
 
-def test_a_step_counts_real_tokens_only() -> None:
+def test_a_step_counts_tokens_and_sequences() -> None:
     batch = step(recipe())
-    real = sum(int((m.batch.sequence_ids >= 0).sum()) for m in batch.micro_batches)
-    slots = sum(len(m.batch.ids) for m in batch.micro_batches)
-    assert (batch.num_tokens, batch.num_slots, batch.num_sequences) == (real, slots, 40)
+    assert batch.num_tokens == sum(len(m.batch.ids) for m in batch.micro_batches)
+    assert batch.num_sequences == sum(m.batch.num_sequences for m in batch.micro_batches) == 40
 
 
 def masks_by_epoch(which: Recipe) -> dict[int, dict[int, tuple[int, ...]]]:

@@ -1,5 +1,6 @@
 """Generator and encoder in one model: the same numbers as transformers' pair, and who learns from what."""
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from test_batches import SPECIAL, VOCABULARY, step, workload
 from torch import Tensor
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
-from maskwright.core.tensors import FlatBatch, LossTerm, TargetTensors
+from maskwright.core.tensors import LossTerm, PackedBatch, TargetTensors
 from maskwright.huggingface.huggingface import load_model
 from maskwright.pretext.objectives import MaskedLanguageModeling, ReplacedTokenDetection
 from maskwright.recipes.catalog import resolve
@@ -107,24 +108,24 @@ def ragged(right: Tensor | None = None) -> tuple[dict[str, Tensor], Tensor, Micr
         original.view(-1)[selected[: len(right)]] = right
     masked = original.flatten().clone()
     masked[selected[:10]] = SPECIAL.mask  # the others stay as they are
-    flat = FlatBatch(
-        ids=masked,
-        position_ids=torch.where(real, column, 0).flatten(),
-        segment_ids=segments.flatten(),
-        sequence_ids=torch.where(real, torch.arange(shape[0])[:, None], -1).flatten(),
-        first_tokens=torch.arange(shape[0]) * shape[1],
-        row_length=shape[1],
-        num_tokens=sum(LENGTHS),
+    batch = PackedBatch(
+        ids=masked[places],
+        position_ids=column[real],
+        segment_ids=segments[real],
+        cu_seqlens=torch.tensor([0, *itertools.accumulate(LENGTHS)], dtype=torch.int32),
+        max_seqlen=shape[1],
     )
     labels = original.flatten()[selected]
     targets = {
         "mlm": TargetTensors(
-            positions=selected, labels=labels, extra={"sampling": torch.rand(len(selected), generator=draws)}
+            positions=torch.searchsorted(places, selected),
+            labels=labels,
+            extra={"sampling": torch.rand(len(selected), generator=draws)},
         ),
-        "rtd": TargetTensors(positions=places, labels=torch.zeros_like(places)),
+        "rtd": TargetTensors(positions=torch.arange(len(places)), labels=torch.zeros_like(places)),
     }
     padded = {"input_ids": original, "attention_mask": real.long(), "token_type_ids": segments}
-    return padded, selected, MicroBatch(flat, targets)
+    return padded, selected, MicroBatch(batch, targets)
 
 
 def total(terms: dict[str, LossTerm]) -> Tensor:
@@ -157,7 +158,8 @@ def test_joint_step_has_the_losses_and_gradients_of_transformers(tmp_path: Path,
     shape = padded["input_ids"].shape
     answers = torch.full_like(original, -100)
     answers[selected] = original[selected]
-    learnt = generator(**{**padded, "input_ids": micro.batch.ids.view(shape)}, labels=answers.view(shape))
+    masked = torch.zeros_like(original).masked_scatter_(padded["attention_mask"].flatten() > 0, micro.batch.ids)
+    learnt = generator(**{**padded, "input_ids": masked.view(shape)}, labels=answers.view(shape))
     found = discriminator(**{**padded, "input_ids": filled.view(shape)}, labels=(filled != original).long().view(shape))
     expected = {"mlm": learnt.loss, "rtd": found.loss}
     for kind, term in terms.items():
@@ -235,14 +237,12 @@ def test_the_chef_cooked_the_meal() -> None:
         model.heads["mlm"].bias.fill_(-1000.0)
         model.heads["mlm"].bias[[the, ate]] = 0.0
     mask, cls, sep = SPECIAL.mask, SPECIAL.cls, SPECIAL.sep
-    batch = FlatBatch(
-        ids=torch.tensor([cls, mask, chef, mask, the, meal, sep, SPECIAL.pad]),
-        position_ids=torch.tensor([0, 1, 2, 3, 4, 5, 6, 0]),
-        segment_ids=torch.zeros(8, dtype=torch.int64),
-        sequence_ids=torch.tensor([0, 0, 0, 0, 0, 0, 0, -1]),
-        first_tokens=torch.tensor([0]),
-        row_length=8,
-        num_tokens=7,
+    batch = PackedBatch(
+        ids=torch.tensor([cls, mask, chef, mask, the, meal, sep]),
+        position_ids=torch.arange(7),
+        segment_ids=torch.zeros(7, dtype=torch.int64),
+        cu_seqlens=torch.tensor([0, 7], dtype=torch.int32),
+        max_seqlen=7,
     )
     targets = {
         "mlm": TargetTensors(
@@ -254,9 +254,9 @@ def test_the_chef_cooked_the_meal() -> None:
     }
     seen, asked = list[Tensor](), list[Tensor]()
     model.encoder.register_forward_pre_hook(lambda _, given: seen.append(given[0].ids))
-    model.heads["rtd"].register_forward_hook(lambda _, given, scores: asked.append(scores.detach()[:7]))
+    model.heads["rtd"].register_forward_hook(lambda _, given, scores: asked.append(scores.detach()))
     terms = model.losses(MicroBatch(batch, targets))
-    assert seen[0].tolist() == [cls, the, chef, ate, the, meal, sep, SPECIAL.pad]
+    assert seen[0].tolist() == [cls, the, chef, ate, the, meal, sep]
     assert terms["mlm"].total.item() == pytest.approx(np.log(2) + 1000 + np.log(2), rel=1e-6)
     labels = torch.tensor([0, 0, 0, 1, 0, 0, 0])  # The right `the` is original.
     assert int(terms["rtd"].tallies["replaced"]) == 1

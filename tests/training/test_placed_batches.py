@@ -10,9 +10,8 @@ from test_batches import step
 from test_every_recipe import RECIPES, model_of, teacher_of, toy
 from torch import Tensor
 
-from maskwright.core.tensors import FlatBatch, TargetTensors
-from maskwright.training.batches import MicroBatch, _Moving
-from maskwright.training.model import output_positions_of
+from maskwright.core.tensors import PackedBatch, TargetTensors
+from maskwright.training.batches import MicroBatch, _move_together
 
 CPU = torch.device("cpu")
 
@@ -35,7 +34,7 @@ def parts(value: Any, name: str = "") -> dict[str, Any]:
     """All that a micro-batch holds, by name."""
     if isinstance(value, Mapping):
         return {found: part for key, each in value.items() for found, part in parts(each, f"{name}.{key}").items()}
-    if isinstance(value, MicroBatch | TargetTensors | FlatBatch):
+    if isinstance(value, MicroBatch | TargetTensors | PackedBatch):
         own = {field.name: getattr(value, field.name) for field in fields(value)}
         return {found: part for key, each in own.items() for found, part in parts(each, f"{name}.{key}").items()}
     return {name: value}
@@ -71,10 +70,9 @@ def test_what_is_there_already_stays_itself() -> None:
     assert micro.to(CPU) is micro
 
 
-def test_tensors_of_every_kind_move_together_and_nothing_stays_nothing() -> None:
+def test_tensors_of_every_kind_move_together() -> None:
     given = [
         torch.tensor([True, False, True]),
-        None,
         torch.arange(5),
         torch.zeros(0, dtype=torch.int64),
         torch.tensor(3.5),
@@ -83,49 +81,18 @@ def test_tensors_of_every_kind_move_together_and_nothing_stays_nothing() -> None
         torch.zeros(0, 3),
         torch.tensor([1], dtype=torch.uint8),
     ]
-    moving = _Moving(CPU)
-    numbers = [moving.add(each) for each in given]
-    there = moving.move()
-    assert numbers == list(range(len(given)))
-    for number, expected in zip(numbers, given, strict=True):
-        found = there(number)
-        if expected is None:
-            assert found is None
-            continue
-        assert found is not None
+    for found, expected in zip(_move_together(given, CPU), given, strict=True):
         assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
         assert torch.equal(found, expected)
         assert found.storage_offset() * found.itemsize % 16 == 0
+    assert _move_together([], CPU) == []
 
 
-def test_nothing_at_all_moves() -> None:
-    moving = _Moving(CPU)
-    assert moving.move()(moving.add(None)) is None
-
-
-# What is read.
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_what_is_read_is_the_same_on_every_device(name: str) -> None:
-    recipe = toy(name)
-    found = []
-    for micro in step(recipe).micro_batches:
-        there = elsewhere(micro)
-        for objectives in (recipe.objectives, *((each,) for each in recipe.objectives)):
-            for pools in (False, True):
-                here = output_positions_of(objectives, micro.batch, micro.targets, pools=pools)
-                read = output_positions_of(objectives, there.batch, there.targets, pools=pools)
-                assert (read is None) == (here is None)
-                if here is not None:
-                    assert read is not None
-                    assert read.tolist() == here.tolist() == sorted(set(here.tolist()))
-                found.append(here)
-    assert any(each is not None for each in found)
+# Output positions.
 
 
 @pytest.mark.parametrize("name", ["bert/tiny", "electra/tiny", "spanbert/tiny"])
-def test_a_placed_step_says_what_each_tower_reads_and_computes_the_same(name: str) -> None:
+def test_a_placed_step_has_output_positions_and_computes_the_same(name: str) -> None:
     recipe = toy(name)
     batch, model = step(recipe), model_of(recipe).eval()
     placed = model.placed(batch)

@@ -30,7 +30,7 @@ def test_levels_become_phases_in_order() -> None:
 def test_levels_and_lengths_are_cut_where_either_changes() -> None:
     lengths = 'training.phases=[{"share": 0.9, "max_length": 32}, {"share": 0.1, "max_length": 64}]'
     phases = workload(lengths).phases
-    told = [(phase.until, level(phase.collator.masking), phase.collator.row_length) for phase in phases]
+    told = [(phase.until, level(phase.collator.masking), phase.collator.max_length) for phase in phases]
     assert told == [
         (pytest.approx(1 / 3), "basic", 32),
         (pytest.approx(2 / 3), "phrase", 32),

@@ -11,7 +11,7 @@ from toy_models import save_toy, small, toy_tokenizer
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.spec import override, parse_overrides
-from maskwright.core.tensors import FlatBatch
+from maskwright.core.tensors import PackedBatch
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
@@ -33,16 +33,14 @@ def bert(tmp_path: Path) -> ExistingModel:
     return open_existing(str(save_toy(tmp_path / "bert", "bert/tiny")))
 
 
-def flat(ids: list[list[int]], segments: int = 0) -> FlatBatch:
+def flat(ids: list[list[int]], segments: int = 0) -> PackedBatch:
     length = len(ids[0])
-    return FlatBatch(
+    return PackedBatch(
         ids=torch.tensor(ids).flatten(),
         position_ids=torch.arange(length).repeat(len(ids)),
         segment_ids=torch.full((len(ids) * length,), segments),
-        sequence_ids=torch.arange(len(ids)).repeat_interleave(length),
-        first_tokens=torch.arange(len(ids)) * length,
-        row_length=length,
-        num_tokens=len(ids) * length,
+        cu_seqlens=torch.arange(0, len(ids) * length + 1, length, dtype=torch.int32),
+        max_seqlen=length,
         dropout_key=3,
     )
 
@@ -86,7 +84,7 @@ def test_the_teacher_is_asked_only_where_an_objective_learns_from_it(bert: Exist
     asked = []
 
     class Counted(type(build_teacher(bert, student()))):  # type: ignore[misc]
-        def look(self, batch: FlatBatch) -> object:
+        def look(self, batch: PackedBatch) -> object:
             asked.append(batch.ids)
             return super().look(batch)
 

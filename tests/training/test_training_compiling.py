@@ -1,6 +1,6 @@
-"""Our own kernels are proven on a batch before a run uses them; where they fail or differ, all computes as before.
+"""A run on a GPU compares native kernels with PyTorch on one batch before it uses them.
 
-Kernels need a GPU: here others stand in for them, and what stands around them is tested.
+Kernels need a GPU: here the reference stands in for them.
 """
 
 import re
@@ -19,13 +19,12 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import read_json
-from maskwright.kernels.setting import native_kernels_enabled, use_native_kernels
-from maskwright.model.encoder import Encoder
+from maskwright.kernels.setting import native_kernels_enabled
 from maskwright.training import compiling
 from maskwright.training import pretrain as pretrain_module
 from maskwright.training import session as session_module
 from maskwright.training.batches import StepBatch
-from maskwright.training.compiling import Compiling, _loss_and_gradients, compile_model, compiles_on
+from maskwright.training.compiling import Compiling, KernelCheck, _loss_and_gradients, check_kernels, compiles_on
 from maskwright.training.device import Machine
 from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer
@@ -42,40 +41,19 @@ def model_and_batch(name: str, count: int = 8) -> tuple[PretrainingModel, StepBa
     return model_of(recipe).train(), step(recipe, count=count)
 
 
-def encoders_of(model: PretrainingModel) -> list[Encoder]:
-    return [each for each in (model.encoder, model.generator) if each is not None]
-
-
-def is_plain(model: PretrainingModel) -> bool:
-    """Whether no gradient is left and no pass is captured."""
-    no_passes = all(each.passes is None for each in encoders_of(model))
-    return no_passes and all(parameter.grad is None for parameter in model.parameters())
-
-
 class Kernels:
-    """Stands in for kernels: the plain computation, its results changed as a test wishes; remembers what was asked."""
+    """Stands in for kernels: the reference, its results changed as a test wishes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.seen: list[tuple[str | None, bool, bool]] = []
-        self.batches: list[StepBatch] = []
+        self.seen: list[tuple[bool, torch.dtype | None]] = []
         self.change: Callable[[Found], Found] = lambda found: found
-        monkeypatch.setattr(Encoder, "uses_native_kernels", lambda self, device, dtype: dtype == HALF)
         monkeypatch.setattr(compiling, "_loss_and_gradients", self.compute)
 
     def compute(self, model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> Found:
-        """Note how attention, our own code and captured passes stand, and compute by rows."""
-        (backend,) = {each.backend for each in encoders_of(model)}
-        (captures,) = {each.passes is not None for each in encoders_of(model)}
-        self.seen.append((backend, native_kernels_enabled(), captures))
-        self.batches.append(batch)
-        passes = [each.passes for each in encoders_of(model)]
-        for each in encoders_of(model):
-            each.backend, each.passes = "rows", None
-        with use_native_kernels(False):
-            found = _loss_and_gradients(model, batch, autocast)
-        for each, captured in zip(encoders_of(model), passes, strict=True):
-            each.backend, each.passes = backend, captured  # type: ignore[assignment]
-        return found if backend == "rows" else self.change(found)
+        """Remember the setting, and change the results where kernels are enabled."""
+        self.seen.append((native_kernels_enabled(), autocast))
+        found = _loss_and_gradients(model, batch, autocast)
+        return self.change(found) if native_kernels_enabled() else found
 
 
 @pytest.fixture
@@ -83,50 +61,19 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Kernels:
     return Kernels(monkeypatch)
 
 
-# The proof.
-
-
-def test_where_nothing_can_be_computed_by_kernels_that_is_said() -> None:
-    model, batch = model_and_batch("electra/tiny")
-    told = compile_model(model, batch, HALF)
-    assert told.startswith("nothing: our kernels take products of bfloat16, GELU or ReLU, and widths that 16 divides")
-    assert is_plain(model)
-    assert {each.backend for each in encoders_of(model)} == {None}
-
-
-def test_one_encoder_that_cannot_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, batch = model_and_batch("electra/tiny")
-    monkeypatch.setattr(Encoder, "uses_native_kernels", lambda self, device, dtype: self is model.encoder)
-    assert compile_model(model, batch, HALF).startswith("nothing: our kernels take")
-    assert is_plain(model)
-
-
-def test_in_fp32_nothing_is_computed_by_kernels(kernels: Kernels) -> None:
-    model, batch = model_and_batch("bert/tiny")
-    assert compile_model(model, batch, None).startswith("nothing: our kernels take")
-    assert not kernels.seen
+def rounding(loss: float, gradients: dict[str, Tensor]) -> Found:
+    return loss * 1.0005, {name: each * 1.01 for name, each in gradients.items()}
 
 
 @pytest.mark.parametrize("name", ["bert/tiny", "electra/tiny"])
-def test_what_computes_the_same_is_used_and_its_passes_captured(name: str, kernels: Kernels) -> None:
+def test_equal_results_up_to_rounding_pass(name: str, kernels: Kernels) -> None:
+    kernels.change = lambda found: rounding(*found)
     model, batch = model_and_batch(name)
-    names = list(model.state_dict())
-    told = compile_model(model, batch, HALF)
-    assert told.startswith("layers, in ")
-    assert re.search(r"; loss \S+ from that of fp32 and gradients \S+ on one batch$", told)
-    # First by PyTorch's operations alone, in bf16 and in fp32; then until graphs are made and replayed.
-    assert kernels.seen == [("rows", False, False)] * 2 + [(None, True, True)] * 3
-    assert all(each.passes is not None for each in encoders_of(model))
-    assert {each.backend for each in encoders_of(model)} == {None}
-    assert list(model.state_dict()) == names
+    check = check_kernels(model, batch, HALF)
+    assert check.passed
+    assert re.search(r"^kernels checked in \d+ s: loss \S+ and gradient of \S+ \S+ from fp32's", check.message)
+    assert kernels.seen == [(False, None), (False, HALF), (True, HALF)]
     assert all(parameter.grad is None for parameter in model.parameters())
-
-
-def test_what_differs_by_rounding_is_used(kernels: Kernels) -> None:
-    kernels.change = lambda found: (found[0] * 1.0005, {name: each * 1.01 for name, each in found[1].items()})
-    model, batch = model_and_batch("bert/tiny")
-    told = compile_model(model, batch, HALF)
-    assert re.search(r"^layers, in .*; loss 5e-04 from that of fp32 and gradients 1e-02 on one batch$", told)
 
 
 def without_one(gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -136,66 +83,48 @@ def without_one(gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda loss, gradients: (loss * 1.01, gradients), "loss 1e-02 from that of fp32 and"),
+        (lambda loss, gradients: (loss * 1.01, gradients), "loss 1e-02 and"),
         (lambda loss, gradients: (float("nan"), gradients), "loss nan"),
         (
             lambda loss, gradients: (loss, {**gradients, "encoder.word_embeddings.weight": torch.zeros(500, 32)}),
-            "gradients 1e+00 (most: encoder.word_embeddings.weight), by PyTorch's operations",
+            "gradient of encoder.word_embeddings.weight 1e+00 from",
         ),
         (
             lambda loss, gradients: (loss, {name: each * float("inf") for name, each in gradients.items()}),
-            "from that of fp32 and gradients nan",
+            "nan from fp32's",
         ),
-        (lambda loss, gradients: (loss, without_one(gradients)), "other weights have gradients"),
+        (lambda loss, gradients: (loss, without_one(gradients)), "other parameters have gradients"),
     ],
 )
-def test_what_computes_otherwise_is_not_used(change: Callable[..., Found], why: str, kernels: Kernels) -> None:
+def test_different_results_disable_kernels(change: Callable[..., Found], why: str, kernels: Kernels) -> None:
     kernels.change = lambda found: change(*found)
     model, batch = model_and_batch("bert/tiny")
-    told = compile_model(model, batch, HALF)
-    assert told.startswith("nothing, the run goes on without: ")
-    assert why in told
-    assert is_plain(model)
-    assert {each.backend for each in encoders_of(model)} == {None}
-    assert not any(each.native_kernels_verified for each in encoders_of(model))
+    check = check_kernels(model, batch, HALF)
+    assert not check.passed
+    assert check.message.startswith("kernels disabled: ")
+    assert why in check.message
 
 
-def test_a_compiler_that_fails_is_one_line_and_the_model_as_before(kernels: Kernels) -> None:
+def test_a_failing_kernel_is_one_line_and_leaves_no_gradients(kernels: Kernels) -> None:
     def fail(found: Found) -> Found:
         for name, parameter in model.named_parameters():  # As when a backward pass breaks off.
             parameter.grad = found[1].get(name)
-        raise OSError("no compiler here\nand a long story\nwith an end")
+        raise torch.cuda.OutOfMemoryError("out of memory\nand more\nand more")
 
     kernels.change = fail
     model, batch = model_and_batch("electra/tiny")
-    weights = {name: each.clone() for name, each in model.state_dict().items()}
-    told = compile_model(model, batch, HALF)
-    assert told == "nothing, the run goes on without: OSError: no compiler here and a long story"
-    assert is_plain(model)
-    assert all(torch.equal(weights[name], each) for name, each in model.state_dict().items())
+    assert check_kernels(model, batch, HALF) == (False, "kernels disabled: OutOfMemoryError: out of memory and more")
+    assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_an_interrupt_is_none_of_its_business(kernels: Kernels) -> None:
-    def interrupt(found: Found) -> Found:
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("error", [KeyboardInterrupt, KeyError])
+def test_other_errors_are_raised(error: type[BaseException], kernels: Kernels) -> None:
+    def fail(found: Found) -> Found:
+        raise error
 
-    kernels.change = interrupt
-    model, batch = model_and_batch("bert/tiny")
-    with pytest.raises(KeyboardInterrupt):
-        compile_model(model, batch, HALF)
-
-
-@pytest.mark.parametrize("takes", [True, False])
-def test_masks_are_compared_only_where_both_ways_draw_the_same(
-    takes: bool, kernels: Kernels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compiling, "takes_own", lambda row_length, head_size: takes)
-    model, batch = model_and_batch("bert/tiny")
-    compile_model(model, batch, HALF)
-    for each in kernels.batches:
-        keys = [micro.batch.dropout_key for micro in each.micro_batches]
-        assert keys == [micro.batch.dropout_key if takes else None for micro in batch.micro_batches]
-    assert all(micro.batch.dropout_key is not None for micro in batch.micro_batches)
+    kernels.change = fail
+    with pytest.raises(error):
+        check_kernels(*model_and_batch("bert/tiny"), HALF)
 
 
 def test_gradients_that_are_compared_are_those_of_a_step() -> None:
@@ -204,7 +133,7 @@ def test_gradients_that_are_compared_are_those_of_a_step() -> None:
     loss, gradients = _loss_and_gradients(model, batch, None)
     assert all(parameter.grad is None for parameter in model.parameters())
     optimizer = Optimizer(model.named_parameters(), toy("electra/tiny").training.optimizer)
-    result = take_step(model, optimizer, batch, learning_rate=0.0, clip_norm=0.0, step=0)
+    result = take_step(model, optimizer, batch.without_dropout(), learning_rate=0.0, clip_norm=0.0, step=0)
     assert loss == pytest.approx(result.loss, rel=1e-5)
     # Encoder and generator share their embeddings, of which each is counted once.
     assert float(torch.nn.utils.get_total_norm(gradients.values())) == pytest.approx(result.gradient_norm, rel=1e-5)
@@ -244,14 +173,14 @@ def settings(tmp_path: Path, reporter: Hearing, **more: Any) -> dict[str, Any]:
 def test_a_run_tells_what_came_of_compiling_and_can_be_resumed_without(
     wish: Compiling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def compiled(model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> str:
+    def check(model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> KernelCheck:
         assert 0 < batch.num_sequences <= 8
         assert model.training
-        return compile_model(model, batch, autocast)
+        return check_kernels(model, batch, autocast)
 
     # As if the processor were a GPU.
     monkeypatch.setattr(pretrain_module, "compiles_on", lambda device, wish: wish == "auto")
-    monkeypatch.setattr(session_module, "compile_model", compiled)
+    monkeypatch.setattr(session_module, "check_kernels", check)
     prepare = pretrain_module.prepare_machine_again
 
     def prepared(*given: Any) -> tuple[Machine, str]:
@@ -265,7 +194,7 @@ def test_a_run_tells_what_came_of_compiling_and_can_be_resumed_without(
         die_after(3, patch)
         with pytest.raises(KeyboardInterrupt):
             pretrain(corpus, compile=wish, checkpoint_minutes=0.0, **more)
-    assert [text.startswith("nothing: our kernels take") for text in hearing.said] == [True] * (wish == "auto")
+    assert [text.startswith("kernels checked in") for text in hearing.said] == [True] * (wish == "auto")
     run = pretrain(corpus, compile="no", **more)
     assert run.finished
     assert run.steps == 6

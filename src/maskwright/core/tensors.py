@@ -10,40 +10,44 @@ from maskwright.core.activations import gelu_tanh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlatBatch:
-    """One micro-batch as the encoder takes it: a flat stream of tokens with sequence boundaries.
-
-    The sequences may lie in rows of equal length (`row_length`), so that attention on a CPU is a plain batched matrix
-    product; no sequence crosses a row. The stream is either the rows themselves, or their tokens without the filler
-    between them (`row_slots`): then nothing but attention over rows computes on that filler. Slots that no sequence
-    filled carry the padding id and sequence number -1: nothing attends to them, nothing is predicted at them, no count
-    includes them.
+class PackedBatch:
+    """Token sequences, one behind the other, without padding: the encoder's input.
 
     Attributes:
         ids: Shape (T,), int64.
         position_ids: Shape (T,), int64, counted from 0 in each sequence (without the family's offset).
         segment_ids: Shape (T,), int64.
-        sequence_ids: Shape (T,), int64, the sequence of each token, -1 at filler.
-        first_tokens: Shape (B,), int64, offset of each sequence's first token (the classification token), by the
-            sequence's number: not always ascending.
-        row_length: R, slots of a row; None if there are no rows.
-        num_tokens: Real tokens, filler not counted.
-        row_slots: Shape (num_tokens,), int64, ascending: the slot of each real token, counted through all rows. The
-            real tokens are then the first of the stream. None if the stream is the rows themselves.
-        num_rows: How many rows there are; None for T/R, where the stream is the rows themselves.
+        cu_seqlens: Shape (B+1,), int32, the boundaries of the sequences, from 0 to T.
+        max_seqlen: Length of the longest sequence, or an upper bound of it.
         dropout_key: Key of this micro-batch's dropout masks; None where dropout is off.
     """
 
     ids: Tensor
     position_ids: Tensor
     segment_ids: Tensor
-    sequence_ids: Tensor
-    first_tokens: Tensor
-    row_length: int | None
-    num_tokens: int
-    row_slots: Tensor | None = None
-    num_rows: int | None = None
+    cu_seqlens: Tensor
+    max_seqlen: int
     dropout_key: int | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        """T."""
+        return len(self.ids)
+
+    @property
+    def num_sequences(self) -> int:
+        """B."""
+        return len(self.cu_seqlens) - 1
+
+    @property
+    def first_tokens(self) -> Tensor:
+        """Offset of each sequence's first token (the classification token), shape (B,), int64."""
+        return self.cu_seqlens[:-1].long()
+
+    @property
+    def lengths(self) -> Tensor:
+        """Tokens of each sequence, shape (B,), int64."""
+        return self.cu_seqlens.long().diff()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,7 @@ class TargetTensors:
         positions: Shape (M,), int64.
         labels: Shape (M,), int64.
         extra: Further aligned values an objective needs.
-        anchors: Further aligned token offsets, in the same flat stream as `positions`.
+        anchors: Further aligned token offsets, counted like `positions`.
     """
 
     positions: Tensor

@@ -16,11 +16,9 @@ from torch import Tensor
 
 from maskwright.core.errors import DataError
 from maskwright.core.randomness import Permutation, integer_key
-from maskwright.core.row_counts import rounded_up
-from maskwright.core.tensors import FlatBatch
+from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.training.packing import pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +212,7 @@ class FeatureBatch:
         labels: As in `Features`, on the device, or None.
     """
 
-    batch: FlatBatch
+    batch: PackedBatch
     lengths: Tensor
     unit_numbers: IntArray
     units: Tensor
@@ -293,19 +291,13 @@ class Batcher:
         chosen = self._sequences.pick(units)
         sequences = chosen.tokens
         lengths = self._lengths[sequences]
-        row_length = int(lengths.max())
-        packing = pack(lengths, row_length)
-        starts, row_slots = packing.in_stream(lengths, row_length)
-        places = Ranges(starts, starts + lengths).tokens
         taken = Ranges(features.cu_seqlens[sequences], features.cu_seqlens[sequences + 1])
         tokens = taken.tokens
-        # Scoring batches are used once; rounding up their size does not pay.
-        size = len(places) if dropout_key is None else rounded_up(len(places))
+        cu_seqlens = np.append(0, np.cumsum(lengths))
+        starts = cu_seqlens[:-1]
 
-        def spread(values: IntArray, filler: int) -> torch.Tensor:
-            laid = np.full(size, filler, dtype=np.int64)
-            laid[places] = values
-            return torch.from_numpy(laid).to(device)
+        def tensor(values: IntArray) -> torch.Tensor:
+            return torch.from_numpy(values.astype(np.int64, copy=False)).to(device)
 
         positions, labeled = None, units
         if self._positions is not None:
@@ -313,17 +305,13 @@ class Batcher:
             of_sequence = self._positions.pick(sequences)
             labeled = of_sequence.tokens
             moved = np.repeat(starts - taken.starts, of_sequence.lengths)
-            positions = torch.from_numpy(features.positions[labeled].astype(np.int64) + moved).to(device)
-        batch = FlatBatch(
-            ids=spread(features.ids[tokens], self._pad),
-            position_ids=spread(places - np.repeat(starts, lengths), 0),
-            segment_ids=spread(features.segment_ids[tokens], 0),
-            sequence_ids=spread(np.repeat(np.arange(len(lengths)), lengths), -1),
-            first_tokens=torch.from_numpy(starts).to(device),
-            row_length=row_length,
-            num_tokens=len(places),
-            row_slots=torch.from_numpy(row_slots).to(device),
-            num_rows=packing.num_rows,
+            positions = tensor(features.positions[labeled] + moved)
+        batch = PackedBatch(
+            ids=tensor(features.ids[tokens]),
+            position_ids=tensor(np.arange(len(tokens)) - np.repeat(starts, lengths)),
+            segment_ids=tensor(features.segment_ids[tokens]),
+            cu_seqlens=torch.from_numpy(cu_seqlens.astype(np.int32)).to(device),
+            max_seqlen=int(lengths.max()),
             dropout_key=dropout_key,
         )
         return FeatureBatch(

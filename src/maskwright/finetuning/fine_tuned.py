@@ -93,8 +93,7 @@ class FineTunedModel(nn.Module):
     def scores_from(self, states: States, batch: FeatureBatch) -> Tensor:
         """Return scores without dropout, with hidden states from `states` (see `scores`)."""
         hidden = states(batch.batch, self.head.reads(batch))
-        pooled = self.encoder.pooled(hidden, torch.arange(len(hidden), device=hidden.device)).pooled
-        return self.head.score(hidden if pooled is None else pooled)
+        return self.head.score(hidden if self.encoder.pooler is None else self.encoder.pool(hidden))
 
     def as_saved(self) -> "FineTunedModel":
         """Return the model as `save` writes it; its predictions equal those of the saved model bit for bit.

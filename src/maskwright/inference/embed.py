@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.core.errors import MaskwrightError, unknown_name
-from maskwright.core.tensors import FlatBatch
+from maskwright.core.tensors import PackedBatch
 
 Pooling = Literal["mean", "first"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
@@ -21,20 +21,18 @@ def check_pooling(name: str) -> None:
         raise MaskwrightError(problem, allowed=allowed, todo=todo)
 
 
-def mean_of_tokens(hidden: Tensor, batch: FlatBatch) -> Tensor:
+def mean_of_tokens(hidden: Tensor, batch: PackedBatch) -> Tensor:
     """Return the mean state of each sequence's tokens, special ones included.
 
     Args:
         hidden: Hidden states in fp32, shape (T, H).
-        batch: B sequences; padding is ignored.
+        batch: B sequences.
 
     Returns:
         Shape (B, H).
     """
-    real = batch.sequence_ids >= 0
-    lengths = torch.bincount(batch.sequence_ids[real], minlength=len(batch.first_tokens))
     # Not index_add, which is nondeterministic on a GPU.
-    return torch.segment_reduce(hidden[real], "mean", lengths=lengths)
+    return torch.segment_reduce(hidden, "mean", lengths=batch.lengths)
 
 
 def nearest_texts(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

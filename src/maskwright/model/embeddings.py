@@ -2,11 +2,11 @@
 
 from torch import Tensor, nn
 
-from maskwright.core.tensors import FlatBatch
+from maskwright.core.tensors import PackedBatch
 
 
 def sum_embeddings(
-    batch: FlatBatch,
+    batch: PackedBatch,
     words: nn.Embedding,
     positions: nn.Embedding,
     segments: nn.Embedding | None,

@@ -7,7 +7,6 @@ from torch.nn import functional as F
 from maskwright.core.tensors import activation
 from maskwright.kernels.activated_linear import activated_linear, keeps_less
 from maskwright.kernels.attention import AttentionPlan, attend
-from maskwright.kernels.cuda.sublayers import attention_sublayer, feed_forward
 from maskwright.kernels.dropout import DropoutKey, dropout_add
 from maskwright.model.config import EncoderConfig
 
@@ -21,8 +20,6 @@ one product over that of three, in fp32 (bf16): width 128 .93 (.96), 256 .93 (1.
 
 class AttentionBlock(nn.Module):
     """Self-attention with its projections, residual and LayerNorm.
-
-    In training on a GPU, Triton kernels may compute it without calling the submodules or their hooks.
 
     Args:
         config: The shape.
@@ -41,7 +38,12 @@ class AttentionBlock(nn.Module):
         self._hidden_dropout = config.hidden_dropout
 
     def forward(
-        self, hidden: Tensor, plan: AttentionPlan, key: DropoutKey | None, call: int, read: Tensor | None = None
+        self,
+        hidden: Tensor,
+        plan: AttentionPlan,
+        key: DropoutKey | None,
+        call: int,
+        output_positions: Tensor | None = None,
     ) -> Tensor:
         """Attend and add.
 
@@ -50,38 +52,22 @@ class AttentionBlock(nn.Module):
             plan: Who may look at whom.
             key: Key of the dropout masks; None drops nothing.
             call: Number of the first dropout call made here; two are made.
-            read: Shape (W,), int64: the tokens to return; None returns all.
+            output_positions: Shape (W,), int64: the tokens to return; None returns all.
 
         Returns:
             Shape (T, H), or (W, H).
         """
-        if plan.on_gpu is not None:
-            return attention_sublayer(
-                hidden,
-                self.query,
-                self.key,
-                self.value,
-                self.output,
-                self.norm,
-                plan.on_gpu.runs,
-                num_heads=self._num_heads,
-                attention_rate=self._attention_dropout,
-                hidden_rate=self._hidden_dropout,
-                dropout_key=key,
-                call=call,
-                read=read,
-                rounded=plan.on_gpu.weights[self],
-            )
-        mixed, hidden = self.mix(hidden, plan, key, call, read)
+        mixed, hidden = self.mix(hidden, plan, key, call, output_positions)
         normed: Tensor = self.norm(dropout_add(self.output(mixed), hidden, self._hidden_dropout, key, call + 1))
         return normed
 
-    def products(self) -> list[list[nn.Linear]]:
-        """Return the layers whose weights products take, those of one input together."""
-        return [[self.query, self.key, self.value], [self.output]]
-
     def mix(
-        self, hidden: Tensor, plan: AttentionPlan, key: DropoutKey | None, call: int, read: Tensor | None = None
+        self,
+        hidden: Tensor,
+        plan: AttentionPlan,
+        key: DropoutKey | None,
+        call: int,
+        output_positions: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Attend (see `forward`); return what was mixed and what it is added to, each (T, H), or (W, H)."""
         queries, keys, values = self._project(hidden, plan)
@@ -95,9 +81,9 @@ class AttentionBlock(nn.Module):
             dropout_key=key,
             dropout_call=call,
         )
-        if read is None:
+        if output_positions is None:
             return mixed, hidden
-        return mixed.index_select(0, read), hidden.index_select(0, read)
+        return mixed.index_select(0, output_positions), hidden.index_select(0, output_positions)
 
     def _project(self, hidden: Tensor, plan: AttentionPlan) -> tuple[Tensor, ...]:
         # Side by side, the weights make one product of three, whose gradient adds up inside. Laying them so takes a
@@ -116,8 +102,6 @@ class AttentionBlock(nn.Module):
 class FeedForwardBlock(nn.Module):
     """Two dense layers with an activation between them, residual and LayerNorm.
 
-    In training on a GPU, Triton kernels may compute it without calling the submodules or their hooks.
-
     Args:
         config: The shape.
     """
@@ -130,35 +114,17 @@ class FeedForwardBlock(nn.Module):
         self._activation = config.hidden_activation
         self._hidden_dropout = config.hidden_dropout
 
-    def products(self) -> list[list[nn.Linear]]:
-        """Return the layers whose weights products take, those of one input together."""
-        return [[self.dense_in], [self.dense_out]]
-
-    def forward(
-        self, hidden: Tensor, key: DropoutKey | None, call: int, *, plan: AttentionPlan | None = None
-    ) -> Tensor:
+    def forward(self, hidden: Tensor, key: DropoutKey | None, call: int) -> Tensor:
         """Transform each token and add.
 
         Args:
             hidden: Shape (T, H).
             key: Key of the dropout masks; None drops nothing.
             call: Number of the one dropout call made here.
-            plan: Whether to compute by our own kernels on a GPU; None for no.
 
         Returns:
             Shape (T, H).
         """
-        layers = (self.dense_in, self.dense_out, self.norm)
-        if plan is not None and plan.on_gpu is not None:
-            return feed_forward(
-                hidden,
-                *layers,
-                activation=self._activation,
-                rate=self._hidden_dropout,
-                key=key,
-                call=call,
-                rounded=plan.on_gpu.weights[self],
-            )
         inner = self.dense_in(hidden)
         if keeps_less(self._activation, inner, self.dense_out):
             outer = activated_linear(self._activation, inner, self.dense_out)

@@ -6,7 +6,7 @@ from typing import Protocol, final
 import torch
 from torch import Tensor
 
-from maskwright.core.tensors import FlatBatch
+from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import ProductPrecision
 from maskwright.model.encoder import Encoder
 from maskwright.model.packed.encoder import PackedEncoder
@@ -18,7 +18,7 @@ _PACKED_ON = ("x86_64", "AMD64")
 class States(Protocol):
     """An encoder that is only used."""
 
-    def __call__(self, batch: FlatBatch, read: Tensor | None = None) -> Tensor:
+    def __call__(self, batch: PackedBatch, read: Tensor | None = None) -> Tensor:
         """Encode a batch.
 
         Args:
@@ -43,7 +43,7 @@ class PlainEncoder:
         self._encoder = encoder
         self._autocast = precision == "bf16"
 
-    def __call__(self, batch: FlatBatch, read: Tensor | None = None) -> Tensor:
+    def __call__(self, batch: PackedBatch, read: Tensor | None = None) -> Tensor:
         """Encode a batch (see `States`)."""
         with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=self._autocast):
             hidden: Tensor = self._encoder(batch, read).hidden.float()

@@ -1,4 +1,4 @@
-"""From rows of a plan to what a step computes on: laid out, corrupted, packed into rows, cut into micro-batches."""
+"""The batches of a step: instances laid out, corrupted and cut into micro-batches."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,16 +10,13 @@ import torch
 from torch import Tensor
 
 from maskwright.core.randomness import RandomNumbers, integer_keys
-from maskwright.core.row_counts import rounded_up
-from maskwright.core.tensors import FlatBatch, TargetTensors
+from maskwright.core.tensors import PackedBatch, TargetTensors
 from maskwright.core.types import Instances, IntArray, TakenTokens, Targets
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.formats.base import Format, TakeTokens
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.objectives.base import Objective
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
-from maskwright.training.cutting import Cut, cut_stream
-from maskwright.training.packing import Packing, pack
 from maskwright.training.stream import Rows
 
 
@@ -28,103 +25,81 @@ class MicroBatch:
     """What one forward and backward pass computes on.
 
     Attributes:
-        batch: The flat tokens.
+        batch: The tokens.
         targets: For each objective, by kind.
         output_positions: For the encoder and the generator, the tokens whose last hidden states their objectives use
             (`model.output_positions_of`); None before they are computed.
     """
 
-    batch: FlatBatch
+    batch: PackedBatch
     targets: dict[str, TargetTensors]
     output_positions: Mapping[str, Tensor | None] | None = None
 
     def to(self, device: torch.device) -> "MicroBatch":
-        """Return the same micro-batch on a device (itself if it is there), moved in one piece."""
+        """Return the same micro-batch on a device (itself if it is there), moved in one copy."""
         if self.batch.ids.device.type == device.type:
             return self
-        tensors = _Moving(device)
-        moved = {name: tensors.add(getattr(self.batch, name)) for name in _TENSORS}
-        targets = {
-            kind: (
-                tensors.add(wanted.positions),
-                tensors.add(wanted.labels),
-                {name: tensors.add(values) for name, values in wanted.extra.items()},
-                {name: tensors.add(places) for name, places in wanted.anchors.items()},
-            )
-            for kind, wanted in self.targets.items()
-        }
-        positions = (
-            None
-            if self.output_positions is None
-            else {tower: tensors.add(each) for tower, each in self.output_positions.items()}
-        )
-        there = tensors.move()
+        tensors = list[Tensor]()
+
+        def collect(tensor: Tensor) -> Tensor:
+            tensors.append(tensor)
+            return tensor
+
+        self._map(collect)
+        moved = iter(_move_together(tensors, device))
+        return self._map(lambda _: next(moved))
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "MicroBatch":
+        """Apply a function to every tensor, in a fixed order."""
+
+        def change_all(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: change(value) for name, value in values.items()}
+
         return MicroBatch(
-            _with_tensors(self.batch, {name: there(number) for name, number in moved.items()}),
+            replace(
+                self.batch,
+                ids=change(self.batch.ids),
+                position_ids=change(self.batch.position_ids),
+                segment_ids=change(self.batch.segment_ids),
+                cu_seqlens=change(self.batch.cu_seqlens),
+            ),
             {
                 kind: TargetTensors(
-                    positions=_present(there(positions)),
-                    labels=_present(there(labels)),
-                    extra={name: _present(there(number)) for name, number in extra.items()},
-                    anchors={name: _present(there(number)) for name, number in anchors.items()},
+                    positions=change(targets.positions),
+                    labels=change(targets.labels),
+                    extra=change_all(targets.extra),
+                    anchors=change_all(targets.anchors),
                 )
-                for kind, (positions, labels, extra, anchors) in targets.items()
+                for kind, targets in self.targets.items()
             },
-            None if positions is None else {tower: there(number) for tower, number in positions.items()},
+            None
+            if self.output_positions is None
+            else {
+                encoder: None if positions is None else change(positions)
+                for encoder, positions in self.output_positions.items()
+            },
         )
 
 
-_BY_SLOT = ("ids", "position_ids", "segment_ids", "sequence_ids")
-_TENSORS = (*_BY_SLOT, "first_tokens", "row_slots")
+_ALIGNMENT = 16
+"""Bytes: each tensor of a joint copy begins at a multiple."""
 
 
-class _Moving:
-    """Tensors that go to a device together: in one copy from memory that a GPU reads by itself, which nobody waits for.
-
-    Args:
-        device: Where they go.
-    """
-
-    _EDGE = 16
-    """Bytes: where the next tensor begins is a multiple."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device, self._tensors = device, list[Tensor | None]()
-
-    def add(self, tensor: Tensor | None) -> int:
-        """Take a tensor along, or None; return its number."""
-        self._tensors.append(tensor)
-        return len(self._tensors) - 1
-
-    def move(self) -> Callable[[int], Tensor | None]:
-        """Move all; return what gives the tensor of a number on the device."""
-        sizes = [0 if each is None else -(-each.nbytes // self._EDGE) * self._EDGE for each in self._tensors]
-        begins = list(itertools.accumulate(sizes, initial=0))
-        here = torch.empty(begins[-1], dtype=torch.uint8, pin_memory=self._device.type == "cuda")
-        # By NumPy: waking PyTorch's threads takes longer than copying so little.
-        filled = here.numpy()
-        for begin, tensor in zip(begins, self._tensors, strict=False):
-            if tensor is not None:
-                values = np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8)
-                filled[begin : begin + len(values)] = values
-        there = here.to(self._device, non_blocking=True)
-
-        def moved(number: int) -> Tensor | None:
-            tensor, begin = self._tensors[number], begins[number]
-            if tensor is None:
-                return None
-            return there[begin : begin + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
-
-        return moved
-
-
-def _with_tensors(batch: FlatBatch, tensors: Mapping[str, Any]) -> FlatBatch:
-    return replace(batch, **tensors)
-
-
-def _present(tensor: Tensor | None) -> Tensor:
-    assert tensor is not None
-    return tensor
+def _move_together(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """Move tensors in one copy from pinned memory, which the host does not wait for."""
+    sizes = [-(-tensor.nbytes // _ALIGNMENT) * _ALIGNMENT for tensor in tensors]
+    offsets = list(itertools.accumulate(sizes, initial=0))
+    buffer = torch.empty(offsets[-1], dtype=torch.uint8, pin_memory=device.type == "cuda")
+    # By NumPy: waking PyTorch's threads takes longer than copying so little.
+    written = buffer.numpy()
+    for offset, tensor in zip(offsets, tensors, strict=False):
+        values = np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8)
+        written[offset : offset + len(values)] = values
+    moved = buffer.to(device, non_blocking=True)
+    return [
+        moved[offset : offset + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+        for offset, tensor in zip(offsets, tensors, strict=False)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +111,6 @@ class StepBatch:
         counts: Predictions of each objective over the whole step: the losses' denominators.
         num_tokens: Real tokens.
         num_sequences: Sequences.
-        num_slots: Tokens that all but attention over rows computes on, the few counted that fill up a micro-batch
-            (`core.row_counts`); num_tokens / num_slots is the fill.
         squared_lengths: Sum of squared sequence lengths (the cost of attention).
         key: Which batch this is, for messages: seed, refresh and number of its first instance.
     """
@@ -146,9 +119,13 @@ class StepBatch:
     counts: dict[str, int]
     num_tokens: int
     num_sequences: int
-    num_slots: int
     squared_lengths: int
     key: str
+
+    def without_dropout(self) -> "StepBatch":
+        """Return the same batch with dropout off."""
+        undropped = (replace(each, batch=replace(each.batch, dropout_key=None)) for each in self.micro_batches)
+        return replace(self, micro_batches=tuple(undropped))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +138,8 @@ class Collator:
         take: Reads token ranges of the corpus.
         separator_points: Where the format puts extra separators (`Format.separator_points`).
         seed: The run's seed.
-        row_length: Slots in a row; no sequence is longer.
-        tokens_per_microbatch: Most slots of the rows of a forward and backward pass (rounded down to whole rows, at
-            least one).
+        max_length: No sequence is longer.
+        tokens_per_microbatch: Most tokens of a forward and backward pass; a longer sequence has one of its own.
         dropout: Whether to give dropout keys.
         samples: Whether a generator draws tokens: its targets then carry one uniform number each ("sampling").
     """
@@ -176,72 +152,41 @@ class Collator:
     take: TakeTokens
     separator_points: IntArray
     seed: int
-    row_length: int
+    max_length: int
     tokens_per_microbatch: int
     dropout: bool = True
     samples: bool = False
 
     def collate(self, rows: Rows, step: int) -> StepBatch:
-        """Lay out, corrupt, pack and cut.
-
-        Args:
-            rows: The instances of this step.
-            step: Number of the step, which keys dropout.
-        """
-        lengths = self.format.lengths(rows.plan, self.separator_points)
-        packing = pack(lengths, self.row_length)
-        plan = rows.plan.rows(packing.order)
-        # Levels of units are not laid out where nobody reads them.
+        """Lay out, corrupt and cut the instances of a step, whose number keys dropout."""
+        # Spans of words, phrases and entities are not read for maskings that do not use them.
         take = self.take if self.masking.levels else _without_levels(self.take)
-        instances = self.format.lay_out(plan, take, self.vocabulary.special_tokens, self.separator_points)
-        assert len(instances.ids) == lengths.sum(), "Format.lengths says what lay_out makes"
-        rng = RandomNumbers(self.seed, rows.refresh[packing.order], rows.index[packing.order])
+        instances = self.format.lay_out(rows.plan, take, self.vocabulary.special_tokens, self.separator_points)
+        rng = RandomNumbers(self.seed, rows.refresh, rows.index)
         examples = corrupt(instances, self.masking, self.replacement, rng, self.vocabulary)
         targets = {objective.kind: objective.targets(examples) for objective in self.objectives}
         if self.samples:
             for objective in self.objectives:
                 if objective.on_generator:
                     targets[objective.kind] = with_sampling(targets[objective.kind], instances, rng)
-        micro_batches = tuple(self._cut(instances, examples.corrupted, targets, packing, step))
         return StepBatch(
-            micro_batches=micro_batches,
+            micro_batches=tuple(self._cut(instances, examples.corrupted, targets, step)),
             counts={kind: wanted.count for kind, wanted in targets.items()},
             num_tokens=len(instances.ids),
             num_sequences=len(instances),
-            num_slots=sum(each.batch.ids.numel() for each in micro_batches),
             squared_lengths=int((instances.lengths**2).sum()),
             key=f"seed {self.seed}, drawing {rows.refresh[0]}, first instance {rows.index[0]}",
         )
 
     def _cut(
-        self,
-        instances: Instances,
-        corrupted: IntArray,
-        targets: Mapping[str, Targets],
-        packing: Packing,
-        step: int,
+        self, instances: Instances, corrupted: IntArray, targets: Mapping[str, Targets], step: int
     ) -> Iterator[MicroBatch]:
-        # The filler of rows is left out: a micro-batch is its sequences, one behind the other, and what rounds it up.
-        row_bounds = _even_cuts(packing.num_rows, max(1, self.tokens_per_microbatch // self.row_length))
-        bounds = np.searchsorted(packing.rows, row_bounds)
-        token_bounds = instances.cu_seqlens[bounds]
-        num_tokens, num_sequences, num_rows = (np.diff(each).tolist() for each in (token_bounds, bounds, row_bounds))
-        sizes = [rounded_up(size) for size in num_tokens]
-        slots = packing.rows * self.row_length + packing.offsets
-        cut = Cut(
-            cu_seqlens=instances.cu_seqlens,
-            slots=slots - np.repeat(row_bounds[:-1] * self.row_length, num_sequences),
-            bounds=bounds,
-            begins=np.array(list(itertools.accumulate(sizes, initial=0))),
-        )
-        stream = cut_stream(cut, corrupted, instances.segment_ids, self.vocabulary.special_tokens.pad)
-        first_tokens = instances.cu_seqlens[:-1] - np.repeat(token_bounds[:-1], num_sequences)
-        tensors = zip(
-            *(_parts(getattr(stream, name), sizes) for name in _BY_SLOT),
-            _parts(stream.row_slots, num_tokens),
-            _parts(first_tokens, num_sequences),
-            strict=True,
-        )
+        cu_seqlens = instances.cu_seqlens
+        bounds = even_bounds(cu_seqlens, self.tokens_per_microbatch)
+        token_bounds = cu_seqlens[bounds]
+        sizes = np.diff(token_bounds).tolist()
+        position_ids = np.arange(len(corrupted)) - np.repeat(cu_seqlens[:-1], instances.lengths)
+        tensors = [_parts(each, sizes) for each in (corrupted, position_ids, instances.segment_ids)]
         cuts = {
             objective.kind: _cut_targets(
                 targets[objective.kind], bounds if objective.predicts == "sequence" else token_bounds
@@ -249,17 +194,14 @@ class Collator:
             for objective in self.objectives
         }
         keys = integer_keys(self.seed, "dropout", step, len(sizes)) if self.dropout else [None] * len(sizes)
-        for number, (ids, position_ids, segment_ids, sequence_ids, row_slots, firsts) in enumerate(tensors):
-            batch = FlatBatch(
+        for number, (ids, positions, segments) in enumerate(zip(*tensors, strict=True)):
+            own_bounds = cu_seqlens[bounds[number] : bounds[number + 1] + 1] - token_bounds[number]
+            batch = PackedBatch(
                 ids=ids,
-                position_ids=position_ids,
-                segment_ids=segment_ids,
-                sequence_ids=sequence_ids,
-                first_tokens=firsts,
-                row_length=self.row_length,
-                num_tokens=num_tokens[number],
-                row_slots=row_slots,
-                num_rows=num_rows[number],
+                position_ids=positions,
+                segment_ids=segments,
+                cu_seqlens=torch.from_numpy(own_bounds.astype(np.int32)),
+                max_seqlen=self.max_length,
                 dropout_key=keys[number],
             )
             yield MicroBatch(batch, {kind: parts[number] for kind, parts in cuts.items()})
@@ -279,15 +221,26 @@ def with_sampling(targets: Targets, instances: Instances, rng: RandomNumbers) ->
     return replace(targets, extra={**targets.extra, "sampling": uniform.astype(np.float32)})
 
 
-def _even_cuts(num_rows: int, rows_at_once: int) -> IntArray:
-    # As few parts as the limit allows, as equal as can be: one row more than fits would otherwise be a part of its
-    # own, which costs a whole pass over the weights.
-    num_parts = -(-num_rows // rows_at_once)
-    return np.arange(num_parts + 1) * num_rows // max(1, num_parts)
+def even_bounds(cu_seqlens: IntArray, limit: int) -> IntArray:
+    """Cut sequences into few micro-batches of about equal size, since each costs a pass over the weights.
+
+    Args:
+        cu_seqlens: Shape (B+1,), the boundaries of the sequences.
+        limit: Tokens of a micro-batch at most; a longer sequence is a micro-batch of its own.
+
+    Returns:
+        Shape (P+1,), the first sequence of each micro-batch, and B.
+    """
+    num_sequences, num_tokens = len(cu_seqlens) - 1, int(cu_seqlens[-1])
+    for num_parts in range(max(1, -(-num_tokens // limit)), num_sequences):
+        bounds = np.unique(np.searchsorted(cu_seqlens, np.arange(num_parts + 1) * num_tokens / num_parts))
+        if np.diff(cu_seqlens[bounds]).max() <= limit:
+            return bounds
+    return np.arange(num_sequences + 1)
 
 
 def _parts(values: IntArray, sizes: list[int]) -> Sequence[Tensor]:
-    return torch.from_numpy(values).split_with_sizes(sizes)
+    return torch.from_numpy(values.astype(np.int64, copy=False)).split_with_sizes(sizes)
 
 
 def _cut_targets(targets: Targets, bounds: IntArray) -> list[TargetTensors]:
@@ -301,14 +254,12 @@ def _cut_targets(targets: Targets, bounds: IntArray) -> list[TargetTensors]:
     assert (targets.positions[1:] >= targets.positions[:-1]).all(), "Objective.targets says that positions ascend"
     ends = np.searchsorted(targets.positions, bounds)
     begins = np.repeat(bounds[:-1], np.diff(ends))
-    positions = (targets.positions - begins).astype(np.int64, copy=False)
-    labels = targets.labels.astype(np.int64, copy=False)
     # An anchor is in its target's sequence, and a sequence is never cut, so it is in the same micro-batch.
-    anchors = {name: (each - begins).astype(np.int64, copy=False) for name, each in targets.anchors.items()}
+    anchors = {name: each - begins for name, each in targets.anchors.items()}
     sizes = np.diff(ends).tolist()
     parts = (
-        _parts(positions, sizes),
-        _parts(labels, sizes),
+        _parts(targets.positions - begins, sizes),
+        _parts(targets.labels, sizes),
         _cut_named(targets.extra, sizes),
         _cut_named(anchors, sizes),
     )
@@ -321,7 +272,7 @@ def _cut_targets(targets: Targets, bounds: IntArray) -> list[TargetTensors]:
 def _cut_named(values: Mapping[str, IntArray], sizes: list[int]) -> Sequence[Mapping[str, Tensor]]:
     if not values:
         return [{} for _ in sizes]
-    parts = {name: _parts(each, sizes) for name, each in values.items()}
+    parts = {name: torch.from_numpy(each).split_with_sizes(sizes) for name, each in values.items()}
     return [{name: each[number] for name, each in parts.items()} for number in range(len(sizes))]
 
 

@@ -14,8 +14,7 @@ from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.products import fp32_products
 from maskwright.core.spec import fingerprint
-from maskwright.kernels.cuda.sublayers import computes_on
-from maskwright.kernels.setting import Kernels, use_native_kernels
+from maskwright.kernels.setting import Kernels, has_kernels, use_native_kernels
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.allocator import keep_freed_memory
 from maskwright.training.probe import (
@@ -139,7 +138,7 @@ def prepare_machine(
         if chosen.index is not None:
             torch.cuda.set_device(chosen)  # Triton launches on the current device.
         autocast = torch.bfloat16 if has_bf16 and precision != "fp32" else None
-        usable = kernels == "auto" and computes_on(chosen, autocast or torch.float32)
+        usable = kernels == "auto" and autocast is not None and has_kernels(chosen)
         peak = peak_matmul_flops(chosen, autocast or torch.float32)
         name = torch.cuda.get_device_name(chosen)
         return Machine(chosen, name, threads, "default", peak, autocast, "auto" if usable else "reference")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from maskwright.core.tensors import FlatBatch, TargetTensors
+from maskwright.core.tensors import PackedBatch, TargetTensors
 from maskwright.kernels.setting import native_kernels_enabled, use_native_kernels
 from maskwright.model.config import EncoderConfig
 from maskwright.model.sizes import flops_per_token
@@ -15,7 +15,7 @@ from maskwright.recipes.optimization import AdamW
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import MicroBatch, StepBatch
 from maskwright.training.budget import Budget
-from maskwright.training.compiling import compile_model, uses_native_kernels
+from maskwright.training.compiling import check_kernels
 from maskwright.training.device import Machine
 from maskwright.training.flops import planned_flops_per_token, planned_skipped_flops_per_token
 from maskwright.training.model import PretrainingModel
@@ -77,9 +77,10 @@ def measure_training_flops(config: EncoderConfig, machine: Machine) -> float:
         length = min(_LENGTH_ON_GPU, config.max_positions)
         sequences = machine.tokens_per_microbatch(config.hidden_size) // length
     batch = _random_step(length, sequences, drops=drops)
+    enabled = native_kernels_enabled()
     if machine.device.type == "cuda" and machine.kernels == "auto":
-        compile_model(model, _random_step(length, _SEQUENCES_OF_PROOF, drops=drops), machine.autocast)
-    with use_native_kernels(native_kernels_enabled() and (machine.device.type == "cpu" or uses_native_kernels(model))):
+        enabled &= check_kernels(model, _random_step(length, _SEQUENCES_OF_PROOF, drops=drops), machine.autocast).passed
+    with use_native_kernels(enabled):
         best, begun, steps = math.inf, time.perf_counter(), 0
         while steps < _LEAST_STEPS or (time.perf_counter() - begun < _SECONDS and steps < _MOST_STEPS):
             started = time.perf_counter()
@@ -99,16 +100,12 @@ def _random_step(length: int, sequences: int, *, drops: bool) -> StepBatch:
     generator = torch.Generator().manual_seed(0)
     tokens = length * sequences
     predicted = round(_PREDICTED * tokens)
-    batch = FlatBatch(
+    batch = PackedBatch(
         ids=torch.randint(_VOCABULARY, (tokens,), generator=generator),
         position_ids=torch.arange(length).repeat(sequences),
         segment_ids=torch.zeros(tokens, dtype=torch.int64),
-        sequence_ids=torch.arange(sequences).repeat_interleave(length),
-        first_tokens=torch.arange(sequences) * length,
-        row_length=length,
-        num_tokens=tokens,
-        row_slots=torch.arange(tokens),
-        num_rows=sequences,
+        cu_seqlens=torch.arange(0, tokens + 1, length, dtype=torch.int32),
+        max_seqlen=length,
         dropout_key=1 if drops else None,
     )
     targets = TargetTensors(
@@ -120,7 +117,6 @@ def _random_step(length: int, sequences: int, *, drops: bool) -> StepBatch:
         counts={"mlm": predicted},
         num_tokens=tokens,
         num_sequences=sequences,
-        num_slots=tokens,
         squared_lengths=sequences * length**2,
         key="timing",
     )

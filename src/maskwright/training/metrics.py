@@ -149,7 +149,7 @@ class Journal:
         speed = self._session.speed(self._peak)
         return (
             f"{speed['tokens_per_second']:,.0f} tokens/s, {speed['mfu']:.0%} model FLOPs utilization, "
-            f"{1 - speed['packing_efficiency']:.1%} padding, {speed['data_wait']:.1%} of the time waiting for data"
+            f"{speed['data_wait']:.1%} of the time waiting for data"
         )
 
     def close(self) -> None:
@@ -192,22 +192,20 @@ class _Totals:
     """Totals over some steps."""
 
     def __init__(self) -> None:
-        self.steps = self.tokens = self.slots = 0
+        self.steps = self.tokens = 0
         self.seconds = self.waited = self.flops = 0.0
 
     def add(self, report: StepReport) -> None:
         self.steps += 1
         self.tokens += report.batch.num_tokens
-        self.slots += report.batch.num_slots
         self.seconds += report.seconds
         self.waited += report.waited
         self.flops += report.flops - report.result.skipped_flops
 
     def speed(self, peak_flops: float) -> dict[str, float]:
-        """Return rates and shares; `packing_efficiency` is the share of tokens that are not padding."""
+        """Return rates and shares."""
         return {
             "tokens_per_second": self.tokens / self.seconds,
-            "packing_efficiency": self.tokens / self.slots,
             "data_wait": self.waited / self.seconds,
             "steps_per_second": self.steps / self.seconds,
             "mfu": self.flops / self.seconds / peak_flops,

@@ -4,13 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from maskwright.core.errors import ConversionError
-from maskwright.core.row_counts import with_unread
-from maskwright.core.tensors import FlatBatch, LossInputs, LossTerm, TargetTensors, View
+from maskwright.core.tensors import LossInputs, LossTerm, PackedBatch, TargetTensors, View
 from maskwright.core.types import IntArray
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
@@ -25,8 +23,6 @@ from maskwright.training.towers import objectives_by_tower
 _GENERATOR_KEY = 0x5BD1E995
 # Above this share of the tokens, gathering them is taken to cost what the last layer saves: a guess, not measured.
 _MAX_OUTPUT_SHARE = 0.75
-# Fewer tokens than this (a toy's) are read as they are: filling them up would be a large share of them.
-_FEWEST_FILLED_UP = 64
 
 
 class PretrainingModel(nn.Module):
@@ -102,10 +98,10 @@ class PretrainingModel(nn.Module):
         return {objective.kind: terms[objective.kind] for objective in self.objectives}
 
     @contextmanager
-    def drawing_the_same(self) -> Iterator[None]:
-        """Let the generator draw on every pass over a batch what it drew on the first, while the block runs.
+    def repeated_samples(self) -> Iterator[None]:
+        """Make the generator sample the same tokens on every pass over a batch while the block runs.
 
-        For comparing ways to compute: a number near the border of two tokens draws either.
+        For comparing kernels: a random number at the border of two tokens gives either.
         """
         self._kept_draws = {}
         try:
@@ -113,7 +109,7 @@ class PretrainingModel(nn.Module):
         finally:
             self._kept_draws = None
 
-    def _drawn_again(self, batch: FlatBatch, terms: Mapping[str, LossTerm]) -> dict[str, LossTerm]:
+    def _drawn_again(self, batch: PackedBatch, terms: Mapping[str, LossTerm]) -> dict[str, LossTerm]:
         kept = self._kept_draws
         if kept is None:
             return dict(terms)
@@ -156,16 +152,16 @@ class PretrainingModel(nn.Module):
         self,
         encoder: Encoder,
         asked: Sequence[Objective],
-        batch: FlatBatch,
+        batch: PackedBatch,
         targets: Mapping[str, TargetTensors],
-        read: Tensor | None,
+        output_positions: Tensor | None,
     ) -> dict[str, LossTerm]:
         if not asked:
             return {}
         heads = {objective.kind: self.heads[objective.kind] for objective in asked}
-        if read is not None and len(read) >= _FEWEST_FILLED_UP:
-            read = with_unread(read, len(batch.ids))
-        view = View(output=encoder(batch, read), word_embeddings=encoder.word_embeddings.weight, heads=heads)
+        view = View(
+            output=encoder(batch, output_positions), word_embeddings=encoder.word_embeddings.weight, heads=heads
+        )
         teacher = None
         if self.teacher is not None and any("teacher" in objective.needs for objective in asked):
             teacher = self.teacher.look(batch)
@@ -185,9 +181,9 @@ class PretrainingModel(nn.Module):
         positions, skipped = self.with_output_positions(micro_batch).output_positions, 0.0
         assert positions is not None
         for name, encoder, _ in self._towers():
-            read = positions[name]
-            if read is not None:
-                skipped += max(0, micro_batch.batch.num_tokens - len(read)) * skipped_flops_per_token(encoder.config)
+            used = positions[name]
+            if used is not None:
+                skipped += (micro_batch.batch.num_tokens - len(used)) * skipped_flops_per_token(encoder.config)
         return skipped
 
     def weights(self) -> dict[str, Tensor]:
@@ -260,18 +256,18 @@ def build_model(recipe: Recipe, vocab_size: int, teacher: TeacherModel | None = 
 
 
 def output_positions_of(
-    objectives: Sequence[Objective], batch: FlatBatch, targets: Mapping[str, TargetTensors], *, pools: bool
+    objectives: Sequence[Objective], batch: PackedBatch, targets: Mapping[str, TargetTensors], *, pools: bool
 ) -> Tensor | None:
     """Return the tokens whose last hidden states the objectives of one encoder use, or None for all.
 
     Args:
         objectives: What is asked of the encoder.
         batch: What it sees.
-        targets: Where, by objective; anchors are read too.
-        pools: Whether the encoder has a pooler, which reads the first token of each sequence.
+        targets: Targets by objective; their anchors are output positions too.
+        pools: Whether the encoder has a pooler, which uses the first token of each sequence.
 
     Returns:
-        Shape (W,), int64, ascending. None where most tokens are read, or none.
+        Shape (W,), int64, ascending. None where most tokens are used, or none.
     """
     if any(objective.predicts == "every_token" for objective in objectives):
         return None
@@ -280,32 +276,24 @@ def output_positions_of(
         if objective.predicts == "token":
             wanted = targets[objective.kind]
             places += [wanted.positions, *wanted.anchors.values()]
-    if batch.ids.device.type != "cpu":
-        is_read = torch.zeros_like(batch.ids, dtype=torch.bool)
-        for each in places:
-            is_read[each] = True
-        read = is_read.nonzero().squeeze(1)
-    else:
-        # By NumPy: waking PyTorch's threads takes longer.
-        marks = np.zeros(len(batch.ids), dtype=np.bool_)
-        for each in places:
-            marks[each.numpy()] = True
-        read = torch.from_numpy(np.flatnonzero(marks))
-    return read if 0 < len(read) <= _MAX_OUTPUT_SHARE * len(batch.ids) else None
+    if not places:
+        return None
+    positions = torch.unique(torch.cat(places))
+    return positions if 0 < len(positions) <= _MAX_OUTPUT_SHARE * batch.num_tokens else None
 
 
-def _with_own_dropout(batch: FlatBatch) -> FlatBatch:
+def _with_own_dropout(batch: PackedBatch) -> PackedBatch:
     """The generator drops other places than the encoder."""
     key = batch.dropout_key
     return batch if key is None else replace(batch, dropout_key=key ^ _GENERATOR_KEY)
 
 
 def _filled(
-    batch: FlatBatch,
+    batch: PackedBatch,
     targets: Mapping[str, TargetTensors],
     terms: Mapping[str, LossTerm],
     objectives: tuple[Objective, ...],
-) -> tuple[FlatBatch, dict[str, TargetTensors]]:
+) -> tuple[PackedBatch, dict[str, TargetTensors]]:
     """Put the drawn tokens in, and tell detection objectives which tokens differ from the original now.
 
     Every selected position gets a drawn token, also those that were left as they were for the generator (electra:

@@ -13,7 +13,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
 from maskwright.training.checkpoint import CheckpointTimer, save_models
-from maskwright.training.compiling import compile_model, uses_native_kernels
+from maskwright.training.compiling import KernelCheck, check_kernels
 from maskwright.training.device import Machine
 from maskwright.training.evaluation import (
     Baseline,
@@ -73,8 +73,8 @@ class Session:
         expected_tokens: Planned tokens of the whole run; also determines the size of the held-out text.
         replanned_tokens: The plan that an earlier session corrected, if one did.
         start: Initial weights instead of random ones; a checkpoint takes precedence.
-        tokens_per_microbatch: Tokens (padding included) of a forward and backward pass; dropout depends on it.
-        compiles: Whether to use native GPU kernels, if they are verified to give the same (`compile_model`).
+        tokens_per_microbatch: Tokens of a forward and backward pass; dropout depends on it.
+        compiles: Whether to use native GPU kernels, if they are verified to give the same (`check_kernels`).
     """
 
     def __init__(
@@ -129,8 +129,9 @@ class Session:
         held_out: dict[str, Measured] = {}
         with contextlib.ExitStack() as stack:
             if self.compiles:
-                self.reporter.say("compiled", self._compile())
-                if not uses_native_kernels(self.model):
+                check = self._check_kernels()
+                self.reporter.say("compiled", check.message)
+                if not check.passed:
                     stack.enter_context(use_native_kernels(False))
             steps = position.spent.steps
             journal = Journal(self.directory.path, steps, self.budget, self.machine.peak_flops, self.reporter)
@@ -200,15 +201,15 @@ class Session:
                 majority = majority_share(self.workload.held_out, kind)
                 self.reporter.say("health", pair_line(kind, measured, majority))
 
-    def _compile(self) -> str:
+    def _check_kernels(self) -> KernelCheck:
         # One batch per sequence length of the run, since the kernels differ by length.
-        message = ""
+        check = KernelCheck(False, "")
         for phase in {each.stream: each for each in self.workload.phases}.values():
             rows, _ = phase.stream.read(phase.stream.start(), _SEQUENCES_OF_PROOF)
-            message = compile_model(self.model, phase.collator.collate(rows, 0), self.machine.autocast)
-            if not uses_native_kernels(self.model):
+            check = check_kernels(self.model, phase.collator.collate(rows, 0), self.machine.autocast)
+            if not check.passed:
                 break
-        return message
+        return check
 
     def _resume(self) -> tuple[Position, bool]:
         """Load the newest intact checkpoint. Returns the position, and whether there is one."""

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.tensors import FlatBatch, View
+from maskwright.core.tensors import PackedBatch, View
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
@@ -42,7 +42,7 @@ class TeacherModel:
             head.to(device)
         return self
 
-    def look(self, batch: FlatBatch) -> View:
+    def look(self, batch: PackedBatch) -> View:
         """Read a batch."""
         if not self.sees_segments:
             batch = replace(batch, segment_ids=torch.zeros_like(batch.segment_ids))

@@ -210,7 +210,7 @@ def _collator(
         take=text.take,
         separator_points=recipe.format.separator_points(text.documents),
         seed=seed,
-        row_length=max_length,
+        max_length=max_length,
         tokens_per_microbatch=tokens_per_microbatch,
         dropout=dropout and bool(recipe.encoder.hidden_dropout or recipe.encoder.attention_dropout),
         samples=recipe.generator is not None,

@@ -227,7 +227,7 @@ def scored(
         assert batch.positions is not None
         rows = []
         for slot in batch.positions.tolist():
-            sequence = int(batch.batch.sequence_ids[slot])
+            sequence = int((batch.batch.first_tokens <= slot).sum()) - 1
             unit = int(batch.unit_numbers[int(batch.units[sequence])])
             place = slot - int(batch.batch.first_tokens[sequence])
             rows.append(by_position[int(features.cu_seqlens[unit]) + place])

@@ -15,7 +15,7 @@ from packed_samples import CPU, SHAPES, WORDS, assert_near, encoder, expected, l
 from torch import Tensor
 from torch.nn import functional as F
 
-from maskwright.core.tensors import FlatBatch, activation
+from maskwright.core.tensors import PackedBatch, activation
 from maskwright.inference.batching import batches
 from maskwright.kernels.cpu import products as cpu_products
 from maskwright.kernels.cpu.dense import FusedDense, pack
@@ -82,8 +82,8 @@ class TestWithoutACompiler:
         states = states_of(encoder("bert"), precision)
         assert isinstance(states, PackedEncoder)
         (text_batch,) = laid([7, 3])
-        wanted, real = expected("bert", text_batch)
-        assert_near(states(text_batch.batch)[real], wanted[real], precision)
+        wanted = expected("bert", text_batch)
+        assert_near(states(text_batch.batch), wanted, precision)
         if precision == "int8":
             support = int8_support()
             assert (support.by, support.why) == ("libraries", "there is no C compiler here")
@@ -372,16 +372,15 @@ def oracle(module: Encoder, ids: NDArray[np.int64], precision: NativePrecision) 
     return hidden
 
 
-def flat(ids: list[int], sequence_ids: list[int], row_length: int | None) -> FlatBatch:
-    sequences = torch.tensor(sequence_ids, dtype=torch.int64)
-    return FlatBatch(
+def flat(ids: list[int], sequence_ids: list[int], _row: int | None = None) -> PackedBatch:
+    lengths = torch.bincount(torch.tensor(sequence_ids, dtype=torch.int64))
+    zeros = torch.zeros(len(ids), dtype=torch.int64)
+    return PackedBatch(
         ids=torch.tensor(ids, dtype=torch.int64),
-        position_ids=torch.zeros_like(sequences),
-        segment_ids=torch.zeros_like(sequences),
-        sequence_ids=sequences,
-        first_tokens=torch.zeros(1, dtype=torch.int64),
-        row_length=row_length,
-        num_tokens=int((sequences >= 0).sum()),
+        position_ids=zeros,
+        segment_ids=zeros,
+        cu_seqlens=F.pad(lengths.cumsum(0), (1, 0)).int(),
+        max_seqlen=max(lengths.tolist(), default=0),
     )
 
 
@@ -393,10 +392,9 @@ class TestEncoder:
         assert isinstance(states, NativeEncoder)
         for lengths in ([1], [40], [16], [7, 3, 40, 12, 1, 25], [5, 5, 5, 9], [39, 38, 17, 33]):
             for text_batch in laid(lengths):
-                wanted, real = expected(name, text_batch)
+                wanted = expected(name, text_batch)
                 found = states(text_batch.batch)
-                assert_near(found[real], wanted[real], precision)
-                assert (found[~real] == 0).all()
+                assert_near(found, wanted, precision)
 
     @settings(max_examples=25, deadline=None)
     @given(data=st.data())
@@ -506,16 +504,15 @@ class TestEncoder:
         self, precision: NativePrecision, name: str
     ) -> None:
         module = make_encoder(**SHAPES[name])
-        states, batch = NativeEncoder(module, precision), flat([5, 6, 7, 0], [0, 0, 1, -1], 4)
-        batch = replace(batch, position_ids=torch.tensor([0, 1, 0, 3]), segment_ids=torch.tensor([0, 1, 1, 0]))
+        states, batch = NativeEncoder(module, precision), flat([5, 6, 7], [0, 0, 1])
+        batch = replace(batch, position_ids=torch.tensor([0, 1, 0]), segment_ids=torch.tensor([0, 1, 1]))
         if name == "roberta":  # Its only segment is every token's, whatever its number.
-            assert torch.equal(states(batch), states(replace(batch, segment_ids=torch.zeros(4, dtype=torch.int64))))
+            assert torch.equal(states(batch), states(replace(batch, segment_ids=torch.zeros(3, dtype=torch.int64))))
         for _ in range(2):
             states._layout.layers = 0  # What is left is what the first layer gets.
             found = states(batch)
             with torch.inference_mode():
                 assert torch.equal(found[:3], Embedding(module)(batch)[:3])
-            assert (found[3] == 0).all()
             with torch.no_grad():
                 module.word_embeddings.weight[6] += 1
                 module.position_embeddings.weight.mul_(2)
@@ -527,33 +524,6 @@ class TestEncoder:
         assert states(text_batch.batch, none).shape == (0, 64)
         assert states(flat([], [], None)).shape == (0, 64)
         assert states(flat([], [], None), none).shape == (0, 64)
-        filler = flat([0, 0, 0, 0], [-1, -1, -1, -1], 2)
-        assert torch.equal(states(filler), torch.zeros(4, 64))
-        assert torch.equal(states(filler, torch.tensor([3, 0, 0])), torch.zeros(3, 64))
-        assert states(filler, none).shape == (0, 64)
-
-    @pytest.mark.parametrize(
-        "sequence_ids", [[0, 0, -1, 1, 2, 2, -1, 3], [-1, 0, 0, -1, -1, 1, 1, 1], [-1, -1, -1, -1, 3, 3, 3, 3]]
-    )
-    def test_filler_anywhere_is_zero_and_changes_nothing(
-        self, precision: NativePrecision, sequence_ids: list[int]
-    ) -> None:
-        states = NativeEncoder(encoder("bert"), precision)
-        batch = flat([5, 6, 7, 8, 9, 10, 11, 12], sequence_ids, 4)
-        found, real = states(batch), batch.sequence_ids >= 0
-        assert (found[~real] == 0).all()
-        for sequence in batch.sequence_ids[real].unique():
-            its = batch.sequence_ids == sequence
-            alone = flat(batch.ids[its].tolist(), [0] * int(its.sum()), None)
-            assert torch.equal(found[its], states(alone))
-        read = torch.tensor([7, 0, 3, 3, 1])
-        assert torch.equal(states(batch, read), found[read])
-
-    def test_a_rows_end_ends_a_run(self, precision: NativePrecision) -> None:
-        states = NativeEncoder(encoder("bert"), precision)
-        alone, ids = states(flat([5, 6], [0, 0], 2)), [5, 6, 7, 8]
-        assert torch.equal(states(flat(ids, [0, 0, 0, 0], 2))[:2], alone)
-        assert not torch.equal(states(flat(ids, [0, 0, 0, 0], 4))[:2], alone)
 
     def test_what_is_no_number_stays_in_its_text(self, precision: NativePrecision) -> None:
         module = make_encoder(hidden_activation="relu")
@@ -613,10 +583,9 @@ class TestEncoder:
         batch = text_batch.batch
         with torch.no_grad():
             wanted = module(batch).hidden
-        real = batch.sequence_ids >= 0
         found = NativeEncoder(module, precision)
-        assert_near(found(batch)[real], wanted[real], precision)
-        read = real.nonzero().squeeze(1)[[-1, 0]]
+        assert_near(found(batch), wanted, precision)
+        read = torch.tensor([batch.num_tokens - 1, 0])
         assert torch.equal(found(batch, read), found(batch)[read])
 
     @pytest.mark.parametrize("odd", [{"num_heads": 8}, {"intermediate_size": 100}, {"hidden_size": 72, "num_heads": 1}])
@@ -631,10 +600,4 @@ class TestEncoder:
         (text_batch,) = laid([5, 9])
         with torch.no_grad():
             wanted = module(text_batch.batch).hidden
-        real = text_batch.batch.sequence_ids >= 0
-        assert_near(states(text_batch.batch)[real], wanted[real], precision)
-
-    def test_a_stream_without_rows_is_taken_by_its_sequences(self, precision: NativePrecision) -> None:
-        states = NativeEncoder(encoder("bert"), precision)
-        batch = flat([5, 6, 7, 8], [0, 0, 1, 1], 2)
-        assert torch.equal(states(replace(batch, row_length=None)), states(batch))
+        assert_near(states(text_batch.batch), wanted, precision)

@@ -276,7 +276,7 @@ class Tagging(Task[TaggedExample]):
     def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
         """Split scores into one array (tags, C) per unit."""
         assert batch.positions is not None
-        of_word = batch.units[batch.batch.sequence_ids[batch.positions]]
+        of_word = batch.units[torch.searchsorted(batch.batch.cu_seqlens, batch.positions, right=True) - 1]
         return rows(scores, torch.bincount(of_word, minlength=len(batch.unit_numbers)).tolist())
 
     def predictions(

@@ -4,7 +4,7 @@ from typing import final
 
 from torch import Tensor
 
-from maskwright.core.tensors import FlatBatch
+from maskwright.core.tensors import PackedBatch
 from maskwright.kernels.cpu.dense import pack
 from maskwright.model.embeddings import sum_embeddings
 from maskwright.model.encoder import Encoder
@@ -25,7 +25,7 @@ class Embedding:
         projection = encoder.embedding_projection
         self._projection = None if projection is None else pack(projection.weight, projection.bias, "fp32")
 
-    def __call__(self, batch: FlatBatch) -> Tensor:
+    def __call__(self, batch: PackedBatch) -> Tensor:
         """Look up the tokens of a batch. Shape (T, H), fp32."""
         encoder = self._encoder
         summed = sum_embeddings(

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from maskwright.core.products import fp32_products
-from maskwright.core.tensors import FlatBatch
+from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import ProductPrecision
 from maskwright.kernels.attention import AttentionPlan, Backend, attend, pad_to_rows, plan_attention
 from maskwright.kernels.cpu.dense import joined, pack
@@ -62,7 +62,7 @@ class PackedEncoder:
             (attention[first], ffn[second]) for first, second in zip(order, config.layer_plan("ffn"), strict=True)
         ]
 
-    def __call__(self, batch: FlatBatch, read: Tensor | None = None) -> Tensor:
+    def __call__(self, batch: PackedBatch, read: Tensor | None = None) -> Tensor:
         """Encode a batch in inference mode.
 
         Args:
@@ -75,7 +75,6 @@ class PackedEncoder:
         # Dense layers name their library themselves. Attention multiplies small matrices, in which oneDNN takes two to
         # six times as long as PyTorch's own choice.
         with torch.inference_mode(), fp32_products("none"):
-            assert batch.row_length is not None
             plan = plan_attention(batch, self._backend(batch), self._dtype)
             hidden = self._embedding(batch).to(self._dtype)
             last = len(self._layers) - 1
@@ -87,9 +86,8 @@ class PackedEncoder:
                     hidden = ffn(attention.add(attention.mix(hidden, plan), hidden))
             return hidden.float()
 
-    def _backend(self, batch: FlatBatch) -> Backend:
-        row_length, num_slots = batch.row_length, len(batch.ids)
-        assert row_length is not None
+    def _backend(self, batch: PackedBatch) -> Backend:
+        row_length, num_slots = batch.max_seqlen, batch.num_tokens
         if self._dtype == torch.bfloat16:
             return "rows" if row_length >= _SHORTEST_ROWS else "sdpa"
         by_products = self._narrow and row_length in _ROWS_IN_FP32 and row_length % _FUSED_BLOCK

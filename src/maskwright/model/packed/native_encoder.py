@@ -9,7 +9,7 @@ from typing import cast, final
 import torch
 from torch import Tensor, nn
 
-from maskwright.core.tensors import FlatBatch
+from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import ProductPrecision
 from maskwright.kernels.cpu.dense import joined
 from maskwright.kernels.cpu.layouts import (
@@ -81,43 +81,31 @@ class NativeEncoder:
             config.layer_norm_eps,
         )
 
-    def __call__(self, batch: FlatBatch, read: Tensor | None = None) -> Tensor:
+    def __call__(self, batch: PackedBatch, read: Tensor | None = None) -> Tensor:
         """Encode a batch (see `states.States`). Hidden states at filler slots are zero."""
         with torch.inference_mode():
-            slots = len(batch.ids)
-            numbers = [
-                each.to("cpu", torch.int64).contiguous()
-                for each in (batch.ids, batch.position_ids, batch.segment_ids, batch.sequence_ids)
-            ]
+            tokens = batch.num_tokens
+            lengths = batch.lengths
+            owners = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+            numbers = [each.contiguous() for each in (batch.ids, batch.position_ids, batch.segment_ids, owners)]
             # Offsets, then places.
-            found = room(2 * slots + 1, dtype=torch.int64)
+            found = room(2 * tokens + 1, dtype=torch.int64)
             call = BatchLayout(
                 *(each.data_ptr() for each in numbers),
                 found.data_ptr(),
-                found.data_ptr() + _NUMBER * (slots + 1),
-                slots=slots,
-                row_length=(batch.row_length or 0) if batch.row_slots is None else 0,
+                found.data_ptr() + _NUMBER * (tokens + 1),
+                slots=tokens,
+                row_length=0,
             )
             if self._survey(ctypes.byref(self._layout), ctypes.byref(call)):
                 self._embedding(batch)  # Looking up what is not there, PyTorch says what it is.
                 raise IndexError("a batch asks for embeddings that this encoder does not have")
-            tokens = call.tokens
             embedded = room(tokens, self._layout.tables.width)
             call.embedded = embedded.data_ptr()
             self._embed(ctypes.byref(self._layout), ctypes.byref(call), torch.get_num_threads())
             hidden = given(self._embedding.finish(embedded))
-            if tokens == slots:
-                # Indexing refuses what is no slot; the C code would read there.
-                return self._all_layers(call, hidden, None if read is None else torch.arange(slots)[read])
-            # Attention is computed run by run here: rows are not needed, and so no filler.
-            real = batch.sequence_ids >= 0
-            if read is None:
-                encoded = self._all_layers(call, hidden, None)
-                places = found[slots + 1 : slots + 1 + tokens]
-                return encoded.new_zeros(slots, encoded.shape[1]).index_copy_(0, places, encoded)
-            # Filler that is read has no place among the real tokens: another's is computed, and thrown away.
-            places = (real.cumsum(0) - 1).clamp_min_(0)[read]
-            return self._all_layers(call, hidden, places).masked_fill_(~real[read][:, None], 0)
+            # Indexing refuses what is no token; the C code would read there.
+            return self._all_layers(call, hidden, None if read is None else torch.arange(tokens)[read])
 
     def _all_layers(self, call: BatchLayout, hidden: Tensor, read: Tensor | None) -> Tensor:
         """Encode a batch that was surveyed.

@@ -55,12 +55,11 @@ class MaskedLanguageModeling(Objective):
 
         Where the targets carry uniform random numbers ("sampling", shape (M,)), a token is sampled at each target too.
         """
-        from maskwright.core.row_counts import filled_up
         from maskwright.core.tensors import LossTerm
         from maskwright.kernels.cross_entropy import summed_cross_entropy
 
         targets = inputs.targets
-        features = head(inputs.view.output.hidden.index_select(0, filled_up(targets.positions)))
+        features = head(inputs.view.output.hidden.index_select(0, targets.positions))
         scores = summed_cross_entropy(
             features,
             inputs.view.word_embeddings,

@@ -49,7 +49,6 @@ class PairObjective(Objective):
         """
         from torch.nn.functional import cross_entropy
 
-        from maskwright.core.row_counts import filled_up
         from maskwright.core.tensors import LossTerm
 
         targets, pooled = inputs.targets, inputs.view.output.pooled
@@ -58,7 +57,7 @@ class PairObjective(Objective):
                 f"objective {self.kind!r} reads the pooled vector, but this encoder has no pooler",
                 todo="Add one with `--set encoder.pooler=true`",
             )
-        scores = head(pooled[filled_up(targets.positions)])[: len(targets.labels)].float()
+        scores = head(pooled[targets.positions]).float()
         total = cross_entropy(scores, targets.labels, reduction="sum")
         correct = (scores.detach().argmax(dim=1) == targets.labels).sum()
         return LossTerm(total=total, count=len(targets.labels), correct=correct)

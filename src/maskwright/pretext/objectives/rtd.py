@@ -60,11 +60,10 @@ class ReplacedTokenDetection(Objective):
         """
         from torch.nn.functional import binary_cross_entropy_with_logits
 
-        from maskwright.core.row_counts import filled_up
         from maskwright.core.tensors import LossTerm
 
         targets = inputs.targets
-        scores = head(inputs.view.output.hidden[filled_up(targets.positions)])[: len(targets.labels)].float()
+        scores = head(inputs.view.output.hidden[targets.positions]).float()
         total = binary_cross_entropy_with_logits(scores, targets.labels.float(), reduction="sum")
         is_replaced, is_flagged = targets.labels == 1, scores.detach() > 0
         return LossTerm(

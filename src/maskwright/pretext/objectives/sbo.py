@@ -75,13 +75,12 @@ class SpanBoundaryObjective(Objective):
 
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
         """Sum the cross entropy at the targets."""
-        from maskwright.core.row_counts import filled_up
         from maskwright.core.tensors import LossTerm
         from maskwright.kernels.cross_entropy import summed_cross_entropy
 
         targets, hidden = inputs.targets, inputs.view.output.hidden
-        left, right = (hidden[filled_up(targets.anchors[side])] for side in ("left", "right"))
-        features = head(left, right, filled_up(targets.extra["place"]))
+        left, right = (hidden[targets.anchors[side]] for side in ("left", "right"))
+        features = head(left, right, targets.extra["place"])
         scores = summed_cross_entropy(features, inputs.view.word_embeddings, cast("Tensor", head.bias), targets.labels)
         return LossTerm(total=scores.total, count=len(targets.labels), correct=scores.correct)
 
