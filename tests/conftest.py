@@ -1,8 +1,9 @@
-"""What all tests share: no network, no crowd of threads, and two tiny models as transformers writes them."""
+"""Shared by all tests: no network, one thread, and tiny models as transformers saves them."""
 
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 MAX_LENGTH = 40
-"""Tokens that the tiny models read at once."""
+"""Maximum sequence length of the tiny models."""
 
 _ENGLISH = "the a cat cats dog ##s ##ing sat ran run on to mat tree and we love , . ! ? ( )"
 _WORDPIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_ENGLISH.split(), *"我爱北京天安门你他们是的"]
@@ -23,6 +24,17 @@ _SHAPE = {
     # Far from the usual 0.02: the scores then differ from token to token, as in a trained model.
     "initializer_range": 0.4,
 }
+
+
+def save_as_trained(model: Any, folder: Path) -> None:
+    """Save a random model with random biases too: biases of zero are those of a head that was never trained."""
+    import torch
+
+    noise = torch.Generator().manual_seed(1)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            parameter.data.normal_(std=0.02, generator=noise)
+    model.save_pretrained(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -48,7 +60,7 @@ def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "tiny-bert"
     config = BertConfig(vocab_size=len(_WORDPIECES), max_position_embeddings=MAX_LENGTH, **_SHAPE)
     torch.manual_seed(0)
-    BertForPreTraining(config).save_pretrained(folder)
+    save_as_trained(BertForPreTraining(config), folder)
     (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in _WORDPIECES), encoding="utf-8")
     settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": True}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
@@ -89,7 +101,7 @@ def roberta_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         **_SHAPE,
     )
     torch.manual_seed(0)
-    RobertaForMaskedLM(config).save_pretrained(folder)
+    save_as_trained(RobertaForMaskedLM(config), folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     names = zip(("bos", "pad", "eos", "unk", "mask"), specials, strict=True)
     settings = {f"{role}_token": name for role, name in names} | {"cls_token": "<s>", "sep_token": "</s>"}
@@ -113,7 +125,7 @@ def electra_folder(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) 
         (folder, ElectraForPreTraining, 32),
         (folder / "generator", ElectraForMaskedLM, 16),
     ):
-        model_class(ElectraConfig(**{**shape, "hidden_size": hidden})).save_pretrained(place)
+        save_as_trained(model_class(ElectraConfig(**{**shape, "hidden_size": hidden})), place)
         for name in ("vocab.txt", "tokenizer_config.json"):
             shutil.copy(bert_folder / name, place)
     return folder

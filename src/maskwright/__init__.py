@@ -1,7 +1,7 @@
-"""maskwright: train, measure and ship your own encoder.
+"""maskwright: train, evaluate and ship your own BERT-family encoder.
 
-What is here is also a verb of the command line. Names are imported when they are first used:
-`import maskwright` itself loads nothing, PyTorch least of all.
+Each command is a function here; the subcommands of `maskwright recipes` are functions of `maskwright.recipes`. Names
+are imported when they are first used: `import maskwright` itself imports neither PyTorch nor NumPy.
 """
 
 import importlib
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from maskwright.finetuning.evaluating import evaluate as evaluate
     from maskwright.finetuning.finetuning import finetune as finetune
     from maskwright.finetuning.predicting import predict as predict
+    from maskwright.inference.commands import detect as detect
+    from maskwright.inference.commands import embed as embed
+    from maskwright.inference.commands import fill_mask as fill_mask
     from maskwright.inference.model import Model as Model
     from maskwright.inference.model import load as load
     from maskwright.inference.quickstart import quickstart as quickstart
@@ -21,26 +24,32 @@ if TYPE_CHECKING:
     from maskwright.training.pretrain import Run as Run
     from maskwright.training.pretrain import pretrain as pretrain
 
-_HOMES = {
-    "MaskwrightError": "maskwright.core.errors",
-    "Model": "maskwright.inference.model",
-    "Run": "maskwright.training.pretrain",
-    "doctor": "maskwright.training.doctor",
-    "evaluate": "maskwright.finetuning.evaluating",
-    "finetune": "maskwright.finetuning.finetuning",
-    "load": "maskwright.inference.model",
-    "predict": "maskwright.finetuning.predicting",
-    "pretrain": "maskwright.training.pretrain",
-    "quickstart": "maskwright.inference.quickstart",
-    "show": "maskwright.inference.showing",
+_MODULES = {
+    "MaskwrightError": "core.errors",
+    "Model": "inference.model",
+    "Run": "training.pretrain",
+    "detect": "inference.commands",
+    "doctor": "training.doctor",
+    "embed": "inference.commands",
+    "evaluate": "finetuning.evaluating",
+    "fill_mask": "inference.commands",
+    "finetune": "finetuning.finetuning",
+    "load": "inference.model",
+    "predict": "finetuning.predicting",
+    "pretrain": "training.pretrain",
+    "quickstart": "inference.quickstart",
+    "show": "inference.showing",
 }
 
 __all__ = [
     "MaskwrightError",
     "Model",
     "Run",
+    "detect",
     "doctor",
+    "embed",
     "evaluate",
+    "fill_mask",
     "finetune",
     "load",
     "predict",
@@ -52,8 +61,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"maskwright.{_MODULES[name]}"), name)
     if name == "recipes":
         return importlib.import_module("maskwright.recipes")
     if name == "__version__":

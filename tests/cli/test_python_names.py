@@ -1,21 +1,59 @@
-"""Every verb is also a Python function of the same name; importing the package loads nothing."""
+"""Each command is also a Python function with the same arguments; importing the package imports nothing heavy."""
 
+import importlib
+import inspect
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 import maskwright
+from maskwright.cli.main import VERBS, load
+
+DISPLAY = {"json", "html", "help"}
+"""Options that choose how a result is printed; functions return it."""
+# Commands read texts from the command line or a file, and write results; the functions get and return values.
+DIFFERENT = {
+    "predict": ({"texts", "out"}, {"inputs"}),
+    "show": ({"text_file", "limit"}, {"max_sequences"}),
+    "recipes": ({"name"}, set()),
+}
+EXTRA = {"reporter", "cache", "progress", "prompts"}
+"""Arguments of functions that have no option."""
 
 
-@pytest.mark.parametrize(
-    "name", ["doctor", "evaluate", "finetune", "load", "predict", "pretrain", "quickstart", "show"]
-)
-def test_verbs_are_functions_of_the_package(name: str) -> None:
-    found = getattr(maskwright, name)
-    assert callable(found)
-    assert found.__name__ == name
-    assert name in dir(maskwright)
+def _options(command: Any) -> set[str]:
+    names = (max(parameter.opts, key=len).lstrip("-").replace("-", "_") for parameter in command.params)
+    return set(names) - DISPLAY
+
+
+@pytest.mark.parametrize("name", sorted(set(VERBS) - {"recipes"}))
+def test_every_command_is_a_function_with_its_arguments(name: str) -> None:
+    python_name = name.replace("-", "_")
+    function = getattr(maskwright, python_name)
+    assert inspect.isfunction(function)
+    assert function.__name__ == python_name
+    assert python_name in maskwright.__all__
+    left_out, added = DIFFERENT.get(name, (set(), set()))
+    assert set(inspect.signature(function).parameters) - EXTRA == (_options(load(name)) - left_out) | added
+
+
+@pytest.mark.parametrize("name", ["show", "diff", "size"])
+def test_every_subcommand_of_recipes_is_a_function(name: str) -> None:
+    group: Any = get_command(importlib.import_module("maskwright.cli.recipes").command)
+    assert set(group.commands) == {"show", "diff", "size"}
+    function = getattr(maskwright.recipes, name)
+    assert set(inspect.signature(function).parameters) == _options(group.commands[name])
+
+
+def test_functions_of_recipes_return_values() -> None:
+    assert "bert/base" in maskwright.recipes.names()
+    assert maskwright.recipes.show("bert/tiny", set=["masking.rate=0.3"]).masking.rate == 0.3
+    (line,) = maskwright.recipes.diff("bert/tiny", "bert/tiny", set=["masking.rate=0.3"])
+    assert (line.path, line.left, line.right) == ("masking.rate", "15 %", "30 %")
+    assert maskwright.recipes.size("bert/base").encoder_and_pooler == 109_482_240
 
 
 def test_unknown_names_are_refused() -> None:
@@ -23,6 +61,6 @@ def test_unknown_names_are_refused() -> None:
         maskwright.pretrian  # noqa: B018
 
 
-def test_importing_the_package_loads_nothing() -> None:
+def test_importing_the_package_imports_nothing_heavy() -> None:
     code = "import sys, maskwright; sys.exit(','.join({'torch', 'numpy', 'pydantic'} & set(sys.modules)) or 0)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import save_as_trained
 
 import maskwright
 from maskwright.core.errors import ConversionError
@@ -38,7 +39,7 @@ def folder(
     shape = {"vocab_size": words, "max_position_embeddings": 40, "initializer_range": 0.4, **FAMILIES[name]}
     torch.manual_seed(0)
     config = getattr(transformers, f"{name}Config")(**shape)
-    getattr(transformers, f"{name}ForMaskedLM")(config).save_pretrained(place)
+    save_as_trained(getattr(transformers, f"{name}ForMaskedLM")(config), place)
     return name, place
 
 

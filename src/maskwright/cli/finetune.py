@@ -3,10 +3,9 @@
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
-from typer.core import TyperCommand
 
 from maskwright.cli import output
 from maskwright.cli.texts import DEVICE_HELP, MODEL_HELP, check_model
@@ -130,30 +129,6 @@ def command(
     if not done.finished:
         output.note(f"stopped by {done.stopped_by}, checkpoint saved; the same command again resumes")
         sys.exit(130)
-
-
-# The base class of typer's usage errors, which typer does not export.
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-
-
-class Command(TyperCommand):
-    """The command; an unknown option with the name of a hyperparameter is answered with `--set`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments."""
-        try:
-            return super().parse_args(ctx, args)
-        except _UsageError as found:
-            error: Any = found
-            # Only the error for an unknown option lists similar options.
-            if hasattr(error, "possibilities") and not error.possibilities:
-                from maskwright.core.errors import nearest
-                from maskwright.finetuning.hyperparameters import Hyperparameters
-
-                name = error.option_name.lstrip("-").replace("-", "_")
-                if field := nearest(name, Hyperparameters.model_fields):
-                    error.message += f" (use --set {field}=VALUE)"
-            raise
 
 
 def _in_width(columns: Sequence[str], width: int) -> Iterator[list[int]]:

@@ -2,7 +2,7 @@
 
 A subcommand is one line in `VERBS` and one module `cli/<module>.py` with the attribute `command`, which is a function
 with typer's annotations (`Annotated[..., typer.Option(...)]`; the docstring is the help) or, for a group of
-subcommands, a `typer.Typer`; an optional class `Command` customizes argument parsing. A subcommand's module
+subcommands, a `typer.Typer`. A subcommand's module
 
 - imports only typer, `cli.output` and the standard library at the top, and everything else inside the function, so that
   `--help` is fast;
@@ -69,8 +69,49 @@ def load(name: str) -> Any:
         group.name = name
         return group
     alone = typer.Typer(add_completion=False)
-    alone.command(name, cls=getattr(module, "Command", None))(command)
+    alone.command(name)(command)
     return get_command(alone)
+
+
+# The base class of typer's usage errors, which typer does not export.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+_SYNONYMS = {
+    "model": "--recipe",
+    "gpu": "--device",
+    "output": "--out",
+    "output-dir": "--out",
+    "fp16": "--precision",
+}
+
+
+def _suggest(error: Any) -> None:
+    """Replace the suggestions for an unknown option: click compares the dashes too, "--model" with "--help"."""
+    from maskwright.core.errors import nearest
+
+    command, name = error.ctx.command, error.option_name.lstrip("-")
+    options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
+    guess = _SYNONYMS.get(name) or f"--{nearest(name, [option[2:] for option in options], cutoff=0.65)}"
+    error.possibilities = [guess] if guess in options else []
+    if any(parameter.name == name and not parameter.opts[0].startswith("-") for parameter in command.params):
+        error.message += f". {name} is an argument without a name: {error.ctx.command_path} {name.upper()} ..."
+        error.possibilities = []
+    elif not error.possibilities and (field := _field(command.name, name.replace("-", "_"))):
+        error.message += f". Use --set {field}=VALUE"
+
+
+def _field(command: str, name: str) -> str | None:
+    """Return the field that a name below `--set` probably means."""
+    if command == "finetune":
+        from maskwright.core.errors import nearest
+        from maskwright.finetuning.hyperparameters import Hyperparameters
+
+        return nearest(name, Hyperparameters.model_fields)
+    if command in ("pretrain", "show"):
+        from maskwright.core.fields import suggest_path
+        from maskwright.recipes.recipe import Recipe
+
+        return Recipe.synonyms.get(name) or suggest_path(name, "", list(Recipe.model_fields), Recipe)
+    return None
 
 
 class LazyGroup(TyperGroup):
@@ -85,6 +126,15 @@ class LazyGroup(TyperGroup):
         """Return (name, command, remaining arguments); for an unknown name, suggest the nearest."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if name is None else load(name), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the subcommand; improve the suggestions for an unknown option."""
+        try:
+            return super().invoke(ctx)
+        except _UsageError as error:
+            if hasattr(error, "possibilities"):  # Only the error for an unknown option has them.
+                _suggest(error)
+            raise
 
 
 def _print_version(wanted: bool) -> None:

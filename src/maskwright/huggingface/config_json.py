@@ -1,5 +1,6 @@
 """Convert between config.json and `EncoderConfig`, by one table per family."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from maskwright.huggingface.refusals import position_offset, refuse_inexpressibl
 from maskwright.huggingface.task_entries import TaskEntries, entries_to_json
 from maskwright.model.config import EncoderConfig
 
-# The first name is the one written. "gelu_pytorch_tanh" equals ours bit for bit; the others round differently.
+# The first name is written. "gelu_pytorch_tanh" equals ours bit for bit; the others round differently.
 _ACTIVATIONS = {
     "gelu_tanh": ("gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh"),
     "gelu": ("gelu", "gelu_python"),
@@ -34,10 +35,11 @@ class FolderConfig:
         config: The shape, except for the pooler and a projection where E equals H, which only the weights show.
         vocab_size: V.
         pad_token_id: The padding id.
-        trained_length: Longest sequence the model was trained on, in tokens, or the number of positions.
+        trained_length: Longest sequence of the training, in tokens, or the number of positions.
         places: For each layer, its place in the names of weights.
         pair_head: Which of the heads with the same names the folder has, if stated.
-        architectures: The classes named in it.
+        architectures: The classes named in it, e.g. ("RobertaForMaskedLM",).
+        tied: Whether the output matrix is the word embeddings unless the weights contain another one.
     """
 
     config: EncoderConfig
@@ -47,6 +49,7 @@ class FolderConfig:
     places: tuple[str, ...]
     pair_head: str | None
     architectures: tuple[str, ...]
+    tied: bool
 
 
 def to_json(
@@ -57,15 +60,7 @@ def to_json(
     trained_length: int,
     task: TaskEntries | None = None,
 ) -> dict[str, Any]:
-    """Return an encoder's shape as the config.json of its family.
-
-    Args:
-        family: The tables.
-        config: The shape.
-        special_tokens: Padding id and vocabulary size; for some families also the ids of a sequence's ends.
-        heads: Kinds of the heads in the folder.
-        trained_length: Longest sequence trained on, in tokens.
-        task: The head for labeled examples, if any.
+    """Return the config.json of a model with these heads; `special_tokens` has padding id, ends and vocabulary size.
 
     Raises:
         ConversionError: If the family's classes cannot express the shape.
@@ -98,19 +93,19 @@ def to_json(
 
 
 def _sharing(family: Family, config: EncoderConfig) -> dict[str, Any]:
-    own = tuple(range(config.num_layers))
+    unshared = tuple(range(config.num_layers))
     resolved = zip(_PLANS, (config.layer_plan("attention"), config.layer_plan("ffn")), strict=True)
-    plans = {name: list(plan) for name, plan in resolved if plan != own}
+    plans = {name: list(plan) for name, plan in resolved if plan != unshared}
     if not family.config.grouped:
         return plans
     found = groups_of(config)
     groups = found or Groups(config.num_layers, config.num_layers, 1)
-    said = {
+    entries = {
         "num_hidden_layers": groups.layers,
         "num_hidden_groups": groups.groups,
         "inner_group_num": groups.inner,
     }
-    return said | ({} if found else plans)
+    return entries if found else entries | plans
 
 
 def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderConfig:
@@ -160,7 +155,11 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
         trained_length=_whole(data, _TRAINED_LENGTH, positions, source),
         places=family.places(config) if groups is None else groups.places,
         pair_head=data.get(_PAIR_HEAD),
-        architectures=tuple(map(str, data.get("architectures") or ())),
+        # Their classes are RoBERTa's under another name.
+        architectures=tuple(
+            re.sub("^(XLMRoberta|Camembert)", "Roberta", str(name)) for name in data.get("architectures") or ()
+        ),
+        tied=data.get("tie_word_embeddings", True) is not False,
     )
 
 

@@ -1,7 +1,7 @@
 """Save and load Hugging Face model folders. transformers loads what is saved here."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from maskwright.core.errors import ConversionError
 from maskwright.core.files import atomic_path, write_json
 from maskwright.core.tensor_files import write_tensors
-from maskwright.core.types import FamilyName, SpecialTokens
+from maskwright.core.types import FamilyName, HeadShape, SpecialTokens
 from maskwright.huggingface.config_json import from_json, to_json
 from maskwright.huggingface.families import Family, family_named
 from maskwright.huggingface.locating import locate
@@ -22,7 +22,6 @@ from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives import (
     MaskedLanguageModeling,
     NextSentencePrediction,
-    Objective,
     ReplacedTokenDetection,
     SentenceOrderPrediction,
 )
@@ -30,33 +29,30 @@ from maskwright.pretext.objectives import (
 _OWN_HEADS = "maskwright.heads."
 """Prefix of heads that no family has names for; Hugging Face's classes ignore them."""
 _OLD_ENDS = ((".gamma", ".weight"), (".beta", ".bias"))
-# Buffers in old files that nothing needs.
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 _NAMES_SHOWN = 6
 # Objectives whose heads have one shape; the shapes of other heads depend on their recipes and are checked there.
-_OBJECTIVES: tuple[Objective, ...] = (
-    MaskedLanguageModeling(),
-    NextSentencePrediction(),
-    SentenceOrderPrediction(),
-    ReplacedTokenDetection(),
-)
+_OBJECTIVES = (MaskedLanguageModeling(), NextSentencePrediction(), SentenceOrderPrediction(), ReplacedTokenDetection())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """The content of a model folder, under our names.
+    """The content of a model folder.
 
     Attributes:
-        family: Hugging Face's model type.
+        family: Whose classes have this architecture.
         config: The encoder's shape; with a pooler if the folder has one.
         vocab_size: V.
-        max_length: Longest sequence the model was trained on, in tokens, or the number of positions.
+        max_length: Longest sequence of the training, in tokens, or the number of positions.
         state: Weights in fp32 as "encoder.*" and "heads.KIND.*".
         heads: Kinds of the heads in `state`, e.g. ("mlm",) or ("sequence",).
         missing_heads: Heads that the family's classes have and the folder does not, e.g. ("nsp",).
         unexpected: Names in the file that are not used.
         folder: The folder.
         task: The head among `heads` that was trained on labeled examples, if any.
+        head_activation: Activation of the masked-token head; RoBERTa's and ELECTRA's classes use GELU whatever the
+            encoder uses.
+        output_matrix: Shape (V, E), of a masked-token head that is not tied to the word embeddings; else None.
     """
 
     family: FamilyName
@@ -69,6 +65,18 @@ class LoadedModel:
     unexpected: tuple[str, ...]
     folder: Path
     task: TaskEntries | None
+    head_activation: str
+    output_matrix: Tensor | None
+
+    @property
+    def mlm_shape(self) -> HeadShape:
+        """The dimensions of the masked-token head."""
+        return replace(self.config.head_shape(self.vocab_size), hidden_activation=self.head_activation)
+
+    @property
+    def has_standard_mlm(self) -> bool:
+        """Whether the masked-token head is as recipes train it: tied, with the encoder's activation."""
+        return self.output_matrix is None and self.head_activation == self.config.hidden_activation
 
 
 def save_model(
@@ -81,11 +89,11 @@ def save_model(
     max_length: int,
     task: TaskEntries | None = None,
 ) -> None:
-    """Write config.json and model.safetensors under the family's Hugging Face names.
+    """Write config.json and model.safetensors under the family's Hugging Face names, each complete or not at all.
 
-    Each file is written complete or not at all. The tied output matrix is left out, as Hugging Face does. Blocks that
-    layers share are written once per layer, with the sharing in config.json, so that Hugging Face's classes compute
-    the same; ALBERT's groups are written once per group, as its classes do.
+    The tied output matrix is omitted, as in Hugging Face's files. Blocks that layers share are written once per layer,
+    with the sharing in config.json, so that Hugging Face's classes compute the same; ALBERT's groups are written once
+    per group, as its classes do.
 
     Args:
         folder: Other files in it are kept.
@@ -93,7 +101,7 @@ def save_model(
         config: The encoder's shape.
         special_tokens: Padding id and vocabulary size.
         state: All weights, as "encoder.*" and "heads.KIND.*", on any device.
-        max_length: Longest sequence trained on, in tokens.
+        max_length: Longest sequence of the training, in tokens.
         task: The head for labeled examples if `state` has one; it determines the class of the model.
 
     Raises:
@@ -117,7 +125,13 @@ def save_model(
             f"cannot save to {folder}: the weights do not fit the encoder's configuration; "
             f"missing {_listed(ours - state.keys())}; unknown {_listed(state.keys() - ours)}"
         )
-    weights = {theirs: _as_saved(state[name]) for name, theirs in pairs} | _identity_projection(table, config, prefix)
+    weights = {
+        theirs: state[name].detach().to("cpu", torch.float32, copy=True, memory_format=torch.contiguous_format)
+        for name, theirs in pairs
+    }
+    if table.always_projects and not config.projects_embeddings:
+        identity = (torch.eye(config.hidden_size), torch.zeros(config.hidden_size))
+        weights |= {prefix + theirs: value for (_, theirs), value in zip(table.projection, identity, strict=True)}
     with atomic_path(folder / WEIGHTS) as temporary:
         write_tensors(temporary, weights, shown=folder / WEIGHTS, metadata={"format": "pt"})
     write_json(folder / "config.json", data)
@@ -133,8 +147,8 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
             "google-bert/bert-base-uncased".
 
     Raises:
-        ConversionError: If something is missing, damaged, untied, of another shape than config.json states, or not
-            supported by the encoder. The message names file, weight, shapes and what to do.
+        ConversionError: If something is missing, damaged, of another shape than config.json states, or not supported by
+            the encoder. The message names file, weight, shapes and remedy.
     """
     folder = locate(folder_or_name)
     data = read_config(folder)
@@ -143,34 +157,38 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
     described = from_json(family, data, source)
     tensors = _modern_names(read_weights(folder))
     prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
-    _drop_tied(tensors, family, prefix, folder)
-    tensors, config = _without_identity(tensors, family, described.config, prefix)
+    output_matrix = _without_second_names(tensors, family, prefix)
+    config = _without_identity(tensors, family, described.config, prefix)
     names = frozenset(tensors)
     config = config.replace(pooler=any(prefix + theirs in names for _, theirs in family.pooler))
     heads = family.heads_among(names, described.pair_head)
+    if not described.tied and output_matrix is None:
+        heads -= {"mlm"}  # Without its output matrix the head is incomplete.
     kind = family.task_among(names, described.architectures)
     task = None if kind is None else entries_from_json(family, data, kind, config.hidden_dropout, source)
     if task is not None:
         heads |= {task.kind}
-    refuse_inexpressible(family, config, described.pad_token_id, heads, source)
+    # The activation of a masked-token head is no obstacle to loading: see `head_activation`.
+    refuse_inexpressible(family, config, described.pad_token_id, heads - {"mlm"}, source)
     pairs = (
         *family.pairs(config, heads, prefix, described.places),
         *(("heads." + name.removeprefix(_OWN_HEADS), name) for name in sorted(names) if name.startswith(_OWN_HEADS)),
     )
-    if missing := {theirs for _, theirs in pairs} - tensors.keys():
+    used = {theirs for _, theirs in pairs}
+    if missing := used - names:
         raise ConversionError(
             f"the weights in {folder} lack {_listed(missing)}, which {source} requires",
             todo="Check num_hidden_layers and model_type there, or download the weights again",
         )
-    state = _renamed(tensors, pairs, folder)
-    _check_shapes(state, dict(pairs), config, described.vocab_size, _task_shapes(family, config, task), folder)
-    unexpected = tensors.keys() - {theirs for _, theirs in pairs}
-    if layers := {name for name in unexpected if name.startswith(family.layer_starts(prefix))}:
-        raise ConversionError(
-            f"the weights in {folder} have more layers than {source} states: {_listed(layers)}",
-            todo="Correct num_hidden_layers there, or download both files again",
-        )
-    return LoadedModel(
+    state: dict[str, Tensor] = {}
+    for ours, theirs in pairs:
+        if ours in state and not torch.equal(state[ours], tensors[theirs]):
+            raise ConversionError(
+                f"{source} states that layers share weights, but {theirs} differs between them",
+                todo="Remove attention_plan and ffn_plan from config.json to load every layer separately",
+            )
+        state[ours] = tensors[theirs]
+    loaded = LoadedModel(
         family=family.name,
         config=config,
         vocab_size=described.vocab_size,
@@ -178,21 +196,30 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
         state=state,
         heads=tuple(sorted(_kinds(state))),
         missing_heads=tuple(sorted(family.lacking(heads))),
-        unexpected=tuple(sorted(unexpected)),
+        unexpected=tuple(sorted(names - used)),
         folder=folder,
         task=task,
+        head_activation=family.config.head_activation or config.hidden_activation,
+        output_matrix=output_matrix if "mlm" in heads else None,
     )
-
-
-def _task_shapes(family: Family, config: EncoderConfig, task: TaskEntries | None) -> dict[str, tuple[int, ...]]:
-    if task is None:
-        return {}
-    shapes = family.tasks[task.kind].shapes(config.hidden_size, task.num_outputs)
-    return {f"heads.{task.kind}.{name}": shape for name, shape in shapes.items()}
+    _check_shapes(loaded, family, dict(pairs))
+    if layers := {name for name in loaded.unexpected if name.startswith(family.layer_starts(prefix))}:
+        raise ConversionError(
+            f"the weights in {folder} have more layers than {source} states: {_listed(layers)}",
+            todo="Correct num_hidden_layers there, or download both files again",
+        )
+    return loaded
 
 
 def _kinds(state: Iterable[str]) -> frozenset[str]:
     return frozenset(name.split(".")[1] for name in state if name.startswith("heads."))
+
+
+def _listed(names: set[str]) -> str:
+    if not names:
+        return "nothing"
+    shown = ", ".join(sorted(names)[:_NAMES_SHOWN])
+    return shown + (f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")
 
 
 def _modern_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -207,96 +234,69 @@ def _modern_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return renamed
 
 
-def _drop_tied(tensors: dict[str, Tensor], family: Family, prefix: str, folder: Path) -> None:
-    """Remove second names of tied weights; rename a weight that has only its second name."""
+def _without_second_names(tensors: dict[str, Tensor], family: Family, prefix: str) -> Tensor | None:
+    """Remove second names of tied weights from `tensors`; return an output matrix that differs from the embeddings.
+
+    A weight that has only its second name is renamed. As in transformers, of two different biases the second counts.
+    """
+    untied = None
     for second, first in family.tied:
-        first = prefix + first.removeprefix(family.prefix) if first.startswith(family.prefix) else first
         if second not in tensors:
             continue
+        first = prefix + first.removeprefix(family.prefix) if first.startswith(family.prefix) else first
         tensor = tensors.pop(second)
-        if first not in tensors:
+        if tensor.dim() == 2 and first in tensors and not torch.equal(tensors[first], tensor):
+            untied = tensor
+        else:
             tensors[first] = tensor
-        elif not torch.equal(tensors[first], tensor):
-            raise ConversionError(
-                f"in {folder} the output weights are not tied: {second} is not {first}",
-                allowed="a masked-token head whose output matrix is the word embeddings",
-                todo=f"Remove {second} from the file to use the embeddings, then check the predictions",
-            )
+    return untied
 
 
-def _renamed(tensors: dict[str, Tensor], pairs: tuple[tuple[str, str], ...], folder: Path) -> dict[str, Tensor]:
-    state: dict[str, Tensor] = {}
-    for ours, theirs in pairs:
-        if ours in state and not torch.equal(state[ours], tensors[theirs]):
-            raise ConversionError(
-                f"{folder / 'config.json'} states that layers share weights, but {theirs} differs between them",
-                todo="Remove attention_plan and ffn_plan from config.json to load every layer separately",
-            )
-        state[ours] = tensors[theirs]
-    return state
+def _without_identity(tensors: dict[str, Tensor], family: Family, config: EncoderConfig, prefix: str) -> EncoderConfig:
+    """Remove an identity projection; if it is not an identity, keep it and set `embedding_projection`.
 
-
-def _listed(names: set[str]) -> str:
-    if not names:
-        return "nothing"
-    shown = ", ".join(sorted(names)[:_NAMES_SHOWN])
-    return shown + (f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")
-
-
-def _as_saved(tensor: Tensor) -> Tensor:
-    """Return a copy for a safetensors file: on the CPU, fp32, contiguous."""
-    return tensor.detach().to("cpu", torch.float32, copy=True, memory_format=torch.contiguous_format)
-
-
-# ALBERT's classes always have a dense layer after the embeddings; the original (modeling.py:1081-1088) and our encoder
-# have it only where E differs from H. Where they are equal an identity is written, and an exact identity is ignored.
-def _identity_projection(family: Family, config: EncoderConfig, prefix: str) -> dict[str, Tensor]:
-    if not family.always_projects or config.projects_embeddings:
-        return {}
-    values = (torch.eye(config.hidden_size), torch.zeros(config.hidden_size))
-    return {prefix + theirs: value for (_, theirs), value in zip(family.projection, values, strict=True)}
-
-
-def _without_identity(
-    tensors: dict[str, Tensor], family: Family, config: EncoderConfig, prefix: str
-) -> tuple[dict[str, Tensor], EncoderConfig]:
-    """Drop an identity projection; if it is not an identity, keep it and set `embedding_projection`."""
+    ALBERT's classes always have a dense layer after the embeddings; the original (modeling.py:1081-1088) and our
+    encoder have it only if E differs from H. If they are equal, `save_model` writes an identity.
+    """
     names = [prefix + theirs for _, theirs in family.projection]
     if not family.always_projects or config.projects_embeddings or not tensors.keys() >= set(names):
-        return tensors, config
+        return config
     weight, bias = (tensors[name] for name in names)
     if weight.dim() != 2 or not torch.equal(weight, torch.eye(*weight.shape)) or bias.any():
-        return tensors, config.replace(embedding_projection="always")
-    return {name: tensor for name, tensor in tensors.items() if name not in names}, config
+        return config.replace(embedding_projection="always")
+    for name in names:
+        del tensors[name]
+    return config
 
 
-def _check_shapes(
-    state: Mapping[str, Tensor],
-    theirs: Mapping[str, str],
-    config: EncoderConfig,
-    vocab_size: int,
-    task_shapes: Mapping[str, tuple[int, ...]],
-    folder: Path,
-) -> None:
-    """Compare the shapes of weights with those that config.json implies; nothing is allocated."""
-    shape = config.head_shape(vocab_size)
+def _check_shapes(loaded: LoadedModel, family: Family, theirs: Mapping[str, str]) -> None:
+    """Compare the shapes of weights with those that config.json implies, without allocating memory."""
+    config, state = loaded.config, loaded.state
+    shape = config.head_shape(loaded.vocab_size)
     with torch.device("meta"):
-        modules: dict[str, nn.Module] = {"encoder": Encoder(config, vocab_size)}
+        modules: dict[str, nn.Module] = {"encoder": Encoder(config, loaded.vocab_size)}
         modules |= {f"heads.{objective.kind}": objective.head(shape) for objective in _OBJECTIVES}
     expected: dict[str, tuple[int, ...]] = {
         f"{start}.{name}": tensor.shape
         for start, module in modules.items()
         for name, tensor in module.state_dict().items()
     }
-    expected |= task_shapes
-    wrong = [name for name, tensor in state.items() if tensor.shape != expected.get(name, tensor.shape)]
+    if (task := loaded.task) is not None:
+        shapes = family.tasks[task.kind].shapes(config.hidden_size, task.num_outputs)
+        expected |= {f"heads.{task.kind}.{name}": shape for name, shape in shapes.items()}
+    found = {theirs[name]: (tensor.shape, expected.get(name, tensor.shape)) for name, tensor in state.items()}
+    if loaded.output_matrix is not None:
+        output_name = next(name for name, _ in family.tied)
+        found[output_name] = loaded.output_matrix.shape, (loaded.vocab_size, config.embedding_width)
+    wrong = [
+        f"{name} is {list(given)}, expected {list(needed)}"
+        for name, (given, needed) in found.items()
+        if given != needed
+    ]
     if wrong:
-        shown = "; ".join(
-            f"{theirs[name]} is {list(state[name].shape)}, expected {list(expected[name])}"
-            for name in wrong[:_NAMES_SHOWN]
-        )
         raise ConversionError(
-            f"{len(wrong)} weights in {folder} do not have the shape that config.json states: {shown}",
+            f"{len(wrong)} weights in {loaded.folder} do not have the shape that config.json states: "
+            f"{'; '.join(wrong[:_NAMES_SHOWN])}",
             todo="Correct config.json (sizes of vocabulary, hidden states, embeddings, feed-forward layers, positions, "
             "segments and labels) or download both files again",
         )

@@ -23,16 +23,10 @@ class _Obstacle(NamedTuple):
 def refuse_inexpressible(
     family: Family, config: EncoderConfig, pad: int, heads: frozenset[str], source: str = ""
 ) -> None:
-    """Raise ConversionError if the family's Hugging Face classes cannot hold a model.
+    """Raise ConversionError if the family's Hugging Face classes cannot hold an encoder with these heads.
 
-    The message names the field, its allowed values, and the families that can hold the model.
-
-    Args:
-        family: The tables.
-        config: The encoder's shape.
-        pad: The padding id.
-        heads: Kinds of the heads on this encoder.
-        source: The file that was read, if any.
+    The message names the field, its allowed values, and the families that can hold the model. `pad` is the padding id,
+    `source` the file that was read, if any.
     """
     obstacle = next(_obstacles(family, config, pad, heads), None)
     if obstacle is None:
@@ -58,16 +52,16 @@ def _obstacles(family: Family, config: EncoderConfig, pad: int, heads: frozenset
     for field, allowed, reason in _limits(family, config, pad, heads):
         found = getattr(config, field)
         if found not in allowed:
-            needed = ", ".join(_said(value) for value in allowed if value is not None)
+            needed = ", ".join(_shown(value) for value in allowed if value is not None)
             yield _Obstacle(
-                f"{classes} cannot hold an encoder with {field} {_said(found)}: {reason}",
+                f"{classes} cannot hold an encoder with {field} {_shown(found)}: {reason}",
                 f"{field} {needed}",
                 f"Set encoder.{field} to {needed}",
             )
     elsewhere = frozenset().union(*(other.own_heads for other in FAMILIES.values()))
-    if strangers := sorted((heads & elsewhere) - family.heads.keys()):
+    if unnamed := sorted((heads & elsewhere) - family.heads.keys()):
         yield _Obstacle(
-            f"{classes} have no names for the head {', '.join(strangers)}",
+            f"{classes} have no names for the head {', '.join(unnamed)}",
             ", ".join(family.heads),
             "Drop that objective",
         )
@@ -104,5 +98,5 @@ def _limits(
     )
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

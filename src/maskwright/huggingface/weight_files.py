@@ -1,4 +1,4 @@
-"""Read the files of model folders."""
+"""Read config.json and the weights of model folders."""
 
 import json
 from pathlib import Path
@@ -47,13 +47,16 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         return tensors
     pickled = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
     if pickled:
+        # Another class would drop the heads in the file, or add newly initialized ones.
+        named = (read_config(folder).get("architectures") or ["AutoModel"])[0]
+        read, save = f".from_pretrained({str(folder)!r})", ".save_pretrained('converted')"
         raise ConversionError(
-            f"{folder} holds its weights only as {', '.join(pickled)}, which can execute arbitrary code",
+            f"{folder} has its weights only as {', '.join(pickled)}, which can execute arbitrary code",
             allowed=f"{WEIGHTS}, or {_INDEX} with its shards",
-            todo="If you trust the source, convert it once with transformers: "
-            f"`AutoModelForPreTraining.from_pretrained({str(folder)!r}).save_pretrained('converted')`",
+            todo="If you trust the source, convert it once with transformers, model and tokenizer: "
+            f"`transformers.{named}{read}{save}; transformers.AutoTokenizer{read}{save}`",
         )
-    raise ConversionError(f"{folder} holds no weights", allowed=f"{WEIGHTS}, or {_INDEX} with its shards")
+    raise ConversionError(f"{folder} has no weights", allowed=f"{WEIGHTS}, or {_INDEX} with its shards")
 
 
 def _shards(index: Path) -> list[str]:

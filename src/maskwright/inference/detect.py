@@ -1,4 +1,4 @@
-"""Replaced token detection: the result for a text, and its display."""
+"""Replaced token detection: the results for a text, and their display."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -6,10 +6,12 @@ from typing import Any
 
 from rich.text import Text
 
+from maskwright.data.tokenizers.tokenizer import Encoded, Tokenizer
+
 THRESHOLD = 0.5
 """Probability from which a token counts as replaced."""
 
-_FLAGGED, _BESIDE = "bold white on red", "red"
+_TOKEN_STYLE, _PROBABILITY_STYLE = "bold white on red", "red"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +19,9 @@ class Judged:
     """One token of a text with its probability of being replaced.
 
     Attributes:
-        token: The token, readably: "##ing" continues the word before, " the" brings its own space.
+        token: Readable: "##ing" continues a word, " the" includes the space before it.
         token_id: Its id.
-        start, end: The characters [start, end) of the text that it covers.
+        start, end: Its characters [start, end) of the text.
         probability: That the token was replaced, in [0, 1].
         replaced: Whether the probability reaches the threshold.
     """
@@ -34,7 +36,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """The result for one text.
+    """The results for one text.
 
     Attributes:
         text: The text.
@@ -50,8 +52,19 @@ class Detection:
         return tuple(token for token in self.tokens if token.replaced)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data, for programs."""
+        """Return plain data."""
         return asdict(self)
+
+
+def detection(
+    text: str, encoded: Encoded, probabilities: Sequence[float], threshold: float, tokenizer: Tokenizer
+) -> Detection:
+    """Combine the tokens of a text with their probabilities; tokens beyond the maximum length have none."""
+    judged = tuple(
+        Judged(tokenizer.token_text(int(id)), int(id), int(start), int(end), probability, probability >= threshold)
+        for id, (start, end), probability in zip(encoded.ids, encoded.offsets, probabilities, strict=False)
+    )
+    return Detection(text, judged)
 
 
 def summary(detections: Sequence[Detection]) -> str:
@@ -62,15 +75,15 @@ def summary(detections: Sequence[Detection]) -> str:
 
 
 def marked(detection: Detection) -> Text:
-    """Return a text with the tokens that look replaced coloured, readable without colours too: `ate{97%}`."""
-    text, drawn, done = detection.text, Text(), 0
+    """Return the text with the tokens that look replaced in color and with their probability: `ate{97%}`."""
+    text, shown, done = detection.text, Text(), 0
     for token in detection.replaced:
         # Byte-level tokens may cover parts of one character, and the space before a word.
         start = max(done, token.end - len(text[token.start : token.end].lstrip()))
         end = max(start, token.end)
-        drawn.append(text[done:start])
-        drawn.append(text[start:end], style=_FLAGGED)
-        drawn.append(f"{{{token.probability:.0%}}}", style=_BESIDE)
+        shown.append(text[done:start])
+        shown.append(text[start:end], style=_TOKEN_STYLE)
+        shown.append(f"{{{token.probability:.0%}}}", style=_PROBABILITY_STYLE)
         done = end
-    drawn.append(text[done:])
-    return drawn
+    shown.append(text[done:])
+    return shown

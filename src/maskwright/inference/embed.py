@@ -22,27 +22,18 @@ def check_pooling(name: str) -> None:
 
 
 def mean_of_tokens(hidden: Tensor, batch: PackedBatch) -> Tensor:
-    """Return the mean state of each sequence's tokens, special ones included.
+    """Return the mean of each sequence's hidden states, special tokens included.
 
-    Args:
-        hidden: Hidden states in fp32, shape (T, H).
-        batch: B sequences.
-
-    Returns:
-        Shape (B, H).
+    From hidden states in fp32, shape (T, H), to shape (B, H).
     """
     # Not index_add, which is nondeterministic on a GPU.
     return torch.segment_reduce(hidden, "mean", lengths=batch.lengths)
 
 
 def nearest_texts(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Find for each vector the other one with the highest cosine similarity.
+    """Find for each vector (n, H), n at least 2, the other one with the highest cosine similarity.
 
-    Args:
-        vectors: Shape (n, H), n at least 2.
-
-    Returns:
-        Indices (n,) and similarities in [-1, 1] (n,). A zero vector has similarity 0.
+    Returns indices (n,) and similarities in [-1, 1] (n,). A zero vector has similarity 0.
     """
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     directions = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)

@@ -23,7 +23,7 @@ class Filled:
 
     Attributes:
         score: Its probability, in [0, 1].
-        token: The token, readably: "##ing" continues the word before, " the" brings its own space.
+        token: Readable: "##ing" continues a word, " the" includes the space before it.
         token_id: Its id.
         sequence: The text with this one mask filled.
     """
@@ -39,9 +39,9 @@ class MaskedText:
     """A tokenized text with masks.
 
     Attributes:
-        text: The text, its masks written as the model writes them.
-        ids: Shape (L,), special tokens in place.
-        positions: Shape (K,), where in `ids` the masks are.
+        text: The text with the model's own mask tokens.
+        ids: Shape (L,), with special tokens.
+        positions: Shape (K,), of the masks in `ids`.
         spans: Shape (K, 2), the characters [start, end) of each mask in `text`.
         is_cut: Whether the text was truncated to the part around the masks.
     """
@@ -57,14 +57,14 @@ def read_masks(text: str, name: str, tokenizer: Tokenizer, max_length: int) -> M
     """Tokenize a text and find its masks.
 
     Args:
-        text: The text, with `[MASK]` or `<mask>` at least once.
-        name: What to call it in messages, e.g. "text 3".
+        text: With `[MASK]` or `<mask>` at least once.
+        name: For messages, e.g. "text 3".
         tokenizer: The model's tokenizer.
-        max_length: Tokens that the model reads at once, special ones counted. Of a longer text it sees the
-            part around the masks, with as much on the left as on the right where there is that much.
+        max_length: Maximum sequence length, special tokens included. A longer text is truncated to the part around
+            the masks, with the masks in its middle if possible.
 
     Raises:
-        DataError: If there is no mask, or the masks are too far apart to be seen at once.
+        DataError: If there is no mask, or the masks are too far apart for one sequence.
     """
     special = tokenizer.special_tokens
     mask_name = special.names[4]
@@ -76,15 +76,15 @@ def read_masks(text: str, name: str, tokenizer: Tokenizer, max_length: int) -> M
         raise DataError(
             f"{name} has no mask: {_shortened(text)!r}",
             allowed=" or ".join(MASK_FORMS),
-            todo="Write it where a token is to be guessed",
+            todo="Write it in place of the token to predict",
         )
-    room = max_length - 2
-    low, high = _window(int(masks[0]), int(masks[-1]) + 1, len(encoded.ids), room)
+    longest = max_length - 2
+    low, high = _window(int(masks[0]), int(masks[-1]) + 1, len(encoded.ids), longest)
     if high - low < masks[-1] + 1 - masks[0]:
         raise DataError(
             f"{name} has masks {int(masks[-1] - masks[0])} tokens apart: {_shortened(text)!r}",
-            allowed=f"masks within {room} tokens, which is what the model reads at once",
-            todo="Cut the text into several",
+            allowed=f"masks within {longest} tokens, the maximum length of the model",
+            todo="Split the text",
         )
     return MaskedText(
         text=text,
@@ -95,11 +95,11 @@ def read_masks(text: str, name: str, tokenizer: Tokenizer, max_length: int) -> M
     )
 
 
-def _window(first: int, last: int, length: int, room: int) -> tuple[int, int]:
-    """Return [low, high) within [0, length), at most `room` wide, [first, last) in its middle if possible."""
-    low = first - (room - (last - first)) // 2
-    low = max(0, min(low, length - room))
-    return low, min(low + room, length)
+def _window(first: int, last: int, length: int, longest: int) -> tuple[int, int]:
+    """Return [low, high) within [0, length), at most `longest` wide, with [first, last) in its middle if possible."""
+    low = first - (longest - (last - first)) // 2
+    low = max(0, min(low, length - longest))
+    return low, min(low + longest, length)
 
 
 def best_tokens(logits: Tensor, top_k: int, vocab_size: int) -> tuple[Tensor, Tensor]:
@@ -107,9 +107,9 @@ def best_tokens(logits: Tensor, top_k: int, vocab_size: int) -> tuple[Tensor, Te
 
     Args:
         logits: Shape (M, V).
-        top_k: How many, 1 to `vocab_size`.
-        vocab_size: Entries of the tokenizer. Models padded to a round V have more rows; they count in the
-            probabilities, as the model was trained, and are never chosen.
+        top_k: 1 to `vocab_size`.
+        vocab_size: Entries of the tokenizer. Models padded to a round V have more rows; these count in the
+            probabilities, as in training, and are never predicted.
 
     Returns:
         Probabilities (M, top_k) and ids (M, top_k), on the CPU.
@@ -121,15 +121,7 @@ def best_tokens(logits: Tensor, top_k: int, vocab_size: int) -> tuple[Tensor, Te
 def fill(
     masked: MaskedText, number: int, scores: Sequence[float], ids: Sequence[int], tokenizer: Tokenizer
 ) -> list[Filled]:
-    """Put the best tokens of one mask into its text.
-
-    Args:
-        masked: The text.
-        number: Which of its masks.
-        scores: Probabilities, best first.
-        ids: The tokens they belong to.
-        tokenizer: The model's tokenizer.
-    """
+    """Put the best tokens (probabilities and ids) of mask `number` into its text."""
     start, end = masked.spans[number].tolist()
     before, after = masked.text[:start], masked.text[end:]
     return [
@@ -149,7 +141,7 @@ def _join(before: str, id: int, tokenizer: Tokenizer) -> str:
         prefix: str = tokenizer.backend.model.continuing_subword_prefix
         continues = token.startswith(prefix) and token != prefix
         return before.rstrip() + token.removeprefix(prefix) if continues else before + token
-    # A byte-level or unigram mask stands for the white space before it too, and the token says whether there is any.
+    # A byte-level or unigram mask includes the white space before it, as does the token.
     if token.startswith(" "):
         return before + (token.lstrip() if before == "" or before[-1].isspace() else token)
     return before.rstrip() + token
@@ -160,7 +152,7 @@ def _shortened(text: str, width: int = 60) -> str:
 
 
 def never_saw_masks(folder: Path) -> bool:
-    """Whether a directory is a run whose recipe never shows the mask token to the model (MacBERT)."""
+    """Whether a directory is a run whose recipe never uses the mask token (MacBERT)."""
     recipe = folder / "recipe.json"
     try:
         return recipe.is_file() and not resolve(str(recipe)).replacement.shows_masks

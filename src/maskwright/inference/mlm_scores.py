@@ -21,15 +21,22 @@ class Scores(Protocol):
         """Turn hidden states (M, H) into scores of all vocabulary entries (M, V), fp32."""
 
 
-def scores_of(head: MaskedLanguageModelingHead, encoder: Encoder, precision: ProductPrecision) -> Scores:
-    """Return the fastest way to score the vocabulary.
+def scores_of(
+    head: MaskedLanguageModelingHead,
+    encoder: Encoder,
+    precision: ProductPrecision,
+    output_matrix: Tensor | None = None,
+) -> Scores:
+    """Return the fastest implementation that scores the vocabulary.
 
     Args:
         head: The head, in evaluation mode.
-        encoder: Has the word embeddings that the output is tied to.
-        precision: Of its products of matrices.
+        encoder: Its encoder.
+        precision: Of the matmuls.
+        output_matrix: Shape (V, E); None for the word embeddings.
     """
-    return (PackedHead if packs(encoder, precision) else PlainHead)(head, encoder.word_embeddings.weight, precision)
+    matrix = encoder.word_embeddings.weight if output_matrix is None else output_matrix
+    return (PackedHead if packs(encoder, precision) else PlainHead)(head, matrix, precision)
 
 
 @final

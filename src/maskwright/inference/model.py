@@ -3,23 +3,24 @@
 import functools
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError
 from maskwright.core.half_characters import told_half_character
 from maskwright.core.types import IntArray, ProductPrecision
 from maskwright.data.progress import Progress, no_progress
-from maskwright.data.tokenizers.tokenizer import Encoded, Tokenizer
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.huggingface.huggingface import LoadedModel, load_model
 from maskwright.inference.batching import TextBatch, batches
-from maskwright.inference.detect import THRESHOLD, Detection, Judged
+from maskwright.inference.detect import THRESHOLD, Detection, detection
 from maskwright.inference.embed import Pooling, check_pooling, mean_of_tokens
 from maskwright.inference.fill_mask import Filled, best_tokens, fill, read_masks
 from maskwright.inference.mlm_scores import Scores, scores_of
@@ -40,46 +41,38 @@ class TextCut(UserWarning):
     """A text was longer than the model's maximum length and was truncated."""
 
 
+class UntrainedHead(UserWarning):
+    """The weights of a head look newly initialized, so its predictions are random."""
+
+
 @final
+@dataclass(eq=False, kw_only=True)
 class Model:
-    """A trained encoder with its tokenizer and, if it has them, its heads for masked and for replaced tokens.
+    """A trained encoder with its tokenizer and its heads for masked and replaced tokens, if any.
 
     Results are deterministic. In another batch a text's results agree to within rounding (about 1e-6 in fp32).
 
-    Args:
-        name: Where it came from, for messages.
+    Attributes:
+        name: Where it was loaded from, for messages.
         tokenizer: Its tokenizer.
-        encoder: The encoder, in evaluation mode.
-        mlm_head: The masked language modeling head, if there is one.
+        encoder: In evaluation mode.
         max_length: Maximum sequence length, special tokens included.
-        rtd_head: The replaced token detection head (ELECTRA's discriminator), if there is one.
+        mlm_head: The masked language modeling head.
+        output_matrix: Shape (V, E), of a head that is not tied to the word embeddings; else None.
+        rtd_head: The replaced token detection head (of an ELECTRA discriminator).
         generator: ELECTRA's generator, which fills masks for a discriminator.
         precision: Of matmuls, from `choose_precision`; the modules' weights are fp32.
-
-    Attributes:
-        name, tokenizer, encoder, mlm_head, max_length, rtd_head, generator, precision: As given.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        tokenizer: Tokenizer,
-        encoder: Encoder,
-        mlm_head: MaskedLanguageModelingHead | None,
-        max_length: int,
-        rtd_head: ReplacedTokenDetectionHead | None = None,
-        generator: "Model | None" = None,
-        precision: ProductPrecision = "fp32",
-    ) -> None:
-        self.name = name
-        self.tokenizer = tokenizer
-        self.encoder = encoder
-        self.mlm_head = mlm_head
-        self.max_length = max_length
-        self.rtd_head = rtd_head
-        self.generator = generator
-        self.precision = precision
+    name: str
+    tokenizer: Tokenizer
+    encoder: Encoder
+    max_length: int
+    mlm_head: MaskedLanguageModelingHead | None = None
+    output_matrix: Tensor | None = None
+    rtd_head: ReplacedTokenDetectionHead | None = None
+    generator: "Model | None" = None
+    precision: ProductPrecision = "fp32"
 
     def fill_mask(
         self, texts: str | Sequence[str], *, top_k: int = 5, batch_tokens: int = BATCH_TOKENS
@@ -89,8 +82,8 @@ class Model:
         A model without a masked language modeling head uses its generator.
 
         Args:
-            texts: Texts with `[MASK]` or `<mask>` (either form fits any model); a single text is a list.
-                Of a text that is too long, the part around its masks is used, with the warning `TextCut`.
+            texts: Texts with `[MASK]` or `<mask>` (both work for any model). Of a text that is too long, the part
+                around its masks is used, with the warning `TextCut`.
             top_k: Tokens for each mask, 1 to the size of the vocabulary.
             batch_tokens: Tokens of a forward pass.
 
@@ -99,7 +92,7 @@ class Model:
 
         Raises:
             ConversionError: If the model has no head for masked tokens.
-            DataError: If a text has no mask, or masks too far apart to be seen at once.
+            DataError: If a text has no mask, or masks too far apart for one sequence.
 
         Example:
             >>> model = maskwright.load("runs/quickstart")
@@ -109,25 +102,26 @@ class Model:
         if self.mlm_head is None:
             if self.generator is not None:
                 return self.generator.fill_mask(texts, top_k=top_k, batch_tokens=batch_tokens)
-            can = "give vectors" if self.rtd_head is None else "find replaced tokens (`detect`) and give vectors"
+            others = "`embed`" if self.rtd_head is None else "`embed` or `detect`"
             raise ConversionError(
-                f"the model {self.name} has no head for masked tokens, it can only {can}",
-                todo="Use `embed`, or choose a model that was saved with its masked-language-model head.",
+                f"the model {self.name} has no head for masked tokens",
+                todo=f"Use {others}, or choose a model that was saved with its masked language modeling head.",
             )
         vocab_size = self.tokenizer.special_tokens.vocab_size
         if not 1 <= top_k <= vocab_size:
             raise MaskwrightError(f"top_k is {top_k}", allowed=f"1 to {vocab_size}, the size of the vocabulary")
-        texts = _whole(texts)
+        self._warn_if_untrained(self.mlm_head, "masked language modeling")
+        texts = _listed(texts)
         names = ["the text"] if len(texts) == 1 else [f"text {number}" for number in range(1, len(texts) + 1)]
         masked = [
             read_masks(text, name, self.tokenizer, self.max_length) for text, name in zip(texts, names, strict=True)
         ]
-        self._warn_of_cuts([text.is_cut for text in masked], "only the part around the masks was read")
+        self._warn_of_cuts([text.is_cut for text in masked], "only the part around the masks is used")
         filled: list[list[list[Filled]]] = [[] for _ in texts]
-        asked = [text.positions for text in masked]
+        positions = [text.positions for text in masked]
         with torch.inference_mode():
-            for laid, hidden in self._encode([text.ids for text in masked], batch_tokens, asked):
-                owners = np.repeat(laid.texts, [len(asked[text]) for text in laid.texts])
+            for batch, hidden in self._encode([text.ids for text in masked], batch_tokens, positions):
+                owners = np.repeat(batch.texts, [len(positions[text]) for text in batch.texts])
                 # In blocks, to bound the memory of the logits.
                 for first in range(0, len(owners), _MASKS_AT_ONCE):
                     block = slice(first, first + _MASKS_AT_ONCE)
@@ -143,8 +137,8 @@ class Model:
         """Predict which tokens of a text were replaced (Clark et al. 2020).
 
         Args:
-            texts: Any texts; a single text is a list of one. Of a text that is too long the beginning is read, with
-                the warning `TextCut`. Written special tokens are ordinary text.
+            texts: Of a text that is too long, the beginning is used, with the warning `TextCut`. Special tokens
+                written in a text are ordinary text.
             threshold: Probability from which a token counts as replaced, in [0, 1].
             batch_tokens: Tokens of a forward pass.
 
@@ -153,7 +147,7 @@ class Model:
 
         Raises:
             ConversionError: If the model has no head for replaced tokens.
-            MaskwrightError: If the threshold is no probability.
+            MaskwrightError: If the threshold is not a probability.
 
         Example:
             >>> model = maskwright.load("runs/electra")
@@ -168,20 +162,19 @@ class Model:
             )
         if not 0 <= threshold <= 1:
             raise MaskwrightError(f"the threshold is {threshold:g}", allowed="a probability, from 0 to 1")
-        texts = _whole(texts)
-        special, room = self.tokenizer.special_tokens, self.max_length - 2
+        self._warn_if_untrained(self.rtd_head, "replaced token detection")
+        texts = _listed(texts)
         encoded = [self.tokenizer.encode(text) for text in texts]
-        self._warn_of_cuts([len(tokens.ids) > room for tokens in encoded], "the rest was left out")
-        sequences = [np.concatenate([[special.cls], tokens.ids[:room], [special.sep]]) for tokens in encoded]
+        sequences = self._sequences([tokens.ids for tokens in encoded])
         probabilities: list[list[float]] = [[] for _ in texts]
         with torch.inference_mode():
-            for laid, hidden in self._encode(sequences, batch_tokens):
+            for batch, hidden in self._encode(sequences, batch_tokens):
                 scores = torch.sigmoid(self.rtd_head(hidden).double()).cpu().numpy()
-                for text, start in zip(laid.texts, laid.starts, strict=True):
-                    # The special tokens at both ends are scored too, but they are not the text's.
+                for text, start in zip(batch.texts, batch.starts, strict=True):
+                    # Without the special tokens at both ends.
                     probabilities[text] = scores[start + 1 : start + len(sequences[text]) - 1].tolist()
         return [
-            Detection(text, _judged(tokens, its, threshold, self.tokenizer))
+            detection(text, tokens, its, threshold, self.tokenizer)
             for text, tokens, its in zip(texts, encoded, probabilities, strict=True)
         ]
 
@@ -194,38 +187,35 @@ class Model:
         batch_tokens: int = BATCH_TOKENS,
         progress: Progress = no_progress,
     ) -> NDArray[np.float32]:
-        """Turn each text into a vector.
+        """Compute one embedding per text.
 
         Args:
-            texts: Any texts; a single text is a list of one. Of a text that is too long the beginning is
-                read, with the warning `TextCut`. Written special tokens are ordinary text.
-            pooling: "mean" over all tokens, the special ones included, or the "first" (classification) token.
-            normalize: Whether vectors are scaled to length 1, so that a dot product is the cosine.
+            texts: Of a text that is too long, the beginning is used, with the warning `TextCut`. Special tokens
+                written in a text are ordinary text.
+            pooling: "mean" of all tokens, special ones included, or the "first" ([CLS]) token.
+            normalize: Whether to scale embeddings to length 1, so that a dot product is the cosine similarity.
             batch_tokens: Tokens of a forward pass.
             progress: Called after each forward pass with the tokens done.
 
         Returns:
-            Shape (n, H), float32, in the order of the texts.
+            Shape (n, H), in the order of the texts.
 
         Raises:
-            MaskwrightError: If there is no such pooling.
+            MaskwrightError: If the pooling is unknown.
         """
         check_pooling(pooling)
-        texts = _whole(texts)
-        special, room = self.tokenizer.special_tokens, self.max_length - 2
-        tokens = [ids for ids, _ in self.tokenizer.encode_batch(texts)]
-        self._warn_of_cuts([len(ids) > room for ids in tokens], "the rest was left out")
-        sequences = [np.concatenate([[special.cls], ids[:room], [special.sep]]) for ids in tokens]
+        texts = _listed(texts)
+        sequences = self._sequences([ids for ids, _ in self.tokenizer.encode_batch(texts)])
         total, done = sum(map(len, sequences)), 0
         vectors = np.empty((len(texts), self.encoder.config.hidden_size), dtype=np.float32)
-        asked = [_FIRST] * len(texts) if pooling == "first" else None
+        positions = [_FIRST] * len(texts) if pooling == "first" else None
         with torch.inference_mode():
-            for laid, hidden in self._encode(sequences, batch_tokens, asked):
-                pooled = hidden if pooling == "first" else mean_of_tokens(hidden, laid.batch)
+            for batch, hidden in self._encode(sequences, batch_tokens, positions):
+                pooled = hidden if pooling == "first" else mean_of_tokens(hidden, batch.batch)
                 if normalize:
-                    pooled = torch.nn.functional.normalize(pooled)
-                vectors[laid.texts] = pooled.cpu().numpy()
-                done += laid.batch.num_tokens
+                    pooled = nn.functional.normalize(pooled)
+                vectors[batch.texts] = pooled.cpu().numpy()
+                done += batch.batch.num_tokens
                 progress("embedding", done, total)
         return vectors
 
@@ -236,48 +226,64 @@ class Model:
     @functools.cached_property
     def _scores(self) -> Scores:
         assert self.mlm_head is not None
-        return scores_of(self.mlm_head, self.encoder, self.precision)
+        return scores_of(self.mlm_head, self.encoder, self.precision, self.output_matrix)
+
+    def _sequences(self, encoded: Sequence[IntArray]) -> list[IntArray]:
+        """Truncate token ids and add the special tokens."""
+        special, longest = self.tokenizer.special_tokens, self.max_length - 2
+        self._warn_of_cuts([len(ids) > longest for ids in encoded], "the rest is ignored")
+        return [np.concatenate([[special.cls], ids[:longest], [special.sep]]) for ids in encoded]
 
     def _encode(
-        self, sequences: list[IntArray], batch_tokens: int, asked: list[IntArray] | None = None
+        self, sequences: list[IntArray], batch_tokens: int, positions: list[IntArray] | None = None
     ) -> Iterator[tuple[TextBatch, Tensor]]:
-        """Yield batches with the hidden states of all slots, or of the positions asked for in each text, in order."""
+        """Yield batches with the hidden states of all slots, or of some positions of each text, in order."""
         device = self.encoder.word_embeddings.weight.device
-        for laid in batches(sequences, tokens=batch_tokens, device=device):
-            if asked is None:
-                yield laid, self._states(laid.batch)
+        for batch in batches(sequences, tokens=batch_tokens, device=device):
+            if positions is None:
+                yield batch, self._states(batch.batch)
             else:
-                slots = [start + asked[text] for text, start in zip(laid.texts, laid.starts, strict=True)]
-                yield laid, self._states(laid.batch, torch.from_numpy(np.concatenate(slots)).to(device))
+                slots = [start + positions[text] for text, start in zip(batch.texts, batch.starts, strict=True)]
+                yield batch, self._states(batch.batch, torch.from_numpy(np.concatenate(slots)).to(device))
 
     def _warn_of_cuts(self, is_cut: list[bool], effect: str) -> None:
         cut = [str(number) for number, was in enumerate(is_cut, start=1) if was]
         if cut:
             which = ", ".join(cut[:10]) + (", ..." if len(cut) > 10 else "")
             warnings.warn(
-                f"{len(cut)} of {len(is_cut)} texts have more than the {self.max_length} tokens that "
-                f"{self.name} reads at once; {effect} (texts {which})",
+                f"{len(cut)} of {len(is_cut)} texts have more than {self.max_length} tokens, the maximum of "
+                f"{self.name}; {effect} (texts {which})",
                 TextCut,
+                stacklevel=4,
+            )
+
+    def _warn_if_untrained(self, head: nn.Module, kind: str) -> None:
+        # Libraries initialize biases to zero; training changes all of them.
+        if not any(parameter.any() for name, parameter in head.named_parameters() if name.endswith("bias")):
+            warnings.warn(
+                f"the {kind} head of {self.name} looks newly initialized (all biases are zero), so its predictions are "
+                "random. If the folder was converted, convert it again with the class that config.json of the original "
+                "names under architectures",
+                UntrainedHead,
                 stacklevel=3,
             )
 
 
 def load(model: str | Path, *, device: str = "auto", precision: Precision = "fp32") -> Model:
-    """Load a model for use, without dropout. No code of the folder is executed.
+    """Load a model for inference, without dropout. No code of the folder is executed.
 
     Args:
-        model: A run's folder, any folder of a BERT, RoBERTa, ALBERT, ELECTRA, DistilBERT or ERNIE 1.0 in Hugging
-            Face's format, or such a hub name. A generator in the folder's sub-folder "generator" comes with it.
-        device: Where to compute: "cpu", "cuda", "cuda:N"; "auto" takes a GPU if there is one.
-        precision: What matrices are multiplied in: "fp32", exactly; "bf16" or "int8" (on a processor), faster and
-            rounded; "auto" is bf16 on a GPU that has it. Where the device has no fast way to do what is asked, it is
-            fp32, with the warning `PrecisionChanged`.
+        model: A run directory, a Hugging Face directory or hub name of a BERT, RoBERTa, XLM-RoBERTa, CamemBERT, ALBERT,
+            ELECTRA, DistilBERT or ERNIE 1.0. A generator in its subdirectory "generator" is loaded too.
+        device: "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one.
+        precision: Of matmuls: "fp32"; "bf16" or "int8" (CPU only), faster and rounded; "auto" is bf16 on a GPU that
+            supports it. If the device does not support it, fp32 with the warning `PrecisionChanged`.
 
     Raises:
-        MaskwrightError: If there is no such precision.
-        ConversionError: If there is no such model, or it does not fit together.
+        MaskwrightError: If the precision is unknown.
+        ConversionError: If there is no such model, or its files do not fit together.
         DataError: If its tokenizer cannot be read.
-        DeviceError: If the device is not there.
+        DeviceError: If there is no such device.
 
     Example:
         >>> model = maskwright.load("runs/quickstart")
@@ -290,59 +296,42 @@ def load(model: str | Path, *, device: str = "auto", precision: Precision = "fp3
     tokenizer = Tokenizer.from_folder(loaded.folder)
     if tokenizer.special_tokens.vocab_size > loaded.vocab_size:
         raise ConversionError(
-            f"the tokenizer in {loaded.folder} has {tokenizer.special_tokens.vocab_size} entries, the "
-            f"weights beside it have embeddings for {loaded.vocab_size}",
+            f"the tokenizer in {loaded.folder} has {tokenizer.special_tokens.vocab_size} entries, but the weights have "
+            f"embeddings for {loaded.vocab_size}",
             todo="Use the tokenizer that the model was trained with",
         )
-    shape = loaded.config.head_shape(loaded.vocab_size)
-    with torch.device("meta"):  # The weights are put in as they are; drawing random ones first would cost seconds.
+    with torch.device("meta"):  # Without random initialization, which would take seconds.
         encoder = Encoder(loaded.config, loaded.vocab_size)
-        mlm_head = MaskedLanguageModelingHead(shape) if "mlm" in loaded.heads else None
+        mlm_head = MaskedLanguageModelingHead(loaded.mlm_shape) if "mlm" in loaded.heads else None
+        shape = loaded.config.head_shape(loaded.vocab_size)
         rtd_head = ReplacedTokenDetectionHead(shape) if "rtd" in loaded.heads else None
-    _fill_in(encoder, "encoder.", loaded)
-    if mlm_head is not None:
-        _fill_in(mlm_head, "heads.mlm.", loaded)
-        mlm_head.to(place).eval()
-    if rtd_head is not None:
-        _fill_in(rtd_head, "heads.rtd.", loaded)
-        rtd_head.to(place).eval()
-    beside = loaded.folder / GENERATOR
+    for module, prefix in ((encoder, "encoder."), (mlm_head, "heads.mlm."), (rtd_head, "heads.rtd.")):
+        if module is not None:
+            _load_state(module, prefix, loaded)
+            module.to(place).eval()
+    generator = loaded.folder / GENERATOR
     return Model(
         name=str(model),
         tokenizer=tokenizer,
-        encoder=encoder.to(place).eval(),
-        mlm_head=mlm_head,
+        encoder=encoder,
         max_length=loaded.max_length,
+        mlm_head=mlm_head,
+        output_matrix=None if loaded.output_matrix is None else loaded.output_matrix.to(place),
         rtd_head=rtd_head,
-        generator=load(beside, device=device, precision=chosen) if (beside / "config.json").is_file() else None,
+        generator=load(generator, device=device, precision=chosen) if (generator / "config.json").is_file() else None,
         precision=chosen,
     )
 
 
-def _judged(encoded: Encoded, probabilities: list[float], threshold: float, tokenizer: Tokenizer) -> tuple[Judged, ...]:
-    return tuple(
-        Judged(
-            token=tokenizer.token_text(int(id)),
-            token_id=int(id),
-            start=int(start),
-            end=int(end),
-            probability=probability,
-            replaced=probability >= threshold,
-        )
-        # A text that was cut has more tokens than were scored.
-        for id, (start, end), probability in zip(encoded.ids, encoded.offsets, probabilities, strict=False)
-    )
+def _load_state(module: nn.Module, prefix: str, loaded: LoadedModel) -> None:
+    state = {name.removeprefix(prefix): tensor for name, tensor in loaded.state.items() if name.startswith(prefix)}
+    module.load_state_dict(state, assign=True)
 
 
-def _fill_in(module: torch.nn.Module, prefix: str, loaded: LoadedModel) -> None:
-    own = {name.removeprefix(prefix): tensor for name, tensor in loaded.state.items() if name.startswith(prefix)}
-    module.load_state_dict(own, assign=True)
-
-
-def _whole(texts: str | Sequence[str]) -> list[str]:
-    """Return the texts as a list, a single one too; half a character in one is refused."""
+def _listed(texts: str | Sequence[str]) -> list[str]:
+    """Return the texts as a list, also a single one; DataError for lone surrogates, which no tokenizer accepts."""
     listed = [texts] if isinstance(texts, str) else list(texts)
     for number, text in enumerate(listed, start=1):
-        if half := told_half_character(text):
-            raise DataError(f"text {number}: {half}", todo="Give whole characters, as UTF-8.")
+        if problem := told_half_character(text):
+            raise DataError(f"text {number}: {problem}", todo="Give whole characters, as UTF-8.")
     return listed

@@ -1,4 +1,41 @@
 """Recipes: one frozen value each; `systems` has one file per system, annotated with its paper.
 
-`catalog` finds recipes by name, `table` formats and compares them, `sizing` counts parameters, FLOPs and memory.
+`catalog` finds recipes by name, `table` formats and compares them, `sizing` counts parameters, FLOPs and memory. The
+functions here are the subcommands of `maskwright recipes`; a recipe is a name, a JSON file or a run directory.
 """
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from maskwright.recipes.recipe import Recipe
+    from maskwright.recipes.sizing import Sizes
+    from maskwright.recipes.table import Comparison
+
+
+def names() -> tuple[str, ...]:
+    """List the names of all recipes."""
+    from maskwright.recipes.catalog import names
+
+    return names()
+
+
+def show(name: str, *, set: Sequence[str] = ()) -> "Recipe":
+    """Return a recipe, with fields overridden, e.g. `set=["masking.rate=0.3"]`."""
+    from maskwright.recipes.catalog import resolve
+
+    return resolve(name, set)
+
+
+def diff(first: str, second: str, *, set: Sequence[str] = (), all: bool = False) -> "list[Comparison]":
+    """Compare two recipes, the second with fields overridden; with `all`, list equal settings too."""
+    from maskwright.recipes.table import diff
+
+    return diff(show(first), show(second, set=set), all)
+
+
+def size(name: str, *, set: Sequence[str] = ()) -> "Sizes":
+    """Count the parameters, FLOPs and memory of a recipe."""
+    from maskwright.recipes.sizing import sizes
+
+    return sizes(show(name, set=set))

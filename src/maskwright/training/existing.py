@@ -81,6 +81,8 @@ def open_existing(name: str) -> ExistingModel:
     # Some tables are longer than the vocabulary (ERNIE's: 18,000 rows for 17,964 entries); nothing stands for those.
     rows = _with_a_row_an_entry(loaded.config, loaded.state)
     state = {key: tensor[:entries] if key in rows else tensor for key, tensor in loaded.state.items()}
+    if not loaded.has_standard_mlm:  # No recipe trains such a head: with a tied matrix it would predict something else.
+        state = {key: tensor for key, tensor in state.items() if not key.startswith("heads.mlm.")}
     return ExistingModel(
         name=name,
         folder=loaded.folder,

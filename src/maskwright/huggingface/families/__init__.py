@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from maskwright.core.errors import ConversionError, unknown_name
+from maskwright.core.errors import ConversionError, nearest
 from maskwright.huggingface.families.albert import ALBERT
 from maskwright.huggingface.families.base import Family
 from maskwright.huggingface.families.bert import BERT
@@ -16,12 +16,20 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
     {family.name: family for family in (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT, ERNIE)}
 )
 
+_SAME_ARCHITECTURE = {"xlm-roberta": "roberta", "camembert": "roberta"}
+"""Model types with the classes and weight names of a family; only their tokenizers differ."""
+
 __all__ = ["FAMILIES", "Family", "family_named"]
 
 
 def family_named(name: str, source: str = "") -> Family:
     """Return the table of a family by Hugging Face's `model_type`; `source` names the file in errors."""
+    name = _SAME_ARCHITECTURE.get(name, name)
     if name in FAMILIES:
         return FAMILIES[name]
-    problem, allowed, todo = unknown_name("model_type", name, FAMILIES)
-    raise ConversionError(f"{source}: {problem}" if source else problem, allowed=allowed, todo=todo)
+    guess = nearest(name, FAMILIES, cutoff=0.8)
+    raise ConversionError(
+        f"{source}: unsupported model_type {name!r}" if source else f"unknown model_type {name!r}",
+        allowed=", ".join((*FAMILIES, *_SAME_ARCHITECTURE)),
+        todo=f"Did you mean {guess!r}?" if guess else "Use transformers for this model, or choose another",
+    )

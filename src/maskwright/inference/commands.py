@@ -1,0 +1,103 @@
+"""The commands fill-mask, detect and embed as functions: load a model, apply it to texts, return the results."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.core.errors import MaskwrightError
+from maskwright.core.files import atomic_path
+from maskwright.inference.detect import THRESHOLD, Detection
+from maskwright.inference.embed import Pooling
+from maskwright.inference.fill_mask import Filled
+from maskwright.inference.model import load
+from maskwright.inference.precision import Precision
+from maskwright.inference.texts import read_texts, write_json_lines
+
+
+def fill_mask(
+    model: str | Path,
+    texts: str | Sequence[str] = (),
+    *,
+    file: str | Path | None = None,
+    top_k: int = 5,
+    out: str | Path | None = None,
+    device: str = "auto",
+    precision: Precision = "fp32",
+) -> list[list[list[Filled]]]:
+    """Predict the token at each mask of each text (`Model.fill_mask`).
+
+    Args:
+        model: As for `load`.
+        texts: With `[MASK]` or `<mask>`.
+        file: More texts, one per line of a .txt or .jsonl file.
+        top_k: Predictions per mask.
+        out: A .jsonl file for the results, one line per text.
+        device: As for `load`.
+        precision: As for `load`.
+    """
+    given = _gather(texts, file)
+    filled = load(model, device=device, precision=precision).fill_mask(given, top_k=top_k)
+    if out is not None:
+        write_json_lines(Path(out).expanduser(), filled_to_json(given, filled))
+    return filled
+
+
+def filled_to_json(texts: Sequence[str], filled: list[list[list[Filled]]]) -> list[dict[str, Any]]:
+    """Return the predictions for each text as plain data."""
+    return [
+        {"text": text, "masks": [[asdict(best) for best in mask] for mask in masks]}
+        for text, masks in zip(texts, filled, strict=True)
+    ]
+
+
+def detect(
+    model: str | Path,
+    texts: str | Sequence[str] = (),
+    *,
+    file: str | Path | None = None,
+    threshold: float = THRESHOLD,
+    out: str | Path | None = None,
+    device: str = "auto",
+    precision: Precision = "fp32",
+) -> list[Detection]:
+    """Predict which tokens of each text were replaced (`Model.detect`); other arguments as for `fill_mask`."""
+    detections = load(model, device=device, precision=precision).detect(_gather(texts, file), threshold=threshold)
+    if out is not None:
+        write_json_lines(Path(out).expanduser(), [detection.to_json() for detection in detections])
+    return detections
+
+
+def embed(
+    model: str | Path,
+    texts: str | Sequence[str] = (),
+    *,
+    file: str | Path | None = None,
+    out: str | Path | None = None,
+    pooling: Pooling = "mean",
+    normalize: bool = False,
+    device: str = "auto",
+    precision: Precision = "fp32",
+) -> NDArray[np.float32]:
+    """Return one embedding per text, shape (n, H) (`Model.embed`).
+
+    `out` is a .npy file; the other arguments are as for `fill_mask`.
+    """
+    given = _gather(texts, file)
+    vectors = load(model, device=device, precision=precision).embed(given, pooling=pooling, normalize=normalize)
+    if out is not None:
+        with atomic_path(Path(out).expanduser()) as temporary, open(temporary, "wb") as saved:
+            np.save(saved, vectors)
+    return vectors
+
+
+def _gather(texts: str | Sequence[str], file: str | Path | None) -> list[str]:
+    gathered = [texts] if isinstance(texts, str) else list(texts)
+    if file is not None:
+        gathered += read_texts(file)
+    if not gathered:
+        raise MaskwrightError("no text was given", todo="Pass texts, or the path of a file with one text per line")
+    return gathered
