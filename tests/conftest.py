@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,7 @@ _SHAPE = {
 }
 
 
-def save_as_trained(model: Any, folder: Path) -> None:
-    """Save a random model with random biases too: biases of zero are those of a head that was never trained."""
+def _save_as_trained(model: Any, folder: Path) -> None:
     import torch
 
     noise = torch.Generator().manual_seed(1)
@@ -35,6 +35,12 @@ def save_as_trained(model: Any, folder: Path) -> None:
         if name.endswith("bias"):
             parameter.data.normal_(std=0.02, generator=noise)
     model.save_pretrained(folder)
+
+
+@pytest.fixture(scope="session")
+def save_as_trained() -> Callable[[Any, Path], None]:
+    """Save a random model with random biases too: biases of zero are those of a head that was never trained."""
+    return _save_as_trained
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -60,7 +66,7 @@ def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "tiny-bert"
     config = BertConfig(vocab_size=len(_WORDPIECES), max_position_embeddings=MAX_LENGTH, **_SHAPE)
     torch.manual_seed(0)
-    save_as_trained(BertForPreTraining(config), folder)
+    _save_as_trained(BertForPreTraining(config), folder)
     (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in _WORDPIECES), encoding="utf-8")
     settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": True}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
@@ -101,7 +107,7 @@ def roberta_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         **_SHAPE,
     )
     torch.manual_seed(0)
-    save_as_trained(RobertaForMaskedLM(config), folder)
+    _save_as_trained(RobertaForMaskedLM(config), folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     names = zip(("bos", "pad", "eos", "unk", "mask"), specials, strict=True)
     settings = {f"{role}_token": name for role, name in names} | {"cls_token": "<s>", "sep_token": "</s>"}
@@ -125,7 +131,7 @@ def electra_folder(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) 
         (folder, ElectraForPreTraining, 32),
         (folder / "generator", ElectraForMaskedLM, 16),
     ):
-        save_as_trained(model_class(ElectraConfig(**{**shape, "hidden_size": hidden})), place)
+        _save_as_trained(model_class(ElectraConfig(**{**shape, "hidden_size": hidden})), place)
         for name in ("vocab.txt", "tokenizer_config.json"):
             shutil.copy(bert_folder / name, place)
     return folder

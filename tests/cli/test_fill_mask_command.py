@@ -71,7 +71,7 @@ def test_fill_mask_does_not_mind_a_recipe_of_another_version(
 def test_fill_mask_says_that_a_text_was_cut(bert_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run("fill-mask", bert_folder, "[MASK]" + " cat" * 60, "--json") == 0
     captured = capsys.readouterr()
-    assert captured.err.startswith("warning: 1 of 1 texts have more than the 40 tokens")
+    assert captured.err.startswith("warning: 1 of 1 texts have more than 40 tokens")
     json.loads(captured.out)
 
 

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import save_file
 from tiny_models import (
     BERT_TOKENS,
@@ -171,12 +172,35 @@ def test_tied_second_names_are_dropped_and_can_stand_for_the_first(folder):
     _same_state(folder, expected)
 
 
-def test_an_untied_decoder_is_refused(folder):
+def test_an_untied_output_layer_is_kept_as_transformers_keeps_it(folder):
     def untie(tensors):
         tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"] + 1e-3
+        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"] + 1
 
+    tied = load_model(folder)
+    assert tied.output_matrix is None
+    assert tied.has_standard_mlm
     _rewrite(folder, untie)
-    _fails(folder, "not tied", "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight")
+    loaded = load_model(folder)
+    assert torch.equal(loaded.output_matrix, tied.state["encoder.word_embeddings.weight"] + 1e-3)
+    assert torch.equal(loaded.state["heads.mlm.bias"], tied.state["heads.mlm.bias"] + 1)
+    assert not loaded.has_standard_mlm
+    theirs = BertForPreTraining.from_pretrained(folder)
+    assert torch.equal(theirs.cls.predictions.decoder.weight, loaded.output_matrix)
+    assert torch.equal(theirs.cls.predictions.decoder.bias, loaded.state["heads.mlm.bias"])
+
+    def truncate(tensors):
+        tensors["cls.predictions.decoder.weight"] = tensors["cls.predictions.decoder.weight"][1:]
+
+    _rewrite(folder, truncate)
+    _fails(folder, "cls.predictions.decoder.weight is [72, 48], expected [73, 48]")
+
+
+def test_an_untied_head_without_its_output_matrix_is_missing(folder):
+    _configure(folder, tie_word_embeddings=False)
+    loaded = load_model(folder)
+    assert loaded.heads == ("nsp",)
+    assert "mlm" in loaded.missing_heads
 
 
 def test_shards_are_read_together(folder):
@@ -210,8 +234,12 @@ def test_pickled_weights_are_refused_unread(folder):
 
     (folder / "model.safetensors").unlink()
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb()))
-    message = _fails(folder, "pytorch_model.bin", "model.safetensors", "save_pretrained")
-    assert str(folder) in message
+    # The class that the folder names: another one would add random heads. The tokenizer is converted too.
+    message = _fails(
+        folder, "pytorch_model.bin", "model.safetensors", f"AutoTokenizer.from_pretrained({str(folder)!r})"
+    )
+    assert f"transformers.BertForPreTraining.from_pretrained({str(folder)!r}).save_pretrained('converted')" in message
+    assert "AutoModelForPreTraining" not in message
     assert not (folder / "exploded").exists()
 
 
@@ -241,14 +269,40 @@ def test_layers_that_the_configuration_does_not_know_are_named(folder):
     _fails(folder, "more layers than", "bert.encoder.layer.2.attention.output.LayerNorm.bias")
 
 
-def test_a_roberta_head_with_another_activation_than_transformers_has_is_refused(tmp_path):
-    build(RobertaForMaskedLM, roberta_config(hidden_act="relu")).save_pretrained(tmp_path)
-    _fails(tmp_path, "config.json", "hidden_activation relu", "their masked-token head supports no other")
+@pytest.mark.parametrize(
+    ("model_class", "config"),
+    [(RobertaForMaskedLM, roberta_config(hidden_act="relu")), (ElectraForMaskedLM, electra_config(hidden_act="relu"))],
+    ids=["roberta", "electra"],
+)
+def test_heads_of_a_fixed_activation_are_loaded_with_it(tmp_path, model_class, config):
+    build(model_class, config).save_pretrained(tmp_path)
+    loaded = load_model(tmp_path)
+    assert (loaded.config.hidden_activation, loaded.head_activation) == ("relu", "gelu")
+    assert loaded.mlm_shape.hidden_activation == "gelu"
+    assert not loaded.has_standard_mlm
 
 
-def test_a_generator_of_an_electra_with_another_activation_than_transformers_has_is_refused(tmp_path):
-    build(ElectraForMaskedLM, electra_config(hidden_act="relu")).save_pretrained(tmp_path)
-    _fails(tmp_path, "config.json", "hidden_activation relu", "their masked-token head supports no other")
+@pytest.mark.parametrize("name", ["XLMRoberta", "Camembert"])
+def test_relatives_of_roberta_are_saved_as_roberta(tmp_path, name):
+    config = getattr(transformers, f"{name}Config")(**roberta_config(num_labels=3).to_dict())
+    theirs = build(getattr(transformers, f"{name}ForSequenceClassification"), config)
+    theirs.save_pretrained(tmp_path / "theirs")
+    loaded = load_model(tmp_path / "theirs")
+    assert (loaded.family, loaded.heads, loaded.unexpected) == ("roberta", ("sequence",), ())
+    save_model(
+        tmp_path / "ours",
+        family=loaded.family,
+        config=loaded.config,
+        special_tokens=ROBERTA_TOKENS,
+        state=loaded.state,
+        max_length=24,
+        task=loaded.task,
+    )
+    ours = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "ours").eval()
+    assert type(ours).__name__ == "RobertaForSequenceClassification"
+    ids = torch.arange(5, 15)[None]
+    with torch.no_grad():
+        assert torch.equal(ours(ids).logits, theirs(ids).logits)
 
 
 def test_ernies_with_task_embeddings_are_refused(tmp_path):
@@ -295,7 +349,8 @@ def test_wrong_shapes_name_weight_and_both_shapes(folder):
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [
-        ({"model_type": "brt"}, ("unknown model_type 'brt'", "Did you mean 'bert'?", "config.json")),
+        ({"model_type": "brt"}, ("unsupported model_type 'brt'", "Did you mean 'bert'?", "config.json")),
+        ({"model_type": "deberta-v2"}, ("unsupported model_type 'deberta-v2'", "xlm-roberta", "Use transformers")),
         ({"model_type": None}, ("has no model_type",)),
         ({"hidden_act": "swish"}, ("unknown hidden_act 'swish'", "gelu_new")),
         ({"is_decoder": True}, ("is_decoder is True",)),
@@ -329,7 +384,7 @@ def test_damaged_files_are_named(folder):
 
 def test_missing_weights_folders_and_files_in_place_of_folders_are_told(folder):
     (folder / "model.safetensors").unlink()
-    _fails(folder, "holds no weights", "model.safetensors")
+    _fails(folder, "has no weights", "model.safetensors")
     _fails(folder / "nowhere", "nowhere", "there is no folder")
     _fails(folder / "config.json", "is a file")
     _fails(str(folder / "no" / "where"), "does not exist")

@@ -60,7 +60,7 @@ def test_embed_repeats_itself_exactly(models: dict[str, Model]) -> None:
 
 def test_embed_cuts_a_long_text_and_says_so(models: dict[str, Model]) -> None:
     long = " ".join(["cat"] * 100)
-    with pytest.warns(TextCut, match=r"1 of 2 texts .*left out \(texts 2\)"):
+    with pytest.warns(TextCut, match=r"1 of 2 texts .*ignored \(texts 2\)"):
         vectors = models["bert"].embed(["dog", long])
     np.testing.assert_allclose(vectors[1], models["bert"].embed(" ".join(["cat"] * 38))[0], atol=1e-6)
 

@@ -2,42 +2,83 @@
 
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from conftest import save_as_trained
 
 import maskwright
 from maskwright.core.errors import ConversionError
 
-TEXTS = ["the cat sat on the [MASK].", "we love the [MASK] and the dog"]
+# A unigram mask includes the space after it in transformers, so no text follows it.
+TEXTS = ["the cat sat on the [MASK]", "we love the dog and the [MASK]"]
 _SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 _DISTILBERT = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}
-_ERNIE = {"hidden_act": "relu", "layer_norm_eps": 1e-5}
+_ROBERTA = _SHAPE | {"type_vocab_size": 1, "layer_norm_eps": 1e-5, "pad_token_id": 0, "max_position_embeddings": 41}
+_XLM_ROBERTA = _ROBERTA | {"pad_token_id": 1, "max_position_embeddings": 42}
 FAMILIES = {
-    "Albert": _SHAPE | {"embedding_size": 16, "hidden_act": "gelu_pytorch_tanh"},
-    "Electra": _SHAPE | {"embedding_size": 16},
-    "DistilBert": _DISTILBERT,
-    "Ernie": _SHAPE | _ERNIE,
+    "Albert": ("Albert", _SHAPE | {"embedding_size": 16, "hidden_act": "gelu_pytorch_tanh"}),
+    "DistilBert": ("DistilBert", _DISTILBERT),
+    "Electra": ("Electra", _SHAPE | {"embedding_size": 16}),
+    "Ernie": ("Ernie", _SHAPE | {"hidden_act": "relu", "layer_norm_eps": 1e-5}),
+    # RoBERTa's architecture with a unigram tokenizer.
+    "Camembert": ("Camembert", _XLM_ROBERTA),
+    "XLMRoberta": ("XLMRoberta", _XLM_ROBERTA),
+    # Heads whose activation is GELU whatever the encoder uses.
+    "Roberta with ReLU": ("Roberta", _ROBERTA | {"hidden_act": "relu"}),
+    "Roberta with another GELU": ("Roberta", _ROBERTA | {"hidden_act": "gelu_pytorch_tanh"}),
+    "Electra with ReLU": ("Electra", _SHAPE | {"embedding_size": 16, "hidden_act": "relu"}),
+    # Output matrices that are not the word embeddings.
+    **{
+        f"untied {name}": (name, shape | {"tie_word_embeddings": False})
+        for name, shape in (
+            ("Bert", _SHAPE),
+            ("Roberta", _ROBERTA),
+            ("Electra", _SHAPE | {"embedding_size": 16}),
+            ("DistilBert", _DISTILBERT),
+        )
+    },
 }
+_PIECES = ("the", "cat", "sat", "on", "mat", "we", "love", "and", "dog", "a", "ran", "to", "tree")
+
+
+def _save_unigram_tokenizer(name: str, place: Path) -> int:
+    """Save a tokenizer of XLM-RoBERTa's or CamemBERT's class; return its size."""
+    import transformers
+
+    specials = ["<s>", "<pad>", "</s>", "<unk>"]
+    if name == "Camembert":
+        specials = ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", "<s>", "</s>"]
+    pieces = [(f"\u2581{piece}", -1.0 - number) for number, piece in enumerate((*_PIECES, ""))]
+    vocabulary = [*((special, 0.0) for special in specials), *pieces, ("<mask>", 0.0)]
+    tokenizer = getattr(transformers, f"{name}Tokenizer")(vocab=vocabulary)
+    tokenizer.save_pretrained(place)
+    return len(tokenizer)
 
 
 @pytest.fixture(scope="module", params=sorted(FAMILIES))
 def folder(
-    request: pytest.FixtureRequest, bert_folder: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    bert_folder: Path,
+    save_as_trained: Callable[[Any, Path], None],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[str, Path]:
-    """A tiny random model of a family with the words of `bert_folder`."""
+    """A tiny random model of a family, most with the words of `bert_folder`."""
     import torch
     import transformers
 
-    name = request.param
+    name, shape = FAMILIES[request.param]
     place: Path = tmp_path_factory.mktemp("families") / name.lower()
-    shutil.copytree(bert_folder, place, ignore=shutil.ignore_patterns("*.json", "*.safetensors"))
-    shutil.copy(bert_folder / "tokenizer_config.json", place)
-    words = len((place / "vocab.txt").read_text(encoding="utf-8").splitlines())
-    shape = {"vocab_size": words, "max_position_embeddings": 40, "initializer_range": 0.4, **FAMILIES[name]}
+    if "pad_token_id" in shape and shape["pad_token_id"] == 1:
+        words = _save_unigram_tokenizer(name, place)
+    else:
+        shutil.copytree(bert_folder, place, ignore=shutil.ignore_patterns("*.json", "*.safetensors"))
+        shutil.copy(bert_folder / "tokenizer_config.json", place)
+        words = len((place / "vocab.txt").read_text(encoding="utf-8").splitlines())
     torch.manual_seed(0)
+    shape = {"vocab_size": words, "max_position_embeddings": 40, "initializer_range": 0.4} | shape
     config = getattr(transformers, f"{name}Config")(**shape)
     save_as_trained(getattr(transformers, f"{name}ForMaskedLM")(config), place)
     return name, place
@@ -54,7 +95,7 @@ def test_fill_mask_equals_transformers(folder: tuple[str, Path]) -> None:
         theirs = getattr(transformers, f"{name}ForMaskedLM").from_pretrained(place).eval()
         tokenizer = transformers.AutoTokenizer.from_pretrained(place)
     for text, filled in zip(TEXTS, model.fill_mask(TEXTS, top_k=3), strict=True):
-        ids = tokenizer(text, return_tensors="pt")["input_ids"]
+        ids = tokenizer(text.replace("[MASK]", tokenizer.mask_token), return_tensors="pt")["input_ids"]
         with torch.inference_mode():
             scores = theirs(input_ids=ids).logits[ids == tokenizer.mask_token_id].softmax(-1)
         best = scores.topk(3)

@@ -1,7 +1,9 @@
 """Masks are filled as transformers fills them, in any number, at any length, in the order of the texts."""
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,7 @@ from maskwright.data.tokenizers.spec import Unigram
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_unigram
 from maskwright.inference.fill_mask import _window, read_masks
-from maskwright.inference.model import Model, TextCut, load
+from maskwright.inference.model import Model, TextCut, UntrainedHead, load
 
 BERT_TEXTS = [
     "the cat sat on the [MASK].",
@@ -40,7 +42,7 @@ def roberta(roberta_folder: Path) -> Model:
 
 
 @pytest.fixture(scope="module")
-def unigram_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unigram_folder(save_as_trained: Callable[[Any, Path], None], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny random BertForMaskedLM whose vocabulary is a unigram one."""
     import torch
     from transformers import BertConfig, BertForMaskedLM
@@ -57,7 +59,7 @@ def unigram_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         max_position_embeddings=40,
     )
     torch.manual_seed(0)
-    BertForMaskedLM(config).save_pretrained(folder)
+    save_as_trained(BertForMaskedLM(config), folder)
     tokenizer.save(folder, max_length=40)
     return folder
 
@@ -176,7 +178,7 @@ def test_fill_mask_sequence_spaces_byte_level_tokens(roberta: Model) -> None:
 def test_fill_mask_reads_a_long_text_around_its_mask(bert: Model) -> None:
     words = ["cat"] * 60
     words[50] = "[MASK]"
-    with pytest.warns(TextCut, match=r"1 of 2 texts have more than the 40 tokens .* around the masks .*texts 2\)"):
+    with pytest.warns(TextCut, match=r"1 of 2 texts have more than 40 tokens.* around the masks .*texts 2\)"):
         short, long = bert.fill_mask(["the [MASK]", " ".join(words)])
     (window,) = bert.fill_mask(" ".join(words[22:60]))
     assert [best.score for best in long[0]] == pytest.approx([best.score for best in window[0]], abs=1e-6)
@@ -200,7 +202,7 @@ def test_window_holds_the_masks_and_as_much_as_it_can(length: int, room: int, fi
 
 def test_fill_mask_refuses_masks_too_far_apart(bert: Model) -> None:
     text = " ".join(["[MASK]", *["cat"] * 50, "[MASK]"])
-    with pytest.raises(DataError, match=r"text 2 has masks 51 tokens apart.*within 38 tokens.*Cut the text"):
+    with pytest.raises(DataError, match=r"text 2 has masks 51 tokens apart.*within 38 tokens.*Split the text"):
         bert.fill_mask(["a [MASK]", text])
 
 
@@ -229,3 +231,19 @@ def test_read_masks_finds_characters_of_each_mask(bert_folder: Path) -> None:
     masked = read_masks("the [MASK]s 我<mask>", "x", Tokenizer.from_folder(bert_folder), 40)
     assert [masked.text[start:end] for start, end in masked.spans] == ["[MASK]", "[MASK]"]
     assert masked.ids[masked.positions].tolist() == [4, 4]
+
+
+def test_a_newly_initialized_head_is_warned_of(bert_folder: Path, tmp_path: Path) -> None:
+    import shutil
+
+    from transformers import BertForMaskedLM, BertModel
+
+    shutil.copytree(bert_folder, tmp_path / "body")
+    BertModel.from_pretrained(bert_folder).save_pretrained(tmp_path / "body")
+    shutil.copytree(tmp_path / "body", tmp_path / "headed")
+    # transformers adds a random head to a model without one.
+    BertForMaskedLM.from_pretrained(tmp_path / "body").save_pretrained(tmp_path / "headed")
+    with pytest.raises(ConversionError, match="no head for masked tokens"):
+        load(tmp_path / "body").fill_mask("the [MASK]")
+    with pytest.warns(UntrainedHead, match="newly initialized"):
+        load(tmp_path / "headed").fill_mask("the [MASK]")

@@ -75,23 +75,18 @@ def load(name: str) -> Any:
 
 # The base class of typer's usage errors, which typer does not export.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-_SYNONYMS = {
-    "model": "--recipe",
-    "gpu": "--device",
-    "output": "--out",
-    "output-dir": "--out",
-    "fp16": "--precision",
-}
+_SYNONYMS = {"model": "recipe", "gpu": "device", "output": "out", "output-dir": "out", "fp16": "precision"}
 
 
 def _suggest(error: Any) -> None:
     """Replace the suggestions for an unknown option: click compares the dashes too, "--model" with "--help"."""
-    from maskwright.core.errors import nearest
+    import difflib
 
     command, name = error.ctx.command, error.option_name.lstrip("-")
-    options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
-    guess = _SYNONYMS.get(name) or f"--{nearest(name, [option[2:] for option in options], cutoff=0.65)}"
-    error.possibilities = [guess] if guess in options else []
+    options = [option[2:] for parameter in command.params for option in parameter.opts if option.startswith("--")]
+    synonym = _SYNONYMS.get(name)
+    similar = [synonym] if synonym in options else difflib.get_close_matches(name, options, cutoff=0.65)
+    error.possibilities = [f"--{option}" for option in similar]
     if any(parameter.name == name and not parameter.opts[0].startswith("-") for parameter in command.params):
         error.message += f". {name} is an argument without a name: {error.ctx.command_path} {name.upper()} ..."
         error.possibilities = []
