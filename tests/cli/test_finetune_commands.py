@@ -68,7 +68,7 @@ def test_finetune_prints_the_table_and_says_where_the_model_lies(
     assert _run(*again) == 0
     captured = capsys.readouterr()
     assert "accuracy (dev)" in captured.out
-    assert "standard deviation" in captured.out
+    assert "baseline: majority class" in captured.out
     said = captured.err.replace("\n", " ")
     assert "seed 0 already trained" in said
     assert f"maskwright predict {tuned / 'out'}" in said
@@ -88,7 +88,18 @@ def test_evaluate_prints_a_table_or_json_and_writes_predictions(
     assert len(out.read_text(encoding="utf-8").splitlines()) == 20
     assert _run("evaluate", tuned / "out", "--file", tuned / "texts.csv", "--json") == 0
     data = json.loads(capsys.readouterr().out)
-    assert set(data) == {"model", "task", "file", "examples", "skipped", "cut", "precision", "metrics"}
+    assert set(data) == {
+        "model",
+        "task",
+        "file",
+        "examples",
+        "skipped",
+        "cut",
+        "precision",
+        "metrics",
+        "by_class",
+        "confusion",
+    }
     assert data["precision"] == "fp32"
     assert data["examples"] == 20
 
@@ -178,7 +189,7 @@ def test_all_metrics_are_shown_in_tables_of_the_terminal_s_width(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     metrics = {f"metric_number_{number}": number / 10 for number in range(10)}
-    rows = (SeedRow(seed=0, steps=1, best_epoch=1.0, dev=metrics, test=metrics),)
+    rows = tuple(SeedRow(seed=seed, steps=1, best_epoch=1.0, dev=metrics, test=metrics) for seed in (0, 1))
     results = Results(task="squad-2.0", kind="question_answering", model="m", data={}, settings={}, rows=rows)
     done = SimpleNamespace(finished=True, results=results, folder="o")
     monkeypatch.setattr(finetuning, "finetune", lambda model, **_: done)
@@ -226,7 +237,16 @@ def test_the_precision_reaches_measuring_and_predicting(monkeypatch: pytest.Monk
     def evaluate(model: str, **asked: Any) -> evaluating.Evaluation:
         given.append(asked["precision"])
         return evaluating.Evaluation(
-            model=model, task="t", file="f", examples=1, skipped=0, cut=0, precision="bf16", metrics={"accuracy": 1.0}
+            model=model,
+            task="t",
+            file="f",
+            examples=1,
+            skipped=0,
+            cut=0,
+            precision="bf16",
+            metrics={"accuracy": 1.0},
+            by_class={},
+            confusion={},
         )
 
     def predict(model: str, inputs: list[str], **asked: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Batches hold every unit once, whole, with its own slots, positions and labels."""
+"""Batches hold every unit once, whole, with its own positions and labels; the order of units is keyed."""
 
 import math
 from collections.abc import Iterable
@@ -11,17 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.finetuning.features import (
-    Batcher,
-    FeatureBatch,
-    Features,
-    StepBatches,
-    scoring_batches,
-    steps_of_epoch,
-    units_of_step,
-)
+from maskwright.finetuning.features import FeatureBatch, FeatureCollator, Features, ShuffledUnits, scoring_batches
 
-PAD = 7
 CPU = torch.device("cpu")
 
 
@@ -35,7 +26,7 @@ def made_up_features(draw: st.DrawFn) -> Features:
     if draw(st.booleans()):
         chosen = draw(st.sets(st.integers(0, total - 1))) if total else set()
         positions = np.array(sorted(chosen), dtype=np.int64)
-        labels = np.where(positions % 3 == 0, -1, positions)
+        labels = positions * 3
     else:
         labels = np.arange(len(shape), dtype=np.int64) * 10
     return Features(
@@ -50,45 +41,28 @@ def made_up_features(draw: st.DrawFn) -> Features:
 
 
 def check_batch(batch: FeatureBatch, features: Features) -> None:
-    """Follow each sequence of the batch token by token, in plain Python."""
-    flat = batch.batch
-    ids, segments, counted = (values.tolist() for values in (flat.ids, flat.segment_ids, flat.position_ids))
-    tag_of = {}
-    if features.positions is not None:
-        assert features.labels is not None
-        tag_of = dict(zip(features.positions.tolist(), features.labels.tolist(), strict=True))
+    """Compare a batch with its sequences, put together one by one."""
+    packed = batch.batch
     assert list(batch.unit_numbers) == sorted(batch.unit_numbers)
-    wanted = [
-        (local, sequence)
-        for local, unit in enumerate(batch.unit_numbers)
-        for sequence in range(len(features.units))
-        if features.units[sequence] == unit
-    ]
-    assert batch.units.tolist() == [local for local, _ in wanted]
-    used, places, tags = set(), [], []
-    for number, (_, sequence) in enumerate(wanted):
-        start, length = int(flat.first_tokens[number]), int(batch.lengths[number])
-        begin, end = features.cu_seqlens[sequence : sequence + 2].tolist()
-        assert length == end - begin
-        for place in range(length):
-            slot = start + place
-            assert slot not in used
-            used.add(slot)
-            assert ids[slot] == features.ids[begin + place]
-            assert segments[slot] == features.segment_ids[begin + place]
-            assert counted[slot] == place
-            if begin + place in tag_of:
-                places.append(slot)
-                tags.append(tag_of[begin + place])
-    assert flat.num_tokens == len(used)
+    sequences = [np.flatnonzero(features.units == unit) for unit in batch.unit_numbers]
+    assert batch.units.tolist() == np.repeat(np.arange(len(sequences)), [len(each) for each in sequences]).tolist()
+    tokens = [range(*features.cu_seqlens[sequence : sequence + 2].tolist()) for each in sequences for sequence in each]
+    flat = [token for each in tokens for token in each]
+    assert packed.lengths.tolist() == [len(each) for each in tokens]
+    assert packed.max_seqlen == max(map(len, tokens))
+    assert packed.ids.tolist() == features.ids[flat].tolist()
+    assert packed.segment_ids.tolist() == features.segment_ids[flat].tolist()
+    assert packed.position_ids.tolist() == [place for each in tokens for place in range(len(each))]
     assert batch.labels is not None
+    assert features.labels is not None
     if features.positions is None:
         assert batch.positions is None
-        assert batch.labels.tolist() == [10 * unit for unit in batch.unit_numbers]
+        assert batch.labels.tolist() == features.labels[batch.unit_numbers].tolist()
     else:
         assert batch.positions is not None
-        assert batch.positions.tolist() == places
-        assert batch.labels.tolist() == tags
+        label_of = dict(zip(features.positions.tolist(), features.labels.tolist(), strict=True))
+        assert batch.positions.tolist() == [place for place, token in enumerate(flat) if token in label_of]
+        assert batch.labels.tolist() == [label_of[token] for token in flat if token in label_of]
 
 
 def units_in(batches: Iterable[FeatureBatch]) -> list[int]:
@@ -97,43 +71,39 @@ def units_in(batches: Iterable[FeatureBatch]) -> list[int]:
 
 @given(features=made_up_features(), tokens=st.integers(1, 60))
 def test_scoring_batches_hold_every_unit_once_whole_and_aligned(features: Features, tokens: int) -> None:
-    batches = list(scoring_batches(features, tokens=tokens, pad=PAD, device=CPU))
+    batches = list(scoring_batches(features, tokens=tokens, device=CPU))
     assert sorted(units_in(batches)) == list(range(features.num_units))
     for batch in batches:
         check_batch(batch, features)
         assert batch.batch.dropout_key is None
         assert batch.batch.num_tokens <= tokens or len(batch.unit_numbers) == 1
-    longest = [int(batch.lengths.max()) for batch in batches]
+    longest = [int(batch.batch.lengths.max()) for batch in batches]
     assert longest == sorted(longest, reverse=True)
 
 
 @given(features=made_up_features(), batch_size=st.integers(1, 5), tokens=st.integers(1, 60), seed=st.integers(0, 99))
-def test_steps_of_a_pass_learn_from_every_unit_once(
+def test_an_epoch_uses_every_unit_once_and_is_found_again_by_step(
     features: Features, batch_size: int, tokens: int, seed: int
 ) -> None:
-    batcher = Batcher(features, pad=PAD, tokens=tokens, device=CPU)
-    num_steps = steps_of_epoch(features.num_units, batch_size)
+    if not features.num_units:
+        return
+    collator = FeatureCollator(features, tokens=tokens, device=CPU, kind="tagging", seed=seed)
+    order = ShuffledUnits(features.num_units, seed)
+    cursor, steps_per_epoch = order.start(), math.ceil(features.num_units / batch_size)
     for epoch in range(2):
-        steps = []
-        for step in range(epoch * num_steps, (epoch + 1) * num_steps):
-            units = units_of_step(features.num_units, batch_size, seed=seed, step=step)
-            made = batcher.step(units, seed=seed, step=step)
-            assert sorted(units_in(made.micro_batches)) == sorted(units.tolist())
+        used: list[int] = []
+        for step in range(epoch * steps_per_epoch, (epoch + 1) * steps_per_epoch):
+            assert ShuffledUnits(features.num_units, seed).at(step, batch_size) == cursor
+            rows, cursor = order.read(cursor, batch_size)
+            made = collator.collate(rows, step)
+            assert sorted(units_in(made.micro_batches)) == sorted(rows.numbers.tolist())
             for batch in made.micro_batches:
                 check_batch(batch, features)
-            assert made.count == expected_count(made)
+            assert made.counts == {"tagging": sum(len(batch.labels) for batch in made.micro_batches)}
             assert made.num_tokens == sum(batch.batch.num_tokens for batch in made.micro_batches)
-            steps.append(units.tolist())
-        assert sorted(unit for units in steps for unit in units) == list(range(features.num_units))
-        assert all(len(units) == batch_size for units in steps[:-1])
-
-
-def expected_count(made: StepBatches) -> int:
-    total = 0
-    for batch in made.micro_batches:
-        assert batch.labels is not None
-        total += len(batch.labels) if batch.positions is None else sum(tag >= 0 for tag in batch.labels.tolist())
-    return total
+            used += rows.numbers.tolist()
+        assert sorted(used) == list(range(features.num_units))
+        assert rows.epochs == epoch + 1
 
 
 def plain_features(num_units: int = 50) -> Features:
@@ -148,25 +118,23 @@ def plain_features(num_units: int = 50) -> Features:
     )
 
 
-def test_order_is_a_pure_function_of_seed_and_pass() -> None:
-    orders = {
-        (seed, epoch): np.concatenate(
-            [units_of_step(50, 8, seed=seed, step=step) for step in range(7 * epoch, 7 * epoch + 7)]
-        ).tolist()
-        for seed in (0, 1)
-        for epoch in (0, 1)
-    }
-    assert len({tuple(order) for order in orders.values()}) == 4
-    assert all(order != sorted(order) for order in orders.values())
-    again = units_of_step(50, 8, seed=1, step=9).tolist()
-    assert again == orders[1, 1][16:24]
+def test_the_order_is_a_function_of_seed_and_epoch() -> None:
+    orders = []
+    for seed in (0, 1):
+        order = ShuffledUnits(50, seed)
+        cursor = order.start()
+        for _ in range(2):
+            rows, cursor = order.read(cursor, 50)
+            orders.append(rows.numbers.tolist())
+    assert len(set(map(tuple, orders))) == 4
+    assert all(order != sorted(order) for order in orders)
 
 
 def test_dropout_keys_differ_between_micro_batches_and_steps_and_are_the_same_again() -> None:
-    batcher = Batcher(plain_features(), pad=PAD, tokens=20, device=CPU)
-
     def keys(seed: int, step: int) -> list[int | None]:
-        made = batcher.step(np.arange(20), seed=seed, step=step)
+        collator = FeatureCollator(plain_features(), tokens=20, device=CPU, seed=seed)
+        rows, _ = ShuffledUnits(50, 0).read(ShuffledUnits(50, 0).start(), 20)
+        made = collator.collate(rows, step)
         assert len(made.micro_batches) > 3
         return [batch.batch.dropout_key for batch in made.micro_batches]
 
@@ -181,7 +149,7 @@ def test_dropout_keys_differ_between_micro_batches_and_steps_and_are_the_same_ag
 def test_labels_of_any_shape_keep_type_and_rows(dtype: Any, columns: tuple[int, ...]) -> None:
     table = np.random.default_rng(0).integers(0, 9, size=(50, *columns)).astype(dtype)
     features = replace(plain_features(), labels=table)
-    for batch in scoring_batches(features, tokens=30, pad=PAD, device=CPU):
+    for batch in scoring_batches(features, tokens=30, device=CPU):
         assert batch.labels is not None
         assert np.array_equal(batch.labels.numpy(), table[batch.unit_numbers])
         assert batch.labels.numpy().dtype == dtype
@@ -189,11 +157,11 @@ def test_labels_of_any_shape_keep_type_and_rows(dtype: Any, columns: tuple[int, 
 
 def test_features_without_labels_give_batches_without() -> None:
     features = replace(plain_features(), labels=None)
-    assert all(batch.labels is None for batch in scoring_batches(features, tokens=30, pad=PAD, device=CPU))
+    assert all(batch.labels is None for batch in scoring_batches(features, tokens=30, device=CPU))
 
 
 def test_no_units_give_no_batches() -> None:
-    assert list(scoring_batches(plain_features(0), tokens=30, pad=PAD, device=CPU)) == []
+    assert list(scoring_batches(plain_features(0), tokens=30, device=CPU)) == []
 
 
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=60), tokens=st.integers(40, 400))
@@ -206,7 +174,7 @@ def test_groups_are_as_few_as_can_be_or_one_more_and_of_like_size(sizes: list[in
         units=np.arange(len(lengths)),
         examples=np.arange(len(lengths)),
     )
-    groups = Batcher(features, pad=PAD, tokens=tokens, device=CPU).by_length(np.arange(len(lengths)))
+    groups = FeatureCollator(features, tokens=tokens, device=CPU).by_length(np.arange(len(lengths)))
     totals = [int(lengths[group].sum()) for group in groups]
     fewest = -(-sum(totals) // tokens)
     assert max(totals) <= tokens

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -11,20 +12,21 @@ from tiny_tuned import (
     LABELS,
     class_of,
     config_of,
-    of_real,
+    predict_examples,
     pretrained,
     ragged,
     tensors_of,
     their_scores,
     tokenizer_of,
+    with_key,
 )
 from tiny_tuned import (
     build as build_theirs,
 )
 
 from maskwright.core.errors import ConversionError, DataError, RecipeError
-from maskwright.finetuning.evaluating import predict_examples
 from maskwright.finetuning.examples import ChoiceExample, TaggedExample, TextExample
+from maskwright.finetuning.features import FeatureCollator
 from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.tasks import (
     Classification,
@@ -149,9 +151,7 @@ def test_a_model_comes_back_as_it_was_and_transformers_loads_it(folders, tmp_pat
         theirs, report = auto.from_pretrained(tmp_path, output_loading_info=True)
         assert not any(report.values()), report
         assert type(theirs) is class_of(family, kind)
-        torch.testing.assert_close(
-            of_real(scores, kind, made), their_scores(theirs.eval(), kind, made), atol=1e-5, rtol=0
-        )
+        torch.testing.assert_close(scores, their_scores(theirs.eval(), kind, made), atol=1e-5, rtol=0)
     if kind in ("sequence", "token"):
         assert theirs.config.id2label == dict(enumerate(model.task.labels))
     assert transformers.AutoTokenizer.from_pretrained(tmp_path).model_max_length == 24
@@ -197,9 +197,7 @@ def test_what_transformers_fine_tuned_is_told_by_class_and_labels(tmp_path, kind
     (note,) = model.notes
     assert f"{class_of('bert', kind).__name__}: {task.kind}" in note
     with torch.no_grad():
-        torch.testing.assert_close(
-            of_real(model.scores(made.batch), kind, made), their_scores(theirs, kind, made), atol=1e-5, rtol=0
-        )
+        torch.testing.assert_close(model.scores(made.batch), their_scores(theirs, kind, made), atol=1e-5, rtol=0)
     # Ours from there on.
     model.save(tmp_path / "ours")
     again = load(tmp_path / "ours")
@@ -239,20 +237,16 @@ def test_dropout_follows_its_key_in_training_only(folders):
     model, made = build(folders["bert"], TASKS["sequence"], seed=1), ragged("bert", "sequence")
     with torch.no_grad():
         plain = model.scores(made.batch)
-        assert torch.equal(model.scores(made.batch, 7), plain)
+        assert torch.equal(model.scores(with_key(made.batch, 7)), plain)
         model.train()
         assert torch.equal(model.scores(made.batch), plain)
-        dropped = model.scores(made.batch, 7)
+        dropped = model.scores(with_key(made.batch, 7))
         assert not torch.equal(dropped, plain)
-        assert torch.equal(model.scores(made.batch, 7), dropped)
-        assert not torch.equal(model.scores(made.batch, 8), dropped)
-        from dataclasses import replace
-
-        keyed = replace(made.batch, batch=replace(made.batch.batch, dropout_key=7))
-        assert torch.equal(model.scores(keyed), dropped)
+        assert torch.equal(model.scores(with_key(made.batch, 7)), dropped)
+        assert not torch.equal(model.scores(with_key(made.batch, 8)), dropped)
         # The head drops by itself, too.
         model.encoder.eval()
-        assert not torch.equal(model.scores(made.batch, 7), plain)
+        assert not torch.equal(model.scores(with_key(made.batch, 7)), plain)
 
 
 def test_settings_are_those_given_and_what_a_class_lacks_is_said(folders):
@@ -329,14 +323,11 @@ def test_a_regression_is_written_in_the_unit_of_its_numbers(folders, tmp_path):
     ],
 )
 def test_the_loss_reaches_every_weight(folders, kind, example):
-    from maskwright.finetuning.evaluating import features_of
-    from maskwright.finetuning.features import scoring_batches
-
     model = build(folders["bert"], TASKS[kind], seed=1).train()
-    features = features_of(model, [example], training=True)
-    for batch in scoring_batches(features, tokens=64, pad=0, device=torch.device("cpu")):
-        loss, count = model.task.loss(model.scores(batch, 1), batch)
-        (loss / count).backward()
+    features = model.task.features([example], model.tokenizer, max_length=40, segments=True, training=True)
+    collator = FeatureCollator(features, tokens=64, device=torch.device("cpu"))
+    term = model.losses(collator.batch(np.arange(1), dropout_key=1))[model.task.kind]
+    term.total.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 

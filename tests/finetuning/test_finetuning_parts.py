@@ -14,7 +14,7 @@ from maskwright.finetuning.evaluating import plain, summary
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.finetuning.labeled import hold_out
-from maskwright.finetuning.plan import grid_points, point_name, swapped
+from maskwright.finetuning.plan import grid_points, swapped
 from maskwright.finetuning.predicting import given_inputs
 from maskwright.finetuning.readers import ReadOptions
 from maskwright.finetuning.readers.options import with_overrides
@@ -59,9 +59,7 @@ def test_a_grid_has_every_combination_once() -> None:
         {"learning_rate": 3e-4, "batch_size": 8},
         {"learning_rate": 3e-4, "batch_size": 16},
     ]
-    assert point_name(points[1]) == "learning_rate=0.0001,batch_size=16"
     assert grid_points([], Hyperparameters()) == [{}]
-    assert point_name({}) == ""
 
 
 def texts(*labels: str | None) -> list[TextExample]:
@@ -133,9 +131,9 @@ def test_unlabeled_development_examples_are_refused_before_training() -> None:
             Tagging(labels=("O", "B-PER"), scheme="BIO", metrics=("f1",)),
             [
                 TaggedExample(key="1", words=("a", "b"), tags=("O", "B-NEW")),
-                TaggedExample(key="9", words=("a", "b"), tags=("O", "S-PER")),
+                TaggedExample(key="9", words=("a", "b"), tags=("O", "X-PER")),
             ],
-            "file, example 9: the tag 'S-PER' is none of BIO",
+            "file, example 9: 'X-PER' is not a tag",
         ),
         (
             QuestionAnswering(),
@@ -217,9 +215,9 @@ def test_one_word_that_is_called_like_a_file_is_a_file(tmp_path: Path, monkeypat
         (["a", "b"], 0.5, {}, ("50.0%", "a b")),
         (
             ["B-LOC"],
-            0.5,
-            {"entities": [{"text": "Rom", "label": "LOC", "start": 3, "end": 6}]},
-            ("50.0%", "Rom (LOC 3-6)"),
+            None,
+            {"entities": [{"text": "Rom", "label": "LOC", "start": 3, "end": 6, "score": 0.912}]},
+            ("", "Rom (LOC 3-6, 91.2%)"),
         ),
         (1, 0.75, {"option": "in Paris", "probabilities": [0.25, 0.75]}, ("75.0%", "in Paris")),
     ],

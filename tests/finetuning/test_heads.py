@@ -9,15 +9,16 @@ from tiny_tuned import (
     FAMILIES,
     KINDS,
     LABELS,
+    LENGTHS,
     build,
     class_of,
     config_of,
     dropouts_of,
-    of_real,
     ragged,
     tensors_of,
     their_scores,
     tuned,
+    with_key,
 )
 from torch import nn
 
@@ -49,7 +50,7 @@ class Ours(nn.Module):
 
     def forward(self, batch):
         (head,) = self.heads.values()
-        return head(self.encoder(batch.batch, head.reads(batch)), batch, batch.batch.dropout_key)
+        return head(self.encoder(batch.batch, head.output_positions(batch)), batch)
 
 
 def _save(folder, loaded, **changes):
@@ -83,7 +84,6 @@ def test_scores_and_gradients_are_those_of_transformers(tmp_path, family, kind):
     ours, made = Ours(loaded).eval(), ragged(family, kind)
     scores, expected = ours(made.batch), their_scores(theirs, kind, made)
     assert scores.dtype == torch.float32
-    scores = of_real(scores, kind, made)
     torch.testing.assert_close(scores, expected, atol=1e-5, rtol=0)
     pull = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
     (scores * pull).sum().backward()
@@ -123,7 +123,7 @@ def test_folders_are_the_same_both_ways_and_transformers_misses_nothing(tmp_path
     with torch.no_grad():
         expected = their_scores(theirs, kind, made)
         torch.testing.assert_close(their_scores(model.eval(), kind, made), expected, atol=1e-6, rtol=0)
-        torch.testing.assert_close(of_real(Ours(again)(made.batch), kind, made), expected, atol=1e-5, rtol=0)
+        torch.testing.assert_close(Ours(again)(made.batch), expected, atol=1e-5, rtol=0)
 
 
 @EVERY_HEAD
@@ -168,7 +168,7 @@ def test_dropout_stands_where_the_class_has_it_and_follows_its_key(tmp_path, fam
     made, (head,) = ragged(family, kind), Ours(loaded).heads.values()
     draws = torch.Generator().manual_seed(3)
     output = EncoderOutput(
-        torch.randn(made.batch.batch.num_tokens, 32, generator=draws), torch.randn(len(made.real), 32, generator=draws)
+        torch.randn(sum(LENGTHS), 32, generator=draws), torch.randn(len(LENGTHS), 32, generator=draws)
     )
     read = {"token": output.hidden[made.batch.positions] if kind == "token" else None, "span": output.hidden}.get(kind)
     if read is None:
@@ -178,14 +178,16 @@ def test_dropout_stands_where_the_class_has_it_and_follows_its_key(tmp_path, fam
     key = DropoutKey.on(torch.device("cpu"), 99)
     layers = 2
     first, second = (dropout_factors(read.shape, head.rate, key, 1 + 3 * layers + more) for more in (0, 1))
-    torch.testing.assert_close(head.train()(output, made.batch, 99), _dropped(kind, family, head, read, first, second))
-    torch.testing.assert_close(head(output, made.batch, None), plain)
-    torch.testing.assert_close(head.eval()(output, made.batch, 99), plain)
+    torch.testing.assert_close(
+        head.train()(output, with_key(made.batch, 99)), _dropped(kind, family, head, read, first, second)
+    )
+    torch.testing.assert_close(head(output, made.batch), plain)
+    torch.testing.assert_close(head.eval()(output, with_key(made.batch, 99)), plain)
     drops = kind != "span" or family == "distilbert"
     assert bool(head.rate) == drops
     if drops:
-        assert torch.equal(head.train()(output, made.batch, 99), head(output, made.batch, 99))
-        assert not torch.equal(head(output, made.batch, 99), head(output, made.batch, 98))
+        assert torch.equal(head.train()(output, with_key(made.batch, 99)), head(output, with_key(made.batch, 99)))
+        assert not torch.equal(head(output, with_key(made.batch, 99)), head(output, with_key(made.batch, 98)))
 
 
 def test_half_precision_is_scored_in_fp32(tmp_path):

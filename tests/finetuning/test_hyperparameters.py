@@ -1,7 +1,5 @@
 """Settings of fine-tuning: published rows, how they are laid over each other, and what is fitted to small models."""
 
-from dataclasses import replace
-
 import pytest
 
 from maskwright.core.errors import RecipeError
@@ -10,7 +8,6 @@ from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.hyperparameters import (
     Hyperparameters,
-    Pretrained,
     fit_length,
     fit_numbers,
     fit_stride,
@@ -28,10 +25,6 @@ from maskwright.recipes import catalog
 BASE = EncoderConfig()
 LARGE = EncoderConfig(hidden_size=1024, num_heads=16, num_layers=24)
 TINY = EncoderConfig(hidden_size=128, num_heads=2, num_layers=2)
-
-
-def pretrained(config: EncoderConfig, system: str = "bert", max_length: int = 512) -> Pretrained:
-    return Pretrained(family="bert", system=system, config=config, max_length=max_length)
 
 
 def test_every_row_is_of_a_known_system_has_a_source_and_fits_the_fields() -> None:
@@ -109,50 +102,43 @@ def test_electra_s_large_and_small_models_have_settings_of_their_own() -> None:
 
 def test_a_large_model_with_much_data_keeps_the_published_settings() -> None:
     settings, _ = published("bert", "sequence", BENCHMARKS["mnli"], BASE)
-    assert fit_training(settings, pretrained(BASE), 392_702, ()) == (settings, ())
-    assert fit_length(settings, pretrained(BASE), ()) == (settings, ())
+    assert fit_training(settings, 392_702, (), width=768, system="bert") == (settings, ())
+    assert fit_length(settings, 512, ()) == (settings, ())
 
 
 def test_electra_s_own_small_rate_is_what_the_rule_gives() -> None:
     small = EncoderConfig(hidden_size=256, num_heads=4)
     settings, _ = published("electra", "sequence", BENCHMARKS["mnli"], small)
-    fitted, _ = fit_training(settings, pretrained(small, "electra"), 392_702, ())
+    fitted, _ = fit_training(settings, 392_702, (), width=256, system="electra")
     assert fitted.learning_rate == settings.learning_rate == 3e-4
 
 
 @pytest.mark.parametrize(("width", "rate"), [(128, 1e-3), (256, 5e-4), (768, 1.7e-4)])
-def test_a_model_of_minutes_bears_more(width: int, rate: float) -> None:
+def test_a_model_pretrained_for_minutes_tolerates_a_higher_rate(width: int, rate: float) -> None:
     config = EncoderConfig(hidden_size=width, num_heads=width // 64)
     settings, _ = published("bert", "sequence", None, config)
-    short = Pretrained(family="bert", system="bert", config=config, max_length=128, tokens=4e6)
-    fitted, choices = fit_training(settings, short, 100_000, ())
+    fitted, choices = fit_training(settings, 100_000, (), width=width, system="bert", tokens=4e6)
     assert fitted.learning_rate == rate
     assert "4M tokens" in choices[0].reason
-    long, _ = fit_training(settings, replace(short, tokens=3e9), 100_000, ())
+    long, _ = fit_training(settings, 100_000, (), width=width, system="bert", tokens=3e9)
     assert long.learning_rate < rate
 
 
-def test_what_is_fitted_has_its_reason() -> None:
+def test_adjustments_have_reasons_and_spare_what_the_user_set() -> None:
     settings, _ = published("bert", "sequence", None, TINY)
-    fitted, choices = fit_training(settings, pretrained(TINY), 40, ())
+    fitted, choices = fit_training(settings, 40, (), width=128, system="bert")
     assert {choice.field for choice in choices} == {"learning_rate", "epochs", "bias_correction"}
     assert all(choice.reason for choice in choices)
     assert all(getattr(fitted, choice.field) == choice.chosen for choice in choices)
     assert all(getattr(settings, choice.field) == choice.published for choice in choices)
     assert fitted.learning_rate > settings.learning_rate
     assert fitted.epochs == 20.0
-
-
-def test_what_the_user_sets_stays() -> None:
-    settings = override(Hyperparameters(), parse_overrides(["learning_rate=1e-4", "epochs=1", "bias_correction=false"]))
-    assert fit_training(settings, pretrained(TINY), 40, {"learning_rate", "epochs", "bias_correction"}) == (
-        settings,
-        (),
-    )
+    fixed = {choice.field for choice in choices}
+    assert fit_training(settings, 40, fixed, width=128, system="bert") == (settings, ())
 
 
 def test_length_is_kept_to_what_the_model_was_trained_on() -> None:
-    fitted, [choice] = fit_length(Hyperparameters(max_length=384), pretrained(TINY, max_length=128), ())
+    fitted, [choice] = fit_length(Hyperparameters(max_length=384), 128, ())
     assert fitted.max_length == choice.chosen == 128
 
 
@@ -164,8 +150,11 @@ def test_steps_count_passes_or_are_given() -> None:
     assert Hyperparameters(epochs=0.01).total_steps(20) == 1
 
 
-@pytest.mark.parametrize(("text", "guess"), [("learning_rat=1", "learning_rate"), ("epoch=1", "epochs")])
-def test_a_misspelt_field_is_answered_with_the_nearest(text: str, guess: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "guess"),
+    [("learning_rat=1", "learning_rate"), ("epoch=1", "epochs"), ("lr=1", "learning_rate"), ("wd=1", "weight_decay")],
+)
+def test_a_misspelled_or_shortened_field_suggests_the_full_name(text: str, guess: str) -> None:
     with pytest.raises(RecipeError, match=guess):
         override(Hyperparameters(), parse_overrides([text]))
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from maskwright.core.errors import CheckpointError
-from maskwright.finetuning.loop import LayerwiseAdamW, rate_share
+from maskwright.finetuning.seed_run import rate_share
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.recipes.optimization import AdamW
+from maskwright.training.optimizer import Optimizer
 
 BASE = EncoderConfig(num_layers=12)
 LARGE = EncoderConfig(num_layers=24, hidden_size=1024, num_heads=16)
@@ -63,7 +63,7 @@ def parameters(seed: int) -> dict[str, nn.Parameter]:
 def test_updates_are_those_of_adamw_written_plainly(bias_correction: bool) -> None:
     found, decay, rate = parameters(0), 0.8, 0.01
     constants = AdamW(weight_decay=0.1, bias_correction=bias_correction)
-    optimizer = LayerwiseAdamW(found.items(), TOY, constants, decay)
+    optimizer = Optimizer(found.items(), constants, lambda name: rate_share(name, TOY, decay))
     plain = {name: parameter.detach().double().clone() for name, parameter in found.items()}
     first = {name: torch.zeros_like(value) for name, value in plain.items()}
     second = {name: torch.zeros_like(value) for name, value in plain.items()}
@@ -82,28 +82,3 @@ def test_updates_are_those_of_adamw_written_plainly(bias_correction: bool) -> No
         optimizer.step(rate)
     for name, parameter in found.items():
         torch.testing.assert_close(parameter.detach().double(), plain[name], atol=1e-5, rtol=1e-4)
-
-
-def test_saved_moments_go_on_bit_for_bit() -> None:
-    def gradients(found: dict[str, nn.Parameter], seed: int) -> None:
-        generator = torch.Generator().manual_seed(seed)
-        for parameter in found.values():
-            parameter.grad = torch.randn(parameter.shape, generator=generator)
-
-    through, stopped = parameters(0), parameters(0)
-    one = LayerwiseAdamW(through.items(), TOY, AdamW(), 0.8)
-    two = LayerwiseAdamW(stopped.items(), TOY, AdamW(), 0.8)
-    for step in range(3):
-        gradients(through, step)
-        one.step(0.1)
-        gradients(stopped, step)
-        two.step(0.1)
-    again = LayerwiseAdamW(stopped.items(), TOY, AdamW(), 0.8)
-    again.load_state({name: tensor.clone() for name, tensor in two.state().items()}, 3)
-    gradients(through, 3)
-    one.step(0.1)
-    gradients(stopped, 3)
-    again.step(0.1)
-    assert all(torch.equal(through[name], stopped[name]) for name in through)
-    with pytest.raises(CheckpointError, match="expected shape"):
-        again.load_state({}, 3)

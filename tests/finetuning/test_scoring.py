@@ -19,8 +19,7 @@ TASKS = {
 
 def made(folder, family, kind):
     """A model and a batch."""
-    model, batch = build(pretrained(folder, family), TASKS[kind], seed=1), ragged(family, kind).batch
-    return model, batch
+    return build(pretrained(folder, family), TASKS[kind], seed=1), ragged(family, kind).batch
 
 
 @pytest.mark.parametrize(("family", "kind"), EVERY)

@@ -1,9 +1,8 @@
 """Tiny random models of transformers, for every family and every kind of head; tokenizers; batches for both sides."""
 
 import functools
-import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,10 @@ from maskwright.core.types import HeadKind
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
+from maskwright.finetuning.evaluating import features_of, predict_features
 from maskwright.finetuning.features import FeatureBatch
+from maskwright.finetuning.fine_tuned import FineTunedModel
+from maskwright.finetuning.tasks import Prediction
 
 VOCAB_SIZE = 73
 LABELS = ("bad", "fair", "good")
@@ -122,11 +124,11 @@ def tuned(family: str, kind: HeadKind, **changes: Any) -> PreTrainedModel:
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """The same sequences padded (for transformers) and in rows (for us).
+    """The same sequences padded (for transformers) and packed (for us).
 
     Attributes:
         padded: Keyword arguments of a transformers model: (B, L), or (B / 2, 2, L) for choice.
-        batch: For us; tags are asked at every second real token.
+        batch: For us; tags are predicted at every second token.
         real: Shape (B, L), where there is a token.
     """
 
@@ -145,17 +147,15 @@ def ragged(family: str, kind: HeadKind, seed: int = 0) -> Ragged:
     real = column < lengths[:, None]
     ids = torch.where(real, torch.randint(5, VOCAB_SIZE, shape, generator=draws), pad)
     segment_ids = torch.where(real & (column > 3), 1 if segments else 0, 0)
-    flat = PackedBatch(
-        ids=ids[real],
-        position_ids=column[real],
-        segment_ids=segment_ids[real],
-        cu_seqlens=torch.tensor([0, *itertools.accumulate(LENGTHS)], dtype=torch.int32),
-        max_seqlen=shape[1],
-    )
     of_unit = OPTIONS if kind == "choice" else 1
     batch = FeatureBatch(
-        batch=flat,
-        lengths=lengths,
+        batch=PackedBatch(
+            ids=ids[real],
+            position_ids=column[real],
+            segment_ids=segment_ids[real],
+            cu_seqlens=torch.cat([torch.zeros(1), lengths.cumsum(0)]).int(),
+            max_seqlen=shape[1],
+        ),
         unit_numbers=np.arange(len(LENGTHS) // of_unit),
         units=torch.arange(len(LENGTHS)) // of_unit,
         positions=torch.arange(sum(LENGTHS))[::2] if kind == "token" else None,
@@ -179,9 +179,14 @@ def their_scores(model: PreTrainedModel, kind: HeadKind, made: Ragged) -> Tensor
     return output.logits.view(-1, 1) if kind == "choice" else output.logits
 
 
-def of_real(scores: Tensor, kind: HeadKind, made: Ragged) -> Tensor:
-    """Leave out what we score at slots that hold no token."""
-    return scores
+def with_key(batch: FeatureBatch, dropout_key: int | None) -> FeatureBatch:
+    """Return a batch with another key of its dropout masks."""
+    return replace(batch, batch=replace(batch.batch, dropout_key=dropout_key))
+
+
+def predict_examples(model: FineTunedModel, examples: Sequence[Any]) -> list[Prediction]:
+    """Return one prediction per example."""
+    return predict_features(model, features_of(model, examples), examples)
 
 
 def tensors_of(folder: Path) -> dict[str, Tensor]:

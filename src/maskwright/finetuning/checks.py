@@ -24,7 +24,7 @@ def unlabeled(examples: Sequence[Any]) -> bool:
     return not any(map(has_label, examples))
 
 
-def check_measurable(examples: Sequence[Any], task: Task[Any], name: str) -> None:
+def check_measurable(examples: Sequence[Any], task: Task, name: str) -> None:
     """Raise `DataError` naming the first example of file `name` that cannot be evaluated. Called before training."""
     lacking = [example.key for example in examples if not has_label(example)]
     if lacking:

@@ -2,8 +2,8 @@
 
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -16,7 +16,7 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.benchmarks import SPLITS, Benchmark, Split
 from maskwright.finetuning.checks import check_measurable
 from maskwright.finetuning.examples import Example, ExampleFile, TextExample, has_label
-from maskwright.finetuning.features import FeatureBatch, Features, scoring_batches
+from maskwright.finetuning.features import Features, scoring_batches
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import LabeledRequest
 from maskwright.finetuning.readers import Kind, Paths, ReadAs
@@ -43,16 +43,13 @@ def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str, 
     Without columns in `trained` nothing is checked. `name` is the source, `todo` the advice by what the model was
     trained on.
     """
-    if not trained.get("text"):
-        return
-    learnt: Texts = "pairs of texts" if trained.get("text2") else "single texts"
-    for example in examples:
-        if isinstance(example, TextExample) and (found := _found(example)) != learnt:
-            raise DataError(f"{name}: {found}, but this model was trained on {learnt}", todo=todo[learnt])
-
-
-def _found(example: TextExample) -> Texts:
-    return "single texts" if len(example.texts) == 1 else "pairs of texts"
+    expected: Texts = "pairs of texts" if trained.get("text2") else "single texts"
+    for example in examples if trained.get("text") else ():
+        if not isinstance(example, TextExample):
+            return
+        found: Texts = "single texts" if len(example.texts) == 1 else "pairs of texts"
+        if found != expected:
+            raise DataError(f"{name}: {found}, but this model was trained on {expected}", todo=todo[expected])
 
 
 def matching_labels(ours: Sequence[str], theirs: Sequence[str]) -> Mapping[str, str]:
@@ -104,6 +101,8 @@ class Evaluation:
         cut: Number of examples truncated to the model's length.
         precision: "fp32" or "bf16".
         metrics: The task's metrics, the main one first.
+        by_class: Precision, recall, F1 and number of examples of each class or entity type; empty for other tasks.
+        confusion: For each true class how often each class was predicted; empty for tasks other than classification.
     """
 
     model: str
@@ -114,6 +113,8 @@ class Evaluation:
     cut: int
     precision: Precision
     metrics: dict[str, float]
+    by_class: dict[str, dict[str, float]]
+    confusion: dict[str, dict[str, int]]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -201,7 +202,7 @@ def evaluate(
             examples = _renamed(examples, names)
             measured = _measured_as(loaded.task, row, names)
         check_measurable(examples.examples, measured, examples.name)
-        features = features_of(loaded.to(machine.device), examples.examples, training=False)
+        features = features_of(loaded.to(machine.device), examples.examples)
         with computing_on(machine):
             scores = score_units(loaded, features, talk.stage, autocast=machine.autocast)
         predictions = measured.predictions(scores, features, examples.examples, loaded.tokenizer)
@@ -216,6 +217,8 @@ def evaluate(
         cut=features.num_cut,
         precision=machine.precision,
         metrics=measured.measure(predictions, examples.examples),
+        by_class=measured.by_class(predictions, examples.examples),
+        confusion=measured.confusion(predictions, examples.examples),
     )
 
 
@@ -229,18 +232,16 @@ def _refuse_unlabeled(request: LabeledRequest) -> None:
         )
 
 
-def _measured_as(task: Task[Any], row: Benchmark, names: Mapping[str, str]) -> Task[Any]:
+def _measured_as(task: Task, row: Benchmark, names: Mapping[str, str]) -> Task:
     """Return a model's task with a benchmark's metrics; `names`: the model's label for each of the benchmark's."""
     if isinstance(task, QuestionAnswering):
         metric = row.task_fields.get("metric", task.metric)
         # Only SQuAD 2.0 has unanswerable questions.
-        threshold = task.null_threshold if metric == "squad_v2" else 0.0
-        return replace(task, metric=metric, null_threshold=threshold)
+        return task.replace(metric=metric, null_threshold=task.null_threshold if metric == "squad_v2" else 0.0)
     changes: dict[str, Any] = {"metrics": row.metrics}
-    if "positive" in {field.name for field in fields(cast(Any, task))}:
+    if "positive" in type(task).model_fields:
         changes["positive"] = names[row.labels[1]] if len(row.labels) == 2 else None
-    changed: Task[Any] = replace(cast(Any, task), **changes)
-    return changed
+    return task.replace(**changes)
 
 
 def _renamed(file: ExampleFile[Any], names: Mapping[str, str]) -> ExampleFile[Any]:
@@ -267,27 +268,11 @@ BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
 fit the caches, and lengths in a batch are more alike."""
 
 
-def features_of(model: FineTunedModel, examples: Sequence[Any], *, training: bool) -> Features:
-    """Lay out examples as sequences for a model (`Task.features`)."""
+def features_of(model: FineTunedModel, examples: Sequence[Any]) -> Features:
+    """Lay out examples as sequences for scoring (`Task.features`)."""
     return model.task.features(
-        examples, model.tokenizer, max_length=model.max_length, segments=model.segments, training=training
+        examples, model.tokenizer, max_length=model.max_length, segments=model.segments, training=False
     )
-
-
-def predict_examples(
-    model: FineTunedModel,
-    examples: Sequence[Any],
-    progress: Progress = no_progress,
-    *,
-    autocast: torch.dtype | None = None,
-) -> list[Prediction]:
-    """Return one prediction per example, in order.
-
-    The model is on its device. `progress` is called after each forward pass with the tokens done; `autocast` None
-    is fp32.
-    """
-    features = features_of(model, examples, training=False)
-    return predict_features(model, features, examples, progress, autocast=autocast)
 
 
 def predict_features(
@@ -298,7 +283,7 @@ def predict_features(
     *,
     autocast: torch.dtype | None = None,
 ) -> list[Prediction]:
-    """Return one prediction per example from existing features (see `predict_examples`)."""
+    """Return one prediction per example, in order (arguments: see `score_units`)."""
     scores = score_units(model, features, progress, autocast=autocast)
     return model.task.predictions(scores, features, examples, model.tokenizer)
 
@@ -310,7 +295,11 @@ def score_units(
     *,
     autocast: torch.dtype | None = None,
 ) -> list[Scores]:
-    """Return the fp32 scores of each unit, in order, without dropout (see `predict_examples`)."""
+    """Return the fp32 scores of each unit, in order, without dropout.
+
+    The model is on its device, and in evaluation mode afterwards. `progress` is called after each forward pass with the
+    tokens done; `autocast` None is fp32.
+    """
     model.eval()
     device = next(model.parameters()).device
     scores: list[Scores | None] = [None] * features.num_units
@@ -319,7 +308,7 @@ def score_units(
     states = states_of(model.encoder, "fp32" if autocast is None else "bf16")
     precision = torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None)
     with torch.inference_mode(), precision:
-        for batch in batches_to_score(model, features):
+        for batch in scoring_batches(features, tokens=BATCH_TOKENS[device.type], device=device):
             by_unit = model.task.by_unit(model.scores_from(states, batch), batch)
             for unit, its_scores in zip(batch.unit_numbers.tolist(), by_unit, strict=True):
                 scores[unit] = its_scores
@@ -328,24 +317,13 @@ def score_units(
     return [unit for unit in scores if unit is not None]
 
 
-def batches_to_score(model: FineTunedModel, features: Features) -> Iterator[FeatureBatch]:
-    """Yield all units once, in batches on the model's device."""
-    device = next(model.parameters()).device
-    return scoring_batches(
-        features,
-        tokens=BATCH_TOKENS[device.type],
-        pad=model.tokenizer.special_tokens.pad,
-        device=device,
-    )
-
-
 def tuned(
-    task: Task[Any], scores: Sequence[Scores], features: Features, examples: Sequence[Any], tokenizer: Tokenizer
-) -> Task[Any]:
+    task: Task, scores: Sequence[Scores], features: Features, examples: Sequence[Any], tokenizer: Tokenizer
+) -> Task:
     """Return the task with `null_threshold` of SQuAD 2.0 tuned on development examples; other tasks unchanged."""
     if isinstance(task, QuestionAnswering) and task.impossible:
         predictions = task.predictions(scores, features, examples, tokenizer)
-        return task.with_null_threshold(tune_null_threshold(predictions, examples))
+        return task.replace(null_threshold=tune_null_threshold(predictions, examples))
     return task
 
 
@@ -361,11 +339,14 @@ def plain(prediction: Prediction) -> dict[str, Any]:
 
 
 def summary(prediction: Prediction) -> tuple[str, str]:
-    """Return a prediction's score and value for display."""
+    """Return a prediction's score and value for display; each entity has its own score."""
     score = "" if prediction.score is None else f"{prediction.score:.1%}"
     if "entities" in prediction.details:
-        found = prediction.details["entities"]
-        return score, ", ".join(f"{one['text']} ({one['label']} {one['start']}-{one['end']})" for one in found)
+        return score, ", ".join(
+            f"{one['text']} ({one['label']} {one['start']}-{one['end']}"
+            + (")" if one["score"] is None else f", {one['score']:.1%})")
+            for one in prediction.details["entities"]
+        )
     if "option" in prediction.details:
         return score, prediction.details["option"]
     value = prediction.value

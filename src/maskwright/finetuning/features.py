@@ -7,7 +7,6 @@ Sequences equal those of transformers' tokenizers: one separator between the tex
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import torch
@@ -15,10 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.core.errors import DataError
+from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import Permutation, integer_key
 from maskwright.core.tensors import PackedBatch
-from maskwright.core.types import BoolArray, IntArray
+from maskwright.core.types import BoolArray, IntArray, Plan, TakenTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.pretext.formats.assemble import assemble
+from maskwright.training.batches import StepBatch
+from maskwright.training.stream import Cursor, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,7 @@ class Ranges:
     @property
     def tokens(self) -> NDArray[np.int64]:
         """Indices of all tokens, range by range. Shape (sum of lengths,)."""
-        lengths = self.lengths
-        before = np.cumsum(lengths) - lengths
-        tokens: NDArray[np.int64] = np.repeat(self.starts - before, lengths) + np.arange(int(lengths.sum()))
+        tokens: NDArray[np.int64] = concatenated_ranges(self.starts, self.lengths)
         return tokens
 
     def first(self, lengths: IntArray) -> "Ranges":
@@ -53,25 +54,6 @@ class Ranges:
     def pick(self, index: IntArray) -> "Ranges":
         """Return the ranges selected by indices or a boolean mask."""
         return Ranges(self.starts[index], self.ends[index])
-
-
-@dataclass(frozen=True, slots=True)
-class Sequences:
-    """Laid-out sequences, flat.
-
-    Attributes:
-        ids: Shape (T,), int32, special tokens in place.
-        segment_ids: Shape (T,), int8: 1 in B and its separator if segments were asked for, else 0.
-        cu_seqlens: Shape (B+1,), int64.
-        first_starts: Shape (B,), int64, place of A's first token (where it would be, if A is empty).
-        second_starts: Shape (B,), int64, the same of B; meaningless for single texts.
-    """
-
-    ids: IntArray
-    segment_ids: IntArray
-    cu_seqlens: IntArray
-    first_starts: IntArray
-    second_starts: IntArray
 
 
 def ranges_of(lengths: IntArray) -> Ranges:
@@ -89,7 +71,7 @@ def separators_between(tokenizer: Tokenizer) -> int:
     return 2 if tokenizer.kind == "byte_bpe" else 1
 
 
-def room(tokenizer: Tokenizer, max_length: int, *, pair: bool, needed: int = 1) -> int:
+def text_tokens(tokenizer: Tokenizer, max_length: int, *, pair: bool, needed: int = 1) -> int:
     """Return how many text tokens fit into a sequence; raise `DataError` if fewer than `needed`.
 
     `max_length` includes special tokens.
@@ -104,16 +86,16 @@ def room(tokenizer: Tokenizer, max_length: int, *, pair: bool, needed: int = 1) 
     return max_length - specials
 
 
-def cut_pairs(first: IntArray, second: IntArray, room: int) -> tuple[IntArray, IntArray]:
+def cut_pairs(first: IntArray, second: IntArray, most: int) -> tuple[IntArray, IntArray]:
     """Return the truncated lengths of both texts (B,), (B,): the longer text loses its last token until both fit.
 
     Of texts of equal length the second loses a token (google-research/bert, run_classifier.py, `_truncate_seq_pair`).
-    transformers' "longest_first" differs by one token if both are truncated and `room` is odd: there the longer text
+    transformers' "longest_first" differs by one token if both are truncated and `most` is odd: there the longer text
     keeps one more.
 
-    Lengths have shape (B,); `room` is the maximum of both together.
+    Lengths have shape (B,); `most` is the maximum of both together.
     """
-    surplus = np.maximum(first + second - room, 0)
+    surplus = np.maximum(first + second - most, 0)
     # First the longer text shrinks to the other's length; then both lose tokens in turn, the second first.
     levelled = np.minimum(np.abs(first - second), surplus)
     turns = surplus - levelled
@@ -122,42 +104,6 @@ def cut_pairs(first: IntArray, second: IntArray, room: int) -> tuple[IntArray, I
         first - np.where(first_longer, levelled, 0) - turns // 2,
         second - np.where(first_longer, 0, levelled) - (turns + 1) // 2,
     )
-
-
-def lay_out(
-    ids: IntArray, first: Ranges, second: Ranges | None, tokenizer: Tokenizer, *, segments: bool, pairs: BoolArray
-) -> Sequences:
-    """Lay out sequences with special tokens.
-
-    Unlike `pretext.formats.assemble`, a pair may have an empty B and then keeps its separators, as in transformers, and
-    the positions of A and B are returned.
-
-    Args:
-        ids: Flat token ids that the ranges refer to.
-        first: Text A of each sequence.
-        second: Text B of each sequence, an empty range for single texts; None if there are no pairs.
-        tokenizer: Gives special tokens and the number of separators.
-        segments: Whether B is segment 1.
-        pairs: Shape (B,), which sequences are pairs.
-    """
-    special = tokenizer.special_tokens
-    between = separators_between(tokenizer)
-    first_lengths = first.lengths
-    second_lengths = np.zeros_like(first_lengths) if second is None else second.lengths * pairs
-    lengths = 2 + first_lengths + second_lengths + between * pairs
-    cu_seqlens = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    first_starts = cu_seqlens[:-1] + 1
-    second_starts = first_starts + first_lengths + between
-    laid = np.full(int(cu_seqlens[-1]), special.sep, dtype=np.int32)
-    laid[cu_seqlens[:-1]] = special.cls
-    laid[Ranges(first_starts, first_starts + first_lengths).tokens] = ids[first.tokens]
-    segment_ids = np.zeros(len(laid), dtype=np.int8)
-    if second is not None:
-        taken, places = second.pick(pairs), Ranges(second_starts, second_starts + second_lengths).pick(pairs)
-        laid[places.tokens] = ids[taken.tokens]
-        if segments:
-            segment_ids[Ranges(places.starts, places.ends + 1).tokens] = 1
-    return Sequences(laid, segment_ids, cu_seqlens, first_starts, second_starts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,14 +115,13 @@ class Features:
 
     Attributes:
         ids: Shape (T,), special tokens in place.
-        segment_ids: Shape (T,); all 0 where the encoder knows no segments.
+        segment_ids: Shape (T,): 1 in B and its separator if the encoder uses segments, else 0.
         cu_seqlens: Shape (B+1,), where sequences begin and end.
         units: Shape (B,), unit of each sequence: ascending from 0 without gaps.
         examples: Shape (U,), example of each unit, ascending.
         positions: Shape (M,), ascending: tokens at which a tag is predicted; None for other tasks.
         labels: Targets; None without labels. int64 (U,) a class or an option; float32 (U,) a number; float32 (U, C) of
-            0 and 1, multi-label; int64 (M,) tags, -1 to ignore; int64 (U, 2) first and last token of the answer within
-            the sequence.
+            0 and 1, multi-label; int64 (M,) tags; int64 (U, 2) first and last token of the answer within the sequence.
         offsets: Shape (T, 2), characters [start, end) of the context that each token covers, -1 for tokens outside of
             it; None for tasks other than question answering.
         num_cut: Number of truncated examples.
@@ -198,14 +143,52 @@ class Features:
         return len(self.examples)
 
 
+def lay_out(
+    ids: IntArray, first: Ranges, second: Ranges | None, tokenizer: Tokenizer, *, segments: bool, pairs: BoolArray
+) -> Features:
+    """Lay out sequences with special tokens, one unit of one example each.
+
+    A begins behind the classification token, B ends before the last separator.
+
+    Args:
+        ids: Flat token ids that the ranges refer to.
+        first: Text A of each sequence.
+        second: Text B of each sequence, ignored for single texts; None if there are no pairs.
+        tokenizer: Gives special tokens and the number of separators.
+        segments: Whether B is segment 1.
+        pairs: Shape (B,), which sequences are pairs; B may be empty.
+    """
+    nothing = np.zeros(len(pairs), dtype=np.int64)
+    laid = assemble(
+        Plan(
+            first_start=first.starts,
+            first_end=first.ends,
+            second_start=nothing if second is None else np.where(pairs, second.starts, 0),
+            second_end=nothing if second is None else np.where(pairs, second.ends, 0),
+            pair_labels=nothing,
+        ),
+        lambda starts, ends: TakenTokens(
+            ids[concatenated_ranges(starts, ends - starts)], np.ones(int((ends - starts).sum()), dtype=np.bool_)
+        ),
+        tokenizer.special_tokens,
+        num_separators_between=separators_between(tokenizer),
+        is_pair=pairs,
+    )
+    return Features(
+        ids=laid.ids,
+        segment_ids=laid.segment_ids if segments else np.zeros_like(laid.segment_ids),
+        cu_seqlens=laid.cu_seqlens,
+        units=np.arange(len(pairs), dtype=np.int64),
+        examples=np.arange(len(pairs), dtype=np.int64),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureBatch:
-    """Some units of `Features`, laid out for the encoder.
+    """Some units of `Features`, packed for the encoder.
 
     Attributes:
-        batch: The flat tokens. `batch.first_tokens` are in the order of `lengths`.
-        lengths: Shape (B,), int64, tokens of each sequence, ordered by unit and option. Sequence b covers the
-            tokens `batch.first_tokens[b]` to `batch.first_tokens[b] + lengths[b]`.
+        batch: The sequences, ordered by unit and option.
         unit_numbers: Shape (U',), NumPy: indices of these units in the features, ascending.
         units: Shape (B,), int64: unit of each sequence, from 0 within this batch.
         positions: Shape (M',), int64, tokens at which a tag is predicted, or None as in `Features`.
@@ -213,7 +196,6 @@ class FeatureBatch:
     """
 
     batch: PackedBatch
-    lengths: Tensor
     unit_numbers: IntArray
     units: Tensor
     positions: Tensor | None
@@ -221,44 +203,82 @@ class FeatureBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class StepBatches:
-    """The data of one optimizer step.
+class Units:
+    """The units of a step.
 
     Attributes:
-        micro_batches: One forward and backward pass each.
-        count: Divisor of the summed loss: labeled positions for tagging, else units (the sum of the counts of
-            `Task.loss`).
-        num_tokens: Tokens without padding.
+        numbers: Shape (U',).
+        epochs: Passes over the examples when they have been used, as a fraction.
     """
 
-    micro_batches: tuple[FeatureBatch, ...]
-    count: int
-    num_tokens: int
+    numbers: NDArray[np.int64]
+    epochs: float
 
 
-class Batcher:
+class ShuffledUnits:
+    """The order of units in training: each epoch is a keyed shuffle, split into steps; the last one may be smaller.
+
+    The place in a cursor is (epoch, units of it that were used).
+
+    Args:
+        num_units: U.
+        seed: Keys the shuffles.
+    """
+
+    def __init__(self, num_units: int, seed: int) -> None:
+        self.num_units, self.seed = num_units, seed
+        self._order = (-1, np.arange(num_units))
+
+    def at(self, step: int, count: int) -> Cursor:
+        """Return the cursor after `step` steps of `count` units."""
+        epoch, step_of_epoch = divmod(step, math.ceil(self.num_units / count))
+        used = step_of_epoch * count
+        return Cursor(epoch * self.num_units + used, (Place(epoch, used),), epoch + used / self.num_units)
+
+    def start(self) -> Cursor:
+        """Return the cursor before the first unit."""
+        return Cursor(0, (Place(),))
+
+    def next_pass(self, cursor: Cursor) -> Cursor:
+        """Return the cursor at the beginning of the next epoch."""
+        return Cursor(cursor.drawn, (Place(cursor.places[0].epoch + 1, 0),), cursor.passes)
+
+    def read(self, cursor: Cursor, count: int) -> tuple[Units, Cursor]:
+        """Return the next units, at most `count`, and the cursor behind them."""
+        (place,) = cursor.places
+        if self._order[0] != place.epoch:
+            # A whole epoch at once: shuffling 67,000 units takes only 8 times as long as 32.
+            shuffle = Permutation(self.num_units, integer_key(self.seed, "fine-tuning order", place.epoch))
+            self._order = (place.epoch, shuffle(np.arange(self.num_units)))
+        numbers = self._order[1][place.position : place.position + count]
+        used = place.position + len(numbers)
+        after = Place(place.epoch + 1, 0) if used == self.num_units else Place(place.epoch, used)
+        passes = place.epoch + used / self.num_units
+        return Units(numbers, passes), Cursor(cursor.drawn + len(numbers), (after,), passes)
+
+
+class FeatureCollator:
     """Makes batches of features.
 
     Args:
         features: The features.
-        pad: Padding id, to round up the size of training batches.
-        tokens: Maximum tokens of a batch without padding; a longer unit is a batch of its own.
+        tokens: Maximum tokens of a batch; a longer unit is a batch of its own.
         device: Device of the tensors.
+        kind: The kind of task, the name of its loss.
+        seed: Keys dropout.
     """
 
-    def __init__(self, features: Features, *, pad: int, tokens: int, device: torch.device) -> None:
-        self.features = features
-        self._pad = pad
-        self._tokens = tokens
-        self._device = device
+    def __init__(
+        self, features: Features, *, tokens: int, device: torch.device, kind: str = "task", seed: int = 0
+    ) -> None:
+        self.features, self.kind, self.seed = features, kind, seed
+        self._tokens, self._device = tokens, device
         self._lengths = np.diff(features.cu_seqlens)
-        numbers = np.arange(features.num_units + 1)
         # Sequences are grouped by unit, positions by sequence: both are ranges.
-        bounds = np.searchsorted(features.units, numbers)
+        bounds = np.searchsorted(features.units, np.arange(features.num_units + 1))
         self._sequences = Ranges(bounds[:-1], bounds[1:])
-        token_bounds = features.cu_seqlens[bounds]
-        self._unit_tokens = np.diff(token_bounds)
-        self._longest = _maxima(self._lengths, bounds)
+        self._unit_tokens = np.diff(features.cu_seqlens[bounds])
+        self._longest = np.maximum.reduceat(self._lengths, bounds[:-1]) if features.num_units else self._lengths
         self._positions: Ranges | None = None
         if features.positions is not None:
             places = np.searchsorted(features.positions, features.cu_seqlens)
@@ -281,97 +301,58 @@ class Batcher:
         return groups
 
     def batch(self, units: IntArray, *, dropout_key: int | None = None) -> FeatureBatch:
-        """Make one batch.
-
-        Args:
-            units: Shape (U',), ascending indices of units, at least one.
-            dropout_key: Key of the dropout masks; None for scoring, without dropout.
-        """
-        features, device = self.features, self._device
-        chosen = self._sequences.pick(units)
-        sequences = chosen.tokens
+        """Make one batch of units (U',), at least one, ascending; without `dropout_key` there is no dropout."""
+        features = self.features
+        of_units = self._sequences.pick(units)
+        sequences = of_units.tokens
         lengths = self._lengths[sequences]
-        taken = Ranges(features.cu_seqlens[sequences], features.cu_seqlens[sequences + 1])
-        tokens = taken.tokens
         cu_seqlens = np.append(0, np.cumsum(lengths))
-        starts = cu_seqlens[:-1]
-
-        def tensor(values: IntArray) -> torch.Tensor:
-            return torch.from_numpy(values.astype(np.int64, copy=False)).to(device)
-
-        positions, labeled = None, units
+        first_tokens = features.cu_seqlens[sequences]
+        tokens = concatenated_ranges(first_tokens, lengths)
+        positions, labeled = None, np.asarray(units, dtype=np.int64)
         if self._positions is not None:
             assert features.positions is not None
-            of_sequence = self._positions.pick(sequences)
-            labeled = of_sequence.tokens
-            moved = np.repeat(starts - taken.starts, of_sequence.lengths)
-            positions = tensor(features.positions[labeled] + moved)
-        batch = PackedBatch(
-            ids=tensor(features.ids[tokens]),
-            position_ids=tensor(np.arange(len(tokens)) - np.repeat(starts, lengths)),
-            segment_ids=tensor(features.segment_ids[tokens]),
-            cu_seqlens=torch.from_numpy(cu_seqlens.astype(np.int32)).to(device),
-            max_seqlen=int(lengths.max()),
-            dropout_key=dropout_key,
-        )
+            of_sequences = self._positions.pick(sequences)
+            labeled = of_sequences.tokens
+            positions = features.positions[labeled] + np.repeat(cu_seqlens[:-1] - first_tokens, of_sequences.lengths)
+
+        def tensor(values: NDArray) -> Tensor:  # type: ignore[type-arg]
+            return torch.from_numpy(values).to(self._device)
+
         return FeatureBatch(
-            batch=batch,
-            lengths=torch.from_numpy(lengths.astype(np.int64)).to(device),
+            batch=PackedBatch(
+                ids=tensor(features.ids[tokens].astype(np.int64)),
+                position_ids=tensor(np.arange(len(tokens)) - np.repeat(cu_seqlens[:-1], lengths)),
+                segment_ids=tensor(features.segment_ids[tokens].astype(np.int64)),
+                cu_seqlens=tensor(cu_seqlens.astype(np.int32)),
+                max_seqlen=int(lengths.max()),
+                dropout_key=dropout_key,
+            ),
             unit_numbers=np.asarray(units, dtype=np.int64),
-            units=torch.from_numpy(np.repeat(np.arange(len(units)), chosen.lengths)).to(device),
-            positions=positions,
-            labels=None if features.labels is None else torch.from_numpy(features.labels[labeled]).to(device),
+            units=tensor(np.repeat(np.arange(len(units)), of_units.lengths)),
+            positions=None if positions is None else tensor(positions),
+            labels=None if features.labels is None else tensor(features.labels[labeled]),
         )
 
-    def step(self, units: IntArray, *, seed: int, step: int) -> StepBatches:
-        """Make the micro-batches of one optimizer step, with dropout keyed by (seed, step, micro-batch).
-
-        `units` has shape (U',); `step` counts over all epochs.
-        """
+    def collate(self, rows: Units, step: int) -> StepBatch:
+        """Make the micro-batches of one optimizer step, with dropout keyed by (seed, step, micro-batch)."""
         micro_batches = tuple(
-            self.batch(group, dropout_key=integer_key(seed, "dropout", step, number))
-            for number, group in enumerate(self.by_length(units))
+            self.batch(group, dropout_key=integer_key(self.seed, "dropout", step, number))
+            for number, group in enumerate(self.by_length(rows.numbers))
         )
-        return StepBatches(
-            micro_batches,
-            count=self._count(units),
-            num_tokens=sum(batch.batch.num_tokens for batch in micro_batches),
+        lengths = self._lengths[self._sequences.pick(rows.numbers).tokens]
+        return StepBatch(
+            micro_batches=micro_batches,
+            counts={self.kind: sum(len(each.labels) for each in micro_batches if each.labels is not None)},
+            num_tokens=int(lengths.sum()),
+            num_sequences=len(lengths),
+            squared_lengths=int((lengths**2).sum()),
+            key=f"seed {self.seed}, epoch {rows.epochs:.4g}",
         )
 
-    def _count(self, units: IntArray) -> int:
-        if self._positions is None:
-            return len(units)
-        assert self.features.labels is not None
-        numbers = self._positions.pick(self._sequences.pick(units).tokens).tokens
-        return int(np.count_nonzero(self.features.labels[numbers] >= 0))
 
-
-def steps_of_epoch(num_units: int, batch_size: int) -> int:
-    """Return the steps per epoch; the last batch may be smaller."""
-    return math.ceil(num_units / batch_size)
-
-
-def units_of_step(num_units: int, batch_size: int, *, seed: int, step: int) -> NDArray[np.int64]:
-    """Return the units of a step: each epoch is a keyed shuffle, split into batches. `step` counts over all epochs."""
-    epoch, place = divmod(step, steps_of_epoch(num_units, batch_size))
-    return _order(num_units, seed, epoch)[place * batch_size : (place + 1) * batch_size]
-
-
-@lru_cache(maxsize=2)
-def _order(num_units: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    # A whole epoch at once: shuffling 67,000 units takes only 8 times as long as 32.
-    order = Permutation(num_units, integer_key(seed, "fine-tuning order", epoch))(np.arange(num_units))
-    order.flags.writeable = False
-    return order
-
-
-def scoring_batches(features: Features, *, tokens: int, pad: int, device: torch.device) -> Iterator[FeatureBatch]:
-    """Yield all units once, longest sequences first (arguments: see `Batcher`)."""
-    batcher = Batcher(features, pad=pad, tokens=tokens, device=device)
-    for group in batcher.by_length(np.arange(features.num_units)):
-        yield batcher.batch(group)
-
-
-def _maxima(values: IntArray, bounds: IntArray) -> IntArray:
-    """Return the maximum of each non-empty segment between consecutive bounds."""
-    return np.maximum.reduceat(values, bounds[:-1]) if len(values) else values
+def scoring_batches(features: Features, *, tokens: int, device: torch.device) -> Iterator[FeatureBatch]:
+    """Yield all units once, longest sequences first, in batches of at most `tokens` tokens."""
+    collator = FeatureCollator(features, tokens=tokens, device=device)
+    for group in collator.by_length(np.arange(features.num_units)):
+        yield collator.batch(group)

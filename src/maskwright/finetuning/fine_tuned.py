@@ -6,26 +6,25 @@ reading.json                                 how the training file was read, if 
 """
 
 import copy
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
 
 from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.files import write_json
+from maskwright.core.tensors import LossTerm
 from maskwright.core.types import FamilyName, HeadKind
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.heads import Head
 from maskwright.finetuning.labeled import load_read_as, save_read_as
 from maskwright.finetuning.readers import ReadAs
-from maskwright.finetuning.tasks import TASK_FILE, entries_of, guessed_task, means_the_same, read_task
-from maskwright.finetuning.tasks.base import Task
-from maskwright.finetuning.tasks.classification import Regression
+from maskwright.finetuning.tasks import TASK_FILE, Regression, Task, entries_of, guessed_task, means_the_same, read_task
 from maskwright.huggingface.families import family_named
 from maskwright.huggingface.families.base import TaskHead
 from maskwright.huggingface.huggingface import save_model
@@ -33,18 +32,31 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.initialization import initialize
 from maskwright.model.states import States
+from maskwright.training.batches import StepBatch
 from maskwright.training.existing import ExistingModel, open_existing
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLoss:
+    """The only loss of a fine-tuned model (a `training.step.WeightedLoss`)."""
+
+    kind: str
+    weight: float = 1.0
+
+    def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
+        """Return no further shares."""
+        return {}
 
 
 @final
 class FineTunedModel(nn.Module):
-    """An encoder with a task head. Parameter names are "encoder.*" and "head.*".
+    """An encoder with a task head (a `training.step.TrainedModel`). Parameter names are "encoder.*" and "head.*".
 
     Args:
         encoder: With a pooler if the head needs it.
-        head: The head.
-        task: The task.
-        tokenizer: The tokenizer.
+        head: Scores what the task asks for.
+        task: Says what the scores mean.
+        tokenizer: Of the pretrained model.
         family: Hugging Face's model type.
         max_length: Maximum tokens of a sequence, including special tokens.
         read_as: How the training file was read, for later files; empty if unknown.
@@ -56,7 +68,7 @@ class FineTunedModel(nn.Module):
         *,
         encoder: Encoder,
         head: Head,
-        task: Task[Any],
+        task: Task,
         tokenizer: Tokenizer,
         family: FamilyName,
         max_length: int,
@@ -78,22 +90,34 @@ class FineTunedModel(nn.Module):
         """Whether the second text of a pair is segment 1 (see `reads_segments`)."""
         return reads_segments(self.encoder.config, self.tokenizer)
 
-    def scores(self, batch: FeatureBatch, dropout_key: int | None = None) -> Tensor:
-        """Return scores in fp32 (shapes: see `Task.loss`). Applies dropout in training mode, if there is a key.
-
-        Args:
-            batch: On the model's device.
-            dropout_key: Key of the dropout masks; None for that of `batch.batch`.
-        """
-        key = batch.batch.dropout_key if dropout_key is None else dropout_key
-        output = self.encoder(replace(batch.batch, dropout_key=key), self.head.reads(batch))
-        scores: Tensor = self.head(output, batch, key)
+    def scores(self, batch: FeatureBatch) -> Tensor:
+        """Return scores in fp32 (shapes: see `Task.loss`). Applies dropout in training mode, if the batch has a key."""
+        scores: Tensor = self.head(self.encoder(batch.batch, self.head.output_positions(batch)), batch)
         return scores
 
     def scores_from(self, states: States, batch: FeatureBatch) -> Tensor:
         """Return scores without dropout, with hidden states from `states` (see `scores`)."""
-        hidden = states(batch.batch, self.head.reads(batch))
+        hidden = states(batch.batch, self.head.output_positions(batch))
         return self.head.score(hidden if self.encoder.pooler is None else self.encoder.pool(hidden))
+
+    @property
+    def objectives(self) -> tuple[TaskLoss, ...]:
+        """The task's loss."""
+        return (TaskLoss(self.task.kind),)
+
+    def placed(self, batch: StepBatch) -> StepBatch:
+        """Return the batch: `FeatureCollator` makes it on the model's device."""
+        return batch
+
+    def losses(self, micro_batch: FeatureBatch) -> dict[str, LossTerm]:
+        """Return the task's summed loss."""
+        assert micro_batch.labels is not None
+        total = self.task.loss(self.scores(micro_batch), micro_batch)
+        return {self.task.kind: LossTerm(total, len(micro_batch.labels), correct=None)}
+
+    def skipped_flops(self, micro_batch: FeatureBatch) -> float:
+        """Return 0: fine-tuning counts no operations."""
+        return 0.0
 
     def as_saved(self) -> "FineTunedModel":
         """Return the model as `save` writes it; its predictions equal those of the saved model bit for bit.
@@ -111,7 +135,7 @@ class FineTunedModel(nn.Module):
         return FineTunedModel(
             encoder=self.encoder,
             head=head,
-            task=replace(task, scale=1.0, offset=0.0),
+            task=task.replace(scale=1.0, offset=0.0),
             tokenizer=self.tokenizer,
             family=self.family,
             max_length=self.max_length,
@@ -155,7 +179,7 @@ def reads_segments(config: EncoderConfig, tokenizer: Tokenizer) -> bool:
 
 def build(
     model: str | Path,
-    task: Task[Any],
+    task: Task,
     *,
     seed: int,
     max_length: int | None = None,
@@ -203,21 +227,24 @@ def build(
     else:
         rate = row.dropout.rate(None, config.hidden_dropout) if row.dropout else 0.0
     existing = replace(existing, config=config)
-    built = _assemble(existing, task, row, rate, length)
+    built = _assemble(existing, task, row, rate, length).to_empty(device="cpu")
+    initialize(built, config, seed)
     if from_scratch:
-        built.to_empty(device="cpu")
-        initialize(built, config, seed)
         built.notes = (f"all weights are newly initialized; shape and tokenizer are those of {existing.name}",)
         return built.eval()
     wanted = built.state_dict().keys()
     state = _named_as_here(existing, task)
-    taken = {name for name in wanted & state.keys() if keeps_head or not name.startswith("head.")}
-    fresh = _new_weights(built, wanted - taken, seed)
-    _load_weights(built, {**state, **fresh})
-    built.notes = (
-        *_weight_notes(existing, task.head, row, loaded=taken, fresh=fresh.keys(), ignored=state.keys() - wanted),
-        *_remarks(existing, built, row, head_dropout),
-    )
+    loaded = {name for name in wanted & state.keys() if keeps_head or not name.startswith("head.")}
+    _load_weights(built, {name: state[name] for name in loaded})
+    notes = _weight_notes(existing, task.head, row, loaded=loaded, wanted=wanted, ignored=state.keys() - wanted)
+    if length > existing.max_length:
+        notes.append(
+            f"{existing.name} was trained on sequences of {existing.max_length} tokens; positions beyond, up to "
+            f"{length}, are untrained"
+        )
+    if head_dropout is not None and head_dropout != rate:
+        notes.append(f"head_dropout is {rate:g}: {row.architecture} has no setting for it")
+    built.notes = tuple(notes)
     return built.eval()
 
 
@@ -252,7 +279,8 @@ def load(folder: str | Path) -> FineTunedModel:
         )
     existing = replace(existing, config=existing.config.replace(pooler=needs_pooler))
     built = _assemble(existing, task, row, entries.dropout, existing.max_length)
-    _load_weights(built, _named_as_here(existing, task))
+    state = _named_as_here(existing, task)
+    _load_weights(built, {name: state[name] for name in built.state_dict()})
     built.read_as = load_read_as(existing.folder)
     if not path.exists():
         labels = f" with the labels {', '.join(task.labels)}" if task.labels else ""
@@ -262,7 +290,7 @@ def load(folder: str | Path) -> FineTunedModel:
     return built.eval()
 
 
-def _assemble(existing: ExistingModel, task: Task[Any], row: TaskHead, rate: float, max_length: int) -> FineTunedModel:
+def _assemble(existing: ExistingModel, task: Task, row: TaskHead, rate: float, max_length: int) -> FineTunedModel:
     """Assemble the model without weights (on the meta device)."""
     tokenizer, config = existing.tokenizer, existing.config
     with torch.device("meta"):
@@ -274,26 +302,12 @@ def _assemble(existing: ExistingModel, task: Task[Any], row: TaskHead, rate: flo
 
 
 def _load_weights(built: FineTunedModel, state: Mapping[str, Tensor]) -> None:
-    """Load a model's weights from a state that may hold more."""
+    """Load weights; those that are missing stay as they are."""
     # Cloned: in a memory-mapped file their alignment varies, and some kernels then round differently.
-    built.load_state_dict({name: state[name].clone() for name in built.state_dict()}, assign=True)
+    built.load_state_dict({name: tensor.clone() for name, tensor in state.items()}, assign=True, strict=False)
 
 
-def _new_weights(built: FineTunedModel, names: Iterable[str], seed: int) -> dict[str, Tensor]:
-    """Initialize only the weights with these names."""
-    layers: dict[str, dict[str, nn.Module]] = {"encoder": {}, "head": {}}
-    for part in sorted({name.rpartition(".")[0] for name in names}):
-        like = built.get_submodule(part)
-        assert isinstance(like, nn.Linear)
-        tower, _, layer = part.partition(".")
-        layers[tower][layer] = nn.Linear(like.in_features, like.out_features)
-    # Under their full names, which key their random numbers.
-    drawn = nn.ModuleDict({tower: nn.ModuleDict(its) for tower, its in layers.items()})
-    initialize(drawn, built.encoder.config, seed)
-    return dict(drawn.state_dict())
-
-
-def _named_as_here(existing: ExistingModel, task: Task[Any]) -> dict[str, Tensor]:
+def _named_as_here(existing: ExistingModel, task: Task) -> dict[str, Tensor]:
     mine = f"heads.{task.head}."
     return {
         "head." + name.removeprefix(mine) if name.startswith(mine) else name: tensor
@@ -301,20 +315,8 @@ def _named_as_here(existing: ExistingModel, task: Task[Any]) -> dict[str, Tensor
     }
 
 
-def _filed(name: str, task: Task[Any]) -> str:
+def _filed(name: str, task: Task) -> str:
     return f"heads.{task.head}." + name.removeprefix("head.") if name.startswith("head.") else name
-
-
-def _remarks(existing: ExistingModel, built: FineTunedModel, row: TaskHead, head_dropout: float | None) -> list[str]:
-    remarks = []
-    if built.max_length > existing.max_length:
-        remarks.append(
-            f"{existing.name} was trained on sequences of {existing.max_length} tokens; positions beyond, up to "
-            f"{built.max_length}, are untrained"
-        )
-    if head_dropout is not None and head_dropout != built.head.rate:
-        remarks.append(f"head_dropout is {built.head.rate:g}: {row.architecture} has no setting for it")
-    return remarks
 
 
 def _weight_notes(
@@ -322,12 +324,12 @@ def _weight_notes(
     head: HeadKind,
     row: TaskHead,
     *,
-    loaded: Collection[str],
-    fresh: Collection[str],
-    ignored: Collection[str],
+    loaded: Set[str],
+    wanted: Set[str],
+    ignored: Set[str],
 ) -> list[str]:
     """Return messages about the weights that were loaded, newly initialized and ignored, given their names."""
-    ignored_parts = _parts(ignored)
+    ignored_parts, fresh = _parts(ignored), wanted - loaded
     if existing.task is not None and existing.task.kind == head and any("head." in name for name in fresh):
         ignored_parts = [*ignored_parts, f"its head for {', '.join(existing.task.labels)}"]
     return [
@@ -342,10 +344,10 @@ def _parts(names: Iterable[str]) -> list[str]:
 
 
 def _part(name: str) -> str:
-    tower, _, rest = name.partition(".")
-    if tower == "head":
+    owner, _, rest = name.partition(".")
+    if owner == "head":
         return "head"
-    if tower == "heads":
+    if owner == "heads":
         return f"head {rest.partition('.')[0]!r}"
     if "_blocks." in rest:
         return "layers"

@@ -13,24 +13,29 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.devices import choose_device
-from maskwright.core.errors import CheckpointError, RecipeError
-from maskwright.core.files import atomic_path, check_writable, write_json, write_text
+from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
+from maskwright.core.files import atomic_path, check_writable, read_json, write_json, write_text
 from maskwright.core.spec import override, parse_overrides
-from maskwright.finetuning.fine_tuned import load
+from maskwright.finetuning.baselines import baselines_of
+from maskwright.finetuning.checks import unlabeled
+from maskwright.finetuning.evaluating import features_of, predict_features, write_predictions
+from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.hyperparameters import Hyperparameters, published_task_fields
-from maskwright.finetuning.labeled import LabeledRequest, read_labeled, save_read_as
-from maskwright.finetuning.plan import Plan, grid_points, make_plan, system_of
+from maskwright.finetuning.labeled import LabeledRequest, Part, read_labeled, save_read_as
+from maskwright.finetuning.plan import Plan, PlannedPoint, grid_points, make_plan, system_of
 from maskwright.finetuning.readers import ReadAs
 from maskwright.finetuning.results import GridRow, Results, SeedRow, write_model_card
-from maskwright.finetuning.seed_run import MODEL
-from maskwright.finetuning.study import RUNS, Study, StudyEnd, TestScores, measure_test
+from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, read_result, record_failure
 from maskwright.finetuning.tasks import KINDS
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again
-from maskwright.training.existing import ExistingModel, open_existing
+from maskwright.training.existing import open_existing
 from maskwright.training.interrupt import StopRequest, stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.run_directory import RunDirectory, environment
 
+RUNS = "runs"
+"""Sub-folder of all runs."""
+PREDICTIONS = "test_predictions.jsonl"
 _TASK_FIELDS = "task."
 _WRITTEN_AT_END = ("finished", "best_seed")
 _NOT_SET = ("kind", "labels", "metrics", "null_threshold")
@@ -101,8 +106,7 @@ def finetune(
         train, dev, test: Files instead. Without `dev` a tenth of the training examples is held out.
         text, text2, label: Columns of your files; the others are guessed and reported.
         read: Further read options, "quoting=none" (fields of `finetuning.readers.ReadOptions`).
-        seeds: Number of seeds, trained one after the other.
-        seed: The first seed.
+        seeds, seed: Number of seeds, trained one after the other, and the first of them.
         grid: Settings to search, "learning_rate=1e-4,3e-4".
         set: Settings, "learning_rate=1e-4" (fields of `Hyperparameters`), and "task.FIELD=..." of the task.
         as_published: Keep the published settings even for small models or little data. Sequences are still no longer
@@ -143,12 +147,13 @@ def finetune(
     folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/**/seed-*")
     with reporter or OnConsole() as talk:
         existing = open_existing(str(model))
-        _refuse_the_model(existing, folder.path)
+        if folder.path.resolve() == existing.folder.resolve():
+            raise CheckpointError(
+                f"{folder.path} is the model to fine-tune; it would be overwritten", todo="Choose another --out."
+            )
         its_system = system_of(existing, system)
-        head = KINDS[request.kind].head
-        own_of_task = of_task.keys()
-        of_task = {**published_task_fields(its_system, head, request.benchmark, existing.config), **of_task}
-        labeled = read_labeled(request, of_task, talk)
+        fields = published_task_fields(its_system, KINDS[request.kind].head, request.benchmark, existing.config)
+        labeled = read_labeled(request, {**fields, **of_task}, talk)
         plan = make_plan(
             existing,
             labeled,
@@ -157,7 +162,7 @@ def finetune(
             system=its_system,
             as_published=as_published,
             from_scratch=from_scratch,
-            own_of_task=own_of_task,
+            own_of_task=of_task.keys(),
             precision=precision,
         )
         try:
@@ -165,154 +170,242 @@ def finetune(
             machine, message = prepare_machine_again(record.get("machine", {}), device, None, precision)
             if message:
                 talk.say("kernels", message)
-            with computing_on(machine):
-                return _run_session(plan, folder, record, machine, range(seed, seed + seeds), checkpoint_minutes, talk)
+            with computing_on(machine), stop_on_signals() as stop:
+                study = _Study(folder, plan, record, machine, checkpoint_minutes * 60, talk, stop)
+                results = study.run(range(seed, seed + seeds))
         finally:
             folder.close()
-
-
-def _refuse_the_model(existing: ExistingModel, out: Path) -> None:
-    if out.resolve() == existing.folder.resolve():
-        raise CheckpointError(
-            f"{out} is the model to fine-tune; it would be overwritten",
-            todo="Choose another --out.",
-        )
-
-
-def _run_session(
-    plan: Plan,
-    folder: RunDirectory,
-    record: dict[str, Any],
-    machine: Machine,
-    seeds: Sequence[int],
-    checkpoint_minutes: float,
-    talk: Reporter,
-) -> FineTuning:
-    labeled, first = plan.labeled, plan.points[0].settings
-    if plan.choices:
-        rows = [(choice.field, *choice.shown(), choice.reason) for choice in plan.choices]
-        talk.tabulate("fitted", ("setting", "published", "here", "because"), rows)
-    tokens_per_microbatch = _tokens_per_microbatch(record, machine, plan.existing.config.hidden_size)
-    study = Study(
+    return FineTuning(
         folder=folder.path,
-        model=plan.existing.name,
-        from_scratch=plan.from_scratch,
-        data=plan.data,
-        machine=machine,
-        tokens_per_microbatch=tokens_per_microbatch,
-        talk=talk,
-        checkpoint_seconds=checkpoint_minutes * 60,
+        finished=results is not None,
+        results=results,
+        stopped_by=stop.signal if results is None else None,
     )
-    begun = {
-        **{name: value for name, value in record.items() if name not in _WRITTEN_AT_END},
-        "system": plan.system,
-        "settings_from": plan.source,
-        "fitted": [choice.to_json() for choice in plan.choices],
-        "machine": {
-            **machine.to_json(),
-            # As in the first session, so that a later one can use it again.
-            "kernels": record.get("machine", {}).get("kernels", machine.kernels),
-            "tokens_per_microbatch": tokens_per_microbatch,
-        },
-        "environment": environment(),
-    }
-    folder.write_record(begun)
-    scratch = " from scratch" if plan.from_scratch else ""
-    talk.say(
-        "plan",
-        f"{labeled.name} with {plan.existing.name}{scratch} into {folder.path}: "
-        f"{_how_long(first)}, batch size {first.batch_size}, "
-        f"peak learning rate {first.learning_rate:g}, up to {first.max_length} tokens"
-        f"{', in bf16' if machine.precision == 'bf16' else ''}; all settings in "
-        f"{folder.path / 'run.json'} ({plan.source})",
-    )
-    with stop_on_signals() as stop:
-        end = study.run(plan.points, seeds, stop)
-        results = _collect(plan, end, machine, stop, talk) if end.finished else None
-        if results is None:
-            return FineTuning(folder=folder.path, finished=False, results=None, stopped_by=stop.signal)
-        _keep(folder.path, end, results, labeled.read_as)
-    folder.write_record({**begun, "finished": True, "best_seed": results.best.seed})
-    return FineTuning(folder=folder.path, finished=True, results=results, stopped_by=None)
 
 
-def _tokens_per_microbatch(record: dict[str, Any], machine: Machine, hidden_size: int) -> int:
-    """Return the tokens of a micro-batch: as in the run's first session, since dropout masks depend on it."""
-    before = record.get("machine", {})
-    same_kind = str(before.get("device", "")).partition(":")[0] == machine.device.type
-    found: int = before.get("tokens_per_microbatch", 0) if same_kind else 0
-    return found or machine.tokens_per_microbatch(hidden_size)
+class _Study:
+    """All runs of one request: the grid with the first seed, then every seed at the best point, then the test set.
 
+    Args:
+        folder: The output directory, opened.
+        plan: What to train.
+        record: What run.json holds.
+        machine: Device and precision.
+        checkpoint_seconds: Time between checkpoints.
+        talk: Receives messages.
+        stop: Becomes true when the user asks to stop.
+    """
 
-def _how_long(settings: Hyperparameters) -> str:
-    if settings.steps is not None:
-        return f"{settings.steps:,} steps"
-    return f"{settings.epochs:g} epoch{'s' * (settings.epochs != 1)}"
+    def __init__(
+        self,
+        folder: RunDirectory,
+        plan: Plan,
+        record: dict[str, Any],
+        machine: Machine,
+        checkpoint_seconds: float,
+        talk: Reporter,
+        stop: StopRequest,
+    ) -> None:
+        self.folder, self.plan, self.machine = folder, plan, machine
+        self.checkpoint_seconds, self.talk, self.stop = checkpoint_seconds, talk, stop
+        self._reported: set[str] = set()
+        before = record.get("machine", {})
+        # As in the first session, since dropout masks depend on it.
+        same_kind = str(before.get("device", "")).partition(":")[0] == machine.device.type
+        kept: int = before.get("tokens_per_microbatch", 0) if same_kind else 0
+        self.tokens_per_microbatch = kept or machine.tokens_per_microbatch(plan.existing.config.hidden_size)
+        self.record = {
+            **{name: value for name, value in record.items() if name not in _WRITTEN_AT_END},
+            "system": plan.system,
+            "settings_from": plan.source,
+            "fitted": [choice.to_json() for choice in plan.choices],
+            "machine": {
+                **machine.to_json(),
+                "kernels": before.get("kernels", machine.kernels),
+                "tokens_per_microbatch": self.tokens_per_microbatch,
+            },
+            "environment": environment(),
+        }
 
+    def run(self, seeds: Sequence[int]) -> Results | None:
+        """Do all that is not done yet; None if a stop was requested.
 
-def _collect(plan: Plan, end: StudyEnd, machine: Machine, stop: StopRequest, talk: Reporter) -> Results | None:
-    """Predict the test examples and collect all results; None if a stop was requested."""
-    labeled = plan.labeled
-    assert end.chosen is not None
-    tested: list[TestScores | None] = []
-    for run in end.seeds:
-        if stop:
+        Raises:
+            TrainingError: If a loss is not finite; with a grid, only at every point or for a further seed.
+        """
+        self._announce()
+        self.folder.write_record(self.record)
+        points = self.plan.points
+        first_seed: list[SeedResult] = []
+        for point in points:
+            result = self._train(point, seeds[0], may_fail=len(points) > 1)
+            if not result.finished:
+                return None
+            first_seed.append(result)
+        best = max(range(len(points)), key=lambda number: (first_seed[number].main, -number))
+        if failure := first_seed[best].failure:
+            raise TrainingError(
+                f"training failed at every grid point: {failure}",
+                todo="Choose lower learning rates and a new --out folder.",
+            )
+        if len(points) > 1:
+            self.talk.say("chosen", f"{points[best].name}, the best on dev with seed {seeds[0]}")
+        if not all(self._train(points[best], seed).finished for seed in seeds[1:]):
             return None
-        tested.append(None if labeled.test is None else measure_test(run.folder, labeled.test, machine, talk.stage))
-    cut = {**end.seeds[0].cut, **({} if tested[0] is None else {"test": tested[0].num_cut})}
-    sizes = {name: len(part.examples) for name, part in labeled.parts.items()}
-    if told := [f"{cut[name]:,} of {size:,} {name}" for name, size in sizes.items() if cut[name]]:
-        talk.say("cut", f"{', '.join(told)} examples truncated to {plan.points[end.chosen].settings.max_length} tokens")
-    return Results(
-        task=labeled.name,
-        kind=labeled.task.kind,
-        model=plan.existing.name,
-        from_scratch=plan.from_scratch,
-        data={
-            name: {"name": part.name, "examples": len(part.examples), "skipped": part.skipped, "cut": cut[name]}
-            for name, part in labeled.parts.items()
-        },
-        settings=plan.points[end.chosen].settings.model_dump(mode="json"),
-        task_settings={
-            name: value for name, value in plan.points[end.chosen].task.to_json().items() if name not in _NOT_SET
-        },
-        pairs=any(len(getattr(example, "texts", ())) == 2 for example in labeled.train.examples),
-        rows=tuple(
-            SeedRow(
-                seed=run.seed,
-                steps=run.steps,
-                best_epoch=run.chosen.epoch,
-                dev=run.chosen.metrics,
-                test=None if its_test is None else its_test.metrics,
-            )
-            for run, its_test in zip(end.seeds, tested, strict=True)
-        ),
-        grid=tuple(
-            GridRow(
-                values=point.values,
-                dev=None if point.result.failure else point.result.chosen.main,
-                chosen=number == end.chosen,
-            )
-            for number, point in enumerate(end.points)
+        # Also seeds of earlier calls.
+        found = [read_result(folder) for folder in self._place(points[best]).glob("seed-*")]
+        trained = sorted((run for run in found if run is not None and not run.failure), key=lambda run: run.seed)
+        labeled = self.plan.labeled
+        tested: list[dict[str, Any]] = []
+        for run in trained if labeled.test is not None else ():
+            if self.stop:
+                return None
+            assert labeled.test is not None
+            tested.append(measure_test(run.folder, labeled.test, self.machine, self.talk))
+        grid = [
+            GridRow(values=point.values, dev=None if run.failure else run.chosen.main, chosen=number == best)
+            for number, (point, run) in enumerate(zip(points, first_seed, strict=True))
+        ]
+        results = self._results(points[best], trained, tested, grid if len(points) > 1 else [])
+        best_run = next(run for run in trained if run.seed == results.best.seed)
+        _publish(self.folder.path, best_run.folder / MODEL, results, labeled.read_as)
+        self.folder.write_record({**self.record, "finished": True, "best_seed": best_run.seed})
+        return results
+
+    def _announce(self) -> None:
+        plan, settings = self.plan, self.plan.points[0].settings
+        if plan.choices:
+            rows = [(choice.field, *choice.shown(), choice.reason) for choice in plan.choices]
+            self.talk.tabulate("fitted", ("setting", "published", "here", "because"), rows)
+        length = f"{settings.epochs:g} epoch{'s' * (settings.epochs != 1)}"
+        self.talk.say(
+            "plan",
+            f"{plan.labeled.name} with {plan.existing.name}{' from scratch' * plan.from_scratch} into "
+            f"{self.folder.path}: {length if settings.steps is None else f'{settings.steps:,} steps'}, "
+            f"batch size {settings.batch_size}, peak learning rate {settings.learning_rate:g}, "
+            f"up to {settings.max_length} tokens{', in bf16' * (self.machine.precision == 'bf16')}; "
+            f"all settings in {self.folder.path / 'run.json'} ({plan.source})",
         )
-        if len(end.points) > 1
-        else (),
-        notes=labeled.notes,
-        precision=machine.precision,
-    )
+
+    def _place(self, point: PlannedPoint) -> Path:
+        return self.folder.path / RUNS / point.name
+
+    def _train(self, point: PlannedPoint, seed: int, *, may_fail: bool = False) -> SeedResult:
+        folder = self._place(point) / f"seed-{seed}"
+        title = f"{point.name} seed {seed}".strip()
+        if (before := read_result(folder)) is not None:
+            state = f"failed: {before.failure}" if before.failure else f"already trained ({before.main:.4g})"
+            self.talk.say("finished", f"{title} {state}")
+            return before
+        if self.stop:
+            return SeedResult(seed=seed, folder=folder, finished=False, cut={})
+        settings = point.settings
+        model = build(
+            self.plan.existing.name,
+            point.task,
+            seed=seed,
+            max_length=settings.max_length,
+            hidden_dropout=settings.hidden_dropout,
+            attention_dropout=settings.attention_dropout,
+            head_dropout=settings.head_dropout,
+            from_scratch=self.plan.from_scratch,
+        )
+        for note in model.notes:
+            if note not in self._reported:
+                self._reported.add(note)
+                self.talk.say("model", note)
+        folder.mkdir(parents=True, exist_ok=True)
+        run = SeedRun(
+            folder=folder,
+            model=model.to(self.machine.device),
+            data=self.plan.data(point.task, settings),
+            settings=settings,
+            seed=seed,
+            machine=self.machine,
+            tokens_per_microbatch=self.tokens_per_microbatch,
+            talk=self.talk,
+            title=title,
+        )
+        try:
+            return run.run(self.stop, self.checkpoint_seconds)
+        except TrainingError as error:
+            if not may_fail:
+                raise
+            self.talk.say("warning", f"{title} failed and counts as the worst: {error.problem}")
+            return record_failure(folder, seed, error.problem)
+
+    def _results(
+        self, point: PlannedPoint, trained: Sequence[SeedResult], tested: Sequence[dict[str, Any]], grid: list[GridRow]
+    ) -> Results:
+        plan, labeled = self.plan, self.plan.labeled
+        cut = {**trained[0].cut, **({"test": tested[0]["num_cut"]} if tested else {})}
+        truncated = [
+            f"{cut[name]:,} of {len(part.examples):,} {name}" for name, part in labeled.parts.items() if cut[name]
+        ]
+        if truncated:
+            self.talk.say("cut", f"{', '.join(truncated)} examples truncated to {point.settings.max_length} tokens")
+        task_settings = {name: value for name, value in point.task.to_json().items() if name not in _NOT_SET}
+        return Results(
+            task=labeled.name,
+            kind=labeled.task.kind,
+            model=plan.existing.name,
+            from_scratch=plan.from_scratch,
+            data={
+                name: {"name": part.name, "examples": len(part.examples), "skipped": part.skipped, "cut": cut[name]}
+                for name, part in labeled.parts.items()
+            },
+            settings=point.settings.model_dump(mode="json"),
+            task_settings=task_settings,
+            pairs=any(len(getattr(example, "texts", ())) == 2 for example in labeled.train.examples),
+            rows=tuple(
+                SeedRow(
+                    seed=run.seed,
+                    steps=run.steps,
+                    best_epoch=run.chosen.epoch,
+                    dev=run.chosen.metrics,
+                    test=tested[number]["metrics"] if tested else None,
+                )
+                for number, run in enumerate(trained)
+            ),
+            grid=tuple(grid),
+            notes=labeled.notes,
+            precision=self.machine.precision,
+            baselines=baselines_of(labeled),
+        )
 
 
-def _keep(folder: Path, end: StudyEnd, results: Results, read_as: ReadAs) -> None:
+def measure_test(folder: Path, test: Part, machine: Machine, talk: Reporter) -> dict[str, Any]:
+    """Predict the test examples with a finished run's model, or return the scores of an earlier call for the same ones.
+
+    Writes test_predictions.jsonl and test.json into the run's folder.
+
+    Returns:
+        "examples", their fingerprint; "metrics", None where they have no labels; "num_cut", truncated examples.
+    """
+    record = folder / "test.json"
+    if record.exists():
+        try:
+            before: dict[str, Any] = read_json(record)
+            if before["examples"] == test.fingerprint:
+                return before
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{record} cannot be read: {error}", todo="Remove it to evaluate again.") from error
+    model = load(folder / MODEL).to(machine.device)
+    features = features_of(model, test.examples)
+    predictions = predict_features(model, features, test.examples, talk.stage, autocast=machine.autocast)
+    write_predictions(folder / PREDICTIONS, predictions)
+    metrics = None if unlabeled(test.examples) else model.task.measure(predictions, test.examples)
+    scores = {"examples": test.fingerprint, "metrics": metrics, "num_cut": features.num_cut}
+    write_json(record, scores)
+    return scores
+
+
+def _publish(folder: Path, model: Path, results: Results, read_as: ReadAs) -> None:
     """Write the results, and copy the best seed's model into the output folder."""
-    best = next(run for run in end.seeds if run.seed == results.best.seed)
-    for file in sorted((best.folder / MODEL).iterdir()):
-        _copy(file, folder / file.name)
+    for file in sorted(model.iterdir()):
+        with atomic_path(folder / file.name) as temporary:
+            shutil.copyfile(file, temporary)
     write_json(folder / "results.json", results.to_json())
     write_text(folder / "results.md", results.markdown())
     save_read_as(folder, read_as)
     write_model_card(folder, load(folder), results, read_as)
-
-
-def _copy(file: Path, target: Path) -> None:
-    with atomic_path(target) as temporary:
-        shutil.copyfile(file, temporary)

@@ -34,7 +34,7 @@ class Head(nn.Module):
     Args:
         kind: What it scores.
         row: The computation of the family's class.
-        config: The encoder's config.
+        config: Of the encoder.
         num_outputs: C, width of the last layer.
         rate: Dropout before the last layer, and before the dense layer if the class has it.
 
@@ -54,18 +54,24 @@ class Head(nn.Module):
         # Numbers of dropout calls under the batch's key: the encoder's come first, one after the embeddings.
         self._first_call = 1 + DROPOUT_CALLS * config.num_layers
 
-    def forward(self, output: EncoderOutput, batch: FeatureBatch, dropout_key: int | None) -> Tensor:
+    def forward(self, output: EncoderOutput, batch: FeatureBatch) -> Tensor:
         """Return scores in fp32: "sequence" (B, C), "token" (M, C), "span" (T, 2), "choice" (B, 1).
+
+        Applies dropout in training mode, if the batch has a key.
 
         Args:
             output: The encoder's output for `batch.batch`.
-            batch: The batch.
-            dropout_key: Key of the dropout masks in training mode; None for no dropout.
+            batch: With positions for "token".
         """
-        return self.score(self._read(output, batch), dropout_key)
+        if self._row.source == "pooled":
+            assert output.pooled is not None, "the encoder has no pooler"
+            return self.score(output.pooled, batch.batch.dropout_key)
+        positions = self.output_positions(batch)
+        hidden = output.hidden if positions is None else output.hidden[positions]
+        return self.score(hidden, batch.batch.dropout_key)
 
     def score(self, hidden: Tensor, dropout_key: int | None = None) -> Tensor:
-        """Return scores for hidden states (W, H) at the positions of `reads`, or pooled vectors (see `forward`)."""
+        """Return scores for hidden states (W, H) at the `output_positions`, or pooled vectors (see `forward`)."""
         key = None
         if self.training and dropout_key is not None:
             key = DropoutKey.on(hidden.device, dropout_key)
@@ -76,18 +82,9 @@ class Head(nn.Module):
         scores: Tensor = self.output(dropout(hidden, self.rate, key, self._first_call + 1))
         return scores.float()
 
-    def reads(self, batch: FeatureBatch) -> Tensor | None:
-        """Return the output positions (W,) that the head needs, for `Encoder.forward`; None for all."""
+    def output_positions(self, batch: FeatureBatch) -> Tensor | None:
+        """Return the tokens (W,) whose last hidden states the head needs, for `Encoder.forward`; None for all."""
         if self._row.source in ("pooled", "first"):
             return batch.batch.first_tokens
-        if self._kind == "token" and batch.positions is None:
-            raise ValueError("a head over tokens needs to know at which: the batch has no positions")
+        assert batch.positions is not None or self._kind == "span", "a batch for tags has positions"
         return batch.positions
-
-    def _read(self, output: EncoderOutput, batch: FeatureBatch) -> Tensor:
-        if self._row.source == "pooled":
-            if output.pooled is None:
-                raise ValueError(f"a head of {self._row.architecture} reads the pooled vector, which is not made")
-            return output.pooled
-        slots = self.reads(batch)
-        return output.hidden if slots is None else output.hidden[slots]

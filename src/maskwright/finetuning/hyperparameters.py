@@ -1,9 +1,8 @@
 """Hyperparameters: the published settings of a system, adjusted for small models and little data."""
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
@@ -13,7 +12,6 @@ from maskwright.core.errors import RecipeError, unknown_name
 from maskwright.core.spec import Spec
 from maskwright.core.types import FamilyName, HeadKind
 from maskwright.finetuning.benchmarks import Benchmark
-from maskwright.finetuning.features import steps_of_epoch
 from maskwright.finetuning.published_settings import PUBLISHED, RATES_AT_WIDTH_768, SYSTEMS, Published
 from maskwright.finetuning.tasks import QuestionAnswering, Regression, Task
 from maskwright.model.config import EncoderConfig
@@ -56,12 +54,33 @@ class Hyperparameters(Spec):
         layer_decay: Factor on the learning rate from one layer to the layer below (ELECTRA); 1 for the same rate.
         hidden_dropout, attention_dropout: In the encoder.
         head_dropout: On the head's input (also ernie: finetune/classifier.py, electra: classification_tasks.py).
-        clip_norm: Gradients are scaled down to this global norm; 0 is off.
+        clip_norm: The gradient of the mean loss is scaled down to this global norm; 0 is off. DEVIATION: ELECTRA's code
+            clips the gradient of the loss summed over the batch (run_finetuning.py:71), so that its limit of 1 nearly
+            always applies; that of the mean does not depend on the batch size.
         max_length: Maximum tokens of a sequence, including special tokens.
         double_unordered: Whether to train on pairs in both orders (ELECTRA: `double_unordered`).
         patience: Early stopping after so many epochs in a row that are worse on the development examples than the best;
             0 for none.
     """
+
+    synonyms: ClassVar[Mapping[str, str]] = {
+        "lr": "learning_rate",
+        "wd": "weight_decay",
+        "bs": "batch_size",
+        "train_batch_size": "batch_size",
+        "per_device_train_batch_size": "batch_size",
+        "num_epochs": "epochs",
+        "num_train_epochs": "epochs",
+        "max_steps": "steps",
+        "warmup": "warmup_share",
+        "warmup_ratio": "warmup_share",
+        "lr_scheduler_type": "schedule",
+        "dropout": "hidden_dropout",
+        "max_grad_norm": "clip_norm",
+        "max_len": "max_length",
+        "max_seq_length": "max_length",
+        "adam_epsilon": "eps",
+    }
 
     epochs: Positive = 3.0
     steps: PositiveInt | None = None
@@ -96,30 +115,11 @@ class Hyperparameters(Spec):
 
     def steps_of_epoch(self, num_units: int) -> int:
         """Steps per epoch; the last batch may be smaller."""
-        return steps_of_epoch(num_units, self.batch_size)
+        return math.ceil(num_units / self.batch_size)
 
     def total_steps(self, num_units: int) -> int:
         """Steps in total."""
         return self.steps or max(1, round(self.epochs * self.steps_of_epoch(num_units)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pretrained:
-    """What is known about the pretrained model.
-
-    Attributes:
-        family: Its Hugging Face model type.
-        system: The system it was pretrained as ("macbert"), or "".
-        config: The encoder's config.
-        max_length: Longest sequence in pretraining.
-        tokens: Pretraining tokens; None if unknown.
-    """
-
-    family: FamilyName
-    system: str
-    config: EncoderConfig
-    max_length: int
-    tokens: float | None = None
 
 
 def known_system(recipe: str, family: FamilyName) -> str:
@@ -187,18 +187,16 @@ def _fits(row: Published, head: HeadKind, benchmark: Benchmark | None, config: E
 
 
 def fit_length(
-    settings: Hyperparameters, pretrained: Pretrained, fixed: Collection[str]
+    settings: Hyperparameters, longest: int, fixed: Collection[str]
 ) -> tuple[Hyperparameters, tuple[Choice, ...]]:
     """Limit sequences to the longest of pretraining. `fixed`: fields that the user set, which are kept."""
-    longest = min(settings.max_length, pretrained.max_length)
-    return _apply(
-        settings, [("max_length", longest, f"the model was trained on {pretrained.max_length} tokens")], fixed
-    )
+    wanted = [("max_length", min(settings.max_length, longest), f"the model was trained on {longest} tokens")]
+    return _apply(settings, wanted, fixed)
 
 
 def fit_stride(
-    task: Task[Any], published_length: int, length: int, fixed: Collection[str]
-) -> tuple[Task[Any], tuple[Choice, ...]]:
+    task: Task, published_length: int, length: int, fixed: Collection[str]
+) -> tuple[Task, tuple[Choice, ...]]:
     """Scale `doc_stride` of question answering with `max_length`, if that is shorter than published.
 
     Otherwise windows would overlap less or not at all, and answers at their ends would be split or lack context.
@@ -216,12 +214,10 @@ def fit_stride(
         return task, ()
     why = f"keeps the published ratio to max_length, {task.doc_stride} of {published_length} tokens"
     choice = Choice("task.doc_stride", task.doc_stride, stride, why)
-    return replace(task, doc_stride=stride), (choice,)
+    return task.replace(doc_stride=stride), (choice,)
 
 
-def fit_numbers(
-    task: Task[Any], examples: Sequence[Any], fixed: Collection[str]
-) -> tuple[Task[Any], tuple[Choice, ...]]:
+def fit_numbers(task: Task, examples: Sequence[Any], fixed: Collection[str]) -> tuple[Task, tuple[Choice, ...]]:
     """Standardize the targets of a regression.
 
     Outputs start near 0 and change little per step, so that prices in thousands would not be reached, which
@@ -240,32 +236,40 @@ def fit_numbers(
         return task, ()
     # Rounded to a hundredth of the scale.
     offset = round(float(numbers.mean()), 2 - math.floor(math.log10(scale)))
-    return replace(task, offset=offset, scale=scale), (
+    return task.replace(offset=offset, scale=scale), (
         Choice("task.offset", task.offset, offset, "mean of the training values: targets are standardized"),
         Choice("task.scale", task.scale, scale, "standard deviation of the training values"),
     )
 
 
 def fit_training(
-    settings: Hyperparameters, pretrained: Pretrained, num_units: int, fixed: Collection[str]
+    settings: Hyperparameters,
+    num_units: int,
+    fixed: Collection[str],
+    *,
+    width: int,
+    system: str,
+    tokens: float | None = None,
 ) -> tuple[Hyperparameters, tuple[Choice, ...]]:
     """Adjust published settings to small models and little data, with reasons.
 
     Args:
         settings: The published settings with the user's overrides.
-        pretrained: The model.
         num_units: Training units.
         fixed: Fields that the user set, which are kept.
+        width: The model's hidden size.
+        system: The system it was pretrained as ("macbert"), or "".
+        tokens: Pretraining tokens; None if unknown.
     """
-    width, per_epoch = pretrained.config.hidden_size, settings.steps_of_epoch(num_units)
+    per_epoch = settings.steps_of_epoch(num_units)
     wanted: list[tuple[str, Any, str]] = []
-    if pretrained.tokens is not None and pretrained.tokens < SHORT_PRETRAINING:
-        why = f"pretrained on only {short_count(pretrained.tokens)} tokens, at width {width}"
+    if tokens is not None and tokens < SHORT_PRETRAINING:
+        why = f"pretrained on only {short_count(tokens)} tokens, at width {width}"
         wanted.append(("learning_rate", _two_digits(SHORT_PRETRAINING_RATE_AT_WIDTH_128 * 128 / width), why))
     elif width < PUBLISHED_WIDTH:
-        wanted.append(
-            ("learning_rate", _narrow_rate(pretrained), f"width {width} tolerates a higher rate than {PUBLISHED_WIDTH}")
-        )
+        rate = RATES_AT_WIDTH_768.get(system, RATES_AT_WIDTH_768["bert"]) * PUBLISHED_WIDTH / width
+        why = f"width {width} tolerates a higher rate than {PUBLISHED_WIDTH}"
+        wanted.append(("learning_rate", _two_digits(rate), why))
     enough = float(min(MOST_EPOCHS, math.ceil(FEWEST_STEPS / per_epoch)))
     if settings.steps is None and enough > settings.epochs:
         wanted.append(("epochs", enough, f"only {per_epoch} steps per epoch: little data needs more epochs"))
@@ -286,11 +290,6 @@ def _apply(
         if name not in fixed and value != getattr(settings, name)
     )
     return settings.replace(**{choice.field: choice.chosen for choice in choices}), choices
-
-
-def _narrow_rate(pretrained: Pretrained) -> float:
-    at_published_width = RATES_AT_WIDTH_768.get(pretrained.system, RATES_AT_WIDTH_768["bert"])
-    return _two_digits(at_published_width * PUBLISHED_WIDTH / pretrained.config.hidden_size)
 
 
 def _two_digits(value: float) -> float:

@@ -79,7 +79,7 @@ class Labeled:
     """
 
     benchmark: Benchmark | None
-    task: Task[Any]
+    task: Task
     train: Part
     dev: Part
     test: Part | None

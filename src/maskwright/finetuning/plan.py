@@ -1,21 +1,20 @@
 """What a fine-tuning will do, decided before training: the settings of each grid point, with reasons."""
 
 import contextlib
+import functools
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.files import read_json
 from maskwright.core.spec import override, parse_overrides
-from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import Example, TextExample
 from maskwright.finetuning.features import Features
 from maskwright.finetuning.fine_tuned import reads_segments
 from maskwright.finetuning.hyperparameters import (
     Hyperparameters,
-    Pretrained,
     fit_length,
     fit_numbers,
     fit_stride,
@@ -75,64 +74,36 @@ def _axis(name: str, values: str) -> tuple[str, list[Any]]:
     return field, chosen
 
 
-def point_name(point: Point) -> str:
-    """Return a point's folder name, "learning_rate=0.0001,batch_size=16"; "" for the empty point."""
-    return ",".join(f"{name}={value}" for name, value in point.items())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingData:
-    """The features to train and to select models on.
-
-    Attributes:
-        train: Features of the training examples.
-        dev: Features of the development examples.
-        dev_examples: The development examples.
-    """
+    """The features to train and to select models on, and the development examples."""
 
     train: Features
     dev: Features
     dev_examples: Sequence[Example]
 
 
-class TrainingDataMaker:
-    """Makes the features of some examples as settings ask for them.
+MakeData = Callable[[Task, Hyperparameters], TrainingData]
 
-    Args:
-        tokenizer: The model's.
-        segments: Whether the second text of a pair is segment 1.
-        train, dev: Examples.
-    """
 
-    def __init__(self, *, tokenizer: Tokenizer, segments: bool, train: Sequence[Any], dev: Sequence[Any]) -> None:
-        self._tokenizer, self._segments = tokenizer, segments
-        self._train, self._dev = train, dev
-        self._made: dict[tuple[Task[Any], int, bool], TrainingData] = {}
+def data_maker(existing: ExistingModel, train: Sequence[Any], dev: Sequence[Any]) -> MakeData:
+    """Return the function that makes features of examples as settings ask for them, once for equal ones."""
+    segments = reads_segments(existing.config, existing.tokenizer)
 
-    def __call__(self, task: Task[Any], settings: Hyperparameters) -> TrainingData:
-        """Return the features; they depend on the task and on two settings only, and are made once for each."""
-        key = (task, settings.max_length, settings.double_unordered)
-        if key not in self._made:
-            self._made[key] = TrainingData(
-                train=self._to_learn(task, settings),
-                dev=self._features(task, self._dev, settings.max_length, training=False),
-                dev_examples=self._dev,
+    @functools.cache
+    def made(task: Task, max_length: int, both_orders: bool) -> TrainingData:
+        def features(examples: Sequence[Any], *, training: bool) -> Features:
+            return task.features(
+                examples, existing.tokenizer, max_length=max_length, segments=segments, training=training
             )
-        return self._made[key]
 
-    def _to_learn(self, task: Task[Any], settings: Hyperparameters) -> Features:
-        once = self._features(task, self._train, settings.max_length, training=True)
-        others = swapped(self._train) if settings.double_unordered else []
-        if not others:
-            return once
-        both = self._features(task, [*self._train, *others], settings.max_length, training=True)
-        # A pair that is cut is one example that is cut, in whichever order.
-        return replace(both, num_cut=once.num_cut)
+        learned = features(train, training=True)
+        if both_orders and (others := swapped(train)):
+            # A pair that is cut is one example that is cut, in either order.
+            learned = replace(features([*train, *others], training=True), num_cut=learned.num_cut)
+        return TrainingData(train=learned, dev=features(dev, training=False), dev_examples=dev)
 
-    def _features(self, task: Task[Any], examples: Sequence[Any], max_length: int, *, training: bool) -> Features:
-        return task.features(
-            examples, self._tokenizer, max_length=max_length, segments=self._segments, training=training
-        )
+    return lambda task, settings: made(task, settings.max_length, settings.double_unordered)
 
 
 def swapped(examples: Sequence[Any]) -> list[TextExample]:
@@ -157,8 +128,13 @@ class PlannedPoint:
 
     values: Point
     settings: Hyperparameters
-    task: Task[Any]
+    task: Task
     choices: tuple[Choice, ...]
+
+    @property
+    def name(self) -> str:
+        """The point's folder, "learning_rate=0.0001,batch_size=16"; "" without a grid."""
+        return ",".join(f"{name}={value}" for name, value in self.values.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +155,7 @@ class Plan:
     existing: ExistingModel
     from_scratch: bool
     labeled: Labeled
-    data: TrainingDataMaker
+    data: MakeData
     points: tuple[PlannedPoint, ...]
     source: str
     system: str
@@ -191,34 +167,33 @@ class Plan:
 
         Seeds and grid points may be added and test examples may change: nothing is selected by them.
         """
+        settings = {point.name: point.settings.model_dump(mode="json") for point in self.points}
         return {
             "model": self.existing.fingerprint,
             "from_scratch": self.from_scratch,
-            "task": self._each({point_name(point.values): point.task.to_json() for point in self.points}),
+            "task": _common({point.name: point.task.to_json() for point in self.points}),
             "data": {
                 name: f"{len(part.examples):,} examples ({part.fingerprint})"
                 for name, part in (("train", self.labeled.train), ("dev", self.labeled.dev))
             },
             "settings": {
-                name: self._each(
-                    {point_name(point.values): point.settings.model_dump(mode="json")[name] for point in self.points}
-                )
+                name: _common({point: values[name] for point, values in settings.items()})
                 for name in Hyperparameters.model_fields
                 if name not in self.points[0].values
             },
             **({} if self.precision == "auto" else {"precision": self.precision}),
         }
 
-    @staticmethod
-    def _each(values: dict[str, Any]) -> Any:
-        """Return the value that all points share, or one per point."""
-        first = next(iter(values.values()))
-        return first if all(value == first for value in values.values()) else values
-
     @property
     def choices(self) -> tuple[Choice, ...]:
         """Adjusted settings of all points, without duplicates."""
         return tuple(dict.fromkeys(choice for point in self.points for choice in point.choices))
+
+
+def _common(values: dict[str, Any]) -> Any:
+    """Return the value that all points share, or one per point."""
+    first = next(iter(values.values()))
+    return first if all(value == first for value in values.values()) else values
 
 
 def make_plan(
@@ -250,32 +225,27 @@ def make_plan(
         RecipeError: If a setting or the grid is invalid.
         DataError: If no features can be made of the examples.
     """
-    pretrained = Pretrained(
-        family=existing.family,
-        system=system,
-        config=existing.config,
-        max_length=existing.max_length,
-        tokens=0.0 if from_scratch else _tokens_of(existing),
-    )
     base, source = published(system, labeled.task.head, labeled.benchmark, existing.config)
     settings = override(base, own)
-    data = TrainingDataMaker(
-        tokenizer=existing.tokenizer,
-        segments=reads_segments(existing.config, existing.tokenizer),
-        train=labeled.train.examples,
-        dev=labeled.dev.examples,
-    )
+    data = data_maker(existing, labeled.train.examples, labeled.dev.examples)
     points = []
     for values in grid_points(grid, settings):
         fixed = {name for name, _ in own} | values.keys()
-        here, choices = fit_length(settings.replace(**values), pretrained, fixed)
+        here, choices = fit_length(settings.replace(**values), existing.max_length, fixed)
         task, more = fit_stride(labeled.task, base.max_length, here.max_length, own_of_task)
         choices += more
         if labeled.benchmark is None:
             task, more = fit_numbers(task, labeled.train.examples, own_of_task)
             choices += more
         if not as_published:
-            here, more = fit_training(here, pretrained, data(task, here).train.num_units, fixed)
+            here, more = fit_training(
+                here,
+                data(task, here).train.num_units,
+                fixed,
+                width=existing.config.hidden_size,
+                system=system,
+                tokens=0.0 if from_scratch else _tokens_of(existing),
+            )
             choices += more
         points.append(PlannedPoint(values=values, settings=here, task=task, choices=choices))
     return Plan(
@@ -296,13 +266,10 @@ def system_of(existing: ExistingModel, wanted: str | None) -> str:
     Raises:
         RecipeError: If no settings are known for the user's choice.
     """
-    return system_named(wanted) if wanted else known_system(_recipe_of(existing), existing.family)
-
-
-def _recipe_of(existing: ExistingModel) -> str:
-    """Return the recipe or system named in a model's folder, or ""."""
-    told = (_entry(existing, "recipe.json", "name"), _entry(existing, "run.json", "system"))
-    return next((name for name in told if isinstance(name, str) and name), "")
+    if wanted:
+        return system_named(wanted)
+    recorded = (_entry(existing, "recipe.json", "name"), _entry(existing, "run.json", "system"))
+    return known_system(next((name for name in recorded if isinstance(name, str) and name), ""), existing.family)
 
 
 def _tokens_of(existing: ExistingModel) -> float | None:

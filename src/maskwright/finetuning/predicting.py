@@ -9,7 +9,14 @@ from typing import Any, TypeGuard, cast
 from maskwright.core.errors import DataError
 from maskwright.data.progress import no_progress
 from maskwright.finetuning.checks import tell
-from maskwright.finetuning.evaluating import FOR_FILES, Texts, machine_to_score, predict_examples, refuse_other_texts
+from maskwright.finetuning.evaluating import (
+    FOR_FILES,
+    Texts,
+    features_of,
+    machine_to_score,
+    predict_features,
+    refuse_other_texts,
+)
 from maskwright.finetuning.examples import (
     ChoiceExample,
     Example,
@@ -138,7 +145,8 @@ def predict(
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
         progress = talk.stage if len(examples) > _LONG else no_progress
         with computing_on(machine):
-            predictions = predict_examples(loaded.to(machine.device), examples, progress, autocast=machine.autocast)
+            features = features_of(loaded.to(machine.device), examples)
+            predictions = predict_features(loaded, features, examples, progress, autocast=machine.autocast)
     between = "" if isinstance(loaded.task, Tagging) and loaded.task.joined == "nothing" else " "
     placed = [
         _placed(prediction, example.text) if isinstance(example, TaggedExample) and example.text else prediction

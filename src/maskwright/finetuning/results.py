@@ -1,6 +1,6 @@
 """Results of a fine-tuning: one row per seed, mean, standard deviation, best; as JSON, table and model card."""
 
-import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -85,6 +85,7 @@ class Results:
         grid: One row per grid point; empty without a grid.
         notes: Caveats: held-out development examples, test examples without labels.
         precision: "fp32" or "bf16".
+        baselines: Metrics of trivial models by name and by "dev" and "test" (`baselines.baselines_of`).
     """
 
     task: str
@@ -99,6 +100,7 @@ class Results:
     precision: Precision = "fp32"
     task_settings: Mapping[str, Any] = field(default_factory=dict)
     pairs: bool = False
+    baselines: Mapping[str, Mapping[str, Metrics]] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -117,10 +119,13 @@ class Results:
 
     def spread(self, part: str) -> dict[str, Spread]:
         """Return each metric over the seeds for "dev" or "test"; empty without test scores."""
-        if part == "dev":
-            return _spread([row.dev for row in self.rows], self.best.dev)
-        measured = [row.test for row in self.rows if row.test is not None]
-        return _spread(measured, self.best.test) if measured and self.best.test is not None else {}
+        best = _of(self.best, part) or {}
+        spreads = {}
+        for name in best:
+            values = [metrics[name] for row in self.rows if (metrics := _of(row, part)) is not None]
+            sd = statistics.stdev(values) if len(values) > 1 else None
+            spreads[name] = Spread(statistics.fmean(values), sd, best[name])
+        return spreads
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -134,6 +139,7 @@ class Results:
             **{part: {name: asdict(spread) for name, spread in self.spread(part).items()} for part in ("dev", "test")},
             "seeds": [asdict(row) for row in self.rows],
             "grid": [asdict(row) for row in self.grid],
+            "baselines": {name: dict(scores) for name, scores in self.baselines.items()},
             "data": {name: dict(counts) for name, counts in self.data.items()},
             "settings": dict(self.settings),
             "task_settings": dict(self.task_settings),
@@ -153,22 +159,38 @@ class Results:
         return 2 if self.kind == "question_answering" else 4
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Return (columns, rows) of the table: the seeds, then mean, standard deviation and best."""
-        digits = self._digits
-        parts = [part for part in ("dev", "test") if self.spread(part)]
-        spreads = {part: self.spread(part) for part in parts}
-        columns = ["", *(f"{name} ({part})" for part in parts for name in spreads[part]), "best epoch"]
-        body = [
-            [
-                f"seed {row.seed}",
-                *(_written(value, digits) for part in parts for value in (_of(row, part) or {}).values()),
-                f"{row.best_epoch:g}",
+        """Return (columns, rows) of the table: seeds, mean, standard deviation and best, then the baselines.
+
+        With one seed it has one row, and the baselines.
+        """
+        names = {part: list(spread) for part in ("dev", "test") if (spread := self.spread(part))}
+        columns = ["", *(f"{name} ({part})" for part, metrics in names.items() for name in metrics), "best epoch"]
+
+        def row(title: str, scores: Mapping[str, Mapping[str, float | None]], epoch: str = "") -> list[str]:
+            cells = [
+                _written(scores.get(part, {}).get(name), self._digits)
+                for part, metrics in names.items()
+                for name in metrics
             ]
-            for row in self.rows
+            return [title, *cells, epoch]
+
+        body = [
+            row(f"seed {each.seed}", {part: _of(each, part) or {} for part in names}, f"{each.best_epoch:g}")
+            for each in self.rows
         ]
-        for label, pick in (("mean", "mean"), ("standard deviation", "sd"), (f"best (seed {self.best.seed})", "best")):
-            values = [_written(getattr(spread, pick), digits) for part in parts for spread in spreads[part].values()]
-            body.append([label, *values, ""])
+        titles = {"mean": "mean", "sd": "standard deviation", "best": f"best (seed {self.best.seed})"}
+        for attribute, title in titles.items() if len(self.rows) > 1 else ():
+            spreads = {part: self.spread(part) for part in names}
+            body.append(
+                row(
+                    title,
+                    {
+                        part: {name: getattr(value, attribute) for name, value in spread.items()}
+                        for part, spread in spreads.items()
+                    },
+                )
+            )
+        body += [row(f"baseline: {name}", scores) for name, scores in self.baselines.items()]
         return columns, body
 
     def markdown(self) -> str:
@@ -234,18 +256,6 @@ def _of(row: SeedRow, part: str) -> Metrics | None:
     return row.dev if part == "dev" else row.test
 
 
-def _spread(measured: Sequence[Metrics], best: Metrics) -> dict[str, Spread]:
-    spreads = {}
-    for name in measured[0]:
-        values = [metrics[name] for metrics in measured]
-        mean = math.fsum(values) / len(values)
-        squares = math.fsum((value - mean) ** 2 for value in values)
-        sd = math.sqrt(squares / (len(values) - 1)) if len(values) > 1 else None
-        spreads[name] = Spread(mean, sd, best[name])
-    return spreads
-
-
-_PIPELINES: dict[HeadKind, str] = {"sequence": "text-classification", "token": "token-classification"}
 _TAGS: dict[HeadKind, str] = {
     "sequence": "text-classification",
     "token": "token-classification",
@@ -349,13 +359,16 @@ def _pairs_file(results: Results, read_as: ReadAs) -> str:
 
 
 def _with_transformers(name: str, head: HeadKind, architecture: str, pairs: bool) -> list[str]:
-    if head in _PIPELINES:
-        given = '{"text": "A text.", "text_pair": "Another text."}' if pairs else '"A text."'
+    if head == "token":
+        # "first": one tag per word, that of its first token, as in training; else subwords are entities of their own.
         return [
             "from transformers import pipeline",
             "",
-            f'pipeline("{_PIPELINES[head]}", model="{name}")({given})',
+            f'pipeline("token-classification", model="{name}", aggregation_strategy="first")("A sentence.")',
         ]
+    if head == "sequence":
+        given = '{"text": "A text.", "text_pair": "Another text."}' if pairs else '"A text."'
+        return ["from transformers import pipeline", "", f'pipeline("text-classification", model="{name}")({given})']
     return [
         f"from transformers import AutoTokenizer, {architecture}",
         "",

@@ -9,7 +9,6 @@ dev_predictions.jsonl     that model's predictions on the development examples
 
 import math
 import shutil
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,17 +17,24 @@ from typing import Any
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import read_json, write_json
 from maskwright.finetuning.evaluating import score_units, tuned, write_predictions
-from maskwright.finetuning.features import Batcher
+from maskwright.finetuning.features import FeatureCollator, ShuffledUnits
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.hyperparameters import Hyperparameters
-from maskwright.finetuning.loop import LayerwiseAdamW, StepReport, train
 from maskwright.finetuning.plan import TrainingData
+from maskwright.model.config import EncoderConfig
 from maskwright.training import checkpoint
+from maskwright.training.budget import Budget, Spent
 from maskwright.training.checkpoint import CheckpointTimer
 from maskwright.training.device import Machine
 from maskwright.training.interrupt import StopRequest
+from maskwright.training.loop import Phase, Position, Schedule, StepReport, train
 from maskwright.training.metrics import JsonLines, worth_logging
+from maskwright.training.optimizer import Optimizer
 from maskwright.training.reporting import Reporter
+
+MODEL = "model"
+"""Sub-folder with the best epoch's model."""
+_METRICS_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,27 +51,18 @@ class Measured:
         value = next(iter(self.metrics.values()))
         return -math.inf if math.isnan(value) else value
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
-
 
 def best_of(history: Sequence[Measured]) -> int:
-    """Return the index of the best measurement; of equal ones the last.
+    """Return the index of the best measurement; of equal ones the last; -1 if there is none.
 
     Few development examples give many ties; weights trained longer, at a lower learning rate, depend less on chance.
     """
-    return max(range(len(history)), key=lambda number: (history[number].main, number))
+    return max(range(len(history)), key=lambda number: (history[number].main, number), default=-1)
 
 
 def should_stop(history: Sequence[Measured], patience: int) -> bool:
     """Whether the last `patience` measurements were all worse than the best before them; 0 never stops."""
     return bool(patience and history) and len(history) - 1 - best_of(history) >= patience
-
-
-_SHOWN = 4
-MODEL = "model"
-"""Sub-folder with the best epoch's model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +82,9 @@ class SeedResult:
     seed: int
     folder: Path
     finished: bool
-    steps: int
-    history: tuple[Measured, ...]
-    best: int
+    steps: int = 0
+    history: tuple[Measured, ...] = ()
+    best: int = -1
     cut: Mapping[str, int]
     failure: str = ""
 
@@ -101,25 +98,19 @@ class SeedResult:
         """The main metric of the weights that are kept; -inf for a failed run."""
         return -math.inf if self.failure else self.chosen.main
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data, without the folder, which may be moved."""
-        return {
-            "seed": self.seed,
-            "finished": self.finished,
-            "steps": self.steps,
-            "best": self.best,
-            "cut": dict(self.cut),
-            "history": [measured.to_json() for measured in self.history],
-            "failure": self.failure,
-        }
+    def write(self) -> None:
+        """Write run.json, without the folder, which may be moved, and remove the checkpoints."""
+        data = asdict(self)
+        del data["folder"]
+        write_json(self.folder / "run.json", data)
+        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
 
 
 def record_failure(folder: Path, seed: int, failure: str) -> SeedResult:
     """Record that a run failed. It is not repeated: the same seed and settings would fail again."""
-    result = SeedResult(seed=seed, folder=folder, finished=True, steps=0, history=(), best=-1, cut={}, failure=failure)
-    write_json(folder / "run.json", result.to_json())
-    for kept in ("checkpoints", MODEL):
-        shutil.rmtree(folder / kept, ignore_errors=True)
+    result = SeedResult(seed=seed, folder=folder, finished=True, cut={}, failure=failure)
+    result.write()
+    shutil.rmtree(folder / MODEL, ignore_errors=True)
     return result
 
 
@@ -129,13 +120,37 @@ def read_result(folder: Path) -> SeedResult | None:
     if not record.exists():
         return None
     try:
-        held = read_json(record)
-        history = tuple(Measured(**measured) for measured in held["history"])
-        return SeedResult(**{**held, "folder": folder, "history": history})
+        data = read_json(record)
+        history = tuple(Measured(**measured) for measured in data["history"])
+        return SeedResult(**{**data, "folder": folder, "history": history})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"{record} cannot be read: {error}", todo=f"Remove {folder} to train it again."
         ) from error
+
+
+def rate_share(name: str, config: EncoderConfig, decay: float) -> float:
+    """Return the factor on the head's learning rate for a parameter, "encoder.*" or of the head.
+
+    Layer-wise decay is ELECTRA's (Clark et al. 2020, appendix B; model/optimization.py:181-193). Each weight has a
+    depth: embeddings 0, layer k has k + 1, the pooler (which ELECTRA lacks) L + 1, the head L + 2; its learning rate is
+    the head's times decay^(L + 2 - depth). So the top layer learns at decay^2, not at decay.
+
+    Example:
+        >>> rate_share("encoder.ffn_blocks.11.dense_in.weight", EncoderConfig(num_layers=12), 0.8)
+        0.64
+    """
+    part, _, rest = name.removeprefix("encoder.").partition(".")
+    depth = 0
+    if not name.startswith("encoder."):
+        depth = config.num_layers + 2
+    elif part == "pooler":
+        depth = config.num_layers + 1
+    elif part in ("attention_blocks", "ffn_blocks"):
+        plan = config.layer_plan("attention" if part == "attention_blocks" else "ffn")
+        # Of the layers that share a block the highest counts.
+        depth = max(layer for layer, block in enumerate(plan) if block == int(rest.partition(".")[0])) + 1
+    return float(decay ** (config.num_layers + 2 - depth))
 
 
 class SeedRun:
@@ -160,15 +175,15 @@ class SeedRun:
     ) -> None:
         self.folder, self.model, self.data = folder, model, data
         self.settings, self.seed, self.machine, self.talk, self.title = settings, seed, machine, talk, title
-        self.optimizer = LayerwiseAdamW(
-            model.named_parameters(), model.encoder.config, settings.optimizer, settings.layer_decay
+        self.tokens_per_microbatch = tokens_per_microbatch
+        config = model.encoder.config
+        self.optimizer = Optimizer(
+            model.named_parameters(),
+            settings.optimizer,
+            lambda name: rate_share(name, config, settings.layer_decay),
         )
-        self._batcher = Batcher(
-            data.train,
-            pad=model.tokenizer.special_tokens.pad,
-            tokens=tokens_per_microbatch,
-            device=machine.device,
-        )
+        self.steps_per_epoch = settings.steps_of_epoch(data.train.num_units)
+        self.total_steps = settings.total_steps(data.train.num_units)
         self._history: list[Measured] = []
 
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> SeedResult:
@@ -178,65 +193,88 @@ class SeedRun:
             TrainingError: If the loss is not finite; the last checkpoint is valid.
             DeviceError: If the disk is full; the last checkpoint is valid.
         """
-        num_units = self.data.train.num_units
-        per_epoch, total = self.settings.steps_of_epoch(num_units), self.settings.total_steps(num_units)
-        step, kept = self._resume()
+        first = self._resume()
+        step = first or 0
         metrics = JsonLines(self.folder / "metrics.jsonl", step)
-        keeper = CheckpointTimer(lambda: self._save(step, metrics), step if kept else -1, checkpoint_seconds)
-        live = _LiveLine(self.talk, self.title, step, total)
+        timer = CheckpointTimer(lambda: self._save(step, metrics), -1 if first is None else first, checkpoint_seconds)
+        self.model.train()
+        loss: float | None = None
         try:
-            for report in self._reports(step, total):
-                step = report.step
-                live.step(report)
-                if worth_logging(step) or step == total:
+            for report in self._reports(step):
+                spent, result = report.position.spent, report.result
+                loss = result.loss if loss is None else 0.95 * loss + 0.05 * result.loss
+                speed = spent.tokens / max(spent.seconds, 1e-9)
+                left = spent.seconds / (spent.steps - (first or 0)) * (self.total_steps - spent.steps)
+                step = spent.steps
+                self.talk.training(
+                    report.progress,
+                    f"{self.title}  step {step:,} of {self.total_steps:,}  loss {loss:.3f}  {speed:,.0f} tokens/s  "
+                    f"{int(left // 60)}:{int(left % 60):02d} left",
+                )
+                if worth_logging(step) or step == self.total_steps:
                     metrics.write(_logged(report))
-                if step % per_epoch == 0 or step == total:
-                    self._measure(step, step / per_epoch, step / total, metrics)
+                if step % self.steps_per_epoch == 0 or step == self.total_steps:
+                    self._measure(step, metrics)
                 if self._stops_early() or stop:
                     break
-                if keeper.is_due():
-                    keeper.keep(step)
-            ended = step == total or self._stops_early()
-            if not ended:
-                keeper.keep(step)
+                if timer.is_due():
+                    timer.keep(step)
+            finished = step == self.total_steps or self._stops_early()
+            if not finished:
+                timer.keep(step)
         finally:
             metrics.close()
-        result = SeedResult(
+        end = SeedResult(
             seed=self.seed,
             folder=self.folder,
-            finished=ended,
+            finished=finished,
             steps=step,
             history=tuple(self._history),
-            best=best_of(self._history) if self._history else -1,
+            best=best_of(self._history),
             cut={"train": self.data.train.num_cut, "dev": self.data.dev.num_cut},
         )
-        if ended:
-            write_json(self.folder / "run.json", result.to_json())
-            shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
-        return result
+        if finished:
+            end.write()
+        return end
 
     def _stops_early(self) -> bool:
         return should_stop(self._history, self.settings.patience)
 
-    def _reports(self, step: int, total: int) -> Iterator[StepReport]:
+    def _reports(self, step: int) -> Iterator[StepReport]:
+        settings, features = self.settings, self.data.train
+        units = ShuffledUnits(features.num_units, self.seed)
+        collator = FeatureCollator(
+            features,
+            tokens=self.tokens_per_microbatch,
+            device=self.machine.device,
+            kind=self.model.task.kind,
+            seed=self.seed,
+        )
         return train(
             self.model,
             self.optimizer,
-            self._batcher,
-            settings=self.settings,
-            seed=self.seed,
-            first_step=step,
-            last_step=total,
+            [Phase(1.0, units, collator)],
+            Position(Spent(steps=step), 0, units.at(step, settings.batch_size)),
+            budget=Budget("steps", self.total_steps),
+            schedule=Schedule(
+                shape=settings.schedule,
+                peak=settings.learning_rate,
+                warmup_share=settings.warmup_share,
+                batch_sequences=settings.batch_size,
+                clip_norm=settings.clip_norm,
+            ),
+            flops_of=lambda _: 0.0,
             autocast=self.machine.autocast,
         )
 
-    def _measure(self, step: int, epoch: float, share: float, metrics: JsonLines) -> None:
+    def _measure(self, step: int, metrics: JsonLines) -> None:
         """Evaluate on the development examples; save the model if it is the best so far."""
         # As saved, so that the saved model gives exactly these predictions.
-        data, model = self.data, self.model.as_saved()
+        data, model, epoch = self.data, self.model.as_saved(), step / self.steps_per_epoch
 
         def progress(stage: str, done: int, tokens: int | None) -> None:
-            self.talk.training(share, f"{self.title}  step {step:,}  evaluating on dev: {done / (tokens or done):.0%}")
+            text = f"{self.title}  step {step:,}  evaluating on dev: {done / (tokens or done):.0%}"
+            self.talk.training(step / self.total_steps, text)
 
         unit_scores = score_units(model, data.dev, progress, autocast=self.machine.autocast)
         model.task = tuned(model.task, unit_scores, data.dev, data.dev_examples, model.tokenizer)
@@ -250,17 +288,19 @@ class SeedRun:
         if is_best:
             write_predictions(self.folder / "dev_predictions.jsonl", predictions)
             model.save(self.folder / MODEL)
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in list(scores.items())[:_SHOWN])
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in list(scores.items())[:_METRICS_SHOWN])
         self.talk.say("dev", f"{self.title}, epoch {epoch:.3g}: {shown}{' (best so far)' if is_best else ''}")
+        self.model.train()  # Scoring leaves it in evaluation mode.
 
-    def _resume(self) -> tuple[int, bool]:
+    def _resume(self) -> int | None:
+        """Load the newest intact checkpoint and return its step; None if there is none."""
         for leftover in self.folder.glob("**/.*.tmp"):
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         found, damaged = checkpoint.latest(self.folder / "checkpoints")
         for line in damaged:
-            self.talk.say("warning", f"{line}; using the one before")
+            self.talk.say("warning", f"{line}; using the previous checkpoint")
         if found is None:
-            return 0, False
+            return None
         try:
             self._history = [Measured(**measured) for measured in found.state["history"]]
             self.model.load_state_dict(found.weights)
@@ -269,15 +309,15 @@ class SeedRun:
             raise CheckpointError(
                 f"{found.folder} does not fit: {error}", todo=f"Remove {self.folder} to train it from the start."
             ) from error
-        self.talk.say("resume", f"{self.title} resumes after step {found.step:,}")
-        return found.step, True
+        self.talk.say("resuming", f"{self.title} from step {found.step:,} of {self.total_steps:,}")
+        return found.step
 
     def _save(self, step: int, metrics: JsonLines) -> None:
         metrics.sync()
         checkpoint.save(
             self.folder / "checkpoints",
             step,
-            {"history": [measured.to_json() for measured in self._history]},
+            {"history": [asdict(measured) for measured in self._history]},
             dict(self.model.named_parameters()),
             self.optimizer.state(),
         )
@@ -285,35 +325,10 @@ class SeedRun:
 
 def _logged(report: StepReport) -> dict[str, Any]:
     """Return the reproducible numbers of a step: all but the time."""
-    numbers = asdict(report)
-    del numbers["seconds"]
-    return numbers
-
-
-class _LiveLine:
-    """The progress line: step, smoothed loss, speed, time left."""
-
-    _SMOOTHING = 0.95
-    _SECONDS = 0.5
-
-    def __init__(self, talk: Reporter, title: str, first: int, total: int) -> None:
-        self._talk, self._title, self._first, self._total = talk, title, first, total
-        self._loss: float | None = None
-        self._tokens, self._begun, self._said = 0, time.monotonic(), 0.0
-
-    def step(self, report: StepReport) -> None:
-        self._loss = (
-            report.loss if self._loss is None else self._SMOOTHING * self._loss + (1 - self._SMOOTHING) * report.loss
-        )
-        self._tokens += report.num_tokens
-        now = time.monotonic()
-        if now - self._said < self._SECONDS:
-            return
-        self._said = now
-        passed = now - self._begun
-        left = passed / (report.step - self._first) * (self._total - report.step)
-        self._talk.training(
-            report.step / self._total,
-            f"{self._title}  step {report.step:,} of {self._total:,}  loss {self._loss:.3f}  "
-            f"{self._tokens / max(passed, 1e-9):,.0f} tokens/s  {int(left // 60)}:{int(left % 60):02d} left",
-        )
+    return {
+        "step": report.position.spent.steps,
+        "loss": report.result.loss,
+        "gradient_norm": report.result.gradient_norm,
+        "learning_rate": report.learning_rate,
+        "num_tokens": report.batch.num_tokens,
+    }

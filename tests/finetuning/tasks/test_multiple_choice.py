@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.core.errors import DataError
+from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample
-from maskwright.finetuning.features import Batcher, Features, scoring_batches
-from maskwright.finetuning.tasks import MultipleChoice, Prediction, task_from_json
+from maskwright.finetuning.features import FeatureCollator, Features, scoring_batches
+from maskwright.finetuning.tasks import MultipleChoice, Prediction, make_task, task_from_json
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 CONTEXT = "W: What did the woman say about the price of the tour? M: It sounds reasonable."
@@ -143,14 +143,14 @@ def test_scores_of_ragged_options_equal_a_plain_oracle(tokenizers: dict[str, Tok
     features = task.features(QUESTIONS, tokenizer, max_length=60, segments=True, training=True)
     by_unit: dict[int, Any] = {}
     losses = []
-    batcher = Batcher(features, pad=0, tokens=999, device=torch.device("cpu"))
+    batcher = FeatureCollator(features, tokens=999, device=torch.device("cpu"))
     for tokens in (60, 999):
-        for batch in scoring_batches(features, tokens=tokens, pad=0, device=torch.device("cpu")):
+        for batch in scoring_batches(features, tokens=tokens, device=torch.device("cpu")):
             chosen = np.concatenate([np.flatnonzero(features.units == unit) for unit in batch.unit_numbers])
             cut = task.by_unit(torch.tensor(SCORES[chosen, None]), batch)
             by_unit.update(zip(batch.unit_numbers.tolist(), cut, strict=True))
     scores = torch.tensor(SCORES[:, None], requires_grad=True)
-    loss, count = task.loss(scores, batcher.batch(np.arange(3)))
+    loss = task.loss(scores, batcher.batch(np.arange(3)))
     loss.backward()  # type: ignore[no-untyped-call]
     predictions = task.predictions([by_unit[unit] for unit in range(3)], features, QUESTIONS, tokenizer)
     begin = 0
@@ -167,7 +167,7 @@ def test_scores_of_ragged_options_equal_a_plain_oracle(tokenizers: dict[str, Tok
         assert example.label is not None
         losses.append(-math.log(probabilities[example.label]))
         gradient += [p - (number == example.label) for number, p in enumerate(probabilities)]
-    assert (count, float(loss.detach())) == (3, pytest.approx(sum(losses), abs=1e-5))
+    assert float(loss.detach()) == pytest.approx(sum(losses), abs=1e-5)
     assert scores.grad is not None
     assert scores.grad[:, 0].tolist() == pytest.approx(gradient, abs=1e-6)
     assert [prediction.value for prediction in predictions] == [0, 3, 2]
@@ -189,10 +189,9 @@ def test_questions_that_cannot_be_are_refused(
 
 
 def test_bad_settings_are_refused(tokenizers: dict[str, Tokenizer]) -> None:
-    with pytest.raises(DataError, match="max_option_length is 0"):
-        MultipleChoice(max_option_length=0)
-    with pytest.raises(DataError, match="Allowed: accuracy"):
-        MultipleChoice(metrics=("f1",))
+    for fields, message in (({"max_option_length": 0}, "max_option_length"), ({"metrics": ("f1",)}, "accuracy")):
+        with pytest.raises(MaskwrightError, match=message):
+            make_task("multiple_choice", None, [], fields)
     with pytest.raises(DataError, match="are too short"):
         made([question()], tokenizers["byte_bpe"], 5)
     with pytest.raises(DataError, match="have no label"):

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from maskwright.core.errors import DataError
+from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import Answer, QuestionExample
-from maskwright.finetuning.features import Batcher, Features, scoring_batches, separators_between
-from maskwright.finetuning.tasks import task_from_json
+from maskwright.finetuning.features import FeatureCollator, Features, scoring_batches, separators_between
+from maskwright.finetuning.tasks import make_task, task_from_json
 from maskwright.finetuning.tasks.base import Prediction, Scores
 from maskwright.finetuning.tasks.question_answering import (
     QuestionAnswering,
@@ -216,14 +216,12 @@ def test_loss_is_the_mean_of_both_cross_entropies_of_each_sequence(tokenizers: d
     examples = [question(f"the cat sat {'on the mat ' * many}", "cat", str(many)) for many in range(6)]
     learnt = features_of(QuestionAnswering(), examples, tokenizer, 384, training=True)
     assert learnt.labels is not None
-    batch = Batcher(learnt, pad=tokenizer.special_tokens.pad, tokens=10_000, device=torch.device("cpu")).batch(
-        np.array([0, 2, 3, 5])
-    )
+    batch = FeatureCollator(learnt, tokens=10_000, device=torch.device("cpu")).batch(np.array([0, 2, 3, 5]))
     scores = torch.randn(len(batch.batch.ids), 2, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    loss, count = QuestionAnswering().loss(scores, batch)
+    loss = QuestionAnswering().loss(scores, batch)
     expected = torch.zeros(())
     for place, number in enumerate((0, 2, 3, 5)):
-        first, length = int(batch.batch.first_tokens[place]), int(batch.lengths[place])
+        first, length = int(batch.batch.first_tokens[place]), int(batch.batch.lengths[place])
         of_sequence = scores[first : first + length]
         start, end = learnt.labels[number].tolist()
         expected = (
@@ -234,11 +232,10 @@ def test_loss_is_the_mean_of_both_cross_entropies_of_each_sequence(tokenizers: d
             )
             / 2
         )
-    assert count == 4
     torch.testing.assert_close(loss, expected)
-    (slope,) = torch.autograd.grad(loss, scores)
-    (expected_slope,) = torch.autograd.grad(expected, scores)
-    torch.testing.assert_close(slope, expected_slope)
+    (gradient,) = torch.autograd.grad(loss, scores)
+    (expected_gradient,) = torch.autograd.grad(expected, scores)
+    torch.testing.assert_close(gradient, expected_gradient)
 
 
 def test_scores_of_batches_are_cut_into_windows(tokenizers: dict[str, Tokenizer]) -> None:
@@ -247,7 +244,7 @@ def test_scores_of_batches_are_cut_into_windows(tokenizers: dict[str, Tokenizer]
     task = QuestionAnswering(doc_stride=8)
     found = features_of(task, examples, tokenizer, 40, training=False)
     seen: dict[int, Scores] = {}
-    for batch in scoring_batches(found, tokens=100, pad=0, device=torch.device("cpu")):
+    for batch in scoring_batches(found, tokens=100, device=torch.device("cpu")):
         scores = torch.stack([batch.batch.ids, batch.batch.position_ids], dim=1).float()
         seen |= dict(zip(batch.unit_numbers.tolist(), task.by_unit(scores, batch), strict=True))
     assert sorted(seen) == list(range(found.num_units))
@@ -455,7 +452,7 @@ def test_threshold_decides_between_the_best_answer_and_none(tokenizers: dict[str
     (scores,) = perfect_scores(learnt)
     scores[0] = SURE + 1.5  # No answer scores better by 3.
     for threshold, value in ((2.9, ""), (3.1, "cat")):
-        (told,) = task.with_null_threshold(threshold).predictions([scores], learnt, [example], tokenizer)
+        (told,) = task.replace(null_threshold=threshold).predictions([scores], learnt, [example], tokenizer)
         assert told.value == value
         assert told.details["no_answer_score"] == pytest.approx(3)
     (told,) = QuestionAnswering().predictions([scores], learnt, [example], tokenizer)
@@ -510,22 +507,22 @@ def test_task_is_the_same_after_json() -> None:
 
 
 def test_metric_is_told_by_the_examples() -> None:
-    assert QuestionAnswering.for_examples([question("a cat", "cat")]).metric == "squad"
-    assert QuestionAnswering.for_examples([question("a cat", "cat"), question("a cat")]).metric == "squad_v2"
-    assert QuestionAnswering.for_examples([question("北京大学", "北京")]).metric == "cmrc"
-    assert QuestionAnswering.for_examples([question("北京大学", "北京")], metric="drcd").metric == "drcd"
-    assert QuestionAnswering.for_examples([]).metric == "squad"
+    assert make_task("question_answering", None, [question("a cat", "cat")], {}).metric == "squad"
+    assert make_task("question_answering", None, [question("a cat", "cat"), question("a cat")], {}).metric == "squad_v2"
+    assert make_task("question_answering", None, [question("北京大学", "北京")], {}).metric == "cmrc"
+    assert make_task("question_answering", None, [question("北京大学", "北京")], {"metric": "drcd"}).metric == "drcd"
+    assert make_task("question_answering", None, [], {}).metric == "squad"
 
 
 def test_what_cannot_be_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
-    with pytest.raises(DataError, match=r"unknown metric.*'squad2'.*Did you mean 'squad'"):
-        QuestionAnswering(metric="squad2")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match=r"doc_stride is 0.*1 or more"):
-        QuestionAnswering(doc_stride=0)
-    with pytest.raises(DataError, match="every question scored by 'cmrc' has an answer"):
-        QuestionAnswering(metric="cmrc", null_threshold=1.0)
-    with pytest.raises(DataError, match="finite"):
-        QuestionAnswering(metric="squad_v2", null_threshold=float("nan"))
+    for fields, message in (
+        ({"metric": "squad2"}, "metric.*squad_v2"),
+        ({"doc_stride": 0}, "doc_stride"),
+        ({"metric": "cmrc", "null_threshold": 1.0}, "every question scored by 'cmrc' has an answer"),
+        ({"metric": "squad_v2", "null_threshold": float("nan")}, "null_threshold"),
+    ):
+        with pytest.raises(MaskwrightError, match=message):
+            task_from_json({"kind": "question_answering", **fields})
     tokenizer = tokenizers["wordpiece"]
     unanswerable = question("the cat", key="17")
     with pytest.raises(DataError, match=r"question 17 has no answer.*squad_v2"):

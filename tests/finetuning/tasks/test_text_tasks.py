@@ -1,23 +1,29 @@
-"""Texts and pairs as sequences, as transformers makes them; and what holds for all kinds of tasks that take them."""
+"""Classification, multi-label classification and regression: sequences, labels, losses, predictions, metrics."""
 
 import itertools
 import json
+import math
+import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from text_examples import example, labeled
 
-from maskwright.core.errors import DataError
+from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.finetuning.examples import TextExample
-from maskwright.finetuning.features import Features, cut_pairs
-from maskwright.finetuning.tasks import Classification, MultiLabel, Regression, task_from_json
+from maskwright.finetuning.examples import Label, TextExample
+from maskwright.finetuning.features import FeatureBatch, FeatureCollator, Features, cut_pairs, scoring_batches
+from maskwright.finetuning.readers import ReadOptions
+from maskwright.finetuning.readers.options import with_overrides
+from maskwright.finetuning.tasks import Classification, MultiLabel, Regression, Task, make_task, task_from_json
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
+CPU = torch.device("cpu")
 TEXTS = (
     "The quick brown fox doesn't jump.",
     "",
@@ -30,11 +36,36 @@ TEXTS = (
 )
 
 
+def example(texts: Sequence[str], label: Label | None = None, key: str = "1") -> TextExample:
+    return TextExample(key=key, texts=tuple(texts), label=label)
+
+
+def labeled(labels: Sequence[Label | None]) -> list[TextExample]:
+    return [example([f"text {number}"], label, key=f"line {number}") for number, label in enumerate(labels)]
+
+
+def scored(task: Task, examples: list[TextExample], scores: np.ndarray[Any, Any], tokenizer: Tokenizer) -> list[Any]:
+    """Run scores (a row per example) through batches in another order, and back."""
+    features = task.features(examples, tokenizer, max_length=20, segments=True, training=False)
+    by_unit: dict[int, Any] = {}
+    for batch in scoring_batches(features, tokens=16, device=CPU):
+        rows = task.by_unit(torch.tensor(scores[batch.unit_numbers], dtype=torch.float32), batch)
+        by_unit.update(zip(batch.unit_numbers.tolist(), rows, strict=True))
+    return list(task.predictions([by_unit[unit] for unit in range(len(examples))], features, examples, tokenizer))
+
+
+def a_batch(task: Task, examples: list[TextExample], tokenizer: Tokenizer) -> FeatureBatch:
+    features = task.features(examples, tokenizer, max_length=20, segments=True, training=True)
+    return FeatureCollator(features, tokens=10_000, device=CPU).batch(np.arange(features.num_units))
+
+
+# Sequences.
+
+
 def sequences_of(features: Features) -> list[tuple[list[int], list[int]]]:
-    bounds = features.cu_seqlens.tolist()
     return [
         (features.ids[begin:end].tolist(), features.segment_ids[begin:end].tolist())
-        for begin, end in itertools.pairwise(bounds)
+        for begin, end in itertools.pairwise(features.cu_seqlens.tolist())
     ]
 
 
@@ -65,11 +96,10 @@ def test_single_texts_and_pairs_equal_transformers(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_texts_that_are_too_long_are_cut_as_transformers_cuts_them(
+def test_truncation_equals_transformers_where_both_texts_leave_an_even_number(
     kind: str, tokenizers: dict[str, Tokenizer], theirs: dict[str, Any]
 ) -> None:
-    # Even room, where both ways of cutting agree: 3 or 4 special tokens in a pair.
-    length = 14 if kind == "byte_bpe" else 13
+    length = 14 if kind == "byte_bpe" else 13  # 4 or 3 special tokens in a pair
     long = [text for text in TEXTS if len(text) > 12]
     examples = [example([text]) for text in TEXTS] + [example([a, b]) for a in long for b in TEXTS]
     features = made(examples, tokenizers[kind], max_length=length)
@@ -79,9 +109,9 @@ def test_texts_that_are_too_long_are_cut_as_transformers_cuts_them(
     assert features.num_cut == sum(len(each["input_ids"]) > length for each in whole) > 5
 
 
-def cut_one_by_one(first: int, second: int, room: int) -> tuple[int, int]:
+def cut_one_by_one(first: int, second: int, most: int) -> tuple[int, int]:
     """Drop tokens one by one as BERT's run_classifier.py does."""
-    while first + second > room:
+    while first + second > most:
         if first > second:
             first -= 1
         else:
@@ -90,24 +120,12 @@ def cut_one_by_one(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=20), st.integers(2, 40))
-def test_pairs_are_cut_token_by_token_from_the_longer_text(lengths: list[tuple[int, int]], room: int) -> None:
-    first, second = cut_pairs(*np.array(lengths).T, room)
-    assert list(zip(first.tolist(), second.tolist(), strict=True)) == [cut_one_by_one(*pair, room) for pair in lengths]
+def test_pairs_are_cut_token_by_token_from_the_longer_text(lengths: list[tuple[int, int]], most: int) -> None:
+    first, second = cut_pairs(*np.array(lengths).T, most)
+    assert list(zip(first.tolist(), second.tolist(), strict=True)) == [cut_one_by_one(*pair, most) for pair in lengths]
 
 
-def test_cutting_with_odd_room_differs_from_transformers_by_the_stated_token(
-    tokenizers: dict[str, Tokenizer], theirs: dict[str, Any]
-) -> None:
-    short, long = "the woman say the price of the tour " * 2, "the woman say the price of the tour " * 3
-    for first, second, ours_longer in ((short, long, True), (long, short, False)):
-        (ids, segments) = sequences_of(made([example([first, second])], tokenizers["wordpiece"], max_length=12))[0]
-        other = theirs["wordpiece"](first, second, truncation="longest_first", max_length=12)
-        assert len(ids) == len(other["input_ids"]) == 12
-        assert segments.count(0) == 2 + 5, "the first text keeps five tokens of nine"
-        assert (other["token_type_ids"].count(0) == 2 + 4) is ours_longer
-
-
-def test_no_room_for_text_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
+def test_a_length_without_text_tokens_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
     with pytest.raises(DataError, match=r"sequences of 4 tokens are too short.*at least 5"):
         made([example(["a", "b"])], tokenizers["wordpiece"], max_length=4)
     with pytest.raises(DataError, match=r"sequences of 2 tokens are too short.*at least 3"):
@@ -115,24 +133,104 @@ def test_no_room_for_text_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
     assert len(made([example(["a"])], tokenizers["byte_bpe"], max_length=3).ids) == 3
 
 
-# What holds for all three kinds.
+# Labels.
+
+
+def test_labels_are_found_and_sorted_as_numbers_where_they_are_numbers() -> None:
+    def found(kind: Any, labels: Sequence[Label | None]) -> tuple[str, ...]:
+        return make_task(kind, None, labeled(labels), {}).labels
+
+    assert found("classification", ["10", "9", None, "-1", "9"]) == ("-1", "9", "10")
+    assert found("classification", ["b", "10", "a"]) == ("10", "a", "b")
+    assert found("multi_label", [("b", "a"), (), None, "c"]) == ("a", "b", "c")
+
+
+def test_training_leaves_out_examples_without_a_label(tokenizers: dict[str, Tokenizer]) -> None:
+    examples = labeled(["yes", None, "no", "yes"])
+    task = Classification(labels=("no", "yes"))
+    features = task.features(examples, tokenizers["wordpiece"], max_length=20, segments=True, training=True)
+    assert features.examples.tolist() == [0, 2, 3]
+    assert features.units.tolist() == [0, 1, 2]
+    assert features.labels is not None
+    assert (features.labels.tolist(), features.labels.dtype) == ([1, 0, 1], np.int64)
+    scoring = task.features(examples, tokenizers["wordpiece"], max_length=20, segments=True, training=False)
+    assert scoring.examples.tolist() == [0, 1, 2, 3]
+
+
+YES_NO = Classification(labels=("yes", "no"))
+A_B = MultiLabel(labels=("a", "b"))
 
 
 @pytest.mark.parametrize(
-    "task", [Classification(labels=("a", "b")), Regression(), MultiLabel(labels=("a", "b"))], ids=lambda task: task.kind
+    ("task", "labels", "message"),
+    [
+        (YES_NO, ["yes", "nope"], "line 1: unknown label 'nope'.*Did you mean 'no'"),
+        (YES_NO, [None, None], "none of the 2 examples has a label"),
+        (YES_NO, ["yes", 1.5], r"line 1: its label 1\.5 is not the name of a class"),
+        (A_B, [("a", "c")], "line 0: unknown label 'c'"),
+        (A_B, [2.0], "line 0: its label 2.0 is not a list of classes"),
+        (Regression(), ["high"], "line 0: its label 'high' is not a number"),
+        (Regression(), [float("nan")], "line 0: its label nan is not a number"),
+    ],
 )
-def test_measuring_needs_labels(task: Any) -> None:
-    with pytest.raises(DataError, match="2 of 2 examples have no label; the first is line 0"):
-        task.measure([], labeled([None, None]))
-    with pytest.raises(DataError, match="no examples to evaluate"):
-        task.measure([], [])
+def test_labels_that_do_not_fit_are_refused_with_their_example(
+    task: Task, labels: list[Label | None], message: str, tokenizers: dict[str, Tokenizer]
+) -> None:
+    with pytest.raises(DataError, match=message):
+        task.features(labeled(labels), tokenizers["wordpiece"], max_length=20, segments=True, training=True)
 
 
-def test_no_examples_give_no_predictions(tokenizers: dict[str, Tokenizer]) -> None:
-    for task in (Classification(labels=("a", "b")), Regression(), MultiLabel(labels=("a", "b"))):
-        features = task.features([], tokenizers["wordpiece"], max_length=9, segments=True, training=False)
-        assert features.num_units == 0
-        assert task.predictions([], features, [], tokenizers["wordpiece"]) == []
+def settings(error: DataError) -> list[str]:
+    """Return what the shell makes of each `--read SETTING` in the advice."""
+    return [shlex.split(written)[1] for written in re.findall(r"`(--read [^`]*)`", error.todo)]
+
+
+@pytest.mark.parametrize(
+    ("label", "labels", "meant"),
+    [
+        ("neutral", ("neg", "pos"), "neg"),
+        ("Pos", ("neg", "pos"), "pos"),
+        ("1", ("gut", "schlecht"), "gut"),
+        ("1.50", ("1.5", "0"), "1.5"),
+        ("it's: so, [so]", ("true", "-"), "true"),
+    ],
+)
+def test_the_settings_advised_for_an_unknown_label_work(label: str, labels: tuple[str, ...], meant: str) -> None:
+    with pytest.raises(DataError, match="example 3: unknown label") as caught:
+        Classification(labels=labels).check([example(["a"], label, key="3")])
+    renamed, dropped = settings(caught.value)
+    assert with_overrides(ReadOptions(), {}, [renamed]).label_names == ((label, meant),)
+    assert with_overrides(ReadOptions(), {}, [dropped]).dropped_labels == (label,)
+    with pytest.raises(DataError, match="example 3: unknown label") as caught:
+        MultiLabel(labels=labels).check([example(["a"], (label, labels[0]), key="3")])
+    assert settings(caught.value) == [renamed]  # one of several labels does not make a row droppable
+
+
+# The task values.
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        ("classification", {"labels": ("a",)}, "only 'a'"),
+        ("classification", {"labels": ("a", "b", "a")}, "'a' is listed twice"),
+        ("classification", {"labels": ("a", "b"), "metrics": ("acuracy",)}, "Did you mean 'accuracy'"),
+        ("classification", {"labels": ("a", "b"), "metrics": ()}, "needs a metric"),
+        ("classification", {"labels": ("a", "b", "c"), "metrics": ("f1",)}, "'f1' is of one class"),
+        ("classification", {"labels": ("a", "b"), "positive": "c"}, "positive class: unknown label 'c'"),
+        ("classification", {}, "Choose the task 'regression'"),  # of the examples below
+        ("classification", {"labels": ("a", "b"), "metric": ["f1"]}, "did you mean 'metrics'"),
+        ("multi_label", {"labels": ("a", "b"), "threshold": 1.0}, "threshold"),
+        ("multi_label", {"labels": ("a", "b"), "metrics": ("f1_c",)}, "f1_c"),
+        ("regression", {"scale": 0}, "scale"),
+        ("regression", {"offset": math.inf}, "offset"),
+        ("regression", {"metrics": ("mean_absolute_error", "pearson")}, "where lower is better"),
+        ("regression", {"bounds": (5, 0)}, "bounds of a regression"),
+    ],
+)
+def test_tasks_that_cannot_be_are_refused(kind: Any, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(MaskwrightError, match=message):
+        make_task(kind, None, labeled([1.0, 2.0]), fields)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +242,7 @@ def test_no_examples_give_no_predictions(tokenizers: dict[str, Tokenizer]) -> No
     ],
     ids=lambda task: task.kind,
 )
-def test_tasks_come_back_from_json(task: Any) -> None:
+def test_tasks_come_back_from_json(task: Task) -> None:
     assert task_from_json(json.loads(json.dumps(task.to_json()))) == task
 
 
@@ -153,11 +251,111 @@ def test_tasks_come_back_from_json(task: Any) -> None:
     [
         ({"kind": "clasification", "labels": ["a", "b"]}, "Did you mean 'classification'"),
         ({"labels": ["a", "b"]}, "unknown kind of task 'None'"),
-        ({"kind": "classification", "labels": ["a", "b"], "metric": ["f1"]}, "Did you mean 'metrics'"),
         ({"kind": "classification"}, "labels"),
-        ({"kind": "regression", "labels": []}, "unknown field"),
     ],
 )
 def test_json_that_is_no_task_is_refused(data: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         task_from_json(data)
+
+
+@pytest.mark.parametrize("task", [YES_NO, Regression(), A_B], ids=lambda task: task.kind)
+def test_measuring_needs_labels_and_no_examples_give_no_predictions(
+    task: Task, tokenizers: dict[str, Tokenizer]
+) -> None:
+    with pytest.raises(DataError, match="2 of 2 examples have no label; the first is line 0"):
+        task.measure([], labeled([None, None]))
+    with pytest.raises(DataError, match="no examples to evaluate"):
+        task.measure([], [])
+    features = task.features([], tokenizers["wordpiece"], max_length=9, segments=True, training=False)
+    assert features.num_units == 0
+    assert task.predictions([], features, [], tokenizers["wordpiece"]) == []
+
+
+# Scores.
+
+
+def test_classification_scores_equal_a_plain_oracle(tokenizers: dict[str, Tokenizer]) -> None:
+    labels = ["b", "a", "c", "a", "b", "b", "a"]
+    examples = labeled(labels)
+    task = Classification(labels=("a", "b", "c"), metrics=("accuracy", "macro_f1", "matthews"))
+    scores = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32) * 3
+    predictions = scored(task, examples, scores, tokenizers["wordpiece"])
+    right = 0
+    for number, prediction in enumerate(predictions):
+        powers = [math.exp(score) for score in scores[number].tolist()]
+        probabilities = dict(zip("abc", (power / sum(powers) for power in powers), strict=True))
+        best = max(probabilities, key=lambda label: probabilities[label])
+        assert (prediction.key, prediction.value) == (f"line {number}", best)
+        assert prediction.score == pytest.approx(probabilities[best], abs=1e-9)
+        assert prediction.details["probabilities"] == pytest.approx(probabilities, abs=1e-9)
+        right += best == labels[number]
+    measured = task.measure(predictions, examples)
+    assert list(measured) == ["accuracy", "macro_f1", "matthews"]
+    assert measured["accuracy"] == pytest.approx(right / 7)
+    loss = task.loss(torch.tensor(scores), a_batch(task, examples, tokenizers["wordpiece"]))
+    surprise = [-math.log(p.details["probabilities"][label]) for p, label in zip(predictions, labels, strict=True)]
+    assert float(loss) == pytest.approx(sum(surprise), abs=1e-4)
+
+
+def test_f1_is_of_the_positive_class_and_the_report_of_each(tokenizers: dict[str, Tokenizer]) -> None:
+    examples = labeled(["1", "1", "0", "0", "1"])
+    scores = np.array([[0, 1], [1, 0], [0, 1], [1, 0], [0, 1]], dtype=np.float32)
+    task = Classification(labels=("0", "1"), metrics=("f1", "accuracy"))
+    predictions = scored(task, examples, scores, tokenizers["wordpiece"])
+    assert task.measure(predictions, examples) == pytest.approx({"f1": 2 / 3, "accuracy": 3 / 5})
+    assert task.replace(positive="0").measure(predictions, examples)["f1"] == pytest.approx(1 / 2)
+    report = task.by_class(predictions, examples)
+    assert report["1"] == pytest.approx({"precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3, "examples": 3})
+    assert report["0"] == pytest.approx({"precision": 1 / 2, "recall": 1 / 2, "f1": 1 / 2, "examples": 2})
+    assert task.confusion(predictions, examples) == {"0": {"0": 1, "1": 1}, "1": {"0": 1, "1": 2}}
+
+
+def test_multi_label_scores_equal_a_plain_oracle(tokenizers: dict[str, Tokenizer]) -> None:
+    labels: list[Label | None] = [("a", "c"), (), ("b",), ("a", "b", "c")]
+    examples, task = labeled(labels), MultiLabel(labels=("a", "b", "c"), threshold=0.4)
+    scores = np.array([[2, -2, 0], [-1, -1, -1], [-0.3, 1, -3], [3, -1, 2]], dtype=np.float32)
+    predictions = scored(task, examples, scores, tokenizers["wordpiece"])
+    loss = 0.0
+    for number, prediction in enumerate(predictions):
+        probabilities = [1 / (1 + math.exp(-score)) for score in scores[number].tolist()]
+        assert prediction.value == [label for label, p in zip("abc", probabilities, strict=True) if p >= 0.4]
+        of_set = math.prod(p if p >= 0.4 else 1 - p for p in probabilities)
+        assert prediction.score == pytest.approx(of_set)
+        assert list(prediction.details["probabilities"].values()) == pytest.approx(probabilities)
+        its_labels = labels[number]
+        assert isinstance(its_labels, tuple)
+        loss -= sum(
+            math.log(p if label in its_labels else 1 - p) for label, p in zip("abc", probabilities, strict=True)
+        )
+    assert [each.value for each in predictions] == [["a", "c"], [], ["a", "b"], ["a", "c"]]
+    found = task.loss(torch.tensor(scores), a_batch(task, examples, tokenizers["wordpiece"]))
+    assert float(found) == pytest.approx(loss / 3, abs=1e-5)
+    # Of six right and six predicted decisions five agree.
+    measured = task.measure(predictions, examples)
+    assert measured["micro_f1"] == pytest.approx(2 * 5 / 12)
+    assert measured["subset_accuracy"] == pytest.approx(2 / 4)
+    assert task.by_class(predictions, examples)["b"] == pytest.approx(
+        {"precision": 1.0, "recall": 1 / 2, "f1": 2 / 3, "examples": 2}
+    )
+
+
+def test_regression_scales_targets_and_scales_outputs_back(tokenizers: dict[str, Tokenizer]) -> None:
+    examples = labeled([0.0, 5.0, 2.5, "1.25"])
+    task = Regression(scale=5, bounds=(0, 5))
+    batch = a_batch(task, examples, tokenizers["wordpiece"])
+    assert batch.labels is not None
+    assert (batch.labels.tolist(), batch.labels.dtype) == ([0, 1, 0.5, 0.25], torch.float32)
+    scores = np.array([[-0.1], [0.9], [0.5], [1.5]], dtype=np.float32)
+    assert float(task.loss(torch.tensor(scores), batch)) == pytest.approx(0.1**2 + 0.1**2 + 0 + 1.25**2, abs=1e-6)
+    predictions = scored(task, examples, scores, tokenizers["wordpiece"])
+    assert [each.value for each in predictions] == pytest.approx([0, 4.5, 2.5, 5], abs=1e-6)
+    assert [each.score for each in predictions] == [None] * 4
+    unbounded = [each.details.get("unbounded") for each in predictions]
+    assert unbounded == [pytest.approx(-0.5), None, None, pytest.approx(7.5)]
+    # Metrics are of the output before clipping.
+    values = np.array([-0.5, 4.5, 2.5, 7.5])
+    measured = task.measure(predictions, examples)
+    assert list(measured) == ["r_squared", "pearson", "spearman", "mean_absolute_error"]
+    assert measured["pearson"] == pytest.approx(np.corrcoef(values, [0, 5, 2.5, 1.25])[0, 1])
+    assert measured["spearman"] == pytest.approx(np.corrcoef([0, 2, 1, 3], [0, 3, 2, 1])[0, 1])

@@ -1,26 +1,25 @@
 """Kinds of tasks, and the task of a name, of training examples, or of a model folder.
 
-To add a kind: one module, one entry in `TaskChoice` and one in `KINDS`.
+To add a kind: one module, and one entry in `KINDS`.
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from maskwright.core.errors import ConversionError, DataError, RecipeError, unknown_name
 from maskwright.core.files import read_json
+from maskwright.core.spec import validate
 from maskwright.finetuning.benchmarks import BENCHMARKS, Benchmark, benchmark
 from maskwright.finetuning.examples import TaggedExample
-from maskwright.finetuning.readers import Kind, as_name, name_list
-from maskwright.finetuning.readers.options import in_tuples
-from maskwright.finetuning.tasks.base import Prediction, Scores, Task, from_json
-from maskwright.finetuning.tasks.classification import Classification, MultiLabel, Regression
+from maskwright.finetuning.readers import Kind
+from maskwright.finetuning.tasks.base import Prediction, Scores, Task
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering, tune_null_threshold
 from maskwright.finetuning.tasks.tagging import Tagging
+from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 from maskwright.huggingface.task_entries import ProblemType, TaskEntries, unnamed_labels
 
 __all__ = [
@@ -35,7 +34,6 @@ __all__ = [
     "Scores",
     "Tagging",
     "Task",
-    "TaskChoice",
     "entries_of",
     "guessed_task",
     "make_task",
@@ -46,30 +44,28 @@ __all__ = [
     "tune_null_threshold",
 ]
 
-TaskChoice = Classification | Regression | MultiLabel | Tagging | QuestionAnswering | MultipleChoice
-
-KINDS: Mapping[str, type[TaskChoice]] = {
-    task.kind: task for task in (Classification, Regression, MultiLabel, Tagging, QuestionAnswering, MultipleChoice)
+KINDS: Mapping[str, type[Task]] = {
+    "classification": Classification,
+    "regression": Regression,
+    "multi_label": MultiLabel,
+    "tagging": Tagging,
+    "question_answering": QuestionAnswering,
+    "multiple_choice": MultipleChoice,
 }
 """Task classes by their names in saved files."""
 
 
-def task_from_json(data: Mapping[str, Any]) -> TaskChoice:
+def task_from_json(data: Mapping[str, Any]) -> Task:
     """Make a task from the data of `Task.to_json`.
 
     Raises:
-        DataError: If the kind or a field is unknown, or a value is not allowed.
+        MaskwrightError: If the kind or a field is unknown, or a value is not allowed.
     """
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         problem, allowed, todo = unknown_name("kind of task", str(kind), KINDS)
         raise DataError(problem, allowed=allowed, todo=todo)
-    task: TaskChoice = from_json(KINDS[kind], data)
-    return task
-
-
-_OF_EXAMPLES = ("classification", "multi_label", "tagging", "question_answering")
-"""Kinds of tasks that look at the training examples: for their labels, or for whether all questions have answers."""
+    return validate(KINDS[kind], dict(data), f"task {kind!r}")
 
 
 def task_named(name: str) -> Benchmark | Kind:
@@ -91,42 +87,26 @@ def task_named(name: str) -> Benchmark | Kind:
         raise RecipeError(problem, allowed=allowed, todo=todo) from None
 
 
-def make_task(kind: Kind, row: Benchmark | None, examples: Sequence[Any], own: Mapping[str, Any]) -> Task[Any]:
+def make_task(kind: Kind, row: Benchmark | None, examples: Sequence[Any], own: Mapping[str, Any]) -> Task:
     """Make the task of a benchmark or of a kind, with the labels of the training examples unless they are given.
 
     `own` are the fields that the user set; `row` is None for the user's own data.
 
     Raises:
-        DataError: If a field is unknown or the labels make no task.
+        MaskwrightError: If a field is unknown or the labels make no task.
     """
-    task_class: Any = KINDS[kind]
-    known = {field.name for field in fields(task_class) if field.init}
-    of_row: dict[str, Any] = {}
-    if row is not None:
-        of_row = {**row.task_fields, "metrics": row.metrics, **({"labels": row.labels} if row.labels else {})}
-    chosen = {**{name: value for name, value in of_row.items() if name in known}, **own}
-    for name in chosen:
-        if name not in known:
-            problem, allowed, todo = unknown_name(f"field of the task {kind!r}", name, known)
-            raise DataError(problem, allowed=allowed, todo=todo)
-    types = {field.name: field.type for field in fields(task_class)}
-    # Of a text with commas, a list of names; of 0 and true, names of labels.
-    made_of: dict[Any, Callable[[Any], Any]] = {tuple[str, ...]: name_list, str: as_name, str | None: as_name}
-    chosen = {name: made_of.get(types[name], in_tuples)(value) for name, value in chosen.items()}
     if "null_threshold" in own:
         raise DataError(
             "the task's null_threshold cannot be set: it is chosen on the development examples",
             todo="Leave `--set task.null_threshold` out; answers and their scores are in the predictions.",
         )
-    try:
-        task: Task[Any] = (
-            task_class.for_examples(examples, **chosen)
-            if kind == "tagging" or (kind in _OF_EXAMPLES and "labels" not in chosen)
-            else task_class(**chosen)
-        )
-    except TypeError as error:
-        raise DataError(f"the task {kind!r} cannot be made: {error}") from error
-    return task
+    task_class = KINDS[kind]
+    given = dict(own)
+    if row is not None:
+        of_row = {**row.task_fields, "metrics": row.metrics, **({"labels": row.labels} if row.labels else {})}
+        given = {name: value for name, value in of_row.items() if name in task_class.model_fields} | given
+    found = task_class.found_in(examples) if kind == "tagging" or "labels" not in given else {}
+    return validate(task_class, {**found, **given}, f"task {kind!r}")
 
 
 TASK_FILE = "task.json"
@@ -142,7 +122,7 @@ _NUMBERED = re.compile(r"(LABEL_)?[-+.\d]+")
 """Label names without a meaning."""
 
 
-def entries_of(task: Task[Any], rate: float) -> TaskEntries:
+def entries_of(task: Task, rate: float) -> TaskEntries:
     """Return the entries of config.json for a task; `rate` is the dropout before the head's last layer."""
     named = task.head in ("sequence", "token")
     return TaskEntries(
@@ -153,7 +133,7 @@ def entries_of(task: Task[Any], rate: float) -> TaskEntries:
     )
 
 
-def means_the_same(there: TaskEntries, task: Task[Any]) -> bool:
+def means_the_same(there: TaskEntries, task: Task) -> bool:
     """Whether a folder's head and a task have the same labels, with meaningful names."""
     if there.kind != task.head:
         return False
@@ -163,12 +143,12 @@ def means_the_same(there: TaskEntries, task: Task[Any]) -> bool:
     return meaningful and here.labels == there.labels and there.problem_type in (None, here.problem_type)
 
 
-def read_task(path: Path, entries: TaskEntries) -> Task[Any]:
+def read_task(path: Path, entries: TaskEntries) -> Task:
     """Read a task file; `entries` are those of config.json beside it.
 
     Raises:
         ConversionError: If it is not readable, or the two contradict each other.
-        DataError: If it does not describe a task.
+        MaskwrightError: If it does not describe a task.
     """
     try:
         data = read_json(path)
@@ -186,7 +166,7 @@ def read_task(path: Path, entries: TaskEntries) -> Task[Any]:
     return task
 
 
-def guessed_task(entries: TaskEntries, folder: Path) -> Task[Any]:
+def guessed_task(entries: TaskEntries, folder: Path) -> Task:
     """Return the task that a transformers class and its labels imply; `folder` is for messages.
 
     Raises:
@@ -194,16 +174,19 @@ def guessed_task(entries: TaskEntries, folder: Path) -> Task[Any]:
     """
     if entries.kind == "token":
         each = [TaggedExample(key=tag, words=("",), tags=(tag,)) for tag in entries.labels]
-        return Tagging.for_examples(each, labels=entries.labels)
+        return make_task("tagging", None, each, {"labels": entries.labels})
     if entries.kind != "sequence":
-        return task_from_json({"kind": {"span": "question_answering", "choice": "multiple_choice"}[entries.kind]})
+        return QuestionAnswering() if entries.kind == "span" else MultipleChoice()
     problem = entries.problem_type or ("regression" if entries.num_outputs == 1 else "single_label_classification")
-    if problem == "regression" and entries.num_outputs != 1:
-        raise ConversionError(
-            f"{folder} predicts {entries.num_outputs} numbers at once", allowed="a regression of one number"
-        )
-    kind = next(ours for ours, theirs in _PROBLEM_TYPES.items() if theirs == problem)
-    return task_from_json({"kind": kind, **({} if kind == "regression" else {"labels": list(entries.labels)})})
+    if problem == "regression":
+        if entries.num_outputs != 1:
+            raise ConversionError(
+                f"{folder} predicts {entries.num_outputs} numbers at once", allowed="a regression of one number"
+            )
+        return Regression()
+    if problem == "multi_label_classification":
+        return MultiLabel(labels=entries.labels)
+    return Classification(labels=entries.labels)
 
 
 def _described(head: str, labels: tuple[str, ...]) -> str:

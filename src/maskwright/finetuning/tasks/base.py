@@ -4,9 +4,9 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from shlex import quote
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,13 @@ from torch import Tensor
 
 from maskwright.core.errors import DataError, nearest, unknown_name
 from maskwright.core.plain_yaml import read_yaml
+from maskwright.core.spec import Spec
 from maskwright.core.types import HeadKind
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.finetuning.examples import E, Example, has_label
+from maskwright.finetuning.examples import Example, has_label
 from maskwright.finetuning.features import FeatureBatch, Features
 from maskwright.finetuning.readers import as_name
+from maskwright.finetuning.readers.options import Names
 
 Scores = NDArray  # type: ignore[type-arg]
 
@@ -30,7 +32,7 @@ class Prediction:
     Attributes:
         key: The example's key.
         value: JSON-compatible: a class, a number, a list of classes, a list of tags, an answer text, an option's index.
-        score: Its probability in [0, 1]; None for regression.
+        score: Its probability in [0, 1]; None for regression and for tags, which have one each.
         details: JSON-compatible: probabilities of all classes, entities with character offsets, other answers.
         of: The input for display (text, both texts, or question). Set by `maskwright.predict` only, else "". Not
             written to prediction files.
@@ -43,37 +45,47 @@ class Prediction:
     of: str = field(default="", compare=False, repr=False)
 
 
-class Task(ABC, Generic[E]):
+class Task(Spec, ABC):
     """A task with its labels and settings: an immutable value for training, evaluation and prediction.
 
     Attributes:
         kind: "classification", "regression", "multi_label", "tagging", "question_answering" or "multiple_choice".
-        head: What its head scores.
         labels: Names of the classes in the order of the head's outputs; empty for tasks without classes.
+        head: What its head scores.
+        outputs: Width of the head's last layer for tasks without classes.
     """
 
-    kind: ClassVar[str]
+    kind: str
+    labels: Names = ()
     head: ClassVar[HeadKind]
-    labels: tuple[str, ...]
+    outputs: ClassVar[int] = 1
+
+    @classmethod
+    def found_in(cls, examples: Sequence[Any]) -> dict[str, Any]:
+        """Return the fields that follow from the training examples, e.g. their labels."""
+        return {}
 
     @property
-    @abstractmethod
     def num_outputs(self) -> int:
-        """Width of the head's last layer: number of classes; 1 for regression and multiple choice; 2 for spans."""
+        """Width of the head's last layer."""
+        return len(self.labels) or self.outputs
 
     @abstractmethod
     def features(
-        self, examples: Sequence[E], tokenizer: Tokenizer, *, max_length: int, segments: bool, training: bool
+        self, examples: Sequence[Any], tokenizer: Tokenizer, *, max_length: int, segments: bool, training: bool
     ) -> Features:
         """Tokenize examples and lay them out as sequences.
 
         `max_length` includes special tokens; `segments`: the second text of a pair is segment 1; `training`: add labels
         and leave out units without one.
+
+        Raises:
+            DataError: If `max_length` leaves no space for text, or in training no example has a label.
         """
 
     @abstractmethod
-    def loss(self, scores: Tensor, batch: FeatureBatch) -> tuple[Tensor, int]:
-        """Return the summed loss in nats (squared error for regression), and the count to divide it by.
+    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
+        """Return the loss in nats (squared error for regression), summed over `batch.labels`.
 
         Args:
             scores: The head's outputs in fp32. "sequence": (U', C); "token": (M', C) at `batch.positions`; "span":
@@ -90,12 +102,12 @@ class Task(ABC, Generic[E]):
 
     @abstractmethod
     def predictions(
-        self, scores: Sequence[Scores], features: Features, examples: Sequence[E], tokenizer: Tokenizer
+        self, scores: Sequence[Scores], features: Features, examples: Sequence[Any], tokenizer: Tokenizer
     ) -> list[Prediction]:
         """Decode the scores of all units into one prediction per example, in the order of the examples."""
 
     @abstractmethod
-    def measure(self, predictions: Sequence[Prediction], examples: Sequence[E]) -> dict[str, float]:
+    def measure(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, float]:
         """Compute the metrics, the main one first, on their usual scale (accuracy in [0, 1], SQuAD's in percent).
 
         Raises:
@@ -103,16 +115,24 @@ class Task(ABC, Generic[E]):
         """
 
     @abstractmethod
-    def check(self, examples: Sequence[E]) -> None:
+    def check(self, examples: Sequence[Any]) -> None:
         """Raise on labeled examples that `measure` could not score. Called before training.
 
         Raises:
             DataError: Names the first example with a label that the task does not have.
         """
 
+    def by_class(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, dict[str, float]]:
+        """Return "precision", "recall", "f1" and "examples" by class or entity type; empty where there are none."""
+        return {}
+
+    def confusion(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, dict[str, int]]:
+        """Return for each true class how often each class was predicted; empty for tasks without single classes."""
+        return {}
+
     def to_json(self) -> dict[str, Any]:
-        """Return the kind and the fields, for `task_from_json`; saved beside the weights."""
-        return as_json(self)
+        """Return plain data for `task_from_json`; saved beside the weights."""
+        return self.model_dump(mode="json", exclude=None if self.labels else {"labels"})
 
 
 def sorted_labels(found: Iterable[str]) -> tuple[str, ...]:
@@ -143,9 +163,8 @@ def check_labels(labels: Sequence[str], what: str = "label") -> None:
         raise DataError(f"the {what} {twice!r} is listed twice", todo=f"List each {what} once.")
 
 
-def check_metrics(metrics: Sequence[str], known: Iterable[str], kind: str) -> None:
+def check_metrics(metrics: Sequence[str], known: Sequence[str], kind: str) -> None:
     """Raise `DataError` if no metric is given, or one is unknown for this kind of task."""
-    known = tuple(known)
     if not metrics:
         raise DataError(f"a task of the kind {kind!r} needs a metric", allowed=", ".join(known))
     for name in metrics:
@@ -154,18 +173,13 @@ def check_metrics(metrics: Sequence[str], known: Iterable[str], kind: str) -> No
             raise DataError(problem, allowed=allowed, todo=todo)
 
 
-def number_of(labels: Sequence[str]) -> dict[str, int]:
-    """Return each label's index in the head's outputs."""
-    return {label: number for number, label in enumerate(labels)}
-
-
 def unknown_label(where: str, label: object, labels: Sequence[str], what: str = "label") -> DataError:
     """Return the error for a label that the task does not have; `where` is "example 3", or a field."""
     problem, allowed, todo = unknown_name(what, str(label), labels)
     return DataError(f"{where}: {problem}", allowed=allowed, todo=todo)
 
 
-def unknown_label_of(example: str, label: str, labels: Sequence[str], *, one_each: bool = True) -> DataError:
+def unknown_label_of(example: str, label: str, labels: Sequence[str], *, one_each: bool) -> DataError:
     """Return the error for an example whose label the task does not have, with the `--read` settings that fix it."""
     error = unknown_label(f"example {example}", label, labels)
     meant = nearest(label, labels) or labels[0]
@@ -185,9 +199,7 @@ def _in_yaml(label: str) -> str:
 
 
 def learnable(examples: Sequence[Example], can_be: Sequence[bool] | None = None) -> NDArray[np.int64]:
-    """Return the indices of the examples to train on.
-
-    `can_be` marks the examples to train on; None for those with a label.
+    """Return the indices of the examples to train on: those that `can_be` marks, by default those with a label.
 
     Raises:
         DataError: If there is none.
@@ -228,28 +240,3 @@ def softmax(scores: Scores) -> Scores:
     powers = np.exp(values - values.max(axis=-1, keepdims=True))
     probabilities: Scores = powers / powers.sum(axis=-1, keepdims=True)
     return probabilities
-
-
-def as_json(task: Any) -> dict[str, Any]:
-    """Return a task's kind and fields as JSON-compatible data."""
-    values = {field.name: getattr(task, field.name) for field in fields(task) if field.init}
-    return {
-        "kind": task.kind,
-        **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
-    }
-
-
-def from_json(task_class: type[Any], data: Mapping[str, Any]) -> Any:
-    """Make a task from `as_json` data; raise `DataError` if a field is unknown or missing."""
-    known = [field.name for field in fields(task_class) if field.init]
-    values = {name: value for name, value in data.items() if name != "kind"}
-    for name in values:
-        if name not in known:
-            problem, allowed, todo = unknown_name(f"field of the task {task_class.kind!r}", name, known)
-            raise DataError(problem, allowed=allowed, todo=todo)
-    try:
-        return task_class(
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-        )
-    except TypeError as error:
-        raise DataError(f"a task of the kind {task_class.kind!r} cannot be made: {error}") from error

@@ -14,11 +14,12 @@ DEVIATION: the originals replace every "_", also within a word and each of "____
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, final
+from dataclasses import replace
+from typing import ClassVar, Literal, Self, final
 
 import numpy as np
 import torch
+from pydantic import PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -27,8 +28,9 @@ from maskwright.core.types import HeadKind
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample
-from maskwright.finetuning.features import FeatureBatch, Features, Ranges, lay_out, ranges_of, room
+from maskwright.finetuning.features import FeatureBatch, Features, Ranges, lay_out, ranges_of, text_tokens
 from maskwright.finetuning.metrics.scores import accuracy
+from maskwright.finetuning.readers.options import Names
 from maskwright.finetuning.tasks.base import (
     Prediction,
     Scores,
@@ -40,13 +42,11 @@ from maskwright.finetuning.tasks.base import (
     softmax,
 )
 
-CHOICE_METRICS = ("accuracy",)
 _BLANK = re.compile(r"(?<![^\W_])_+(?![^\W_])")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MultipleChoice(Task[ChoiceExample]):
+class MultipleChoice(Task):
     """The right one of several options. The number of options may differ between questions.
 
     Attributes:
@@ -55,21 +55,15 @@ class MultipleChoice(Task[ChoiceExample]):
             (race_utils.py) and RoBERTa (README.race.md).
     """
 
-    kind: ClassVar[str] = "multiple_choice"
     head: ClassVar[HeadKind] = "choice"
-    labels: tuple[str, ...] = field(default=(), init=False)
-    metrics: tuple[str, ...] = CHOICE_METRICS
-    max_option_length: int = 128
+    kind: Literal["multiple_choice"] = "multiple_choice"
+    metrics: Names = ("accuracy",)
+    max_option_length: PositiveInt = 128
 
-    def __post_init__(self) -> None:
-        check_metrics(self.metrics, CHOICE_METRICS, self.kind)
-        if self.max_option_length < 1:
-            raise DataError(f"max_option_length is {self.max_option_length}", allowed="1 or more tokens")
-
-    @property
-    def num_outputs(self) -> int:
-        """Width of the head's last layer (see `Task.num_outputs`)."""
-        return 1
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        check_metrics(self.metrics, ("accuracy",), self.kind)
+        return self
 
     def features(
         self,
@@ -85,12 +79,9 @@ class MultipleChoice(Task[ChoiceExample]):
         Without a context the question is the first text and the option the second; without both the option is a single
         text.
         """
-        chosen = np.arange(len(examples), dtype=np.int64)
-        if training:
-            chosen = learnable(examples)
+        chosen = learnable(examples) if training else np.arange(len(examples), dtype=np.int64)
         kept = [examples[number] for number in chosen.tolist()]
-        for example in kept:
-            _check(example)
+        self.check(kept)
         firsts, seconds = [], []
         for example in kept:
             what, *options = texts_of(example)
@@ -102,30 +93,26 @@ class MultipleChoice(Task[ChoiceExample]):
         units = np.repeat(np.arange(len(kept)), counts)
         pairs = np.array([what != "" for what in firsts], dtype=bool)[units]
         first, second = ranges.pick(units), ranges.pick(np.arange(len(kept), len(ranges.starts)))
-        # Keep the end, which holds the option.
-        short = Ranges(np.maximum(second.starts, second.ends - self._option_room(tokenizer, max_length)), second.ends)
-        available = np.where(pairs, room(tokenizer, max_length, pair=True, needed=2), short.lengths)
+        most = text_tokens(tokenizer, max_length, pair=True, needed=2)
+        # Keep the end, which holds the option, and at least one token of the context.
+        longest_option = min(self.max_option_length, most - 1)
+        short = Ranges(np.maximum(second.starts, second.ends - longest_option), second.ends)
+        available = np.where(pairs, most, short.lengths)
         context = first.first(available - short.lengths)
         is_cut = (short.lengths < second.lengths) | (context.lengths < first.lengths)
         # A single text takes the place of a pair's first.
         alone = Ranges(np.where(pairs, context.starts, short.starts), np.where(pairs, context.ends, short.ends))
         laid = lay_out(stream.ids, alone, short, tokenizer, segments=segments, pairs=pairs)
-        return Features(
-            ids=laid.ids,
-            segment_ids=laid.segment_ids,
-            cu_seqlens=laid.cu_seqlens,
+        return replace(
+            laid,
             units=units,
             examples=chosen,
             labels=np.array([example.label for example in kept], dtype=np.int64) if training else None,
             num_cut=len(np.unique(units[is_cut])),
         )
 
-    def _option_room(self, tokenizer: Tokenizer, max_length: int) -> int:
-        # Keep at least one token of the context.
-        return min(self.max_option_length, room(tokenizer, max_length, pair=True, needed=2) - 1)
-
-    def loss(self, scores: Tensor, batch: FeatureBatch) -> tuple[Tensor, int]:
-        """Return the cross entropy over each question's options, summed, and the number of questions."""
+    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
+        """Return the cross entropy over each question's options, summed."""
         assert batch.labels is not None
         counts = torch.bincount(batch.units, minlength=len(batch.unit_numbers))
         first = counts.cumsum(0) - counts
@@ -133,7 +120,7 @@ class MultipleChoice(Task[ChoiceExample]):
         # Missing options get probability 0.
         table = scores.new_full((len(counts), int(counts.max())), -torch.inf)
         table = table.index_put((batch.units, option), scores.squeeze(1))
-        return F.cross_entropy(table, batch.labels, reduction="sum"), len(batch.unit_numbers)
+        return F.cross_entropy(table, batch.labels, reduction="sum")
 
     def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
         """Split scores into one array (options,) per unit."""
@@ -141,11 +128,7 @@ class MultipleChoice(Task[ChoiceExample]):
         return [scores[:, 0] for scores in rows(scores, counts)]
 
     def predictions(
-        self,
-        scores: Sequence[Scores],
-        features: Features,
-        examples: Sequence[ChoiceExample],
-        tokenizer: Tokenizer,
+        self, scores: Sequence[Scores], features: Features, examples: Sequence[ChoiceExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
         """Predict the index of the most probable option; details hold its text and all probabilities."""
         if len(scores) != len(examples):
@@ -173,7 +156,14 @@ class MultipleChoice(Task[ChoiceExample]):
     def check(self, examples: Sequence[ChoiceExample]) -> None:
         """Raise on questions with fewer than two options, or a label out of range (see `Task.check`)."""
         for example in examples:
-            _check(example)
+            number = len(example.options)
+            if number < 2:
+                raise DataError(f"question {example.key}: it has {number} options", allowed="two or more")
+            if example.label is not None and not 0 <= example.label < number:
+                raise DataError(
+                    f"question {example.key}: its label is {example.label}",
+                    allowed=f"0 to {number - 1}, the number of an option",
+                )
 
 
 def texts_of(example: ChoiceExample) -> list[str]:
@@ -188,13 +178,3 @@ def _joined(question: str, option: str) -> str:
         return option
     filled, blanks = _BLANK.subn(lambda _: option, question)
     return filled if blanks else f"{question} {option}"
-
-
-def _check(example: ChoiceExample) -> None:
-    if len(example.options) < 2:
-        raise DataError(f"question {example.key}: it has {len(example.options)} options", allowed="two or more")
-    if example.label is not None and not 0 <= example.label < len(example.options):
-        raise DataError(
-            f"question {example.key}: its label is {example.label}",
-            allowed=f"0 to {len(example.options) - 1}, the number of an option",
-        )

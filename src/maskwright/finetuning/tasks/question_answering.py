@@ -6,20 +6,22 @@ defaults are those of Google's BERT (run_squad.py). A long context gives several
 each window starts `doc_stride` tokens after the one before (transformers' `stride` is the overlap instead).
 """
 
+import itertools
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self, final, get_args
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from maskwright.core.errors import DataError, unknown_name
+from maskwright.core.errors import DataError
 from maskwright.core.types import BoolArray, HeadKind, IntArray
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -29,11 +31,10 @@ from maskwright.finetuning.features import (
     FeatureBatch,
     Features,
     Ranges,
-    Sequences,
     lay_out,
     ranges_of,
-    room,
     separators_between,
+    text_tokens,
 )
 from maskwright.finetuning.metrics.answers import (
     BestThreshold,
@@ -66,25 +67,14 @@ class AnswerTexts:
     tokens: Ranges
     texts: IntArray
 
-    def spans(self, starts: IntArray, ends: IntArray) -> Ranges:
-        """Return the range of tokens that overlap characters [start, end) of each example's text; empty if none does.
-
-        Args:
-            starts, ends: Shape (examples,).
-        """
-        covering = np.flatnonzero(self.offsets[:, 0] != NO_ANSWER)
-        # Shift characters by text, so that they ascend over all texts and one search suffices.
-        width = 1 + int(max(self.offsets.max(initial=0), ends.max(initial=0)))
-        text_of_token = np.repeat(np.arange(len(self.tokens.starts)), self.tokens.lengths)[covering]
-        token_starts, token_ends = (text_of_token[:, None] * width + self.offsets[covering]).T
-        before = self.texts * width
-        first = np.searchsorted(token_ends, before + starts, side="right")
-        end = np.searchsorted(token_starts, before + ends, side="left")
-        found = np.flatnonzero((first < end) & (starts < ends))
-        tokens = Ranges(np.zeros(len(starts), dtype=np.int64), np.zeros(len(starts), dtype=np.int64))
-        tokens.starts[found] = covering[first[found]]
-        tokens.ends[found] = covering[end[found] - 1] + 1
-        return tokens
+    def span(self, example: int, start: int, end: int) -> tuple[int, int]:
+        """Return the range of tokens that overlap characters [start, end) of an example's text; (0, 0) if none does."""
+        text = self.texts[example]
+        low, high = int(self.tokens.starts[text]), int(self.tokens.ends[text])
+        covering = low + np.flatnonzero(self.offsets[low:high, 0] != NO_ANSWER)
+        first = int(np.searchsorted(self.offsets[covering, 1], start, side="right"))
+        last = int(np.searchsorted(self.offsets[covering, 0], end, side="left")) - 1
+        return (int(covering[first]), int(covering[last]) + 1) if first <= last and start < end else (0, 0)
 
 
 def encode_answer_texts(texts: Sequence[str], tokenizer: Tokenizer) -> AnswerTexts:
@@ -124,41 +114,30 @@ def _where(codes: NDArray[np.uint32], holds: Callable[[str], bool]) -> BoolArray
     return answers
 
 
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """Windows of contexts.
-
-    Attributes:
-        examples: Shape (W,), example of each window, ascending.
-        tokens: Token range of each window.
-    """
-
-    examples: IntArray
-    tokens: Ranges
-
-
-def cut_windows(texts: Ranges, rooms: IntArray, doc_stride: int) -> Windows:
+def cut_windows(texts: Ranges, most: IntArray, doc_stride: int) -> tuple[IntArray, Ranges]:
     """Split each example's context into one or more windows.
 
     Args:
         texts: Token range of each example's context; may be empty.
-        rooms: Shape (examples,), maximum tokens of a window, at least 1.
+        most: Shape (examples,), maximum tokens of a window, at least 1.
         doc_stride: Distance between starts of windows; at most the length of a window.
+
+    Returns:
+        The example of each window, shape (W,), ascending, and the token ranges of the windows.
     """
-    steps = np.minimum(rooms, doc_stride)
-    counts = 1 + -(-np.maximum(texts.lengths - rooms, 0) // steps)
+    steps = np.minimum(most, doc_stride)
+    counts = 1 + -(-np.maximum(texts.lengths - most, 0) // steps)
     examples = np.repeat(np.arange(len(counts)), counts)
     numbers = np.arange(len(examples)) - np.repeat(np.cumsum(counts) - counts, counts)
     starts = texts.starts[examples] + numbers * steps[examples]
-    return Windows(examples, Ranges(starts, np.minimum(starts + rooms[examples], texts.ends[examples])))
+    return examples, Ranges(starts, np.minimum(starts + most[examples], texts.ends[examples]))
 
 
 def text_places(features: Features, tokenizer: Tokenizer) -> Ranges:
     """Return each sequence's window as a range of the flat tokens: between the separators."""
-    first_tokens = features.cu_seqlens[:-1]
     # Text never gives a separator's id: "[SEP]" in it is tokenized as text.
     separators = np.flatnonzero(features.ids == tokenizer.special_tokens.sep)
-    question_ends = separators[np.searchsorted(separators, first_tokens)]
+    question_ends = separators[np.searchsorted(separators, features.cu_seqlens[:-1])]
     return Ranges(question_ends + separators_between(tokenizer), features.cu_seqlens[1:] - 1)
 
 
@@ -171,39 +150,21 @@ def widest_context(features: Features, tokenizer: Tokenizer, doc_stride: int) ->
     places = text_places(features, tokenizer)
     widest = np.zeros(len(features.ids), dtype=np.bool_)
     widest[places.tokens] = True
-    # Only contexts with several windows need a closer look: 1 % in SQuAD at length 384.
-    _, which, counts = np.unique(features.examples, return_inverse=True, return_counts=True)
-    chosen = np.flatnonzero(counts[which] > 1)
-    places, examples = places.pick(chosen), features.examples[chosen]
-    lengths = places.lengths
-    first_windows = np.searchsorted(examples, examples)
-    # All windows of an example but the last have full length.
-    steps = np.minimum(lengths[first_windows], doc_stride)
-    starts = (np.arange(len(chosen)) - first_windows) * steps
-    window = np.repeat(np.arange(len(chosen)), lengths)
-    position = places.tokens - np.repeat(places.starts - starts, lengths)
-
-    def context(windows: IntArray) -> NDArray[np.float64]:
-        left, right = position - starts[windows], starts[windows] + lengths[windows] - 1 - position
-        return np.where((left >= 0) & (right >= 0), np.minimum(left, right) + 0.01 * lengths[windows], -np.inf)
-
-    own = context(window)
-    best = np.ones(len(window), dtype=np.bool_)
-    for distance in range(1, len(chosen)):
-        overlap = False
-        for other, is_wider in ((window - distance, np.greater_equal), (window + distance, np.greater)):
-            inside = np.clip(other, 0, len(chosen) - 1)
-            same = (inside == other) & (examples[inside] == examples[window])
-            theirs = np.where(same, context(inside), -np.inf)
-            best &= ~is_wider(theirs, own)
-            overlap |= bool(np.isfinite(theirs).any())
-        if not overlap:
-            break
-    widest[places.tokens] = best
+    for windows in np.split(np.arange(features.num_units), np.flatnonzero(np.diff(features.examples)) + 1):
+        if len(windows) < 2:
+            continue
+        lengths = places.lengths[windows].tolist()
+        # All windows of an example but the last have full length.
+        starts = [number * min(lengths[0], doc_stride) for number in range(len(windows))]
+        context = np.full((len(windows), starts[-1] + lengths[-1]), -np.inf)
+        for row, start, length in zip(context, starts, lengths, strict=True):
+            left = np.arange(length)
+            row[start : start + length] = np.minimum(left, length - 1 - left) + 0.01 * length
+        best = context.argmax(axis=0)
+        for number, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+            place = places.starts[windows[number]]
+            widest[place : place + length] = best[start : start + length] == number
     return widest
-
-
-_WINDOWS_AT_ONCE = 512  # With 20 x 20 pairs each, a few MB are held.
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,16 +175,6 @@ class Found:
     start: int
     end: int
     score: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """Candidate spans: window (ascending), flat indices of first and last token, summed scores. Each of shape (N,)."""
-
-    windows: IntArray
-    first: IntArray
-    last: IntArray
-    scores: NDArray[np.float64]
 
 
 def best_answers(
@@ -248,70 +199,30 @@ def best_answers(
     assert features.offsets is not None
     ends = features.offsets[:, 0] != NO_ANSWER
     usable = np.where(np.stack([begins & ends, ends], axis=1), scores, -np.inf)
-    bounds = np.searchsorted(features.examples, np.arange(len(texts) + 1))
-    pairs = _pairs_of_windows(usable, features.cu_seqlens, 0, features.num_units, n_best, max_length)
-    pair_bounds = np.searchsorted(pairs.windows, bounds).tolist()
+    bounds = np.searchsorted(features.examples, np.arange(len(texts) + 1)).tolist()
     answers = []
-    for example, text in enumerate(texts):
-        low, high = pair_bounds[example], pair_bounds[example + 1]
-        of_example = pairs
-        if low == high:
-            begin, end = int(bounds[example]), int(bounds[example + 1])
-            every = int(np.diff(features.cu_seqlens[begin : end + 1]).max(initial=0))
-            of_example = _pairs_of_windows(usable, features.cu_seqlens, begin, end, every, max_length)
-            low, high = 0, len(of_example.scores)
-        answers.append(_found(of_example, slice(low, high), features.offsets, text, n_best))
+    for text, low, high in zip(texts, bounds[:-1], bounds[1:], strict=True):
+        windows = list(itertools.pairwise(features.cu_seqlens[low : high + 1].tolist()))
+        spans: list[tuple[float, int, int]] = []
+        for tried in (n_best, len(usable)):
+            spans = spans or [span for window in windows for span in _spans(usable, *window, tried, max_length)]
+        found: dict[str, Found] = {}
+        for score, first, last in sorted(spans, key=lambda span: -span[0]):
+            start, end = int(features.offsets[first, 0]), int(features.offsets[last, 1])
+            found.setdefault(text[start:end], Found(text[start:end], start, end, score))
+            if len(found) == n_best:
+                break
+        answers.append(list(found.values()))
     return answers
 
 
-def _pairs_of_windows(
-    scores: Scores, cu_seqlens: IntArray, begin: int, end: int, n_best: int, max_length: int
-) -> _Pairs:
-    parts = [
-        _pairs(scores, cu_seqlens[first : min(first + _WINDOWS_AT_ONCE, end) + 1], first, n_best, max_length)
-        for first in range(begin, end, _WINDOWS_AT_ONCE)
-    ]
-    nothing = np.zeros(0, dtype=np.int64)
-    return _Pairs(
-        np.concatenate([nothing, *(part.windows for part in parts)]),
-        np.concatenate([nothing, *(part.first for part in parts)]),
-        np.concatenate([nothing, *(part.last for part in parts)]),
-        np.concatenate([nothing.astype(np.float64), *(part.scores for part in parts)]),
-    )
-
-
-def _pairs(scores: Scores, cu_seqlens: IntArray, first_window: int, n_best: int, max_length: int) -> _Pairs:
-    """Combine the K best starts and ends of W windows, L tokens in the longest."""
-    lengths = np.diff(cu_seqlens)
-    columns = np.arange(int(lengths.max()))
-    inside_WL = columns < lengths[:, None]
-    places_WL = np.minimum(cu_seqlens[:-1, None] + columns, cu_seqlens[-1] - 1)
-    table_WL2 = np.where(inside_WL[:, :, None], scores[places_WL], -np.inf)
-    order_WK2 = np.argsort(-table_WL2, axis=1, kind="stable")[:, :n_best]
-    best_WK2 = np.take_along_axis(table_WL2, order_WK2, axis=1)
-    begin, end = order_WK2[:, :, None, 0], order_WK2[:, None, :, 1]
-    sums_WKK = best_WK2[:, :, None, 0] + best_WK2[:, None, :, 1]
-    fits = np.isfinite(sums_WKK) & (begin <= end) & (end < begin + max_length)
-    window, of_begin, of_end = np.nonzero(fits)
-    return _Pairs(
-        windows=first_window + window,
-        first=cu_seqlens[window] + order_WK2[window, of_begin, 0],
-        last=cu_seqlens[window] + order_WK2[window, of_end, 1],
-        scores=sums_WKK[fits],
-    )
-
-
-def _found(pairs: _Pairs, chosen: slice, offsets: NDArray[np.int32], text: str, n_best: int) -> list[Found]:
-    best_first = chosen.start + np.argsort(-pairs.scores[chosen], kind="stable")
-    starts, ends = offsets[pairs.first[best_first], 0].tolist(), offsets[pairs.last[best_first], 1].tolist()
-    found: dict[str, Found] = {}
-    for start, end, score in zip(starts, ends, pairs.scores[best_first].tolist(), strict=True):
-        answer = text[start:end]
-        if answer not in found:
-            found[answer] = Found(answer, start, end, score)
-            if len(found) == n_best:
-                break
-    return list(found.values())
+def _spans(scores: Scores, begin: int, end: int, tried: int, max_length: int) -> Iterator[tuple[float, int, int]]:
+    """Yield (score, first token, last token) of the spans of the best starts and ends of a window [begin, end)."""
+    firsts, lasts = np.argsort(-scores[begin:end], axis=0, kind="stable")[:tried].T + begin
+    sums = scores[firsts, 0][:, None] + scores[lasts, 1]
+    lengths = lasts - firsts[:, None]
+    for row, column in zip(*np.nonzero(np.isfinite(sums) & (lengths >= 0) & (lengths < max_length)), strict=True):
+        yield float(sums[row, column]), int(firsts[row]), int(lasts[column])
 
 
 AnswerMetric = Literal["squad", "squad_v2", "cmrc", "drcd"]
@@ -380,8 +291,7 @@ _HAN = re.compile(f"[{HAN_CLASS}]")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionAnswering(Task[QuestionExample]):
+class QuestionAnswering(Task):
     """The span of a context that answers a question.
 
     Attributes:
@@ -394,51 +304,35 @@ class QuestionAnswering(Task[QuestionExample]):
             nats. Tuned on development examples (`tune_null_threshold`); only for "squad_v2".
     """
 
-    kind: ClassVar[str] = "question_answering"
     head: ClassVar[HeadKind] = "span"
-    labels: tuple[str, ...] = field(default=(), init=False)
+    outputs: ClassVar[int] = 2
+    kind: Literal["question_answering"] = "question_answering"
     metric: AnswerMetric = "squad"
-    doc_stride: int = 128
-    max_query_length: int = 64
-    max_answer_length: int = 30
-    n_best: int = 20
+    doc_stride: PositiveInt = 128
+    max_query_length: PositiveInt = 64
+    max_answer_length: PositiveInt = 30
+    n_best: PositiveInt = 20
     null_threshold: float = 0.0
 
-    def __post_init__(self) -> None:
-        if self.metric not in get_args(AnswerMetric):
-            problem, allowed, todo = unknown_name(
-                f"metric of the task {self.kind!r}", self.metric, get_args(AnswerMetric)
-            )
-            raise DataError(problem, allowed=allowed, todo=todo)
-        for name in ("doc_stride", "max_query_length", "max_answer_length", "n_best"):
-            if getattr(self, name) < 1:
-                raise DataError(f"{name} is {getattr(self, name)}", allowed="1 or more")
-        if not math.isfinite(self.null_threshold):
-            raise DataError(f"null_threshold is {self.null_threshold}", allowed="a finite number")
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
         if self.null_threshold and not self.impossible:
             raise DataError(
                 f"null_threshold is {self.null_threshold}, but every question scored by {self.metric!r} has an answer",
                 todo='Set metric to "squad_v2", or leave the threshold out.',
             )
+        return self
 
     @classmethod
-    def for_examples(cls, examples: Sequence[QuestionExample], **fields: Any) -> Self:
-        """Make a task with a metric that suits the training examples.
+    def found_in(cls, examples: Sequence[QuestionExample]) -> dict[str, Any]:
+        """Return the metric that suits the training examples.
 
         "squad_v2" if some are unanswerable, "cmrc" if most answers are Chinese, else "squad".
         """
-        metric: AnswerMetric = "squad"
         answers = [answer.text for example in examples for answer in example.answers]
         if any(example.is_impossible for example in examples):
-            metric = "squad_v2"
-        elif 2 * sum(_HAN.search(text) is not None for text in answers) > len(answers):
-            metric = "cmrc"
-        return cls(**{"metric": metric, **fields})
-
-    @property
-    def num_outputs(self) -> int:
-        """Width of the head's last layer (see `Task.num_outputs`)."""
-        return 2
+            return {"metric": "squad_v2"}
+        return {"metric": "cmrc" if 2 * sum(map(bool, map(_HAN.search, answers))) > len(answers) else "squad"}
 
     @property
     def impossible(self) -> bool:
@@ -463,82 +357,76 @@ class QuestionAnswering(Task[QuestionExample]):
         Raises:
             DataError: If no example can be trained on, or one is unanswerable and the metric does not allow it.
         """
-        available = room(tokenizer, max_length, pair=True, needed=2)
+        available = text_tokens(tokenizer, max_length, pair=True, needed=2)
         texts = encode_answer_texts([example.context for example in examples], tokenizer)
         chosen = np.arange(len(examples), dtype=np.int64)
+        spans = np.zeros((len(examples), 2), dtype=np.int64)
         if training:
-            spans = self._spans(examples, texts)
-            found = (spans.lengths > 0).tolist()
-            chosen = learnable(
-                examples, [example.is_impossible or has for example, has in zip(examples, found, strict=True)]
-            )
-            spans = spans.pick(chosen)
+            spans = np.array([self._span(number, example, texts) for number, example in enumerate(examples)])
+            has_target = [example.is_impossible or end > 0 for example, (_, end) in zip(examples, spans, strict=True)]
+            chosen = learnable(examples, has_target)
         stream = StreamEncoder(tokenizer).encode([examples[number].question for number in chosen.tolist()])
         questions = ranges_of(stream.lengths)
         short = questions.first(np.asarray(min(self.max_query_length, available // 2)))
+        contexts = texts.tokens.pick(texts.texts[chosen])
+        of_window, windows = cut_windows(contexts, available - short.lengths, self.doc_stride)
         # Questions and contexts in one flat array.
         moved = len(stream.ids)
-        of_example = texts.tokens.pick(texts.texts[chosen])
-        windows = cut_windows(of_example, available - short.lengths, self.doc_stride)
         laid = lay_out(
             np.concatenate([stream.ids, texts.ids]),
-            short.pick(windows.examples),
-            Ranges(windows.tokens.starts + moved, windows.tokens.ends + moved),
+            short.pick(of_window),
+            Ranges(windows.starts + moved, windows.ends + moved),
             tokenizer,
             segments=segments,
-            pairs=np.ones(len(windows.examples), dtype=np.bool_),
+            pairs=np.ones(len(of_window), dtype=np.bool_),
         )
+        ends = laid.cu_seqlens[1:] - 1
+        places = Ranges(ends - windows.lengths, ends)
         offsets = np.full((len(laid.ids), 2), NO_ANSWER, dtype=np.int32)
-        places = Ranges(laid.second_starts, laid.second_starts + windows.tokens.lengths)
-        offsets[places.tokens] = texts.offsets[windows.tokens.tokens]
-        return Features(
-            ids=laid.ids,
-            segment_ids=laid.segment_ids,
-            cu_seqlens=laid.cu_seqlens,
-            units=np.arange(len(windows.examples), dtype=np.int64),
-            examples=chosen[windows.examples],
-            labels=_targets(spans, windows, laid) if training else None,
+        offsets[places.tokens] = texts.offsets[windows.tokens]
+        answer = Ranges(*spans[chosen][of_window].T)
+        whole = (answer.lengths > 0) & (answer.starts >= windows.starts) & (answer.ends <= windows.ends)
+        # From tokens of the context to places in the sequence.
+        forward = places.starts - laid.cu_seqlens[:-1] - windows.starts
+        targets = np.stack([answer.starts + forward, answer.ends - 1 + forward], axis=1)
+        return replace(
+            laid,
+            examples=chosen[of_window],
+            labels=np.where(whole[:, None], targets, 0) if training else None,
             offsets=offsets,
             num_cut=int(np.count_nonzero(short.lengths < questions.lengths)),
         )
 
-    def _spans(self, examples: Sequence[QuestionExample], texts: AnswerTexts) -> Ranges:
-        """Return the token range of each example's target answer; empty if there is none."""
-        starts, ends = np.zeros((2, len(examples)), dtype=np.int64)
-        for number, example in enumerate(examples):
-            if example.is_impossible:
-                if not self.impossible:
-                    raise self._without_answer(example)
-                continue
-            for answer in example.answers:
-                if answer.start is not None:
-                    starts[number], ends[number] = answer.start, answer.start + len(answer.text)
-                    break
-        return texts.spans(starts, ends)
+    def _span(self, number: int, example: QuestionExample, texts: AnswerTexts) -> tuple[int, int]:
+        """Return the token range of an example's target answer; (0, 0) if there is none."""
+        if example.is_impossible:
+            if not self.impossible:
+                raise self._without_answer(example)
+            return 0, 0
+        known = (answer for answer in example.answers if answer.start is not None)
+        answer = next(known, None)
+        if answer is None or answer.start is None:
+            return 0, 0
+        return texts.span(number, answer.start, answer.start + len(answer.text))
 
-    def loss(self, scores: Tensor, batch: FeatureBatch) -> tuple[Tensor, int]:
-        """Return the mean of start and end cross entropy, summed over sequences, and the number of sequences.
+    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
+        """Return the mean of start and end cross entropy, summed over sequences.
 
         The softmax is over all tokens, also those of the question (run_squad.py:643-662).
         """
         assert batch.labels is not None
-        columns = torch.arange(int(batch.lengths.max()), device=scores.device)
-        inside_BL = columns < batch.lengths[:, None]
-        slots_BL = torch.where(inside_BL, batch.batch.first_tokens[:, None] + columns, 0)
-        scores_BL2 = scores[slots_BL].masked_fill(~inside_BL[:, :, None], -torch.inf)
-        return F.cross_entropy(scores_BL2, batch.labels, reduction="sum") / 2, len(batch.labels)
+        columns = torch.arange(batch.batch.max_seqlen, device=scores.device)
+        inside_BL = columns < batch.batch.lengths[:, None]
+        places_BL = torch.where(inside_BL, batch.batch.first_tokens[:, None] + columns, 0)
+        scores_BL2 = scores[places_BL].masked_fill(~inside_BL[:, :, None], -torch.inf)
+        return F.cross_entropy(scores_BL2, batch.labels, reduction="sum") / 2
 
     def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
         """Split scores into one array (L, 2) per window."""
-        places = Ranges(*((first := batch.batch.first_tokens.cpu().numpy()), first + batch.lengths.cpu().numpy()))
-        return rows(scores.detach().cpu()[places.tokens], places.lengths.tolist())
+        return rows(scores, batch.batch.lengths.tolist())
 
     def predictions(
-        self,
-        scores: Sequence[Scores],
-        features: Features,
-        examples: Sequence[QuestionExample],
-        tokenizer: Tokenizer,
+        self, scores: Sequence[Scores], features: Features, examples: Sequence[QuestionExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
         """Predict the best answer to each question, or ""; the score is its probability among the returned answers.
 
@@ -597,10 +485,6 @@ class QuestionAnswering(Task[QuestionExample]):
         self.check(examples)
         return published_scores(self.metric, predictions, examples)
 
-    def with_null_threshold(self, threshold: float) -> Self:
-        """Return the same task with another `null_threshold`."""
-        return replace(self, null_threshold=threshold)
-
     def check(self, examples: Sequence[QuestionExample]) -> None:
         """Raise on unanswerable questions if the metric does not allow them (see `Task.check`)."""
         for example in examples:
@@ -612,13 +496,3 @@ class QuestionAnswering(Task[QuestionExample]):
             f"question {example.key} has no answer, but every question scored by {self.metric!r} has one",
             todo='Set metric to "squad_v2", or leave such questions out.',
         )
-
-
-def _targets(spans: Ranges, windows: Windows, laid: Sequences) -> IntArray:
-    """Return the first and last token of the answer in each window, relative to its sequence. Shape (W, 2)."""
-    answers = spans.pick(windows.examples)
-    whole = (answers.lengths > 0) & (answers.starts >= windows.tokens.starts) & (answers.ends <= windows.tokens.ends)
-    begin = laid.second_starts - laid.cu_seqlens[:-1] - windows.tokens.starts
-    tokens = np.stack([answers.starts + begin, answers.ends - 1 + begin], axis=1)
-    targets: IntArray = np.where(whole[:, None], tokens, 0)
-    return targets

@@ -16,23 +16,24 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, final, get_args
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
 import tokenizers
 import torch
+from pydantic import BeforeValidator, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from maskwright.core.errors import DataError, unknown_name
+from maskwright.core.errors import DataError
 from maskwright.core.types import HeadKind, IntArray
 from maskwright.data.tokenizers.backends import running_text
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.scripts import HAN_CLASS
 from maskwright.finetuning.examples import TaggedExample
-from maskwright.finetuning.features import FeatureBatch, Features, Ranges, lay_out, ranges_of, room
+from maskwright.finetuning.features import FeatureBatch, Features, Ranges, lay_out, ranges_of, text_tokens
 from maskwright.finetuning.metrics.entities import (
     TagScheme,
     entities_of,
@@ -41,7 +42,10 @@ from maskwright.finetuning.metrics.entities import (
     scheme_of,
     type_of,
 )
+from maskwright.finetuning.metrics.reports import class_report, confusion_matrix
 from maskwright.finetuning.metrics.scores import accuracy
+from maskwright.finetuning.readers import as_name
+from maskwright.finetuning.readers.options import Names
 from maskwright.finetuning.tasks.base import (
     Prediction,
     Scores,
@@ -49,7 +53,6 @@ from maskwright.finetuning.tasks.base import (
     check_labels,
     check_metrics,
     learnable,
-    number_of,
     require_labels,
     rows,
     softmax,
@@ -109,46 +112,27 @@ def to_pieces(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, joined: 
     return WordPieces(stream.ids[of_word.tokens], ranges_of(of_word.lengths), ranges_of(counts))
 
 
-def shortened(pieces: WordPieces, longest: int) -> WordPieces:
-    """Truncate words to `longest` tokens."""
-    kept = pieces.words.first(np.asarray(longest))
-    return WordPieces(pieces.ids[kept.tokens], ranges_of(kept.lengths), pieces.sentences)
-
-
-def to_windows(pieces: WordPieces, room: int) -> WordWindows:
-    """Split sentences into windows of at most `room` >= 1 tokens; no word may have more."""
+def to_windows(pieces: WordPieces, most: int) -> WordWindows:
+    """Split sentences into windows of at most `most` >= 1 tokens; no word may have more."""
     starts = np.append(pieces.words.starts, len(pieces.ids))
-    first, last = pieces.sentences.starts, pieces.sentences.ends
-    begin, end = starts[first], starts[last]
-    rows = np.stack([np.arange(len(first)), begin, end, first, last], axis=1)[end > begin]
-    too_long = rows[:, 2] - rows[:, 1] > room
-    if not too_long.any():
-        windows = rows
-    else:
-        cut = [
-            window
-            for sentence, token, end, word, last_word in rows[too_long].tolist()
-            for window in _cut(sentence, token, end, word, last_word, starts, room)
-        ]
-        windows = np.concatenate([rows[~too_long], np.array(cut, dtype=np.int64)])
-        windows = windows[np.lexsort((windows[:, 3], windows[:, 0]))]
-    return WordWindows(windows[:, 0], Ranges(windows[:, 1], windows[:, 2]), Ranges(windows[:, 3], windows[:, 4]))
-
-
-def _cut(
-    sentence: int, token: int, end: int, word: int, last_word: int, starts: IntArray, room: int
-) -> list[tuple[int, int, int, int, int]]:
-    """Split one sentence: (sentence, first token, end token, first predicted word, end word) of each window."""
-    windows = []
-    while end - token > room:
-        # The first word that does not fit completely.
-        next_word = int(np.searchsorted(starts, token + room, side="right")) - 1
-        windows.append((sentence, token, int(starts[next_word]), word, next_word))
-        word, token = next_word, int(starts[next_word])
-    # The last window starts earlier, so that it is full.
-    full = int(starts[np.searchsorted(starts, end - room, side="left")])
-    windows.append((sentence, full, end, word, last_word))
-    return windows
+    rows = []
+    for sentence, word, last in zip(
+        itertools.count(), pieces.sentences.starts.tolist(), pieces.sentences.ends.tolist(), strict=False
+    ):
+        token, end = int(starts[word]), int(starts[last])
+        while end - token > most:
+            # Up to the first word that does not fit completely.
+            next_word = int(np.searchsorted(starts, token + most, side="right")) - 1
+            rows.append((sentence, token, int(starts[next_word]), word, next_word))
+            word, token = next_word, int(starts[next_word])
+            if end - token <= most:
+                # The last window starts earlier, so that it is full.
+                token = int(starts[np.searchsorted(starts, end - most, side="left")])
+                break
+        if end > token:
+            rows.append((sentence, token, end, word, last))
+    table = np.array(rows, dtype=np.int64).reshape(-1, 5)
+    return WordWindows(table[:, 0], Ranges(table[:, 1], table[:, 2]), Ranges(table[:, 3], table[:, 4]))
 
 
 OUTSIDE = "O"
@@ -160,44 +144,40 @@ _NO_SPACES = re.compile(f"[{HAN_CLASS}\u3041-\u30fa\u0e01-\u0e5b\u0e81-\u0eff\u1
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tagging(Task[TaggedExample]):
+class Tagging(Task):
     """A tag for each word.
 
     Attributes:
         labels: The tags as in the file.
-        scheme: Entity scheme: "IO", "BIO", "IOBES", "BILOU", "BMES"; None for tags that mark
-            no entities (parts of speech).
+        scheme: Entity scheme: "IO", "BIO", "IOBES", "BILOU", "BMES"; None for tags that mark no entities (parts of
+            speech).
         metrics: Reported metrics, the main one first: "f1", "precision", "recall" of entities with exact boundaries and
             type (`metrics.entity_scores`), also per type ("f1_PER"), and "accuracy" of tags.
         joined: Separator between words in running text: "space", or "nothing" for Chinese characters.
         outside: The tag of words without a token: "O", or the most frequent tag of the training file.
     """
 
-    kind: ClassVar[str] = "tagging"
     head: ClassVar[HeadKind] = "token"
-    labels: tuple[str, ...]
+    kind: Literal["tagging"] = "tagging"
     scheme: TagScheme | None = None
-    metrics: tuple[str, ...] = ("accuracy",)
+    metrics: Names = ("accuracy",)
     joined: Joined = "space"
-    outside: str = OUTSIDE
+    outside: Annotated[str, BeforeValidator(as_name)] = OUTSIDE
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
         check_labels(self.labels, "tag")
-        for name, value, known in (("scheme", self.scheme, TagScheme), ("joined", self.joined, Joined)):
-            if value is not None and value not in get_args(known):
-                problem, allowed, todo = unknown_name(f"{name} of the task 'tagging'", str(value), get_args(known))
-                raise DataError(problem, allowed=allowed, todo=todo)
         check_metrics(self.metrics, TAG_METRICS if self.scheme is None else self._entity_metrics(), self.kind)
         if self.outside not in self.labels:
             raise unknown_label("the task's tag outside of entities", self.outside, self.labels, "tag")
+        return self
 
     @classmethod
-    def for_examples(cls, examples: Sequence[TaggedExample], **fields: Any) -> Self:
-        """Make a task with the tags, scheme and word separator of the training examples.
+    def found_in(cls, examples: Sequence[TaggedExample]) -> dict[str, Any]:
+        """Return the tags, scheme and word separator of the training examples.
 
         Raises:
-            DataError: If they have fewer than two tags, or tags of entities in no known scheme.
+            DataError: If they are tags of entities in no known scheme.
         """
         tagged = [example.tags for example in examples if example.tags is not None]
         counts = Counter(itertools.chain.from_iterable(tagged))
@@ -210,12 +190,7 @@ class Tagging(Task[TaggedExample]):
         }
         if OUTSIDE not in counts and counts:
             found["outside"] = counts.most_common(1)[0][0]
-        return cls(**{**found, **fields})
-
-    @property
-    def num_outputs(self) -> int:
-        """Width of the head's last layer (see `Task.num_outputs`)."""
-        return len(self.labels)
+        return found
 
     def features(
         self,
@@ -230,26 +205,22 @@ class Tagging(Task[TaggedExample]):
 
         Sentences without any token have no unit. `num_cut` counts sentences with a truncated word.
         """
-        chosen = np.arange(len(examples), dtype=np.int64)
-        if training:
-            chosen = learnable(examples)
+        chosen = learnable(examples) if training else np.arange(len(examples), dtype=np.int64)
         kept = [examples[number] for number in chosen.tolist()]
-        available = room(tokenizer, max_length, pair=False)
+        available = text_tokens(tokenizer, max_length, pair=False)
         whole = to_pieces([example.words for example in kept], tokenizer, self.joined)
-        pieces = shortened(whole, available)
+        kept_tokens = whole.words.first(np.asarray(available))
+        pieces = WordPieces(whole.ids[kept_tokens.tokens], ranges_of(kept_tokens.lengths), whole.sentences)
         windows = to_windows(pieces, available)
         pairs = np.zeros(len(windows.sentences), dtype=bool)
         laid = lay_out(pieces.ids, windows.tokens, None, tokenizer, segments=segments, pairs=pairs)
         words = windows.words.tokens
         seen = pieces.words.lengths[words] > 0
-        moved = np.repeat(laid.first_starts - windows.tokens.starts, windows.words.lengths)
+        moved = np.repeat(laid.cu_seqlens[:-1] + 1 - windows.tokens.starts, windows.words.lengths)
         long_words = np.concatenate([[0], np.cumsum(whole.words.lengths > available)])
         is_cut = long_words[pieces.sentences.ends] > long_words[pieces.sentences.starts]
-        return Features(
-            ids=laid.ids,
-            segment_ids=laid.segment_ids,
-            cu_seqlens=laid.cu_seqlens,
-            units=np.arange(len(pairs), dtype=np.int64),
+        return replace(
+            laid,
             examples=chosen[windows.sentences],
             positions=(pieces.words.starts[words] + moved)[seen],
             labels=self._targets(kept)[words][seen] if training else None,
@@ -257,7 +228,7 @@ class Tagging(Task[TaggedExample]):
         )
 
     def _targets(self, examples: Sequence[TaggedExample]) -> IntArray:
-        numbers = number_of(self.labels)
+        numbers = {label: number for number, label in enumerate(self.labels)}
         targets = []
         for example in examples:
             assert example.tags is not None
@@ -267,11 +238,10 @@ class Tagging(Task[TaggedExample]):
                 targets.append(numbers[tag])
         return np.array(targets, dtype=np.int64)
 
-    def loss(self, scores: Tensor, batch: FeatureBatch) -> tuple[Tensor, int]:
-        """Return the summed cross entropy and the number of words predicted (see `Task.loss`)."""
+    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
+        """Return the summed cross entropy."""
         assert batch.labels is not None
-        learnt = int(torch.count_nonzero(batch.labels >= 0))
-        return F.cross_entropy(scores, batch.labels, reduction="sum", ignore_index=-1), learnt
+        return F.cross_entropy(scores, batch.labels, reduction="sum")
 
     def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
         """Split scores into one array (tags, C) per unit."""
@@ -280,13 +250,9 @@ class Tagging(Task[TaggedExample]):
         return rows(scores, torch.bincount(of_word, minlength=len(batch.unit_numbers)).tolist())
 
     def predictions(
-        self,
-        scores: Sequence[Scores],
-        features: Features,
-        examples: Sequence[TaggedExample],
-        tokenizer: Tokenizer,
+        self, scores: Sequence[Scores], features: Features, examples: Sequence[TaggedExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
-        """List each sentence's tags, one a word; the score is the probability of just these tags.
+        """List each sentence's tags, one per word.
 
         Details hold the "probabilities" of the words' tags (None for words that the tokenizer drops, "unseen" says how
         many), and the "entities" with the words [first_word, end_word), the characters [start, end) of the words joined
@@ -314,9 +280,7 @@ class Tagging(Task[TaggedExample]):
         details: dict[str, Any] = {"probabilities": known, "unseen": known.count(None)}
         if self.scheme is not None:
             details["entities"] = self._entities(example.words, tags, known)
-        seen = [probability for probability in known if probability is not None]
-        score = math.prod(seen) if seen else None
-        return Prediction(key=example.key, value=tags, score=score, details=details)
+        return Prediction(key=example.key, value=tags, score=None, details=details)
 
     def _entities(
         self, words: Sequence[str], tags: Sequence[str], known: Sequence[float | None]
@@ -355,6 +319,29 @@ class Tagging(Task[TaggedExample]):
             scores["accuracy"] = accuracy(list(itertools.chain(*gold)), list(itertools.chain(*predicted)))
         # A type that occurs neither in the labels nor in the predictions has no scores.
         return {name: scores.get(name, 0.0) for name in self.metrics}
+
+    def by_class(
+        self, predictions: Sequence[Prediction], examples: Sequence[TaggedExample]
+    ) -> dict[str, dict[str, float]]:
+        """Return the scores of each entity type, or of each tag where tags mark no entities."""
+        gold = [example.tags or () for example in examples]
+        predicted = [prediction.value for prediction in predictions]
+        if self.scheme is None:
+            return class_report(list(itertools.chain(*gold)), list(itertools.chain(*predicted)), self.labels)
+        scores = entity_scores(gold, predicted)
+        counts = Counter(entity.type for tags in gold for entity in entities_of(tags))
+        return {
+            type_: {**{name: scores[f"{name}_{type_}"] for name in ("precision", "recall", "f1")}, "examples": count}
+            for type_, count in sorted(counts.items())
+        }
+
+    def confusion(
+        self, predictions: Sequence[Prediction], examples: Sequence[TaggedExample]
+    ) -> dict[str, dict[str, int]]:
+        """Return the confusion matrix of tags, by word."""
+        gold = list(itertools.chain(*(example.tags or () for example in examples)))
+        predicted = list(itertools.chain(*(prediction.value for prediction in predictions)))
+        return confusion_matrix(gold, predicted, self.labels)
 
     def _entity_metrics(self) -> tuple[str, ...]:
         types = dict.fromkeys(type_of(tag) for tag in self.labels if tag != OUTSIDE)

@@ -19,6 +19,7 @@ def assemble(
     *,
     num_separators_between: int = 1,
     separator_points: IntArray | None = None,
+    is_pair: BoolArray | None = None,
 ) -> Instances:
     """Lay out rows as `[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]` for pairs, all rows at once.
 
@@ -36,8 +37,9 @@ def assemble(
         num_separators_between: Separators between A and B: 1 (BERT) or 2 (RoBERTa).
         separator_points: Ascending token offsets; one more separator stands at each that lies strictly inside
             a text. None or empty for none.
+        is_pair: Shape (N,), which rows are pairs, also those with an empty B; None for those whose B is not empty.
     """
-    texts = _Texts.of(plan, num_separators_between, separator_points)
+    texts = _Texts.of(plan, num_separators_between, separator_points, is_pair)
     cu_seqlens = np.concatenate([[0], np.cumsum(texts.widths.sum(axis=1))])
     total = int(cu_seqlens[-1])
 
@@ -113,10 +115,16 @@ class _Texts:
     widths: IntArray
 
     @classmethod
-    def of(cls, plan: Plan, num_separators_between: int, separator_points: IntArray | None) -> "_Texts":
+    def of(
+        cls,
+        plan: Plan,
+        num_separators_between: int,
+        separator_points: IntArray | None,
+        is_pair: BoolArray | None = None,
+    ) -> "_Texts":
         starts = np.stack([plan.first_start, plan.second_start], axis=1).ravel()
         ends = np.stack([plan.first_end, plan.second_end], axis=1).ravel()
-        is_pair = plan.second_end > plan.second_start
+        is_pair = plan.second_end > plan.second_start if is_pair is None else is_pair
         point_texts, point_offsets = _points_inside(starts, ends, separator_points)
         widths = (ends - starts + np.bincount(point_texts, minlength=len(starts))).reshape(-1, 2)
         widths[:, 0] += 1 + np.where(is_pair, num_separators_between, 1)

@@ -1,0 +1,126 @@
+"""Scores of trivial models on the same examples, to compare a fine-tuned model with.
+
+| task | baselines |
+|---|---|
+| classification | the most frequent class; logistic regression on TF-IDF of words and word pairs |
+| regression | the mean; ridge regression on the same TF-IDF |
+| multi-label | the most frequent set of classes |
+| tagging | the most frequent tag; the most frequent tag of each word |
+| multiple choice | the most frequent place of the right option |
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from maskwright.core.randomness import Permutation, integer_key
+from maskwright.data.words.scripts import HAN_CLASS
+from maskwright.finetuning.checks import unlabeled
+from maskwright.finetuning.examples import ChoiceExample, TaggedExample, TextExample
+from maskwright.finetuning.labeled import Labeled
+from maskwright.finetuning.tasks import Classification, MultiLabel, MultipleChoice, Prediction, Regression, Tagging
+from maskwright.finetuning.tasks.texts import class_names
+
+Predict = Callable[[Sequence[Any]], Sequence[Any]]
+_MOST_EXAMPLES = 50_000
+"""Training examples of a TF-IDF model; more cost minutes and hardly change its score."""
+_WORDS = rf"(?u)[{HAN_CLASS}]|(?:(?![{HAN_CLASS}])\w)+"
+"""A Chinese character is a word."""
+
+
+def baselines_of(labeled: Labeled) -> dict[str, dict[str, Mapping[str, float]]]:
+    """Return the metrics of each baseline on "dev" and, if it has labels, on "test"; empty for question answering."""
+    parts = {"dev": labeled.dev, **({} if labeled.test is None else {"test": labeled.test})}
+    return {
+        name: {
+            part: labeled.task.measure(
+                [
+                    Prediction(key=example.key, value=value, score=None, details={})
+                    for example, value in zip(its.examples, predict(its.examples), strict=True)
+                ],
+                its.examples,
+            )
+            for part, its in parts.items()
+            if not unlabeled(its.examples)
+        }
+        for name, predict in _baselines(labeled)
+    }
+
+
+def _baselines(labeled: Labeled) -> list[tuple[str, Predict]]:
+    task, train = labeled.task, [example for example in labeled.train.examples if not unlabeled([example])]
+    match task:
+        case Classification():
+            return [
+                ("majority class", _constant(_most_frequent(example.label for example in train))),
+                ("TF-IDF + logistic regression", _tf_idf(train, regression=False)),
+            ]
+        case Regression():
+            mean = sum(float(example.label) for example in train) / len(train)
+            return [("mean", _constant(mean)), ("TF-IDF + ridge regression", _tf_idf(train, regression=True))]
+        case MultiLabel():
+            return [("majority set", _constant(_most_frequent(map(class_names, train))))]
+        case Tagging():
+            return _of_tags(train)
+        case MultipleChoice():
+            # Questions may have fewer options than that.
+            place = _most_frequent(example.label for example in train)
+            return [("majority option", lambda given: [min(place, _last_option(each)) for each in given])]
+    return []
+
+
+def _last_option(example: ChoiceExample) -> int:
+    return len(example.options) - 1
+
+
+def _most_frequent(values: Any) -> Any:
+    return Counter(values).most_common(1)[0][0]
+
+
+def _constant(value: Any) -> Predict:
+    return lambda examples: [value] * len(examples)
+
+
+def _of_tags(train: Sequence[TaggedExample]) -> list[tuple[str, Predict]]:
+    of_word: dict[str, Counter[str]] = {}
+    for example in train:
+        for word, tag in zip(example.words, example.tags or (), strict=True):
+            of_word.setdefault(word, Counter())[tag] += 1
+    majority = _most_frequent(tag for example in train for tag in example.tags or ())
+    known = {word: counts.most_common(1)[0][0] for word, counts in of_word.items()}
+    return [
+        ("majority tag", lambda given: [[majority] * len(each.words) for each in given]),
+        (
+            "most frequent tag of each word",
+            lambda given: [[known.get(word, majority) for word in each.words] for each in given],
+        ),
+    ]
+
+
+def _tf_idf(train: Sequence[TextExample], *, regression: bool) -> Predict:
+    from scipy.sparse import hstack
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    order = Permutation(len(train), integer_key(0, "baseline examples"))
+    chosen = [train[number] for number in order(np.arange(min(len(train), _MOST_EXAMPLES))).tolist()]
+    # Each text of a pair has its own features.
+    vectorizers = [
+        TfidfVectorizer(token_pattern=_WORDS, ngram_range=(1, 2), sublinear_tf=True) for _ in chosen[0].texts
+    ]
+
+    def texts(examples: Sequence[TextExample], place: int) -> list[str]:
+        return [example.texts[place] if place < len(example.texts) else "" for example in examples]
+
+    def features(examples: Sequence[TextExample]) -> Any:
+        return hstack([each.transform(texts(examples, place)) for place, each in enumerate(vectorizers)]).tocsr()
+
+    for place, vectorizer in enumerate(vectorizers):
+        vectorizer.fit(texts(chosen, place))
+    if regression:
+        model = Ridge().fit(features(chosen), [float(example.label) for example in chosen])
+    else:
+        model = LogisticRegression(max_iter=1000).fit(features(chosen), [str(example.label) for example in chosen])
+    return lambda examples: model.predict(features(examples)).tolist()

@@ -1,0 +1,399 @@
+"""Tasks on single texts or pairs of texts: one class, several classes (multi-label), or a number (regression).
+
+Each example is one sequence and one unit. If a pair is too long, tokens are removed one at a time from the end of the
+longer text (google-research/bert, run_classifier.py, `_truncate_seq_pair`); a single text is truncated at its end.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal, Self, final
+
+import numpy as np
+from numpy.typing import DTypeLike
+from pydantic import BeforeValidator, Field, model_validator
+from torch import Tensor
+from torch.nn import functional as F
+
+from maskwright.core.errors import DataError
+from maskwright.core.types import HeadKind
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.finetuning.examples import TextExample
+from maskwright.finetuning.features import FeatureBatch, Features, Ranges, cut_pairs, lay_out, ranges_of, text_tokens
+from maskwright.finetuning.metrics.reports import class_report, confusion_matrix
+from maskwright.finetuning.metrics.scores import (
+    accuracy,
+    binary_f1,
+    macro_f1,
+    matthews,
+    mean_absolute_error,
+    multi_label_scores,
+    pearson,
+    r_squared,
+    spearman,
+)
+from maskwright.finetuning.readers import as_name
+from maskwright.finetuning.readers.options import Names
+from maskwright.finetuning.tasks.base import (
+    Prediction,
+    Scores,
+    Task,
+    check_labels,
+    check_metrics,
+    learnable,
+    require_labels,
+    rows,
+    softmax,
+    sorted_labels,
+    unknown_label,
+    unknown_label_of,
+)
+
+
+class TextTask(Task):
+    """A task whose examples are texts or pairs of texts."""
+
+    head: ClassVar[HeadKind] = "sequence"
+    target_type: ClassVar[DTypeLike]
+
+    @abstractmethod
+    def target(self, example: TextExample) -> Any:
+        """Return an example's target for training.
+
+        Raises:
+            DataError: If its label is not one of the task's.
+        """
+
+    @abstractmethod
+    def decode(self, scores: Scores, examples: Sequence[TextExample]) -> list[Prediction]:
+        """Decode scores (U, C) in float64 into one prediction per example."""
+
+    def features(
+        self, examples: Sequence[TextExample], tokenizer: Tokenizer, *, max_length: int, segments: bool, training: bool
+    ) -> Features:
+        """Lay out each example as a sequence (see `Task.features`)."""
+        chosen = learnable(examples) if training else np.arange(len(examples), dtype=np.int64)
+        kept = [examples[number] for number in chosen.tolist()]
+        labels = np.array([self.target(example) for example in kept], dtype=self.target_type) if training else None
+        pairs = np.array([len(example.texts) == 2 for example in kept], dtype=bool)
+        room_alone = text_tokens(tokenizer, max_length, pair=False)
+        room_of_pair = text_tokens(tokenizer, max_length, pair=True, needed=2) if pairs.any() else 0
+        stream = StreamEncoder(tokenizer).encode([text for example in kept for text in example.texts])
+        texts = ranges_of(stream.lengths)
+        begins = np.concatenate([[0], np.cumsum(1 + pairs)])[:-1].astype(np.int64)
+        first, second = texts.pick(begins), texts.pick(begins + pairs)
+        second = Ranges(second.starts, np.where(pairs, second.ends, second.starts))
+        of_first, of_second = cut_pairs(first.lengths, second.lengths, room_of_pair)
+        of_first = np.where(pairs, of_first, np.minimum(first.lengths, room_alone))
+        of_second = np.where(pairs, of_second, 0)
+        is_cut = (of_first < first.lengths) | (of_second < second.lengths)
+        laid = lay_out(
+            stream.ids, first.first(of_first), second.first(of_second), tokenizer, segments=segments, pairs=pairs
+        )
+        return replace(laid, examples=chosen, labels=labels, num_cut=int(np.count_nonzero(is_cut)))
+
+    def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
+        """Split scores into one array (C,) per unit."""
+        return rows(scores)
+
+    def predictions(
+        self, scores: Sequence[Scores], features: Features, examples: Sequence[TextExample], tokenizer: Tokenizer
+    ) -> list[Prediction]:
+        """Return one prediction per example (see `decode`)."""
+        if not len(scores) == features.num_units == len(examples):
+            raise ValueError(f"{len(scores)} scores for {len(examples)} examples: use features made for scoring")
+        return self.decode(np.stack(scores).astype(np.float64), examples) if examples else []
+
+    def check(self, examples: Sequence[TextExample]) -> None:
+        """Raise on labels that the task does not have (see `Task.check`)."""
+        for example in examples:
+            self.target(example)
+
+
+@final
+class Classification(TextTask):
+    """One of several classes for a text or a pair.
+
+    Attributes:
+        labels: Names of the classes, two or more.
+        metrics: Reported metrics, the main one first: "accuracy", "f1" (of the class `positive`), "macro_f1" (mean F1
+            of all classes), "matthews" (correlation).
+        positive: The class that "f1" refers to; None for the second of two.
+    """
+
+    METRICS: ClassVar[tuple[str, ...]] = ("accuracy", "f1", "macro_f1", "matthews")
+    target_type: ClassVar[DTypeLike] = np.int64
+    kind: Literal["classification"] = "classification"
+    metrics: Names = ("accuracy",)
+    positive: Annotated[str | None, BeforeValidator(as_name)] = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        check_labels(self.labels)
+        check_metrics(self.metrics, self.METRICS, self.kind)
+        if self.positive is not None and self.positive not in self.labels:
+            raise unknown_label("the task's positive class", self.positive, self.labels)
+        if "f1" in self.metrics and self.positive is None and len(self.labels) > 2:
+            raise DataError(
+                f"the metric 'f1' is of one class, and there are {len(self.labels)}",
+                allowed="a class named in `positive`, or the metric 'macro_f1'",
+            )
+        return self
+
+    @classmethod
+    def found_in(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
+        """Return the classes of the training examples."""
+        return {"labels": sorted_labels(_class_name(example) for example in examples if example.label is not None)}
+
+    def target(self, example: TextExample) -> int:
+        """Return the number of the example's class."""
+        name = _class_name(example)
+        if name not in self.labels:
+            raise unknown_label_of(example.key, name, self.labels, one_each=True)
+        return self.labels.index(name)
+
+    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
+        """Return the summed cross entropy."""
+        assert batch.labels is not None
+        return F.cross_entropy(scores, batch.labels, reduction="sum")
+
+    def decode(self, scores: Scores, examples: Sequence[TextExample]) -> list[Prediction]:
+        """Predict each example's most probable class; details hold the probabilities of all."""
+        probabilities = softmax(scores)
+        best = probabilities.argmax(axis=1).tolist()
+        return [
+            Prediction(
+                key=example.key,
+                value=self.labels[number],
+                score=row[number],
+                details={"probabilities": dict(zip(self.labels, row, strict=True))},
+            )
+            for example, number, row in zip(examples, best, probabilities.tolist(), strict=True)
+        ]
+
+    def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
+        """Compare with the examples' labels (see `Task.measure`)."""
+        require_labels(examples)
+        labels = [_class_name(example) for example in examples]
+        predicted = [prediction.value for prediction in predictions]
+        positive = self.labels[1] if self.positive is None else self.positive
+        known: dict[str, Callable[[], float]] = {
+            "accuracy": lambda: accuracy(labels, predicted),
+            "f1": lambda: binary_f1(labels, predicted, positive=positive),
+            "macro_f1": lambda: macro_f1(labels, predicted, labels=self.labels),
+            "matthews": lambda: matthews(labels, predicted),
+        }
+        return {name: known[name]() for name in self.metrics}
+
+    def by_class(
+        self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
+    ) -> dict[str, dict[str, float]]:
+        """Return the scores of each class."""
+        labels = [_class_name(example) for example in examples]
+        return class_report(labels, [prediction.value for prediction in predictions], self.labels)
+
+    def confusion(
+        self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
+    ) -> dict[str, dict[str, int]]:
+        """Return the confusion matrix by name."""
+        labels = [_class_name(example) for example in examples]
+        return confusion_matrix(labels, [prediction.value for prediction in predictions], self.labels)
+
+
+def _class_name(example: TextExample) -> str:
+    if isinstance(example.label, str):
+        return example.label
+    raise DataError(
+        f"example {example.key}: its label {example.label!r} is not the name of a class",
+        todo="Choose the task 'regression' for numbers and 'multi_label' for several classes at once.",
+    )
+
+
+@final
+class Regression(TextTask):
+    """A number for a text or a pair, trained with squared error.
+
+    Attributes:
+        metrics: Reported metrics, the main one first: "r_squared" (share of explained variance), "pearson", "spearman"
+            (correlations, which do not notice a constant bias or scale); besides, "mean_absolute_error" (lower is
+            better, so it cannot be the main one).
+        offset: Subtracted from targets in training, added to outputs in prediction.
+        scale: Targets minus offset are divided by it in training, outputs multiplied in prediction: ELECTRA scales
+            STS-B's 0 to 5 to 0 to 1 (electra: configure_finetuning.py), BERT and RoBERTa do not.
+        bounds: Smallest and largest value; predictions are clipped to them. None for no bounds. Metrics use the
+            unclipped outputs, as GLUE's systems did: clipping creates ties.
+    """
+
+    METRICS: ClassVar[tuple[str, ...]] = ("r_squared", "pearson", "spearman", "mean_absolute_error")
+    target_type: ClassVar[DTypeLike] = np.float32
+    kind: Literal["regression"] = "regression"
+    metrics: Names = METRICS
+    offset: float = 0.0
+    scale: Annotated[float, Field(gt=0)] = 1.0
+    bounds: tuple[float, float] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        check_metrics(self.metrics, self.METRICS, self.kind)
+        if self.metrics[0] == "mean_absolute_error":
+            raise DataError(
+                f"the main metric of a regression is {self.metrics[0]!r}, where lower is better",
+                allowed=f"as the first one: {', '.join(self.METRICS[:-1])}",
+            )
+        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
+            raise DataError(
+                f"the bounds of a regression are {self.bounds!r}", allowed="two numbers, the smaller one first"
+            )
+        return self
+
+    def target(self, example: TextExample) -> float:
+        """Return the example's number, scaled."""
+        return (_number(example) - self.offset) / self.scale
+
+    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
+        """Return the summed squared error of the scaled numbers."""
+        assert batch.labels is not None
+        return F.mse_loss(scores.squeeze(1), batch.labels, reduction="sum")
+
+    def decode(self, scores: Scores, examples: Sequence[TextExample]) -> list[Prediction]:
+        """Predict a number per example, clipped to `bounds`; `details["unbounded"]` holds the output if it differs."""
+        numbers = scores[:, 0] * self.scale + self.offset
+        within = numbers if self.bounds is None else np.clip(numbers, *self.bounds)
+        return [
+            Prediction(
+                key=example.key, value=value, score=None, details={} if value == number else {"unbounded": number}
+            )
+            for example, value, number in zip(examples, within.tolist(), numbers.tolist(), strict=True)
+        ]
+
+    def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
+        """Compare with the examples' numbers (see `Task.measure`)."""
+        require_labels(examples)
+        labels = [_number(example) for example in examples]
+        predicted = [prediction.details.get("unbounded", prediction.value) for prediction in predictions]
+        known = dict(zip(self.METRICS, (r_squared, pearson, spearman, mean_absolute_error), strict=True))
+        return {name: known[name](labels, predicted) for name in self.metrics}
+
+    def check(self, examples: Sequence[TextExample]) -> None:
+        """Raise on labels that are not numbers, or all equal: correlations are then undefined."""
+        if len({_number(example) for example in examples}) < 2:
+            raise DataError(
+                "all numbers are equal, so that correlations are undefined",
+                allowed="at least two different numbers",
+                todo="If they were held out of few training examples, name another file with `--dev FILE`.",
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data; without an offset of 0, which runs of earlier versions do not record."""
+        data = super().to_json()
+        return {name: value for name, value in data.items() if name != "offset" or value}
+
+
+def _number(example: TextExample) -> float:
+    try:
+        number = float(example.label)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise DataError(
+            f"example {example.key}: its label {example.label!r} is not a number",
+            todo="Correct the row, or choose the task 'classification' for class names.",
+        )
+    return number
+
+
+@final
+class MultiLabel(TextTask):
+    """Any number of classes for a text or a pair, predicted independently.
+
+    Attributes:
+        labels: Names of the classes.
+        metrics: Reported metrics, the main one first: "micro_f1" (over all decisions), "macro_f1" (mean F1 of the
+            classes), "subset_accuracy" (share of examples with exactly the right set), "f1_LABEL" (of one class).
+        threshold: Minimum probability of a predicted class, in (0, 1).
+    """
+
+    METRICS: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "subset_accuracy")
+    target_type: ClassVar[DTypeLike] = np.float32
+    kind: Literal["multi_label"] = "multi_label"
+    metrics: Names = METRICS
+    threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        check_labels(self.labels)
+        check_metrics(self.metrics, (*self.METRICS, *(f"f1_{label}" for label in self.labels)), self.kind)
+        return self
+
+    @classmethod
+    def found_in(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
+        """Return the classes of the training examples."""
+        labeled = (example for example in examples if example.label is not None)
+        return {"labels": sorted_labels(name for example in labeled for name in class_names(example))}
+
+    def target(self, example: TextExample) -> list[bool]:
+        """Return for each class whether the example has it."""
+        names = class_names(example)
+        for name in names:
+            if name not in self.labels:
+                raise unknown_label_of(example.key, name, self.labels, one_each=False)
+        return [label in names for label in self.labels]
+
+    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
+        """Return the binary cross entropy, the mean of the classes summed over units.
+
+        Divided by the units this is transformers' loss of a multi-label model: the mean over units and classes.
+        """
+        assert batch.labels is not None
+        return F.binary_cross_entropy_with_logits(scores, batch.labels, reduction="sum") / len(self.labels)
+
+    def decode(self, scores: Scores, examples: Sequence[TextExample]) -> list[Prediction]:
+        """Predict each example's classes; the score is the probability of exactly this set, classes independent."""
+        probabilities = 1 / (1 + np.exp(-scores))
+        holds = probabilities >= self.threshold
+        of_set = np.where(holds, probabilities, 1 - probabilities).prod(axis=1)
+        return [
+            Prediction(
+                key=example.key,
+                value=[label for label, held in zip(self.labels, its_holds, strict=True) if held],
+                score=score,
+                details={"probabilities": dict(zip(self.labels, row, strict=True))},
+            )
+            for example, its_holds, score, row in zip(
+                examples, holds.tolist(), of_set.tolist(), probabilities.tolist(), strict=True
+            )
+        ]
+
+    def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
+        """Compare with the examples' classes (see `Task.measure`)."""
+        require_labels(examples)
+        labels = [class_names(example) for example in examples]
+        scores = multi_label_scores(labels, [prediction.value for prediction in predictions], labels=self.labels)
+        return {name: scores[name] for name in self.metrics}
+
+    def by_class(
+        self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
+    ) -> dict[str, dict[str, float]]:
+        """Return the scores of each class."""
+        return {
+            label: class_report(
+                [str(label in class_names(example)) for example in examples],
+                [str(label in prediction.value) for prediction in predictions],
+                ["True"],
+            )["True"]
+            for label in self.labels
+        }
+
+
+def class_names(example: TextExample) -> tuple[str, ...]:
+    """Return the classes of a multi-label example; raise `DataError` if its label is a number or missing."""
+    if isinstance(example.label, tuple):
+        return example.label
+    if isinstance(example.label, str):
+        return (example.label,)
+    raise DataError(
+        f"example {example.key}: its label {example.label!r} is not a list of classes",
+        todo="Choose the task 'regression' for numbers.",
+    )
