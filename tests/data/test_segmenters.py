@@ -1,7 +1,6 @@
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from importlib import metadata
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,7 +12,7 @@ from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.spec import validate
 from maskwright.data.words import segmenters
 from maskwright.data.words.annotator import check_words, words_fingerprint
-from maskwright.data.words.segmenters import Jieba, open_segmenter
+from maskwright.data.words.segmenters import Segmenter, in_one_call, open_segmenter
 from maskwright.data.words.spec import Words
 
 
@@ -28,13 +27,10 @@ def two_by_two(run: str) -> list[str]:
     return [run[start : start + 2] for start in range(0, len(run), 2)]
 
 
-def tags_of(words: Sequence[str], name: str) -> list[str]:
-    return [name if word == "北京" else "n" for word in words]
-
-
 class FakeLTP:
     def __init__(self, model: str) -> None:
-        assert model == "LTP/small"
+        if model != "LTP/small":
+            raise OSError(f"no model {model!r}")
         self.known: list[str] = []
 
     def add_words(self, words: list[str], freq: int) -> None:
@@ -42,49 +38,8 @@ class FakeLTP:
 
     def pipeline(self, runs: list[str], tasks: list[str]) -> Any:
         assert tasks == ["cws", "pos"]
-        cut = [two_by_two(run) for run in runs]
-        return SimpleNamespace(cws=cut, pos=[tags_of(words, "ns") for words in cut])
-
-
-def fake_hanlp() -> dict[str, Any]:
-    def load(name: str) -> Any:
-        if name == "tok":
-            return lambda runs: [two_by_two(run) for run in runs]
-        assert name == "pos"
-        return lambda cut: [tags_of(words, "ns") for words in cut]
-
-    names = SimpleNamespace(
-        tok=SimpleNamespace(COARSE_ELECTRA_SMALL_ZH="tok"), pos=SimpleNamespace(PKU_POS_ELECTRA_SMALL="pos")
-    )
-    return {"load": load, "pretrained": names}
-
-
-def fake_spacy() -> dict[str, Any]:
-    def token(word: str) -> Any:
-        return SimpleNamespace(text=word, pos_="PROPN" if word == "北京" else "NOUN")
-
-    def load(name: str) -> Any:
-        if name != "zh_core_web_sm":
-            raise OSError(f"[E050] Can't find model {name!r}")
-        return SimpleNamespace(pipe=lambda runs: ([token(word) for word in two_by_two(run)] for run in runs))
-
-    return {"load": load}
-
-
-def fake_stanza() -> dict[str, Any]:
-    def pipeline(lang: str, processors: str, verbose: bool) -> Any:
-        assert (lang, processors, verbose) == ("zh", "tokenize,pos", False)
-        return lambda run: SimpleNamespace(
-            sentences=[
-                SimpleNamespace(
-                    words=[
-                        SimpleNamespace(text=word, upos="PROPN" if word == "北京" else None) for word in two_by_two(run)
-                    ]
-                )
-            ]
-        )
-
-    return {"Pipeline": pipeline}
+        cut = [["changed"] if run == "臺灣" else two_by_two(run) for run in runs]
+        return SimpleNamespace(cws=cut, pos=[["ns" if word == "北京" else "n" for word in words] for words in cut])
 
 
 def install(monkeypatch: pytest.MonkeyPatch, name: str, content: dict[str, Any]) -> None:
@@ -93,30 +48,15 @@ def install(monkeypatch: pytest.MonkeyPatch, name: str, content: dict[str, Any])
     monkeypatch.setitem(sys.modules, name, module)
 
 
-FAKES = {"ltp": {"LTP": FakeLTP}, "hanlp": fake_hanlp(), "spacy": fake_spacy(), "stanza": fake_stanza()}
+def names(segmenter: Segmenter, *runs: str) -> list[str]:
+    return [word for word, tag in segmenter.tag(runs) if segmenter.is_name(word, tag)]
 
 
-@pytest.mark.parametrize("name", FAKES)
-def test_model_segmenters_give_words_and_names(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, name, FAKES[name])
-    segmenter = open_segmenter(name)
-    words, tags = segmenter.tag(["北京大学", "学生们"])
-    assert words == segmenter.cut(["北京大学", "学生们"]) == ["北京", "大学", "学生", "们"]
-    assert [tag.startswith(segmenter.entity_tags) for tag in tags] == [True, False, False, False]
-
-
-def test_words_that_do_not_join_to_the_run_fall_back_to_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(name: str) -> Any:
-        def cut(run: str) -> list[Any]:
-            return (
-                [SimpleNamespace(text="changed", pos_="X")] if run == "臺灣" else [SimpleNamespace(text=run, pos_="X")]
-            )
-
-        return SimpleNamespace(pipe=lambda runs: [cut(run) for run in runs])
-
-    install(monkeypatch, "spacy", {"load": load})
-    words, tags = open_segmenter("spacy").tag(["臺灣", "模型"])
-    assert (words, tags) == (["臺", "灣", "模型"], ["", "", "X"])
+def test_ltp_gives_words_and_names_and_characters_where_it_changed_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, "ltp", {"LTP": FakeLTP})
+    segmenter = open_segmenter("ltp")
+    assert segmenter.cut(["北京大学", "臺灣"]) == [("北京", "ns"), ("大学", "n"), ("臺", ""), ("灣", "")]
+    assert names(segmenter, "北京大学", "臺灣") == ["北京"]
 
 
 def test_jieba_is_called_as_its_interface_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -140,8 +80,8 @@ def test_jieba_is_called_as_its_interface_is(monkeypatch: pytest.MonkeyPatch, tm
     install(monkeypatch, "jieba.posseg", {"POSTokenizer": POSTokenizer})
     (tmp_path / "d.txt").write_text("大模型 9 n\n", encoding="utf-8")
     segmenter = open_segmenter("jieba", tmp_path / "d.txt")
-    assert segmenter.cut(["北京大", "学"]) == ["北京", "大", "学"]
-    assert segmenter.tag(["北京"]).tags == ["ns"]
+    assert segmenter.cut(["北京大", "学"]) == [("北京", ""), ("大", ""), ("学", "")]
+    assert segmenter.tag(["北京"]) == [("北京", "ns")]
     assert known == [("大模型", 9, "n")]
 
 
@@ -149,27 +89,33 @@ def test_tagged_words_that_do_not_join_fall_back_to_characters_of_their_run_alon
     def tag(text: str) -> list[tuple[str, str]]:
         return [(word.replace("臺灣", "台湾省"), "ns") for word in re.findall("..|\n|.", text)]
 
-    segmenter = Jieba(lambda text: [word for word, _ in tag(text)], tag)
-    assert segmenter.tag(["臺灣", "北京"]) == (["臺", "灣", "北京"], ["", "", "ns"])
-    assert segmenter.tag(["北京", "学生"]) == (["北京", "学生"], ["ns", "ns"])
+    assert in_one_call(tag)(["臺灣", "北京"]) == [("臺", ""), ("灣", ""), ("北京", "ns")]
+    assert in_one_call(tag)(["北京", "学生"]) == [("北京", "ns"), ("学生", "ns")]
 
 
-def test_rjieba_cuts_runs_apart_and_joins_back() -> None:
+def test_rjieba_cuts_runs_separately_and_joins_back() -> None:
     segmenter = open_segmenter("rjieba")
     runs = ["使用语言模型", "来预测", "𠀀𠀁北京", *CHINESE]
-    assert "".join(segmenter.cut(runs)) == "".join(segmenter.tag(runs).words) == "".join(runs)
-    assert segmenter.cut(["语言", "模型"]) == ["语言", "模型"]
-    words, tags = segmenter.tag(["李白在北京大学"])
-    named = [word for word, tag in zip(words, tags, strict=True) if tag.startswith(segmenter.entity_tags)]
-    assert named == ["李白", "北京大学"]
+    for words in (segmenter.cut(runs), segmenter.tag(runs)):
+        assert "".join(word for word, _ in words) == "".join(runs)
+    assert [word for word, _ in segmenter.cut(["语言", "模型"])] == ["语言", "模型"]
+    assert names(segmenter, "李白在北京大学") == ["李白", "北京大学"]
+
+
+def test_common_words_that_jieba_tags_as_names_are_none() -> None:
+    segmenter = open_segmenter("rjieba")
+    text = ["把东西写进日志和索引", "贡献者在子目录里解密", "谷歌的工程师在慕尼黑和中国"]
+    tagged = [word for word, tag in segmenter.tag(text) if tag[:2] in ("nr", "ns", "nt", "nz")]
+    assert {"东西", "日志", "索引", "贡献者", "解密"} <= set(tagged)
+    assert names(segmenter, *text) == ["谷歌", "慕尼黑", "中国"]
 
 
 def test_dictionary_teaches_one_segmenter_and_no_other(tmp_path: Path) -> None:
     (tmp_path / "d.txt").write_text("语言模型 99999 nz\n", encoding="utf-8")
     taught, plain = open_segmenter("rjieba", tmp_path / "d.txt"), open_segmenter("rjieba")
-    assert taught.cut(["使用语言模型"]) == ["使用", "语言模型"]
-    assert taught.tag(["使用语言模型"]).tags[1] == "nz"
-    assert plain.cut(["使用语言模型"]) == ["使用", "语言", "模型"]
+    assert taught.cut(["使用语言模型"]) == [("使用", ""), ("语言模型", "")]
+    assert names(taught, "使用语言模型") == ["语言模型"]
+    assert [word for word, _ in plain.cut(["使用语言模型"])] == ["使用", "语言", "模型"]
 
 
 def test_an_edited_dictionary_is_read_again(tmp_path: Path) -> None:
@@ -178,10 +124,10 @@ def test_an_edited_dictionary_is_read_again(tmp_path: Path) -> None:
     words = Words(segmenter="rjieba", dictionary=str(path))
     first, key = open_segmenter("rjieba", path), words_fingerprint(words)
     assert open_segmenter("rjieba", path) is first
-    assert first.cut(["使用语言模型"]) == ["使用", "语言模型"]
+    assert first.cut(["使用语言模型"])[1] == ("语言模型", "")
     path.write_text("使用语言 99999 nz\n", encoding="utf-8")
     assert words_fingerprint(words) != key
-    assert open_segmenter("rjieba", path).cut(["使用语言模型"]) == ["使用语言", "模型"]
+    assert open_segmenter("rjieba", path).cut(["使用语言模型"])[0] == ("使用语言", "")
 
 
 @pytest.mark.parametrize(
@@ -218,17 +164,11 @@ def test_missing_pyahocorasick_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_model_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, "spacy", fake_spacy())
-    with pytest.raises(DataError, match=r"'spacy' cannot load its model 'zh_other' \(OSError.*rjieba"):
-        check_words(Words(segmenter="spacy", model="zh_other"))
+    install(monkeypatch, "ltp", {"LTP": FakeLTP})
+    with pytest.raises(DataError, match=r"'ltp' cannot load its model 'other' \(OSError.*rjieba"):
+        check_words(Words(segmenter="ltp", model="other"))
     with pytest.raises(DataError, match="has no model to choose"):
-        check_words(Words(segmenter="rjieba", model="zh_other"))
-
-
-def test_dictionary_for_a_segmenter_that_takes_none_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "d.txt").write_text("语言模型\n", encoding="utf-8")
-    with pytest.raises(DataError, match="takes no dictionary"):
-        check_words(Words(segmenter="stanza", dictionary=str(tmp_path / "d.txt")))
+        check_words(Words(segmenter="rjieba", model="other"))
 
 
 @pytest.mark.parametrize(
@@ -257,26 +197,6 @@ def test_fingerprint_is_of_content_and_versions_not_of_places(tmp_path: Path, mo
     assert first == of("b.txt", "New York\n") != of("a.txt", "Los Angeles\n")
     monkeypatch.setattr(segmenters.metadata, "version", lambda name: "99")
     assert of("a.txt", "New York\n") != first
-
-
-def test_fingerprint_is_of_the_model_s_version_where_it_is_a_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installed = {"spacy": "3.8.0", "zh_core_web_sm": "3.7.0", "ltp": "4.2.0"}
-
-    def version(name: str) -> str:
-        if name not in installed:
-            raise metadata.PackageNotFoundError(name)
-        return installed[name]
-
-    monkeypatch.setattr(metadata, "version", version)
-    usual, other, ltp = Words(segmenter="spacy"), Words(segmenter="spacy", model="my_model"), Words(segmenter="ltp")
-    before = [words_fingerprint(words) for words in (usual, other, ltp)]
-    installed["zh_core_web_sm"] = "3.8.0"
-    after = [words_fingerprint(words) for words in (usual, other, ltp)]
-    assert [first == second for first, second in zip(before, after, strict=True)] == [False, True, True]
-    installed["my_model"] = "1.0.0"
-    assert words_fingerprint(other) != after[1]
 
 
 def test_fingerprint_needs_its_files(tmp_path: Path) -> None:

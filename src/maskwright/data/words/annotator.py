@@ -16,7 +16,7 @@ from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.tokenizers.stream_encoder import TokenPlaces, TokenStream
 from maskwright.data.words.lexicon import Lexicon, Spans, content_of, longest, read_dictionary, read_lexicon
 from maskwright.data.words.scripts import chinese_characters, code_points
-from maskwright.data.words.segmenters import Segmenter, open_segmenter, segmenter_version
+from maskwright.data.words.segmenters import NAME_RULES_VERSION, Segmenter, open_segmenter, segmenter_version
 from maskwright.data.words.spec import LEXICON_SUFFIXES, Words
 
 
@@ -97,12 +97,11 @@ class Annotator:
         runs = [text.joined[start:end] for start, end in zip(firsts.tolist(), lasts.tolist(), strict=True)]
         names = np.zeros(0, dtype=np.bool_)
         if "tags" in self._words.entities:
-            pieces, tags = self._segmenter.tag(runs)
-            named = self._segmenter.entity_tags
-            names = np.fromiter((tag.startswith(named) for tag in tags), dtype=np.bool_, count=len(tags))
+            pieces = self._segmenter.tag(runs)
+            names = np.array([self._segmenter.is_name(word, tag) for word, tag in pieces], dtype=np.bool_)
         else:
             pieces = self._segmenter.cut(runs)
-        lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
+        lengths = np.fromiter((len(word) for word, _ in pieces), dtype=np.int64, count=len(pieces))
         ends = np.cumsum(lengths)
         places = np.flatnonzero(chinese)
         spans = Spans(places[ends - lengths], places[ends - 1] + 1)
@@ -259,7 +258,8 @@ def words_fingerprint(words: Words) -> str:
         [content_of(Path(source)) if _is_file(source) else source for source in sources]
         for sources in (words.phrases, words.entities)
     )
-    return fingerprint([_VERSION, segmenter_fingerprint(words), words.units, phrases, entities])
+    names = [NAME_RULES_VERSION] if "tags" in words.entities else []
+    return fingerprint([_VERSION, segmenter_fingerprint(words), words.units, phrases, entities, *names])
 
 
 def segmenter_fingerprint(words: Words) -> str:
@@ -271,7 +271,7 @@ def segmenter_fingerprint(words: Words) -> str:
     if words.segmenter == "none":
         return "none"
     dictionary = "" if words.dictionary is None else content_of(Path(words.dictionary))
-    version = segmenter_version(words.segmenter, words.model)
+    version = segmenter_version(words.segmenter)
     return fingerprint([words.segmenter, version, words.model, dictionary])
 
 

@@ -98,7 +98,7 @@ class WordCounter:
         runs = [run for piece in pieces if _HAN.search(piece) for run in _HAN_OR_NOT.findall(piece) if _HAN.match(run)]
         if not runs:
             return pieces
-        words = iter(self._segmenter.cut(runs) if self._segmenter else "".join(runs))
+        words = iter([word for word, _ in self._segmenter.cut(runs)] if self._segmenter else "".join(runs))
         cut: list[str] = []
         for piece in pieces:
             if not _HAN.search(piece):

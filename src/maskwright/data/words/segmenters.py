@@ -1,289 +1,182 @@
-"""Chinese word segmenters behind one protocol; each library is imported only when it is named.
+"""Chinese word segmenters behind one interface; a library is imported only when it is named.
 
-`rjieba` (Rust, fast) and `jieba` carry their dictionary. LTP (that of Chinese-BERT-wwm), HanLP, spaCy and Stanza need a
-model that the user installs or downloads; where one cannot be loaded, the error names it.
+`rjieba` (Rust, fast) and `jieba` contain their dictionary. LTP, the segmenter of Chinese-BERT-wwm, needs a model, which
+it downloads; if it cannot be loaded, the error names it.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from maskwright.core.errors import DataError
 from maskwright.data.libraries import imported
 from maskwright.data.words.lexicon import content_of, read_dictionary
 
-_REMEDIES = {"rjieba": "`pip install 'maskwright[zh]'`"}
+Tagged = tuple[str, str]
+"""A word and its part of speech in the segmenter's names."""
+
+LTP_MODEL = "LTP/small"
+NAME_RULES_VERSION = 1
+"""Raise it with every change of `is_jieba_name`."""
+
+_LTP_NAMES = ("nh", "ni", "ns", "nz")  # its 863 tags: people, organizations, places, other proper nouns
+_JIEBA_NAMES = ("nr", "ns", "nt", "nz")  # ICTCLAS's: people (also nrt, nrfg), places, organizations, others
+_NOT_NAME_ENDINGS = "性化者符证器键式"
+# The most frequent of them in Chinese articles on Linux and in CLUECorpusSmall.
+_LISTED = (
+    "东西 日志 加密 补丁 普通 索引 联网 博客 许可 令人 城市 克隆 中断 哈希 黑客 诸如 明白 关联 高亮 长度 新建 "
+    "聊天 解密 深度 子目录 入门 比特 新鲜 库中 通讯 谢谢 宝宝 入口 太多 古老 养老 黑名单 以太网 修正 博文 海鲜 "
+    "双启动 顾客 嵌套 拷贝到 论文 内建 网络安全 蓝牙 内联 家族 美丽 新创建 小姐 旧版本 白名单 权威 卓越 重新安装 "
+    "老公 解压缩 宝贵 普及 中继 上市 太大 英雄 文件共享 安全更新 段时间 高清 功能丰富 顾问 明文 美味 多达 华丽 "
+    "正宗 美观 安全补丁 明智 库来 令牌 智慧 延时 曝光 福利 文明 子宫 云中 幼儿园 保健 权衡 宕机 触摸板 相匹配 "
+    "宣言 公开赛 若想 巧克力 明星 吉祥物 海滩 张量 卡片 长大 陈旧 白银 顾名思义 大厨 容纳 康复 短语 聊天室 范畴 "
+    "蓝图 和平 屏保 文件创建 立马 易懂 钟爱 触摸屏 时髦 无人驾驶 多汗 沙拉 三文鱼 冰淇淋 安静 开发新 罗列 白皮书 "
+    "波浪 阳光 工程硕士 东北 宫殿 都城 女主播 古建筑 海洋 太棒了 刚刚开始 信息安全 真实世界 摩托车 通知书 白宫 "
+    "阿姨 枚举 汇报 西北 人民法庭 师傅 人大代表 东南 恒星 红茶 单元格 子网掩码 上文 连接池 城镇 崇拜 荣誉 维度 "
+    "高峰 大城市 嘉宾 灵敏 麦克风 王朝 青春 高速缓存 高阶 大都 益处 彩虹 东东 太久 陈述 鲤鱼 果仁 阴阳 汤汁 冰川 "
+    "银耳 新秀 乌托邦 程序开发 青少年 新奇 宝石 滤镜 正文 奇特 系统安全 库里 建议您 外国 小学生 卡住 张图 高昂 "
+    "大街 栗子 网络通信 列中 静默 安全措施 张口 酸梅汤 共和 深水 常见病 木耳 侯爵 羊杂 真是太 齐全 世界观 太阳 "
+    "神圣 高水平 关怀 多云 新鲜度 古典 模式匹配 非营利 包后 小姑娘 银行卡 段子 续航 喝咖啡 牛仔 信息中心 满意度 "
+    "三明治 高中生 矫正 布尔值 多播 公正 即时通讯 纳秒 封锁 统计学 无卡 陆军 都市 燕麦 野战 安然 南瓜 大满贯 抗战 "
+    "龙虾 水煮鱼 蓝光 万能 高科技 赞美 敬畏 第一版 小镇 查询语言 勒索 祝贺 益智 卫星 朴素 温泉 平原 亚军 科普 "
+    "王子 二十世纪 曙光 大战 美的 雷达 老太太 亚健康 大王 港湾 高三 双子座 人民法院 三世 加盟 解释权 玉米 特邀 "
+    "季前赛 绕城 民政局 开奖 凤爪 公立医院 海拔高度 双鱼座 鲜甜 确保安全 晋升 夏令营 沙滩 祝福 卡通 王国 抗议 "
+    "测试方法 宝贵意见 大大的 新旧 仁慈 长达 三观 白平衡 西红柿 新一轮 法宝 智能卡 孤儿 测试运行 麦芽 开放平台 "
+    "漏报 彩信 上门 安康 六楼 汤底 住院医师 英语专业 卸妆油 摩羯座 田园 新开工 滤芯 芝士 五星 文科 京城 关东煮 "
+    "杜鹃 外贸公司 麻木 西南 本报讯 申请书 采暖期 南瓜饼 胡萝卜 母爱 新加 关键因素 黑洞 以太网卡 甘特图 全自动 "
+    "通信协议 恐龙"
+)
+_NOT_NAMES = frozenset(_LISTED.split())
 
 
-class TaggedWords(NamedTuple):
-    """Words and their parts of speech.
+@dataclass(frozen=True, slots=True)
+class Segmenter:
+    """Cuts runs of Chinese characters into words, each run separately.
 
     Attributes:
-        words: All words, in order; they join to the text that was cut.
-        tags: For each word, its part of speech in the segmenter's own names.
+        cut: Runs to the words of all runs, in order; they join to the runs joined. Tags may be empty.
+        tag: The same with parts of speech; the words may differ from those of `cut`.
+        is_name: Whether a tagged word is the name of a person, place, organization or product.
     """
 
-    words: list[str]
-    tags: list[str]
+    cut: Callable[[Sequence[str]], list[Tagged]]
+    tag: Callable[[Sequence[str]], list[Tagged]]
+    is_name: Callable[[str, str], bool]
 
 
-class Segmenter(Protocol):
-    """Cuts runs of Chinese characters into words. Runs do not see each other."""
+def is_jieba_name(word: str, tag: str) -> bool:
+    """Return whether a word that jieba tagged is a name.
 
-    @property
-    def entity_tags(self) -> tuple[str, ...]:
-        """What the tags of names of people, places, organizations and other proper nouns begin with."""
-
-    def cut(self, runs: Sequence[str]) -> list[str]:
-        """Return the words of all runs, one run after the other; they join to the runs joined."""
-
-    def tag(self, runs: Sequence[str]) -> TaggedWords:
-        """Return the words of all runs with their parts of speech; the words may differ from those of `cut`."""
-
-
-def library(name: str) -> Any:
-    """Import the library of a segmenter.
-
-    Raises:
-        DataError: If it is not installed, or fails on import.
+    Its dictionary tags common words as names (东西, 日志, 索引), and so does its model for unknown words (贡献者); on
+    technical text 7 of 10 tagged words are no names. Frequent ones and derived nouns are excluded here.
     """
-    package = name.partition(".")[0]
-    todo = _REMEDIES.get(package, f"`pip install {package}`, or choose words.segmenter=rjieba")
-    return imported(name, package=package, purpose=f"the segmenter {package!r}", todo=f"Install it: {todo}.")
+    return tag.startswith(_JIEBA_NAMES) and word[-1] not in _NOT_NAME_ENDINGS and word not in _NOT_NAMES
 
 
-def joined_or_single(run: str, words: Sequence[str]) -> list[str]:
-    """Return the words of a run if they join to it, else its single characters.
+def checked(run: str, words: Sequence[Tagged]) -> list[Tagged]:
+    """Return the words of a run if they join to it, else its single characters without tags.
 
-    Libraries that normalize text may give back another; then nothing is known of the run's words (BERT-wwm did the
-    same: Chinese-BERT-wwm, issue 13).
+    Libraries that normalize text may return other text (Chinese-BERT-wwm did the same: issue 13).
     """
-    return list(words) if "".join(words) == run else list(run)
+    return list(words) if "".join(word for word, _ in words) == run else [(character, "") for character in run]
 
 
-def tagged_or_single(run: str, words: Sequence[str], tags: Sequence[str]) -> TaggedWords:
-    """Return the words of a run with their tags if they join to it, else its single characters without (see above)."""
-    kept = joined_or_single(run, words)
-    return TaggedWords(kept, list(tags) if kept == list(words) else [""] * len(kept))
+def in_one_call(analyze: Callable[[str], list[Tagged]]) -> Callable[[Sequence[str]], list[Tagged]]:
+    """Return a function that analyzes all runs in one call: a line break is a word, and no word crosses it."""
 
-
-# ICTCLAS's names, as jieba has them: people (also nrt, nrfg), places, organizations, other proper nouns.
-_NAMES = ("nr", "ns", "nt", "nz")
-_BETWEEN = "\n"
-
-
-class Jieba:
-    """A segmenter of the jieba kind: dictionary, most probable path, hidden Markov model for unknown words."""
-
-    entity_tags = _NAMES
-
-    def __init__(self, cut: Callable[[str], list[str]], tag: Callable[[str], list[tuple[str, str]]]) -> None:
-        self._cut, self._tag = cut, tag
-
-    def cut(self, runs: Sequence[str]) -> list[str]:
-        """See `Segmenter.cut`."""
-        # One call for all runs: a line break is a word of its own, and no word reaches across it.
-        words = [word for word in self._cut(_BETWEEN.join(runs)) if word != _BETWEEN]
-        if sum(map(len, words)) == sum(map(len, runs)):
+    def analyze_all(runs: Sequence[str]) -> list[Tagged]:
+        words = [pair for pair in analyze("\n".join(runs)) if pair[0] != "\n"]
+        if sum(len(word) for word, _ in words) == sum(map(len, runs)):
             return words
-        return [word for run in runs for word in joined_or_single(run, self._cut(run))]
+        return [pair for run in runs for pair in checked(run, analyze(run))]
 
-    def tag(self, runs: Sequence[str]) -> TaggedWords:
-        """See `Segmenter.tag`."""
-        pairs = [pair for pair in self._tag(_BETWEEN.join(runs)) if pair[0] != _BETWEEN]
-        if sum(len(word) for word, _ in pairs) == sum(map(len, runs)):
-            return TaggedWords([word for word, _ in pairs], [tag for _, tag in pairs])
-        every = TaggedWords([], [])
-        for run in runs:
-            found = self._tag(run)
-            words, tags = tagged_or_single(run, [word for word, _ in found], [tag for _, tag in found])
-            every.words.extend(words)
-            every.tags.extend(tags)
-        return every
+    return analyze_all
 
 
-def _rjieba(dictionary: Path | None) -> Segmenter:
-    module = library("rjieba")
-    if dictionary is None:
-        return Jieba(module.cut, module.tag)
-    own = module.Jieba()
-    for entry in read_dictionary(dictionary):
-        frequency = entry.frequency or own.suggest_freq(entry.word)
-        own.add_word(entry.word, frequency, entry.tag or "n")
-    return Jieba(own.cut, own.tag)
-
-
-def _jieba(dictionary: Path | None) -> Segmenter:
-    module, tagging = library("jieba"), library("jieba.posseg")
-    own: Any = module.Tokenizer()
-    module.setLogLevel("WARNING")
-    for entry in read_dictionary(dictionary) if dictionary else ():
-        own.add_word(entry.word, entry.frequency, entry.tag or None)
-    tagger = tagging.POSTokenizer(own)
-    return Jieba(own.lcut, lambda text: [(pair.word, pair.flag) for pair in tagger.cut(text)])
-
-
-DICTIONARY_SEGMENTERS: dict[str, Callable[[Path | None], Segmenter]] = {"rjieba": _rjieba, "jieba": _jieba}
-"""By name."""
-
-
-Analysed = tuple[list[str], list[str]]
-"""The words of one run, and their tags."""
-
-
-class ModelSegmenter:
-    """A segmenter whose library analyses runs one by one or in batches.
-
-    Args:
-        analyse: Takes runs; gives words and tags of each.
-    """
-
-    def __init__(self, analyse: Callable[[Sequence[str]], list[Analysed]], entity_tags: tuple[str, ...]) -> None:
-        self._analyse = analyse
-        self.entity_tags = entity_tags
-
-    def cut(self, runs: Sequence[str]) -> list[str]:
-        """See `Segmenter.cut`."""
-        return self.tag(runs).words
-
-    def tag(self, runs: Sequence[str]) -> TaggedWords:
-        """See `Segmenter.tag`."""
-        every = TaggedWords([], [])
-        for run, found in zip(runs, self._analyse(runs), strict=True):
-            words, tags = tagged_or_single(run, *found)
-            every.words.extend(words)
-            every.tags.extend(tags)
-        return every
-
-
-def model_package(name: str, model: str | None) -> str:
-    """Return the package that a segmenter's model would be, were it one (spaCy's are); "" for no model segmenter."""
-    return (model or _LOADERS[name][0]) if name in _LOADERS else ""
-
-
-def open_model_segmenter(name: str, dictionary: Path | None, model: str | None) -> Segmenter:
-    """Load a segmenter with its model.
-
-    Raises:
-        DataError: If the library is not installed, or the model cannot be loaded.
-    """
-    usual, load = _LOADERS[name]
-    module, chosen = library(name), model or usual
-    words = [entry.word for entry in read_dictionary(dictionary)] if dictionary else []
+def segmenter_version(name: str) -> str:
+    """Return the version of a segmenter's library, "" if it is not installed; part of the fingerprint of shards."""
     try:
-        return load(module, chosen, words)
-    except Exception as error:  # whatever a library raises when its model is not there
-        raise DataError(
-            f"the segmenter {name!r} cannot load its model {chosen!r} ({type(error).__name__}: {error})",
-            todo=f"Install or download the model as {name}'s documentation says, name another with words.model=NAME, "
-            "or choose words.segmenter=rjieba, which needs none.",
-        ) from error
-
-
-def _ltp(module: Any, model: str, words: list[str]) -> Segmenter:
-    ltp = module.LTP(model)
-    if words:
-        ltp.add_words(words, freq=2)
-
-    def analyse(runs: Sequence[str]) -> list[Analysed]:
-        found = ltp.pipeline(list(runs), tasks=["cws", "pos"])
-        return list(zip(found.cws, found.pos, strict=True))
-
-    # LTP's 863 tag set: people, organizations, places, other proper nouns.
-    return ModelSegmenter(analyse, ("nh", "ni", "ns", "nz"))
-
-
-def _hanlp(module: Any, model: str, words: list[str]) -> Segmenter:
-    pretrained = module.pretrained
-    cut = module.load(getattr(pretrained.tok, model, model))
-    tag = module.load(pretrained.pos.PKU_POS_ELECTRA_SMALL)
-
-    def analyse(runs: Sequence[str]) -> list[Analysed]:
-        cut_runs = cut(list(runs))
-        return list(zip(cut_runs, tag(cut_runs), strict=True))
-
-    return ModelSegmenter(analyse, ("nr", "ns", "nt", "nz"))
-
-
-def _spacy(module: Any, model: str, words: list[str]) -> Segmenter:
-    pipeline = module.load(model)
-
-    def analyse(runs: Sequence[str]) -> list[Analysed]:
-        return [([token.text for token in run], [token.pos_ for token in run]) for run in pipeline.pipe(runs)]
-
-    return ModelSegmenter(analyse, ("PROPN",))
-
-
-def _stanza(module: Any, model: str, words: list[str]) -> Segmenter:
-    pipeline = module.Pipeline(lang=model, processors="tokenize,pos", verbose=False)
-
-    def analyse(runs: Sequence[str]) -> list[Analysed]:
-        return [_stanza_words(pipeline(run)) for run in runs]
-
-    return ModelSegmenter(analyse, ("PROPN",))
-
-
-def _stanza_words(document: Any) -> Analysed:
-    found = [word for sentence in document.sentences for word in sentence.words]
-    return [word.text for word in found], [word.upos or "" for word in found]
-
-
-_LOADERS: dict[str, tuple[str, Callable[[Any, str, list[str]], Segmenter]]] = {
-    "ltp": ("LTP/small", _ltp),
-    "hanlp": ("COARSE_ELECTRA_SMALL_ZH", _hanlp),
-    "spacy": ("zh_core_web_sm", _spacy),
-    "stanza": ("zh", _stanza),
-}
-
-
-def segmenter_version(name: str, model: str | None = None) -> str:
-    """Return the version of a segmenter's library ("" if not installed), part of what prepared text is made from.
-
-    Where the model is a package of its own, as spaCy's are, its version follows. Models that are downloaded have none
-    that can be asked for here.
-
-    Args:
-        name: See `open_segmenter`.
-        model: Its model; None for the usual one.
-    """
-    versions = [_installed(name), _installed(model_package(name, model))]
-    return " ".join(version for version in versions if version)
-
-
-def _installed(package: str) -> str:
-    try:
-        return metadata.version(package) if package else ""
+        return metadata.version(name)
     except metadata.PackageNotFoundError:
         return ""
 
 
 def open_segmenter(name: str, dictionary: Path | None = None, model: str | None = None) -> Segmenter:
-    """Load a segmenter; it is kept for the life of the process, or until its dictionary's content changes.
+    """Load a segmenter; it is cached until its dictionary's content changes.
 
     Args:
-        name: "rjieba", "jieba", "ltp", "hanlp", "spacy" or "stanza".
+        name: "rjieba", "jieba" or "ltp".
         dictionary: A file of words that it must know.
-        model: Its model, for those that need one; None for the usual one.
+        model: LTP's model; None for `LTP_MODEL`.
 
     Raises:
-        DataError: If the library, the model or the dictionary is missing, or it takes no dictionary or model.
+        DataError: If the library, the model or the dictionary is missing or broken.
     """
     return _loaded(name, dictionary, model, "" if dictionary is None else content_of(dictionary))
 
 
 @lru_cache(maxsize=4)
 def _loaded(name: str, dictionary: Path | None, model: str | None, content: str) -> Segmenter:
-    """Load a segmenter; `content` is the dictionary's, so that an edited one is read again."""
-    if name in DICTIONARY_SEGMENTERS:
-        if model is not None:
-            raise DataError(f"the segmenter {name!r} has no model to choose", todo="Leave words.model out.")
-        return DICTIONARY_SEGMENTERS[name](dictionary)
-    if dictionary is not None and name != "ltp":
+    if model is not None and name != "ltp":
+        raise DataError(f"the segmenter {name!r} has no model to choose", todo="Leave words.model out.")
+    return {"rjieba": _rjieba, "jieba": _jieba}[name](dictionary) if name != "ltp" else _ltp(dictionary, model)
+
+
+def _library(name: str) -> Any:
+    package = name.partition(".")[0]
+    command = "pip install 'maskwright[zh]'" if package == "rjieba" else f"pip install {package}"
+    todo = f"Install it (`{command}`) or choose another words.segmenter."
+    return imported(name, package=package, purpose=f"the segmenter {package!r}", todo=todo)
+
+
+def _rjieba(dictionary: Path | None) -> Segmenter:
+    library = _library("rjieba")
+    if dictionary is not None:
+        segmenter = library.Jieba()
+        for entry in read_dictionary(dictionary):
+            frequency = entry.frequency or segmenter.suggest_freq(entry.word)
+            segmenter.add_word(entry.word, frequency, entry.tag or "n")
+        library = segmenter
+    cut, tag = library.cut, library.tag
+    return Segmenter(in_one_call(lambda text: [(word, "") for word in cut(text)]), in_one_call(tag), is_jieba_name)
+
+
+def _jieba(dictionary: Path | None) -> Segmenter:
+    library, tagging = _library("jieba"), _library("jieba.posseg")
+    library.setLogLevel("WARNING")
+    tokenizer: Any = library.Tokenizer()
+    for entry in read_dictionary(dictionary) if dictionary else ():
+        tokenizer.add_word(entry.word, entry.frequency, entry.tag or None)
+    tagger = tagging.POSTokenizer(tokenizer)
+    return Segmenter(
+        in_one_call(lambda text: [(word, "") for word in tokenizer.lcut(text)]),
+        in_one_call(lambda text: [(pair.word, pair.flag) for pair in tagger.cut(text)]),
+        is_jieba_name,
+    )
+
+
+def _ltp(dictionary: Path | None, model: str | None) -> Segmenter:
+    library, model = _library("ltp"), model or LTP_MODEL
+    try:
+        ltp = library.LTP(model)
+    except Exception as error:  # whatever the library raises if its model is missing
         raise DataError(
-            f"the segmenter {name!r} takes no dictionary",
-            allowed="a dictionary for rjieba, jieba or ltp",
-            todo="Leave words.dictionary out, or choose one of these.",
-        )
-    return open_model_segmenter(name, dictionary, model)
+            f"the segmenter 'ltp' cannot load its model {model!r} ({type(error).__name__}: {error})",
+            todo="Download the model as LTP's documentation says, name another with words.model=NAME, or choose "
+            "words.segmenter=rjieba, which needs none.",
+        ) from error
+    if dictionary is not None:
+        ltp.add_words([entry.word for entry in read_dictionary(dictionary)], freq=2)
+
+    def tag(runs: Sequence[str]) -> list[Tagged]:
+        found = ltp.pipeline(list(runs), tasks=["cws", "pos"])
+        return [
+            pair
+            for run, words, tags in zip(runs, found.cws, found.pos, strict=True)
+            for pair in checked(run, list(zip(words, tags, strict=True)))
+        ]
+
+    return Segmenter(tag, tag, lambda word, tag: tag.startswith(_LTP_NAMES))

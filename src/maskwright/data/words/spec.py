@@ -9,7 +9,7 @@ from maskwright.core.errors import nearest
 from maskwright.core.spec import Spec
 
 Level = Literal["phrase", "entity"]
-Segmenter = Literal["none", "rjieba", "jieba", "ltp", "hanlp", "spacy", "stanza"]
+Segmenter = Literal["none", "rjieba", "jieba", "ltp"]
 
 LEXICON_SUFFIXES = (".txt", ".tsv")
 _SOURCES: dict[Level, tuple[str, ...]] = {
@@ -32,9 +32,9 @@ class Words(Spec):
             so they are in Japanese (a sentence with kana).
         units: What the stored word starts are in runs of Chinese characters. "words": the segmenter's words;
             "characters": single characters, whoever cuts; the segmenter's words are then only phrases and entities.
-        dictionary: A file of words that the segmenter must know, one a line, with its frequency and its part of
-            speech behind it if wanted ("rjieba", "jieba" and "ltp" accept one).
-        model: The segmenter's model, for those that need one ("ltp", "hanlp", "spacy", "stanza"); None for the usual.
+        dictionary: A file of words that the segmenter must know, one per line, optionally followed by frequency and
+            part of speech.
+        model: LTP's model; None for "LTP/small".
         phrases: Where phrases come from, later sources adding to earlier ones: "segmenter" (its words of several
             characters), "collocations" (words that stand together far more often than chance, found in the corpus
             itself), "corpus" (spans given with the documents of a .jsonl file), or the path of a lexicon (.txt or
