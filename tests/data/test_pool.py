@@ -1,6 +1,7 @@
 """Results and errors in the order of the items, for any number of processes."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -29,8 +30,10 @@ def facts(_: int) -> tuple[int, str | None]:
     return os.getpid(), os.environ.get("TOKENIZERS_PARALLELISM")
 
 
-def die(number: int) -> int:
-    os._exit(number)
+def die(code: int) -> int:
+    if code < 0:
+        os.kill(os.getpid(), -code)
+    os._exit(code)
 
 
 def is_running(process: int) -> bool:
@@ -67,10 +70,11 @@ def test_error_of_reading_comes_after_the_items_before_it(workers: int, good: in
         next(results)
 
 
-def test_death_of_a_worker_is_an_error_and_its_pool_is_replaced() -> None:
+@pytest.mark.parametrize(("code", "message"), [(3, r"\(exit code 3\)"), (-9, r"\(killed by SIGKILL\)")])
+def test_death_of_a_worker_is_an_error_and_its_pool_is_replaced(code: int, message: str) -> None:
     with shared_pools():
-        with pytest.raises(DataError, match="`--workers 1`"):
-            list(ordered_map(die, [3, 3, 3, 3], workers=2))
+        with pytest.raises(DataError, match=f"{message}.*`--workers 1`"):
+            list(ordered_map(die, [code] * 4, workers=2))
         assert list(ordered_map(abs, range(5), workers=2)) == list(range(5))
 
 
@@ -104,24 +108,36 @@ def test_shared_pools_keep_their_workers_until_the_block_ends() -> None:
 SCRIPT = """
 import operator, sys
 from maskwright.data.pool import ordered_map
-results = ordered_map(operator.neg, range(100), workers=2)
+results = ordered_map(operator.neg, {items}, workers=2)
 print(next(results), "torch" in sys.modules, flush=True)
 {then}
 """
 
 
-def script(folder: Path, then: str) -> "subprocess.Popen[str]":
+def script(folder: Path, then: str, items: str = "range(100)") -> "subprocess.Popen[str]":
     (folder / "here").mkdir()
-    (folder / "script.py").write_text(SCRIPT.format(then=then))
+    (folder / "script.py").write_text(SCRIPT.format(then=then, items=items))
     # What a worker would import instead of the standard library's modules, had it the current directory on its path.
     for name in ("signal", "tempfile", "queue"):
         (folder / "here" / f"{name}.py").write_text("raise SystemExit('imported from the current directory')")
     command = [sys.executable, str(folder / "script.py")]
-    return subprocess.Popen(command, cwd=folder / "here", stdout=-1, stderr=-1, text=True)
+    return subprocess.Popen(command, cwd=folder / "here", stdout=-1, stderr=-1, text=True, start_new_session=True)
 
 
 def test_a_script_needs_no_guard_and_workers_do_not_import_the_current_directory(tmp_path: Path) -> None:
     assert script(tmp_path, "print(sum(results))").communicate(timeout=120) == ("0 False\n-4950\n", "")
+
+
+def children_of(process: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()))
+
+
+def all_end(processes: list[int]) -> bool:
+    for _ in range(200):
+        if not any(map(is_running, processes)):
+            return True
+        time.sleep(0.1)
+    return False
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -129,12 +145,24 @@ def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
     parent = script(tmp_path, "import time; time.sleep(600)")
     assert parent.stdout is not None
     assert parent.stdout.readline() == "0 False\n"
-    children = list(map(int, Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()))
+    children = children_of(parent.pid)
     assert len(children) >= 2
     parent.kill()
     parent.communicate()
-    for _ in range(200):
-        if not any(map(is_running, children)):
-            return
-        time.sleep(0.1)
-    pytest.fail("workers outlive their parent")
+    assert all_end(children)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("then", ["list(results)", "import time; time.sleep(600)"])
+def test_ctrl_c_ends_the_parent_and_its_workers_print_nothing(tmp_path: Path, then: str) -> None:
+    parent = script(tmp_path, then, "(number for number in iter(int, 1))")
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "0 False\n"
+    children = children_of(parent.pid)
+    assert len(children) >= 2
+    os.killpg(parent.pid, signal.SIGINT)  # as a terminal does: to all of them
+    _, errors = parent.communicate(timeout=60)
+    assert parent.returncode == -signal.SIGINT
+    assert errors.count("Traceback") == 1
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert all_end(children)

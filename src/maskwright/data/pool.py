@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import chain, islice
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context, parent_process, resource_tracker
 from types import ModuleType
 from typing import TypeVar
 
@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 _MAX_WORKERS = 16
 _IN_FLIGHT_PER_WORKER = 2
-# A process takes about half a second to start; fewer items than this are done sooner without.
+# A process takes about half a second to start; fewer items than this are faster without.
 _MIN_ITEMS = 3
 _SHARED: ContextVar[dict[int, ProcessPoolExecutor] | None] = ContextVar("pools by number of workers", default=None)
 
@@ -59,7 +59,7 @@ def ordered_map(
     """Yield `function(item)` for each item, in order.
 
     Items are read in this process, a few ahead of the results, so memory stays bounded. An error is raised where its
-    item's result would have come: the same error for any number of workers.
+    item's result would be: the same error for any number of workers.
 
     Args:
         function: A function that pickles: of the top level of a module, or a partial of one.
@@ -70,30 +70,22 @@ def ordered_map(
         DataError: If a worker process died.
     """
     workers = default_workers() if workers is None else max(1, workers)
-    reader = _Reader(items)
+    reading_error: list[MaskwrightError] = []
+
+    def read() -> Iterator[Item]:
+        try:
+            yield from items
+        except MaskwrightError as error:  # raised after the results of the items before it
+            reading_error.append(error)
+
+    reader = read()
     first = list(islice(reader, _MIN_ITEMS)) if workers > 1 else []
     if len(first) < _MIN_ITEMS:
         yield from map(function, chain(first, reader))
     else:
         yield from _in_processes(function, chain(first, reader), workers)
-    if reader.error is not None:
-        raise reader.error
-
-
-class _Reader(Iterator[Item]):
-    """Ends at an error of reading and keeps it: items before it may have failed too, and come first."""
-
-    def __init__(self, items: Iterable[Item]) -> None:
-        self.error: MaskwrightError | None = None
-        self._items = iter(items)
-
-    def __next__(self) -> Item:
-        if self.error is None:
-            try:
-                return next(self._items)
-            except MaskwrightError as error:
-                self.error = error
-        raise StopIteration
+    if reading_error:
+        raise reading_error[0]
 
 
 def _in_processes(function: Callable[[Item], Result], items: Iterator[Item], workers: int) -> Iterator[Result]:
@@ -117,7 +109,7 @@ def _in_processes(function: Callable[[Item], Result], items: Iterator[Item], wor
         if shared is not None:
             shared.pop(workers, None)
         raise DataError(
-            "a worker process ended before its work was done",
+            f"a worker process ended before its work was done{_how_it_ended(pool)}",
             todo="If memory ran out, use fewer workers; `--workers 1` starts no further processes.",
         ) from error
     finally:
@@ -127,11 +119,27 @@ def _in_processes(function: Callable[[Item], Result], items: Iterator[Item], wor
             pool.shutdown(cancel_futures=True)
 
 
+def _how_it_ended(pool: ProcessPoolExecutor) -> str:
+    """Return the exit code of the worker that broke a pool, in words; shuts the pool down."""
+    processes = list((getattr(pool, "_processes", None) or {}).values())
+    pool.shutdown(cancel_futures=True)
+    # The pool ends the other workers with SIGTERM.
+    code = next((p.exitcode for p in processes if p.exitcode not in (None, 0, -signal.SIGTERM)), None)
+    if code is None:
+        return ""
+    return f" (exit code {code})" if code > 0 else f" (killed by {signal.Signals(-code).name})"
+
+
 @contextmanager
 def _clean_start() -> Iterator[None]:
-    """Hide the main module and the current directory from processes started in the block."""
+    """Hide the main module, the current directory and Ctrl-C from processes started in the block."""
     main, safe_path = sys.modules["__main__"], os.environ.get("PYTHONSAFEPATH")
     sys.modules["__main__"], os.environ["PYTHONSAFEPATH"] = ModuleType("__main__"), "1"
+    mask = None
+    if os.name == "posix":
+        resource_tracker.ensure_running()  # which unblocks signals when it starts
+        # Processes inherit the mask; this one receives the signal after the block.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
@@ -140,6 +148,8 @@ def _clean_start() -> Iterator[None]:
             del os.environ["PYTHONSAFEPATH"]
         else:
             os.environ["PYTHONSAFEPATH"] = safe_path
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _initialize() -> None:
