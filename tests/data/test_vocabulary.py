@@ -166,18 +166,17 @@ def test_corpus_without_text_is_refused(tmp_path: Path) -> None:
 def test_sample_that_repeats_little_is_drawn_smaller(chinese: CleanCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vocabulary_sample, "MAX_DISTINCT_SYMBOLS", 10_000)
     for kind, share in (("wordpiece", 1.0), ("byte_bpe", 0.9), ("unigram", 0.9)):
-        sample = vocabulary_sample.draw_sample(chinese, kind, 1000, 1 << 20, 0)
-        assert sample.num_bytes <= share * chinese.num_bytes
-        assert sample.num_bytes > 5_000
-    assert vocabulary_sample.draw_sample(chinese, "wordpiece", 1000, 1 << 20, 0).num_bytes == chinese.num_bytes
+        _, num_bytes, _ = vocabulary_sample.sample_texts(chinese, kind, 1000, 1 << 20, 0)
+        assert 5_000 < num_bytes <= share * chinese.num_bytes
+    assert vocabulary_sample.sample_texts(chinese, "wordpiece", 1000, 1 << 20, 0)[1] == chinese.num_bytes
 
 
 def test_sample_is_bounded_seeded_and_cuts_unbroken_runs(english: CleanCorpus, tmp_path: Path) -> None:
-    draw = [vocabulary_sample.draw_sample(english, "wordpiece", 1000, 20_000, seed) for seed in (0, 0, 1)]
+    draw = [vocabulary_sample.sample_texts(english, "wordpiece", 1000, 20_000, seed) for seed in (0, 0, 1)]
     assert draw[0] == draw[1] != draw[2]
-    assert draw[0].num_bytes <= 20_000
+    assert draw[0][1] <= 20_000
     run = clean_corpus_of(tmp_path, [[["a" * 2500]]])
-    assert [len(text) for text in vocabulary_sample.draw_sample(run, "byte_bpe", 300, 10_000, 0).texts] == [
+    assert [len(text) for text in vocabulary_sample.sample_texts(run, "byte_bpe", 300, 10_000, 0)[0]] == [
         1000,
         1000,
         500,

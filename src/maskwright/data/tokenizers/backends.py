@@ -1,17 +1,16 @@
-"""BERT's, RoBERTa's and ALBERT's tokenizers as assemblies of the tokenizers library's parts.
+"""BERT's, RoBERTa's and ALBERT's tokenizers, assembled from the parts of the tokenizers library.
 
-WordPiece is Devlin et al. 2019 (google-research/bert, tokenization.py): clean, space out CJK ideographs,
-lower-case and strip accents, split at white space and punctuation, then longest piece first. Byte-level
-byte-pair encoding is Radford et al. 2019 (openai/gpt-2, encoder.py) with RoBERTa's special tokens (Liu et al.
-2019). The unigram language model of pieces is Kudo 2018 with ALBERT's cleaning (google-research/albert,
-tokenization.py:33-110), in the assembly that transformers' AlbertTokenizer builds whatever `tokenizer.json` says.
+WordPiece is Devlin et al. 2019 (google-research/bert, tokenization.py): clean, put spaces around CJK ideographs,
+lower-case and strip accents, split at white space and punctuation, then longest piece first. Byte-level BPE is Radford
+et al. 2019 (openai/gpt-2, encoder.py) with RoBERTa's special tokens (Liu et al. 2019). Unigram is Kudo 2018 with
+ALBERT's cleaning (google-research/albert, tokenization.py:33-110), as transformers' AlbertTokenizer assembles it.
 
-DEVIATION: two backticks and two apostrophes become a quotation mark (so in transformers, not in ALBERT's own code),
-and all combining marks are dropped, also the vowel signs of Indian scripts (ALBERT: those of a combining class other
-than 0), because AlbertTokenizer does so and ids must be the same everywhere.
+DEVIATION: two backticks and two apostrophes become a quotation mark (as in transformers, not in ALBERT's code), and all
+combining marks are dropped, also the vowel signs of Indian scripts (ALBERT: those of a combining class other than 0),
+because AlbertTokenizer does so and ids must be the same in every tool.
 
-DEVIATION: a word of more than 100 characters is unknown (Google: 200), because that is the limit of every
-BERT tokenizer in use today, and ids must be the same everywhere.
+DEVIATION: a word of more than 100 characters is unknown (Google: 200), because that is the limit of every BERT
+tokenizer in use today, and ids must be the same in every tool.
 """
 
 import json
@@ -30,16 +29,16 @@ UNIGRAM_NAMES: SpecialNames = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 
 CONTINUATION = "##"
 SPACE = "\u2581"
-"""How a piece of a unigram tokenizer writes the space before it: "▁"."""
+"""A unigram piece's mark of the space before it: "▁"."""
 
 NEVER = -1000.0
-"""Score of a piece that no text is cut into: far below that of any word spelt character by character."""
+"""Score of a piece that no text contains: far below that of any word written in single characters."""
 
 MAX_WORD_CHARACTERS = 100
 
 
 def bert_normalizer(*, lowercase: bool) -> normalizers.Normalizer:
-    """Return BERT's cleaning: no control characters, CJK ideographs apart, lower case and no accents if so."""
+    """Return BERT's cleaning: no control characters, spaces around CJK ideographs; uncased also without accents."""
     return normalizers.BertNormalizer(
         clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=lowercase
     )
@@ -56,12 +55,7 @@ def wordpiece_backend(
     names: SpecialNames = WORDPIECE_NAMES,
     normalizer: normalizers.Normalizer,
 ) -> tokenizers.Tokenizer:
-    """Assemble a WordPiece tokenizer with the layout `[CLS] A [SEP] B [SEP]`, segments 0 and 1.
-
-    Args:
-        vocabulary: Token to id; holds all `names`.
-        normalizer: The cleaning, e.g. `bert_normalizer(lowercase=True)`.
-    """
+    """Assemble a WordPiece tokenizer with the layout `[CLS] A [SEP] B [SEP]`, segments 0 and 1."""
     unk = names[1]
     backend = tokenizers.Tokenizer(
         models.WordPiece(
@@ -87,12 +81,8 @@ def byte_bpe_backend(
 ) -> tokenizers.Tokenizer:
     """Assemble a byte-level BPE tokenizer with the layout `<s> A </s></s> B </s>`.
 
-    The mask token takes the space before it (`lstrip`), as in RoBERTa: "so <mask>." is the tokens "so",
-    "<mask>", ".".
-
-    Args:
-        vocabulary: Token (in GPT-2's byte alphabet) to id; holds all `names`.
-        merges: Pairs of tokens in order of merging.
+    The mask token includes the space before it (`lstrip`), as in RoBERTa: "so <mask>." is the tokens "so",
+    "<mask>", ".". Tokens are written in GPT-2's byte alphabet; merges are in order of merging.
     """
     _, _, cls, sep, mask = names
     backend = tokenizers.Tokenizer(models.BPE(vocab=dict(vocabulary), merges=list(merges)))
@@ -106,12 +96,9 @@ def byte_bpe_backend(
 
 
 def albert_normalizer(*, lowercase: bool, keep_accents: bool = False, charsmap: bytes = b"") -> normalizers.Normalizer:
-    """Return ALBERT's cleaning: compatibility forms taken apart, combining marks dropped, lower case if so.
+    """Return ALBERT's cleaning: NFKD without combining marks (unless `keep_accents`), lower case if asked.
 
-    Args:
-        lowercase: Whether to lower-case.
-        keep_accents: Whether to leave characters whole.
-        charsmap: A sentencepiece model's own table of replacements, applied last; empty for none.
+    `charsmap` is a sentencepiece model's table of replacements, applied last; empty for none.
     """
     parts: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
     if not keep_accents:
@@ -139,9 +126,7 @@ def unigram_backend(
     """Assemble a unigram tokenizer with the layout `[CLS] A [SEP] B [SEP]`, segments 0 and 1.
 
     Args:
-        pieces: Piece and score (natural logarithm of its probability), in order of id; `reserved`, and with all
-            `names`.
-        normalizer: The cleaning, e.g. `albert_normalizer(lowercase=True)`.
+        pieces: Piece and score (log probability), in order of id, as `reserved` returns them.
     """
     unk_id = [piece for piece, _ in pieces].index(names[1])
     backend = tokenizers.Tokenizer(models.Unigram(list(pieces), unk_id=unk_id, byte_fallback=False))
@@ -154,11 +139,7 @@ def unigram_backend(
 
 
 def is_albert_splitting(backend: tokenizers.Tokenizer, *, with_charsmap: bool = False) -> bool:
-    """Return whether text is cleaned and split at white space just as `unigram_backend` does.
-
-    Args:
-        with_charsmap: Whether the cleaning may end in a sentencepiece model's own table of replacements.
-    """
+    """Return whether text is cleaned and split as in `unigram_backend`, optionally with a table of replacements."""
     cleaning, splitting = state_of(backend.normalizer), state_of(backend.pre_tokenizer)
     if cleaning is None or splitting != state_of(spaced_words()):
         return False
@@ -173,12 +154,9 @@ def is_albert_splitting(backend: tokenizers.Tokenizer, *, with_charsmap: bool = 
 
 
 def running_text(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """Turn a unigram tokenizer into one that writes "▁" for a space of the text only.
+    """Change a unigram tokenizer, in place, so that it writes "▁" only for a space of the text.
 
-    Between special tokens a text then goes on as if they were words of it. A text must begin with a space.
-
-    Args:
-        backend: As `unigram_backend` assembles it; it is changed.
+    Text then continues after a special token as after a word. A text must begin with a space.
     """
     cleaning = [backend.normalizer] if backend.normalizer is not None else []
     one_space, none_at_end = normalizers.Replace(Regex(r"\s+"), " "), normalizers.Replace(Regex(" $"), "")
@@ -188,16 +166,16 @@ def running_text(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
 
 
 def reserved(pieces: Iterable[tuple[str, float]], names: Iterable[str]) -> list[tuple[str, float]]:
-    """Give special tokens a score that no text is cut into them: one who writes "<pad>" writes five characters.
+    """Lower the scores of special tokens so that "<pad>" in a text is five characters.
 
-    The tokenizers library looks every entry up in the text, unlike sentencepiece, and 0 is the best score of all.
+    Unlike sentencepiece, the tokenizers library finds every entry in the text, and 0 would be the best score.
     """
     special = frozenset(names)
     return [(piece, min(score, NEVER) if piece in special else score) for piece, score in pieces]
 
 
 def state_of(component: Any) -> Any:
-    """Return the settings of a part of a tokenizer; the library tells them only in serialized form."""
+    """Return the settings of a part of a tokenizer, which the library has only in serialized form."""
     return None if component is None else json.loads(component.__getstate__())
 
 

@@ -1,15 +1,14 @@
-"""Words of a domain as entries of a vocabulary that was learned elsewhere: old ids stay, new ones follow.
+"""Words of a domain as new entries of an existing vocabulary: old ids stay, new ones follow.
 
-A general vocabulary writes the words of law or chemistry in many pieces. Here whole words are made entries in their own
-right, by the means of each kind of tokenizer:
+A general vocabulary splits the words of law or chemistry into many pieces. Whole words become entries as each kind of
+tokenizer allows:
 
-- WordPiece takes the longest entry that fits, so the word is simply put in. A word that begins with a new entry is cut
-  anew, too.
-- Unigram takes the most probable pieces, so the word gets just more than the probability of the pieces that wrote it,
-  and stands exactly where they stood.
-- Byte-level BPE merges pairs, so the word's pieces are merged from left to right, after all merges there were. Each
-  merge is an entry: a word of k pieces costs k - 1. Where two of these pieces meet in other words, they are merged
-  there, too.
+- WordPiece takes the longest entry that fits, so the word is added. Words that begin with a new entry are split
+  differently, too.
+- Unigram takes the most probable pieces, so the word gets slightly more than the probability of its pieces, and
+  replaces exactly these.
+- Byte-level BPE merges pairs, so the word's pieces are merged from left to right, after all existing merges. Each merge
+  is an entry: a word of k pieces costs k - 1. Where two of these pieces meet in other words, they are merged, too.
 """
 
 import json
@@ -29,10 +28,10 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 
 LEAST_COUNT = 2
-"""A word seen less often is not worth a row of the embeddings."""
+"""Minimum count of a word."""
 
+# In nats: enough to win against the same letters in pieces, too little to win against anything else.
 _MARGIN = 1e-3
-# In nats: enough to win against the very same letters in pieces, too little to win against anything else.
 _TEXTS_AT_ONCE = 8192
 
 
@@ -41,9 +40,9 @@ class Extension:
     """A vocabulary with new entries at its end.
 
     Attributes:
-        tokenizer: Knows the new entries; all old ids are as they were.
-        words: What was added, as written. With byte-level BPE, without the merges on the way there.
-        pieces: For each new id, in order, the old ids that wrote it.
+        tokenizer: The extended tokenizer.
+        words: The added words, without the intermediate merges of byte-level BPE.
+        pieces: For each new id, in order, the old ids that it replaces.
     """
 
     tokenizer: Tokenizer
@@ -52,10 +51,9 @@ class Extension:
 
 
 def frequent_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
-    """List words that are written in several pieces, those first that spare the texts most tokens for an entry.
+    """List the words of several tokens, those first whose entry saves most tokens in the texts.
 
-    Args:
-        texts: A sample of the corpus; words seen once, or without a letter, are left out.
+    Words seen once, or without a letter, are left out.
     """
     counts = Counter[bytes]()
     encoder, source = StreamEncoder(tokenizer), iter(texts)
@@ -70,7 +68,7 @@ def frequent_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
             stream.ids[first:last].tobytes()
             for first, last in zip(starts[several].tolist(), ends[several].tolist(), strict=True)
         )
-    spared = Counter[str]()
+    saved = Counter[str]()
     seen = Counter[str]()
     for packed, count in counts.items():
         ids = np.frombuffer(packed, dtype=np.int32)
@@ -78,21 +76,20 @@ def frequent_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
         if tokenizer.special_tokens.unk in ids or "\ufffd" in word or not any(map(str.isalpha, word)):
             continue
         if len(_units(tokenizer, word)) == 1:
-            # Each merge on the way to a word is an entry, and spares one token.
-            spared[word] += count if tokenizer.kind == "byte_bpe" else (len(ids) - 1) * count
+            # Each intermediate merge is an entry that saves one token.
+            saved[word] += count if tokenizer.kind == "byte_bpe" else (len(ids) - 1) * count
             seen[word] += count
-    return sorted((word for word in spared if seen[word] >= LEAST_COUNT), key=lambda word: (-spared[word], word))
+    return sorted((word for word in saved if seen[word] >= LEAST_COUNT), key=lambda word: (-saved[word], word))
 
 
 def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | None = None) -> Extension:
-    """Make words entries of the vocabulary, in the order given; those that are entries already are passed over.
+    """Return an extended copy with words as entries, in the order given; existing entries are skipped.
 
     Args:
-        tokenizer: The vocabulary to extend; it stays as it is.
-        most: Entries to add at most; None for no limit.
+        most: Maximum number of entries to add; None for no limit.
 
     Raises:
-        DataError: If something is no single word, or nothing is left to add.
+        DataError: If something is not a single word, or nothing is left to add.
     """
     adding = _KINDS[tokenizer.kind](tokenizer)
     added = []
@@ -104,7 +101,7 @@ def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | No
             added.append(word)
     if not added:
         raise DataError(
-            "no word can be added to the vocabulary: all that were found or given are entries already",
+            "no word can be added to the vocabulary: all are entries already",
             todo="Give other words, or leave --extend-vocabulary out.",
         )
     backend = tokenizers.Tokenizer.from_str(json.dumps(adding.state))
@@ -114,11 +111,7 @@ def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | No
 
 
 def tokens_per_word(tokenizer: Tokenizer, texts: Iterable[str], like: Tokenizer) -> float:
-    """Return how many tokens a word of the texts takes.
-
-    Args:
-        like: Says how many words there are, so that two tokenizers are measured by the same words.
-    """
+    """Return tokens per word of the texts; `like` counts the words, so that two tokenizers are compared."""
     tokens = words = 0
     encoder, counter, source = StreamEncoder(tokenizer), StreamEncoder(like), iter(texts)
     while some := list(islice(source, _TEXTS_AT_ONCE)):
@@ -128,7 +121,7 @@ def tokens_per_word(tokenizer: Tokenizer, texts: Iterable[str], like: Tokenizer)
 
 
 def _units(tokenizer: Tokenizer, word: str) -> list[str]:
-    """Return what the model of a tokenizer meets of a word in running text, after cleaning and splitting."""
+    """Return a word of running text after cleaning and pre-tokenization."""
     backend, text = tokenizer.backend, word.strip()
     if text and tokenizer.kind == "byte_bpe":
         text = f" {text}"
@@ -147,12 +140,12 @@ def _unit(tokenizer: Tokenizer, word: str) -> str:
     return units[0]
 
 
-class _Adding(ABC):
-    """A vocabulary that grows.
+class _Growing(ABC):
+    """A growing vocabulary.
 
     Attributes:
         state: The tokenizer in serialized form, changed in place.
-        pieces: For each new id, the old ids that wrote it.
+        pieces: For each new id, the old ids that it replaces.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -162,37 +155,33 @@ class _Adding(ABC):
         self.pieces: list[tuple[int, ...]] = []
         self._new: set[str] = set()
 
-    def add(self, unit: str, room: int | None) -> bool:
-        """Add a unit if it is written in pieces, and within the room that is left; say whether that was done."""
+    def add(self, unit: str, limit: int | None) -> bool:
+        """Add a unit if it has several pieces and needs at most `limit` entries; return whether it was added."""
         pieces = tuple(token.id for token in self.tokenizer.backend.model.tokenize(unit))
         if unit in self._new or not pieces or self.tokenizer.backend.token_to_id(unit) in pieces:
             return False
-        return self._put(unit, pieces, room)
+        return self._put(unit, pieces, limit)
 
     @abstractmethod
-    def _put(self, unit: str, pieces: tuple[int, ...], room: int | None) -> bool:
-        """Enter a unit that is written in pieces; False if that cannot be."""
+    def _put(self, unit: str, pieces: tuple[int, ...], limit: int | None) -> bool:
+        """Add a unit of several pieces; return False if that is impossible."""
 
     def _entry(self, unit: str, pieces: tuple[int, ...]) -> int:
-        """Give a unit the next id."""
+        """Return the id of a new entry."""
         self._new.add(unit)
         self.pieces.append(pieces)
         return self.tokenizer.special_tokens.vocab_size + len(self.pieces) - 1
 
 
-class _AddingPieces(_Adding):
-    """WordPiece."""
-
-    def _put(self, unit: str, pieces: tuple[int, ...], room: int | None) -> bool:
+class _GrowingWordPiece(_Growing):
+    def _put(self, unit: str, pieces: tuple[int, ...], limit: int | None) -> bool:
         if len(unit) > self.model["max_input_chars_per_word"]:
-            return False  # So long a word is unknown whatever the vocabulary holds.
+            return False  # such a word is unknown whatever the vocabulary contains
         self.model["vocab"][unit] = self._entry(unit, pieces)
         return True
 
 
-class _AddingScores(_Adding):
-    """Unigram."""
-
+class _GrowingUnigram(_Growing):
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer)
         self._scores = [score for _, score in self.model["vocab"]]
@@ -203,25 +192,23 @@ class _AddingScores(_Adding):
                 todo="Leave --extend-vocabulary out.",
             )
 
-    def _put(self, unit: str, pieces: tuple[int, ...], room: int | None) -> bool:
-        # What stands for an unknown character has no probability of its own.
+    def _put(self, unit: str, pieces: tuple[int, ...], limit: int | None) -> bool:
+        # The unknown piece has no probability.
         score = sum(max(self._scores[piece], self._lowest) for piece in pieces) + _MARGIN
         self._entry(unit, pieces)
         self.model["vocab"].append([unit, score])
         return True
 
 
-class _AddingMerges(_Adding):
-    """Byte-level BPE."""
-
+class _GrowingByteBPE(_Growing):
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer)
         self._ranks = {tuple(pair): rank for rank, pair in enumerate(self.model["merges"])}
 
-    def _put(self, unit: str, pieces: tuple[int, ...], room: int | None) -> bool:
+    def _put(self, unit: str, pieces: tuple[int, ...], limit: int | None) -> bool:
         tokens = self.tokenizer.tokens(pieces)
         parts = self._merged([(token, (piece,)) for token, piece in zip(tokens, pieces, strict=True)])
-        if len(parts) == 1 or (room is not None and len(parts) - 1 > room):
+        if len(parts) == 1 or (limit is not None and len(parts) - 1 > limit):
             return False
         while len(parts) > 1:
             (first, its_pieces), (second, more) = parts[:2]
@@ -234,7 +221,7 @@ class _AddingMerges(_Adding):
         return True
 
     def _merged(self, parts: list[tuple[str, tuple[int, ...]]]) -> list[tuple[str, tuple[int, ...]]]:
-        """Merge as the tokenizer will: the earliest merge first, as long as there is one."""
+        """Merge as the tokenizer will: the earliest merge first, until none applies."""
         parts = list(parts)
         while len(parts) > 1:
             ranks = [
@@ -249,8 +236,8 @@ class _AddingMerges(_Adding):
         return parts
 
 
-_KINDS: dict[str, type[_Adding]] = {
-    "wordpiece": _AddingPieces,
-    "unigram": _AddingScores,
-    "byte_bpe": _AddingMerges,
+_KINDS: dict[str, type[_Growing]] = {
+    "wordpiece": _GrowingWordPiece,
+    "unigram": _GrowingUnigram,
+    "byte_bpe": _GrowingByteBPE,
 }

@@ -1,18 +1,11 @@
 """Tokenizer directories as Hugging Face libraries read and write them.
 
-A directory holds `tokenizer.json` (everything), or the older `vocab.txt` (WordPiece), or `vocab.json` with
-`merges.txt` (byte-level BPE), or `spiece.model` (unigram); `tokenizer_config.json` and `special_tokens_map.json` name
-the special tokens and the casing.
-
-The sentencepiece library validates a `spiece.model` but exposes neither user-defined symbols nor the normalizer's
-character map, so these are read from its protocol buffer: (field number, value) pairs numbered as in
-sentencepiece_model.proto.
+A directory contains `tokenizer.json` (everything), or the older `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
+(byte-level BPE) or `spiece.model` (unigram); `tokenizer_config.json` and `special_tokens_map.json` name the special
+tokens and the casing.
 """
 
 import json
-import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,149 +30,55 @@ from maskwright.data.tokenizers.backends import (
     wordpiece_backend,
 )
 
-# Numbers of fields (of the model, its trainer_spec, its normalizer_spec, a piece) and values of two enumerations.
-_PIECES, _TRAINER_SPEC, _NORMALIZER_SPEC = 1, 2, 3
-_MODEL_TYPE, _UNIGRAM = 3, 1
-_CHARSMAP = 2
-_PIECE_TEXT, _PIECE_SCORE, _PIECE_KIND = 1, 2, 3
-_NORMAL, _USER_DEFINED, _BYTE = 1, 4, 6
-_VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
-
-_NUMBER_COMMA_PENALTY = 100.0  # As in transformers' conversion of ALBERT's own models.
+ROLES = ("pad", "unk", "cls", "sep", "mask")
+_LAYOUTS = (
+    "tokenizer.json, or vocab.txt (WordPiece), or vocab.json with merges.txt (byte-level BPE), "
+    "or spiece.model (unigram)"
+)
+_NUMBER_COMMA_PENALTY = 100.0  # As in transformers' conversion of ALBERT's models.
 
 
-@dataclass(frozen=True, slots=True)
-class SpieceModel:
-    """What a `spiece.model` says.
+def read_spiece_model(path: Path) -> tuple[list[tuple[str, float]], bytes]:
+    """Read a unigram model: pieces and scores in order of id, and the compiled table of replacements of its cleaning.
 
-    Attributes:
-        pieces: Piece and score, in order of id.
-        charsmap: The compiled table of replacements of its cleaning; empty if it has none.
-    """
-
-    pieces: tuple[tuple[str, float], ...]
-    charsmap: bytes
-
-
-def read_spiece_model(path: Path) -> SpieceModel:
-    """Read a unigram model.
-
-    The user's own symbols get the score that makes them win over all other ways to cut a text (sentencepiece does
-    that while it cuts), and a piece that joins a digit to a comma behind it one that makes it lose, which is the
-    re-splitting of ALBERT's code (albert: tokenization.py:80-100) written into the vocabulary.
+    User-defined symbols get the score that makes them win over all other segmentations, as sentencepiece does while it
+    encodes. A piece that joins a digit to a comma after it gets one that makes it lose, which is the re-splitting of
+    ALBERT's code (albert: tokenization.py:80-100) as part of the vocabulary.
 
     Raises:
         DataError: If it cannot be read or is of another kind.
     """
     import sentencepiece  # Only for folders of this form.
+    from sentencepiece import sentencepiece_model_pb2
 
     try:
-        model = sentencepiece.SentencePieceProcessor(model_file=str(path)).serialized_model_proto()
+        data = sentencepiece.SentencePieceProcessor(model_file=str(path)).serialized_model_proto()
     except (OSError, RuntimeError) as error:
-        raise DataError(
-            f"cannot read the tokenizer file {str(path)!r}: {error}", todo="Fetch or save the tokenizer again."
-        ) from error
-    fields = list(_fields(model))
-    pieces = [_Piece.read(value) for number, value in fields if number == _PIECES and isinstance(value, bytes)]
-    is_unigram = dict(_nested(fields, _TRAINER_SPEC)).get(_MODEL_TYPE, _UNIGRAM) == _UNIGRAM
-    if not is_unigram or any(piece.kind == _BYTE for piece in pieces):
+        raise _unreadable(path, error) from error
+    model = sentencepiece_model_pb2.ModelProto.FromString(data)
+    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+    is_unigram = model.trainer_spec.model_type == sentencepiece_model_pb2.TrainerSpec.UNIGRAM
+    if not is_unigram or any(piece.type == kinds.BYTE for piece in model.pieces):
         what = "falls back to bytes" if is_unigram else "is not a unigram model"
         raise DataError(
             f"the sentencepiece model {str(path)!r} {what}",
             allowed="a model trained with model_type=unigram and without byte_fallback",
             todo="Choose another tokenizer or leave it out to train one.",
         )
-    best = max((piece.score for piece in pieces if piece.kind == _NORMAL), default=0.0)
-    charsmap = dict(_nested(fields, _NORMALIZER_SPEC)).get(_CHARSMAP, b"")
-    return SpieceModel(
-        tuple((piece.text, round(_effective_score(piece, best), 6)) for piece in pieces),
-        charsmap if isinstance(charsmap, bytes) else b"",
-    )
+    best = max((piece.score for piece in model.pieces if piece.type == kinds.NORMAL), default=0.0)
+    pieces = []
+    for piece in model.pieces:
+        text, score = piece.piece, piece.score
+        if piece.type == kinds.USER_DEFINED:
+            score = len(text) * best - 0.1  # as unigram_model.cc scores them
+        elif text.endswith(",") and text[-2:-1].isdigit():
+            score -= _NUMBER_COMMA_PENALTY
+        pieces.append((text, round(score, 6)))
+    return pieces, model.normalizer_spec.precompiled_charsmap
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    text: str
-    score: float
-    kind: int
-
-    @classmethod
-    def read(cls, data: bytes) -> "_Piece":
-        text, score, kind = "", 0.0, _NORMAL
-        for number, value in _fields(data):
-            if number == _PIECE_TEXT and isinstance(value, bytes):
-                text = value.decode()
-            elif number == _PIECE_SCORE and isinstance(value, bytes):
-                (score,) = struct.unpack("<f", value)
-            elif number == _PIECE_KIND and isinstance(value, int):
-                kind = value
-        return cls(text, score, kind)
-
-
-def _effective_score(piece: _Piece, best: float) -> float:
-    if piece.kind == _USER_DEFINED:
-        return len(piece.text) * best - 0.1  # As unigram_model.cc scores them.
-    if len(piece.text) > 1 and piece.text[-1] == "," and piece.text[-2].isdigit():
-        return piece.score - _NUMBER_COMMA_PENALTY
-    return piece.score
-
-
-def _nested(fields: list[tuple[int, int | bytes]], wanted: int) -> Iterator[tuple[int, int | bytes]]:
-    for number, value in fields:
-        if number == wanted and isinstance(value, bytes):
-            yield from _fields(value)
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the fields of one message: numbers as they are, everything else as bytes."""
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
-        number, kind = key >> 3, key & 7
-        if kind == _VARINT:
-            value, place = _varint(data, place)
-            yield number, value
-            continue
-        if kind == _LENGTH:
-            size, place = _varint(data, place)
-        else:
-            size = {_FOUR_BYTES: 4, _EIGHT_BYTES: 8}[kind]
-        yield number, data[place : place + size]
-        place += size
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[place]
-        value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 0x80:
-            return value, place
-
-
-ROLES = ("pad", "unk", "cls", "sep", "mask")
-_LAYOUTS = (
-    "tokenizer.json, or vocab.txt (WordPiece), or vocab.json with merges.txt (byte-level BPE), "
-    "or spiece.model (unigram)"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class TokenizerFiles:
-    """What a tokenizer folder says.
-
-    Attributes:
-        backend: The tokenizer, truncation and padding switched off.
-        names: Written forms of (pad, unk, cls, sep, mask).
-    """
-
-    backend: tokenizers.Tokenizer
-    names: SpecialNames
-
-
-def read_folder(folder: Path) -> TokenizerFiles:
-    """Read any tokenizer folder of the BERT family.
+def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
+    """Read any tokenizer folder of the BERT family: the tokenizer, without truncation and padding, and its names.
 
     Raises:
         DataError: If there is no such folder, no tokenizer in it, or it lacks one of the five special tokens.
@@ -192,7 +91,7 @@ def read_folder(folder: Path) -> TokenizerFiles:
         )
     config = {**_read(folder / "special_tokens_map.json"), **_read(folder / "tokenizer_config.json")}
     if (folder / "tokenizer.json").is_file():
-        backend = _whole(folder / "tokenizer.json")
+        backend = _tokenizer_json(folder / "tokenizer.json")
         names = _names(folder, config, backend.get_vocab())
         if isinstance(backend.model, models.Unigram):
             _reserve(backend, names)
@@ -214,14 +113,14 @@ def read_folder(folder: Path) -> TokenizerFiles:
         names = _names(folder, config, vocabulary)
         backend = _byte_bpe(folder, vocabulary, names)
     elif (folder / "spiece.model").is_file():
-        spiece = read_spiece_model(folder / "spiece.model")
-        names = _names(folder, config, {piece: number for number, (piece, _) in enumerate(spiece.pieces)})
+        pieces, charsmap = read_spiece_model(folder / "spiece.model")
+        names = _names(folder, config, {piece: number for number, (piece, _) in enumerate(pieces)})
         cleaning = albert_normalizer(
             lowercase=bool(config.get("do_lower_case", True)),
             keep_accents=bool(config.get("keep_accents", False)),
-            charsmap=spiece.charsmap,
+            charsmap=charsmap,
         )
-        backend = unigram_backend(reserved(spiece.pieces, names), names=names, normalizer=cleaning)
+        backend = unigram_backend(reserved(pieces, names), names=names, normalizer=cleaning)
     else:
         held = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
         raise DataError(
@@ -231,7 +130,7 @@ def read_folder(folder: Path) -> TokenizerFiles:
         )
     backend.no_truncation()
     backend.no_padding()
-    return TokenizerFiles(backend, names)
+    return backend, names
 
 
 def write_folder(
@@ -244,7 +143,7 @@ def write_folder(
     segments: bool | None = None,
     split_special_tokens: bool = False,
 ) -> None:
-    """Write every file that transformers, tokenizers and older tools look for (see the module's head)."""
+    """Write every file that transformers, tokenizers and older tools look for."""
     vocabulary = sorted(backend.get_vocab().items(), key=lambda entry: entry[1])
     tokens = [token for token, _ in vocabulary]
     complete = [number for _, number in vocabulary] == list(range(len(vocabulary)))
@@ -284,7 +183,6 @@ def write_folder(
                 "add_prefix_space": False,
                 "trim_offsets": True,
             }
-            # The mask token's taste for the space before it stands in tokenizer.json.
             special |= {"bos_token": names[2], "eos_token": names[3]}
     if max_length is not None:
         settings["model_max_length"] = max_length
@@ -297,8 +195,7 @@ def write_folder(
 
 
 def _is_bert(backend: tokenizers.Tokenizer) -> bool:
-    # transformers builds a BertTokenizer anew from vocabulary and casing, so only this very assembly may say
-    # so.
+    # transformers rebuilds a BertTokenizer from vocabulary and casing, so only this exact assembly may be called one.
     return (
         isinstance(backend.normalizer, normalizers.BertNormalizer)
         and backend.normalizer.clean_text
@@ -320,7 +217,7 @@ def _is_roberta(backend: tokenizers.Tokenizer) -> bool:
 
 
 def _is_albert(backend: tokenizers.Tokenizer, names: SpecialNames) -> bool:
-    # transformers builds an AlbertTokenizer anew from pieces and casing.
+    # transformers rebuilds an AlbertTokenizer from pieces and casing.
     return (
         names == UNIGRAM_NAMES
         and backend.token_to_id(names[1]) == 1
@@ -337,7 +234,7 @@ def _reserve(backend: tokenizers.Tokenizer, names: SpecialNames) -> None:
         backend.model = models.Unigram(lowered, state["unk_id"], state.get("byte_fallback", False))
 
 
-def _whole(path: Path) -> tokenizers.Tokenizer:
+def _tokenizer_json(path: Path) -> tokenizers.Tokenizer:
     try:
         return tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # The library raises bare `Exception` for any fault in the file.

@@ -41,13 +41,9 @@ class Encoded:
 class Tokenizer:
     """A WordPiece, byte-level BPE or unigram tokenizer with the facts that training needs.
 
-    Args:
-        backend: The tokenizer of the tokenizers library, truncation and padding switched off.
-        folder: Where it was read from, if it was.
-
     Attributes:
-        folder: Where it was read from, if it was.
-        backend: The wrapped tokenizer. Treat it as read-only.
+        folder: The folder it was read from, if any.
+        backend: The tokenizer of the tokenizers library, without truncation and padding. Read-only.
         kind: "wordpiece", "byte_bpe" or "unigram".
         special_tokens: Ids and names of the special tokens, and the vocabulary's size.
         lowercase: Whether text is lower-cased.
@@ -64,7 +60,7 @@ class Tokenizer:
     def __init__(self, backend: tokenizers.Tokenizer, names: SpecialNames, folder: Path | None = None) -> None:
         self.folder = folder
         self.backend = backend
-        # Text of a corpus may contain "[SEP]"; there it is five characters, not an instruction.
+        # Text of a corpus may contain "[SEP]", which is then five characters and not a special token.
         self.backend.encode_special_tokens = True
         self.kind: TokenizerKind = _kind(backend, folder)
         vocabulary = backend.get_vocab()
@@ -91,11 +87,11 @@ class Tokenizer:
                 mask token.
         """
         folder = Path(path).expanduser()
-        files = read_folder(folder)
-        return cls(files.backend, files.names, folder)
+        backend, names = read_folder(folder)
+        return cls(backend, names, folder)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # The backend forgets in pickling that special tokens in text are text.
+        # Pickling the backend loses `encode_special_tokens`.
         return _restored, (self.backend.to_str(), self.special_tokens.names, self.folder)
 
     def save(
@@ -109,11 +105,10 @@ class Tokenizer:
         """Write a folder that `from_folder` and transformers' AutoTokenizer read with identical ids.
 
         Args:
-            folder: Where to; made if need be, files of the same names are replaced.
-            max_length: Longest sequence of the model it goes with, for tools that truncate.
-            segments: Whether transformers gives that model the segments of texts; None leaves it to its classes.
-            split_special_tokens: Whether transformers takes a special token that is written in a text as text, as we
-                do; not for models that fill masks.
+            max_length: Longest sequence of its model, for tools that truncate.
+            segments: Whether transformers passes segment ids to its model; None leaves it to the classes.
+            split_special_tokens: Whether transformers treats special tokens in a text as text; not for models that
+                fill masks.
 
         Raises:
             DeviceError: If it cannot be written.
@@ -145,7 +140,7 @@ class Tokenizer:
 
     @cached_property
     def piece_words(self) -> PieceWords | None:
-        """How ids tell where words begin; None if the tokenizer's own splitting does."""
+        """Finds word starts from ids; None if the tokenizer's own splitting determines them."""
         if self.kind != "unigram":
             return None
         special = self.special_tokens
@@ -155,18 +150,16 @@ class Tokenizer:
     def encode(self, text: str, *, special_tokens_in_text: bool = False) -> Encoded:
         """Encode one text with the characters each token covers.
 
-        Args:
-            text: Any text. Byte-level BPE: a leading space counts, as in running text.
-            special_tokens_in_text: Whether a written special token ("[MASK]") is that token or ordinary text.
+        In byte-level BPE a leading space counts, as in running text. With `special_tokens_in_text`, "[MASK]" in the
+        text is that token, else six characters.
         """
         return self._encoded(self._with_special_tokens if special_tokens_in_text else self.backend, text)
 
     def encode_around_masks(self, text: str) -> Encoded:
-        """Encode a text in which written special tokens stand for pieces that are not known, e.g. "so [MASK]."
+        """Encode a text in which special tokens stand for unknown pieces, e.g. "so [MASK].".
 
-        The full stop is then the token that it is in "so good.", as in training. A unigram tokenizer would else
-        write a space before it ("▁."), as transformers does; for other kinds this is `encode` with
-        special tokens in the text.
+        DEVIATION: after a mask, a unigram tokenizer encodes punctuation as in running text and training: the full stop
+        is ".", as in "so good.". transformers' AlbertTokenizer puts a space before it ("▁.").
         """
         if self.kind != "unigram":
             return self.encode(text, special_tokens_in_text=True)

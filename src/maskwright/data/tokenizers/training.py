@@ -1,29 +1,24 @@
 """Training of WordPiece, byte-level BPE and unigram vocabularies: the same bytes for the same text.
 
-Alphabet. A word with one character outside the alphabet becomes [UNK], so the alphabet is chosen by coverage, not by a
-fixed number: the usual limit of 1,000 characters makes a tenth of Chinese text unknown. Printable ASCII is always in.
+Alphabet. A word with a character outside the alphabet becomes [UNK], so the alphabet is chosen by coverage: the usual
+limit of 1,000 characters makes a tenth of Chinese text unknown. Printable ASCII is always included.
 
-WordPiece. Pieces are joined by frequency, most frequent pair first (byte-pair encoding, Sennrich et al. 2016), as every
-open WordPiece trainer does; Google's own trainer was never published (google-research/bert, README, "Learning
-a new WordPiece vocabulary").
-
-The trainer of the `tokenizers` library numbers the "##" forms of characters in the order of a hash table and
-breaks ties between pairs by these numbers, so that two runs differ. Here it receives alphabet and "##" forms in a fixed
-order, which makes training deterministic.
+WordPiece. Pieces are merged by frequency (byte-pair encoding, Sennrich et al. 2016), as in every open trainer; Google's
+was never published (google-research/bert, README, "Learning a new WordPiece vocabulary"). The trainer of the
+`tokenizers` library numbers the "##" forms of characters in the order of a hash table and breaks ties by these numbers,
+so two runs differ. Here it receives alphabet and "##" forms in a fixed order, which makes training deterministic.
 
 Byte-level BPE. Laid out as RoBERTa's (Liu et al. 2019, section 4.4).
 
-Unigram. Laid out as ALBERT's (albert: README.md:305-320); the unigram language model of Kudo (2018), trained by the
-`sentencepiece` library on text that the tokenizer's normalizer has already cleaned, so training and encoding see the
-same characters. Only the pieces and their scores are kept.
-
-Two choices differ from ALBERT's, both so that one `tokenizer.json` says everything and every tool gives the same ids:
+Unigram. Laid out as ALBERT's (albert: README.md:305-320): Kudo's (2018) unigram language model, trained by the
+`sentencepiece` library on text that the tokenizer's normalizer has already cleaned. Only pieces and scores are kept.
+Two choices differ from ALBERT's, so that `tokenizer.json` is complete and every tool gives the same ids:
 
 DEVIATION: there are no user-defined symbols (ALBERT: eight punctuation marks). transformers 5 turns such symbols
-into added tokens and puts a "▁" behind each, other ids than ALBERT's own code gives.
+into added tokens and puts a "▁" after each: other ids than ALBERT's code gives.
 
-DEVIATION: ALBERT's code splits a piece again that ends in a comma with a digit before it ("5," -> "5" ","). Here no
-piece of the vocabulary joins a digit to a comma that follows it, so there is nothing to split again.
+DEVIATION: ALBERT's code splits a piece again that ends in a comma after a digit ("5," -> "5" ","). Here no piece of the
+vocabulary joins a digit to a following comma, so there is nothing to split.
 """
 
 import io
@@ -52,17 +47,17 @@ from maskwright.data.tokenizers.backends import (
     unigram_backend,
     wordpiece_backend,
 )
-from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.tokenizers.spec import ByteBPE, TokenizerSpec, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 
 COVERAGE = 0.99995
-"""Share of the sample's characters that the alphabet covers at least, where the vocabulary has room."""
+"""Minimum share of the sample's characters in the alphabet, as far as the vocabulary allows."""
 
 FREQUENT = 100
 """A character seen this often is in the alphabet even beyond `COVERAGE`."""
 
 MAX_SHARE = 0.8
-"""Largest share of the vocabulary that single characters may take; the rest is for words and pieces."""
+"""Maximum share of the vocabulary for single characters."""
 
 _CODE_POINTS = 0x110000
 _BATCH_CHARACTERS = 1 << 22
@@ -74,8 +69,7 @@ class Alphabet:
 
     Attributes:
         initial: Characters that may begin a word, ascending.
-        continuing: "##" forms of those that may also stand inside a word, ascending. Ideographs and punctuation
-            marks always stand alone and have none.
+        continuing: "##" forms of those that occur inside words, ascending; not of ideographs and punctuation.
     """
 
     initial: tuple[str, ...]
@@ -83,9 +77,9 @@ class Alphabet:
 
 
 def choose_alphabet(
-    texts: Iterable[str], room: int, normalizer: normalizers.Normalizer, splitter: pre_tokenizers.PreTokenizer
+    texts: Iterable[str], limit: int, normalizer: normalizers.Normalizer, splitter: pre_tokenizers.PreTokenizer
 ) -> Alphabet:
-    """Choose the alphabet of a sample: most frequent characters first, ties by code point."""
+    """Choose an alphabet of at most `limit` entries: most frequent characters first, ties by code point."""
     counts = count_characters(texts, normalizer)
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
     total, covered = sum(counts.values()), 0
@@ -95,13 +89,13 @@ def choose_alphabet(
             break
         wanted.append(character)
         covered += counts[character]
-    # Addresses, code and numbers come up in later use even where the corpus has none.
+    # Addresses, code and numbers occur in later use even where the corpus has none.
     ascii_characters = _normalized(dict.fromkeys(string.printable, 1), normalizer)
     initial: list[str] = []
     continuing: list[str] = []
     for character in dict.fromkeys([*wanted, *sorted(ascii_characters)]):
         inside = len(splitter.pre_tokenize_str(normalizer.normalize_str(f"a{character}"))) == 1
-        if len(initial) + len(continuing) + 1 + inside > room:
+        if len(initial) + len(continuing) + 1 + inside > limit:
             break
         initial.append(character)
         if inside:
@@ -144,21 +138,26 @@ def _normalized(counts: dict[str, int], normalizer: normalizers.Normalizer) -> d
 
 
 MIN_FREQUENCY = 2
-"""Pairs seen less often are not joined: a vocabulary of a tiny corpus stays smaller than asked for."""
+"""Pairs seen less often are not merged, so the vocabulary of a tiny corpus stays smaller than asked for."""
+
+
+def train(spec: TokenizerSpec, texts: Sequence[str], reading: Iterable[str]) -> Tokenizer:
+    """Train a tokenizer on texts; `reading` yields the same texts once more, and may report progress."""
+    if isinstance(spec, WordPiece):
+        return train_wordpiece(spec, texts, reading)
+    if isinstance(spec, Unigram):
+        return train_unigram(spec, texts, reading)
+    return train_byte_bpe(spec, reading)
 
 
 def train_wordpiece(spec: WordPiece, texts: Sequence[str], reading: Iterable[str]) -> Tokenizer:
     """Learn a vocabulary: [PAD] 0, [UNK] 1, [CLS] 2, [SEP] 3, [MASK] 4, characters, their "##" forms, pieces.
 
-    DEVIATION: the special tokens take the first five ids, not Google's 0 and 100 to 103, which leave 99 ids
-    unused.
-
-    Args:
-        reading: The sample once more, as it is to be read (an iterator that tells how far it is).
+    DEVIATION: the special tokens have the first five ids, not Google's 0 and 100 to 103, which leave 99 ids unused.
     """
     normalizer, splitter = bert_normalizer(lowercase=spec.lowercase), pre_tokenizers.BertPreTokenizer()
-    room = int(MAX_SHARE * (spec.vocab_size - len(WORDPIECE_NAMES)))
-    alphabet = choose_alphabet(texts, room, normalizer, splitter)
+    limit = int(MAX_SHARE * (spec.vocab_size - len(WORDPIECE_NAMES)))
+    alphabet = choose_alphabet(texts, limit, normalizer, splitter)
     backend = tokenizers.Tokenizer(models.WordPiece(unk_token=WORDPIECE_NAMES[1]))
     backend.normalizer, backend.pre_tokenizer = normalizer, splitter
     trainer = trainers.WordPieceTrainer(
@@ -181,17 +180,16 @@ def train_wordpiece(spec: WordPiece, texts: Sequence[str], reading: Iterable[str
 
 
 MAX_TOKEN_BYTES = 48
-"""Longest token: rules of equals signs and repeated boilerplate would otherwise take entries of their own."""
+"""Longest token: rows of equals signs and repeated boilerplate would otherwise become entries."""
 
 
 def train_byte_bpe(spec: ByteBPE, texts: Iterable[str]) -> Tokenizer:
     """Learn a vocabulary: <s> 0, <pad> 1, </s> 2, <unk> 3, the 256 bytes, merges, and <mask> last.
 
-    DEVIATION: the merged tokens stand in order of merging, not of corpus frequency as in RoBERTa's dict.txt,
-    and there are no `madeupword` fillers.
+    A sentence within running text begins with its space.
 
-    Args:
-        texts: The sample; a sentence within a running text begins with its space.
+    DEVIATION: merged tokens are in order of merging, not of corpus frequency as in RoBERTa's dict.txt, and there are no
+    `madeupword` padding entries.
     """
     pad, unk, cls, sep, mask = BYTE_BPE_NAMES
     backend = tokenizers.Tokenizer(models.BPE())
@@ -212,17 +210,17 @@ def train_byte_bpe(spec: ByteBPE, texts: Iterable[str]) -> Tokenizer:
 
 
 NUM_THREADS = 4
-"""The trainer adds up partial sums, one a thread: the same number of threads gives the same bytes."""
+"""The trainer adds one partial sum per thread: the same number of threads gives the same bytes."""
 
 MAX_TEXT_BYTES = 1 << 24
-"""Longer texts would be left out by the trainer (its own bound is 4,192); those of a sample are far shorter."""
+"""The trainer ignores longer texts (its default is 4,192); those of a sample are far shorter."""
 
 _SCORE_DECIMALS = 6
 _NEVER_JOINED = "\t"  # The trainer leaves tabs out of every count.
-# The trainer learns little from words that hold nothing on one side of a tab.
+# Tabs with nothing on one side.
 _IDLE_TABS = re.compile(r"(?:^|(?<= ))\t+|\t+(?=[\t ]|$)")
 _DIGIT_BEFORE_COMMA = re.compile(r"(?<=\d)(?=,)")
-# Signs that the trainer gives a meaning of its own; texts that hold them would be left out.
+# Characters that mean something to the trainer; it ignores texts that contain them.
 _RESERVED_CHARACTERS = frozenset(f"{SPACE}\u2585\x00\t")
 
 
@@ -232,14 +230,10 @@ def train_unigram(spec: Unigram, texts: Sequence[str], reading: Iterable[str]) -
     The characters that have entries of their own are all of printable ASCII and, most frequent first, as many as
     cover `spec.character_coverage` of the text or four fifths of the vocabulary hold.
 
-    Args:
-        reading: The sample once more, as it is to be read (an iterator that tells how far it is).
-
     Raises:
         DataError: If the texts hold no characters.
     """
-    # A heavy start for those who never train one.
-    import sentencepiece
+    import sentencepiece  # slow to import
 
     normalizer = albert_normalizer(lowercase=spec.lowercase)
     counts = count_characters(texts, normalizer)
@@ -270,7 +264,7 @@ def train_unigram(spec: Unigram, texts: Sequence[str], reading: Iterable[str]) -
         minloglevel=2,
     )
     trained = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    # Rounded to what single precision holds: JSON readers give back longer numbers only nearly.
+    # Rounded to single precision: JSON readers return longer numbers only approximately.
     pieces = [
         (trained.id_to_piece(id), round(trained.get_score(id), _SCORE_DECIMALS))
         for id in range(trained.get_piece_size())
@@ -279,14 +273,14 @@ def train_unigram(spec: Unigram, texts: Sequence[str], reading: Iterable[str]) -
 
 
 def _alphabet(counts: dict[str, int], spec: Unigram, normalizer: normalizers.Normalizer) -> frozenset[str]:
-    # Addresses, code and numbers come up in later use even where the corpus has none. Besides, the special tokens'
-    # names can be spelt then, so that nobody who writes "<pad>" gets the padding token.
+    # Addresses, code and numbers occur in later use even where the corpus has none. And the names of special tokens
+    # can then be written in characters, so that "<pad>" in a text never becomes the padding token.
     chosen = set(count_characters([string.printable], normalizer))
-    room = max(len(chosen), int(MAX_SHARE * (spec.vocab_size - len(UNIGRAM_NAMES))))
+    limit = max(len(chosen), int(MAX_SHARE * (spec.vocab_size - len(UNIGRAM_NAMES))))
     total = sum(counts.values())
     covered = sum(counts.get(character, 0) for character in chosen)
     for character in sorted(counts, key=lambda character: (-counts[character], character)):
-        if covered >= spec.character_coverage * total or len(chosen) >= room:
+        if covered >= spec.character_coverage * total or len(chosen) >= limit:
             break
         if character not in chosen and character not in _RESERVED_CHARACTERS:
             chosen.add(character)

@@ -1,23 +1,25 @@
 """Word starts among the tokens of a text.
 
-Combining marks are part of words: Hindi's vowels, Arabic's and Hebrew's vowel points, Thai's tones.
+Combining marks are part of words: Hindi's vowels, Arabic's and Hebrew's vowel points, Thai's tones. The two joiners
+count as marks: Persian writes U+200C within words (می‌خواهم), the scripts of India shape clusters with both (Unicode
+Standard, sections 9.2, 12.1 and 23.2).
 
-The two joiners count as marks: Persian writes U+200C within its words (می‌خواهم), the scripts of India shape their
-clusters with both (Unicode Standard, sections 9.2, 12.1 and 23.2).
+DEVIATION: words of byte-level BPE are GPT-2's pre-tokens, so punctuation is a word of its own. fairseq's whole words
+begin at a space only (data/encoders/gpt2_bpe.py:45), so punctuation belongs to the word before it. The released
+RoBERTa masks single tokens.
 
-DEVIATION: GPT-2's pattern (openai/gpt-2, encoder.py) takes a run of letters for a word and a mark for something else,
-so that हिन्दी would be six words and whole-word masking would leave half of it visible. The tokens stay as the pattern
-cuts them; but no word begins at a mark, nor at a letter behind one.
+DEVIATION: GPT-2's pattern (openai/gpt-2, encoder.py) ends a word before a combining mark, so that हिन्दी would be six
+words and whole-word masking would leave half of it visible. The tokens stay as the pattern splits them, but no word
+begins at a mark, nor at a letter after one.
 
-WordPiece and byte-level BPE split a text into words before they cut words into tokens, so a token's word is known.
-A unigram tokenizer splits at white space only, and the rest must be seen in the pieces: google-research/albert,
+WordPiece and byte-level BPE split a text into words first, so the word of a token is known. A unigram tokenizer splits
+at white space only, and words must be found from the pieces: google-research/albert,
 create_pretraining_data.py:393-425 (`is_start_piece`).
 
-DEVIATION: ALBERT's code makes a word of its own of every piece that holds a character other than English letters and
-ASCII punctuation, so that whole-word masking would tear Größe, числа and 2019 into pieces of which some stay visible.
-Here a piece of any script's letters or digits goes on with its word unless it brings its space; a word begins at a
-space, at a punctuation mark or symbol and behind it, and at an ideograph and behind it, as in BERT's tokenizer. And a
-lone "▁" is no word of its own but the beginning of what follows it.
+DEVIATION: in ALBERT's code every piece with a character other than English letters and ASCII punctuation is a word, so
+that whole-word masking would leave parts of Größe, числа and 2019 visible. Here a piece of letters or digits of any
+script continues its word unless it has a space; a word begins at a space, at and after a punctuation mark or symbol,
+and at and after an ideograph, as in BERT's tokenizer. A lone "▁" belongs to the word that follows it.
 """
 
 import unicodedata
@@ -41,16 +43,13 @@ _FIRST_MARK = 0x300
 def without_starts_at_marks(
     starts: BoolArray, first: NDArray[np.int64], text: str, origin: NDArray[np.int64] | int = 0
 ) -> BoolArray:
-    """Take away word starts within words that are written with marks.
+    """Remove word starts within words that are written with marks.
 
     Args:
-        starts: Shape (T,), where words begin by the tokenizer's own splitting.
+        starts: Shape (T,), word starts by the tokenizer's own splitting.
         first: Shape (T,), the first character of each token.
-        text: What the tokens cover: one text, or several joined.
-        origin: Shape (T,), where the text that each token belongs to begins.
-
-    Returns:
-        Shape (T,).
+        text: One text, or several joined.
+        origin: Shape (T,), where each token's text begins.
     """
     if text.isascii() or not len(first):
         return starts
@@ -58,7 +57,7 @@ def without_starts_at_marks(
     if codes.max() < _FIRST_MARK:
         return starts
     kinds = _kinds()[np.minimum(codes, 0xFFFF)]
-    # A token's leading space is not of its word.
+    # A token's leading space does not belong to its word.
     place = np.minimum(first + (codes[np.minimum(first, len(codes) - 1)] == ord(" ")), len(codes) - 1)
     here, before = kinds[place], np.where(place > origin, kinds[place - 1], 0)
     within = ((here == _MARK) & (before > 0)) | ((here == _LETTER) & (before == _MARK))
@@ -68,7 +67,7 @@ def without_starts_at_marks(
 
 @cache
 def _kinds() -> NDArray[np.uint8]:
-    """Return what each character of the basic plane is: a letter, a mark, or neither."""
+    """Return the kind of each character of the basic plane: letter, mark or neither (0). Shape (65536,)."""
     names = {"L": _LETTER, "M": _MARK}
     kinds = np.array([names.get(unicodedata.category(chr(code))[0], 0) for code in range(0x10000)], dtype=np.uint8)
     kinds[[ord(joiner) for joiner in JOINERS]] = _MARK
@@ -84,11 +83,12 @@ def starts_of_numbered(word_numbers: Sequence[int | None]) -> BoolArray:
 
 
 class PieceWords:
-    """Finds word starts of a unigram tokenizer by looking ids up.
+    """Finds the word starts of a unigram tokenizer from ids.
 
     Args:
         pieces: The vocabulary, in order of id.
-        unk: Id of the unknown token: it may be a letter as well as a sign, and goes on with its word.
+        special: Ids of special tokens, which are words.
+        unk: Id of the unknown token, which continues a word: it may be a letter.
     """
 
     def __init__(self, pieces: Sequence[str], special: Iterable[int], unk: int) -> None:
@@ -106,8 +106,7 @@ class PieceWords:
 
         Args:
             ids: Shape (T,), tokens of one or more texts.
-            firsts: Shape (N,), where the texts begin; a text of no tokens shares its place with the next one or stands
-                at T.
+            firsts: Shape (N,), where the texts begin; T for empty ones at the end.
         """
         starts: BoolArray = self._spaced[ids]
         starts[1:] |= (self._begins[ids[1:]] | self._ends[ids[:-1]]) & ~self._lone[ids[:-1]]
