@@ -132,3 +132,22 @@ def test_wrong_names_are_answered_in_one_line(run):
     code, _, err = run("recipes", "size", "bert/base", "--set", "masking.rat=0.3")
     assert code == 2
     assert "Did you mean 'masking.rate'?" in err
+
+
+def test_recipes_diff_of_two_with_one_name_shows_the_arguments(run, tmp_path):
+    _, out, _ = run("recipes", "show", "roberta/mini", "--set", "masking.rate=0.3", "--json")
+    file = tmp_path / "law.json"
+    file.write_text(out)
+    _, out, _ = run("recipes", "diff", "roberta/mini", str(file), "--json")
+    assert (json.loads(out)["left"], json.loads(out)["right"]) == ("roberta/mini", str(file))
+    _, out, _ = run("recipes", "diff", "roberta/mini", "roberta/mini", "--set", "masking.rate=0.3")
+    assert "roberta/mini --set masking.rate=0.3" in out
+
+
+def test_a_masking_of_spans_without_a_source_names_a_setting(run):
+    code, _, err = run("recipes", "show", "bert/tiny", "--set", "masking=pmi")
+    assert code == 2
+    assert "`--set words.phrases=[collocations]`" in err
+    assert "allowed: segmenter, collocations" in err
+    code, _, _ = run("recipes", "show", "bert/tiny", "--set", "masking=pmi", "--set", "words.phrases=[collocations]")
+    assert code == 0

@@ -215,6 +215,14 @@ def test_an_interrupt_before_the_first_step_is_reported(
     assert listening.lines[-1][0] == "stopped"
 
 
+def test_a_roberta_with_another_tokenizer_counts_positions_from_its_padding(train: Callable[..., Run]) -> None:
+    run = train(recipe="roberta/tiny", set=(*TOY, "tokenizer.kind=wordpiece"), steps=2)
+    assert read_json(run.folder / "recipe.json")["encoder"]["position_offset"] == 1
+    config = read_json(run.folder / "config.json")
+    assert (config["model_type"], config["pad_token_id"]) == ("roberta", 0)
+    assert config["max_position_embeddings"] == 513
+
+
 def test_every_accuracy_is_printed(train: Callable[..., Run]) -> None:
     listening = Listening()
     run = train(reporter=listening)

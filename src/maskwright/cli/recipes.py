@@ -107,14 +107,17 @@ def diff_recipes(
 
     left, right = resolve(first), resolve(second, changes or ())
     lines = diff(left, right, every)
+    names = [left.name, right.name]
+    if left.name == right.name:  # A run's recipe has the name of the recipe it was resolved from.
+        names = [first, " ".join([second, *(f"--set {change}" for change in changes or ())])]
     if as_json:
-        output.print_json({"left": left.name, "right": right.name, "fields": [asdict(line) for line in lines]})
+        output.print_json({"left": names[0], "right": names[1], "fields": [asdict(line) for line in lines]})
         return
     if not lines:
-        output.note(f"{left.name} and {right.name} are identical.")
+        output.note(f"{names[0]} and {names[1]} are identical.")
         return
     output.table(
-        ("", "", left.name, right.name),
+        ("", "", *names),
         [
             (
                 output.strong(axis),

@@ -155,10 +155,10 @@ class Recipe(Spec):
                 f"{self.encoder.type_vocab_size}: set encoder.type_vocab_size=2"
             )
         if missing_levels := sorted(self.masking.levels - set(self.words.levels)):
-            fields = " and ".join(f"words.{_LEVEL_FIELDS[level]}" for level in missing_levels)
+            remedies = " and ".join(_SPAN_SOURCES[level] for level in missing_levels)
             raise ValueError(
                 f"masking {self.masking.kind!r} needs {' and '.join(missing_levels)} spans, which no source provides: "
-                f"set {fields}"
+                f"add {remedies}"
             )
         for second, user in (("generator", "rtd"), ("teacher", "soft_targets")):
             users = [objective.kind for objective in self.objectives if second in objective.needs]
@@ -199,7 +199,10 @@ class Recipe(Spec):
         return self.format.provides | self.masking.provides | present | heads
 
 
-_LEVEL_FIELDS = {"phrase": "phrases", "entity": "entities"}
+_SPAN_SOURCES = {
+    "phrase": "`--set words.phrases=[collocations]` (allowed: segmenter, collocations, corpus, files of phrases)",
+    "entity": "`--set words.entities=[names.txt]` (allowed: tags, corpus, files of names)",
+}
 
 
 def _remedy(fact: str, recipe: Recipe) -> str:

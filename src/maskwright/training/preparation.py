@@ -26,6 +26,8 @@ from maskwright.data.words.collocations import describe_collocations
 from maskwright.data.words.level_facts import describe_level
 from maskwright.data.words.lexicon import has_lexicon_search
 from maskwright.data.words.similar_words.table import KeptTable, check_source, few_words_warning, similar_words
+from maskwright.huggingface.families import family_named
+from maskwright.huggingface.refusals import position_offset
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
@@ -132,11 +134,19 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
                 todo="Leave one of them out.",
             )
         recipe = with_tokenizer(recipe, given, adopt=origins.tokenizer is not None)
+    pad = recipe.tokenizer.pad if given is None else given.special_tokens.pad
+    offset = position_offset(family_named(recipe.family), pad)
+    if offset != recipe.encoder.position_offset and "encoder.position_offset" not in request.fixed:
+        # RoBERTa's positions start behind the padding id, which another kind of tokenizer has elsewhere.
+        reporter.say(
+            "encoder", f"position_offset {offset} (recipe: {recipe.encoder.position_offset}): padding is {pad}"
+        )
+        recipe = recipe.replace(encoder=recipe.encoder.replace(position_offset=offset))
     published = recipe.encoder
     recipe = origins.fit(recipe, request.fixed)
     if changes := describe_changes(published, recipe.encoder):
         reporter.say("encoder", f"as in the initial model: {changes}")
-    check_savable(recipe, recipe.tokenizer.pad if given is None else given.special_tokens.pad)
+    check_savable(recipe, pad)
     cleaned = _clean(request, reporter)
     if origins.adds_words:
         origins = origins.extended(cleaned, request.seed, reporter)
