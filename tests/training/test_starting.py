@@ -86,8 +86,8 @@ def test_a_run_begins_with_every_weight_of_a_model_of_its_own_kind(bert: Existin
     weights = begun(recipe, start)
     assert weights.keys() == bert.state.keys()
     assert all(torch.equal(weights[name], tensor) for name, tensor in bert.state.items())
-    assert start.taken == ("embeddings", "head 'mlm'", "head 'nsp'", "layers", "pooler", "segments")
-    assert (start.new, start.left) == ((), ())
+    assert start.loaded == ("embeddings", "head 'mlm'", "head 'nsp'", "layers", "pooler", "segments")
+    assert (start.new, start.ignored) == ((), ())
 
 
 def kin() -> list[str]:
@@ -126,9 +126,9 @@ def test_a_masked_token_head_that_recipes_do_not_train_is_left_out(change: str, 
 def test_a_head_of_another_task_is_new_and_the_old_one_left(bert: ExistingModel) -> None:
     recipe = toy("bert/tiny", "objectives=[mlm]", "encoder.pooler=false", "format.second=next")
     start = start_from(like_the_model(recipe, bert, ()), bert, None)
-    assert start.left == ("head 'nsp'", "pooler")
+    assert start.ignored == ("head 'nsp'", "pooler")
     assert start.new == ()
-    assert "ignored: head 'nsp', pooler" in start.told()
+    assert "ignored: head 'nsp', pooler" in start.describe()
     assert start.to_json()["fingerprint"] == bert.fingerprint
 
 
@@ -137,7 +137,7 @@ def test_a_generator_comes_from_its_folder_beside_the_model(tmp_path: Path) -> N
     model, generator = open_existing(str(folder)), open_existing(str(folder / "generator"))
     recipe = like_the_model(toy("electra/tiny"), model, ())
     start = start_from(recipe, model, generator)
-    assert start.new == start.left == ()
+    assert start.new == start.ignored == ()
     built = build_model(recipe, SIZE)
     built.initialize(7)
     start.put_into(built)
@@ -180,7 +180,7 @@ def test_a_family_that_has_no_other_activation_keeps_its_own_where_that_is_nearl
     assert electra.encoder.hidden_activation == "gelu"
     start = start_from(electra, bert, None)
     assert start.new == ("generator", "generator's head 'mlm'", "head 'rtd'")
-    assert start.left == ("head 'mlm'", "head 'nsp'", "pooler")
+    assert start.ignored == ("head 'mlm'", "head 'nsp'", "pooler")
     other = open_existing(str(save_toy(tmp_path / "relu", "bert/tiny", "encoder.hidden_activation=relu")))
     assert (
         like_the_model(toy("electra/tiny", "encoder.embedding_size=null"), other, ()).encoder.hidden_activation
@@ -193,11 +193,11 @@ def test_a_recipe_takes_as_many_positions_as_the_user_wants_and_no_more_than_the
     short = like_the_model(toy("bert/tiny", "encoder.max_positions=33"), bert, {"encoder.max_positions"})
     start = start_from(short, bert, None)
     assert torch.equal(start.weights[POSITIONS], bert.state[POSITIONS][:33])
-    assert "positions from 33 on" in start.left
+    assert "positions from 33 on" in start.ignored
     with pytest.raises(RecipeError, match=r"max_positions is 512.*has 40 positions.*max_positions=40"):
         like_the_model(toy("bert/tiny", "encoder.max_positions=512"), bert, {"encoder.max_positions"})
     long = toy("bert/tiny", "encoder.max_positions=512", "training.phases=[{max_length: 128}]")
-    with pytest.raises(RecipeError, match=r"reach length 128.*reads 40 tokens.*max_length: 40"):
+    with pytest.raises(RecipeError, match=r"reach length 128.*has 40 positions.*max_length: 40"):
         like_the_model(long, bert, ())
 
 
@@ -269,8 +269,8 @@ def test_a_student_takes_embeddings_head_and_spread_layers(bert: ExistingModel) 
         if "_blocks." not in name:
             assert torch.equal(tensor, bert.state[name]), name
     assert start.new == ()
-    assert start.taken == ("embeddings", "head 'mlm'", "layers 0, 3 of 4")
-    assert start.left == ("head 'nsp'", "other layers", "pooler", "segments")
+    assert start.loaded == ("embeddings", "head 'mlm'", "layers 0, 3 of 4")
+    assert start.ignored == ("head 'nsp'", "other layers", "pooler", "segments")
 
 
 def test_a_student_of_a_teacher_that_shares_takes_the_blocks_its_layers_used(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_every_head_that_knows_the_vocabulary_learns_the_new_words(tmp_path: Pat
         assert longer.state[name][SIZE + 1] == trained[name][pieces].mean()
     recipe = toy("spanbert/tiny")
     start = start_from(like_the_model(recipe, longer, ()), longer, None)
-    assert (start.new, start.left) == ((), ())
+    assert (start.new, start.ignored) == ((), ())
     assert torch.equal(start.weights["heads.sbo.bias"], longer.state["heads.sbo.bias"])
 
 
@@ -334,7 +334,7 @@ def test_a_generator_learns_the_new_words_too(tmp_path: Path) -> None:
     assert len(its_generator.state["heads.mlm.bias"]) == SIZE + 2
     recipe = toy("electra/tiny")
     start = start_from(like_the_model(recipe, longer, ()), longer, its_generator)
-    assert (start.new, start.left) == ((), ())
+    assert (start.new, start.ignored) == ((), ())
     for name, tensor in its_generator.state.items():
         assert torch.equal(start.weights.get(name.replace("encoder.", "generator."), start.weights.get(name)), tensor)
 
@@ -343,8 +343,8 @@ def test_a_weight_of_another_shape_is_told(tmp_path: Path) -> None:
     model = open_existing(str(save_toy(tmp_path / "spans", "spanbert/tiny")))
     start = start_from(like_the_model(toy("spanbert/tiny", "objectives.sbo.max_places=15"), model, ()), model, None)
     assert start.new == ("heads.sbo.place_embeddings.weight (15 x 200, the model's 20 x 200)",)
-    assert start.left == ()
-    assert start.new[0] in start.told()
+    assert start.ignored == ()
+    assert start.new[0] in start.describe()
 
 
 def test_rows_that_stand_for_no_entry_are_left_out(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Initialization from existing models: which weights a run loads, what must match, what is newly initialized.
 
 `--init` loads a model of the same shape, whatever its objectives were. A student loads some of its teacher's layers
-(`recipes.recipe.Teacher.initialise`).
+(`Recipe.teacher`).
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -23,31 +23,31 @@ from maskwright.model.config import EncoderConfig
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.existing import (
     ExistingModel,
+    describe_differences,
     differences,
     differences_of_layers,
     open_existing,
     settings,
-    told,
 )
 from maskwright.training.model import PretrainingModel, build_model
 from maskwright.training.reporting import Reporter
 from maskwright.training.run_directory import GENERATOR
 from maskwright.training.teacher import check_teacher
 
-# Families whose encoders are the same network, and how the others differ.
 _COMPATIBLE = frozenset({"bert", "ernie", "electra"})
+"""Families whose encoders are the same network."""
 _DIFFERENCE = {
-    "roberta": "counts positions from its padding id and knows no segments",
-    "albert": "has one block for all layers, behind narrow embeddings",
+    "roberta": "counts positions from its padding id and has no segments",
+    "albert": "has one block for all layers and narrow embeddings",
     "distilbert": "has neither segments nor a pooler",
 }
 
-_KEPT_SETTINGS = ("hidden_activation", "layer_norm_eps", "max_positions")
-"""Settings that a run adopts from its initial model, unless the user sets them. Dropout is not one of them:
-it depends on the run's own budget and text."""
+_INHERITED = ("hidden_activation", "layer_norm_eps", "max_positions")
+"""Settings that a run inherits from its initial model, unless the user sets them. Dropout is not inherited: it depends
+on the run's own budget and text."""
 _SIMILAR_ACTIVATIONS = frozenset({"gelu", "gelu_tanh"})
 
-KEPT = frozenset(
+NOT_FITTED = frozenset(
     {
         "training.learning_rate",
         "training.optimizer.kind",
@@ -67,18 +67,18 @@ class Start:
     """The initial weights of a run, and where they come from.
 
     Attributes:
-        origin: The model, as the run's record names it.
+        origin: `ExistingModel.to_json`.
         weights: By the names of `PretrainingModel`; the rest is newly initialized.
-        taken: Loaded parts, in words.
+        loaded: Loaded parts, in words.
         new: Newly initialized parts.
-        left: Parts of the model that the run ignores.
+        ignored: Parts of the model that the run does not use.
     """
 
     origin: Mapping[str, str]
     weights: Mapping[str, Tensor]
-    taken: tuple[str, ...]
+    loaded: tuple[str, ...]
     new: tuple[str, ...]
-    left: tuple[str, ...]
+    ignored: tuple[str, ...]
 
     def put_into(self, model: PretrainingModel) -> None:
         """Write the weights into an initialized model."""
@@ -89,17 +89,13 @@ class Start:
 
     def describe(self) -> str:
         """Return one line that lists the loaded, newly initialized and ignored parts."""
-        parts = (
-            (", ".join(items), word)
-            for items, word in ((self.new, "newly initialized"), (self.left, "ignored"))
-            if items
-        )
-        more = "".join(f"; {word}: {items}" for items, word in parts)
-        return f"loaded from {self.origin['model']} ({self.origin['family']}): {', '.join(self.taken)}{more}"
+        line = f"loaded from {self.origin['model']} ({self.origin['family']}): {', '.join(self.loaded)}"
+        line += f"; newly initialized: {', '.join(self.new)}" if self.new else ""
+        return line + (f"; ignored: {', '.join(self.ignored)}" if self.ignored else "")
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry in the run's record."""
-        return {**self.origin, "taken": list(self.taken), "new": list(self.new), "left": list(self.left)}
+        return {**self.origin, "taken": list(self.loaded), "new": list(self.new), "left": list(self.ignored)}
 
 
 def like_the_model(recipe: Recipe, model: ExistingModel, fixed: Collection[str]) -> Recipe:
@@ -108,14 +104,22 @@ def like_the_model(recipe: Recipe, model: ExistingModel, fixed: Collection[str])
     Raises:
         RecipeError: If family or shape do not match; names all fields, both values and a remedy.
     """
-    _same_family(recipe, model)
-    different = differences(recipe.encoder, model.config)
-    if different:
+    families = {recipe.family, model.family}
+    if len(families) > 1 and not families <= _COMPATIBLE:
+        odd = recipe.family if recipe.family in _DIFFERENCE else model.family
+        shrink = " To shrink a model, distill it: recipe distilbert/SIZE with `--teacher`."
         raise RecipeError(
-            f"recipe {recipe.name!r} cannot load the weights of {model.name}: {told(different)}",
+            f"recipe {recipe.name!r} makes a model of the family {recipe.family} and cannot load {model.name}, which "
+            f"is of the family {model.family}: {odd} {_DIFFERENCE[odd]}",
+            allowed="the same family, or two of " + ", ".join(sorted(_COMPATIBLE)),
+            todo=f"Choose a recipe of the family {model.family}." + (shrink if recipe.family == "distilbert" else ""),
+        )
+    if different := differences(recipe.encoder, model.config):
+        raise RecipeError(
+            f"recipe {recipe.name!r} cannot load the weights of {model.name}: {describe_differences(different)}",
             todo=f"Give `{settings(different)}`, or choose another size of the recipe.",
         )
-    return _with_settings_of(recipe, model, _KEPT_SETTINGS, fixed)
+    return _inherit(recipe, model, _INHERITED, fixed)
 
 
 def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[str]) -> Recipe:
@@ -133,7 +137,8 @@ def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[s
         )
     if different:
         raise RecipeError(
-            f"recipe {recipe.name!r} cannot load layers of its teacher {teacher.name}: {told(different)}",
+            f"recipe {recipe.name!r} cannot load layers of its teacher {teacher.name}: "
+            f"{describe_differences(different)}",
             todo=f"Give `{settings(different)}`, choose another size of the recipe, {remedy}",
         )
     if mine.num_layers > theirs.num_layers:
@@ -141,12 +146,12 @@ def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[s
             f"recipe {recipe.name!r} has {mine.num_layers} layers, its teacher {teacher.name} {theirs.num_layers}",
             todo=f"Give `--set encoder.num_layers={max(1, theirs.num_layers // 2)}`, {remedy}",
         )
-    return _with_settings_of(recipe, teacher, ("hidden_activation", "max_positions"), fixed)
+    return _inherit(recipe, teacher, ("hidden_activation", "max_positions"), fixed)
 
 
 def describe_changes(before: EncoderConfig, after: EncoderConfig) -> str:
-    """Describe the settings loaded from the model; "" if there are none."""
-    changed = [(setting, getattr(before, setting), getattr(after, setting)) for setting in _KEPT_SETTINGS]
+    """Describe the inherited settings; "" if there are none."""
+    changed = [(setting, getattr(before, setting), getattr(after, setting)) for setting in _INHERITED]
     return ", ".join(f"{setting} {now} (recipe: {was})" for setting, was, now in changed if was != now)
 
 
@@ -154,47 +159,42 @@ def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | 
     """Return the weights that a run loads from a model that passed `like_the_model`.
 
     Args:
-        recipe: What is trained.
         model: Source of the encoder and its heads.
-        generator: Source of the generator and its head, if the recipe has one of the same shape.
+        generator: Source of the generator and its head, if the recipe has one.
     """
     with torch.device("meta"):
         built = build_model(recipe, model.tokenizer.special_tokens.vocab_size)
     own = built.weights()
-    weights, odd = _fitting(model.state, {name: own[name] for name in built.encoder_weights()})
+    weights, mismatched = _matching(model.state, {name: own[name] for name in built.encoder_weights()})
     new = set[str]()
-    if built.generator is not None:
-        parts = {name: _in_generator(name) for name in built.generator_weights()}
-        if generator is not None and (different := differences(built.generator.config, generator.config)):
-            new.add(f"generator ({told(different)})")
-        elif generator is not None:
-            found, misfits = _fitting(
-                generator.state, {name: own[inner] for name, inner in parts.items() if inner in own}
-            )
-            weights |= {parts[name]: tensor for name, tensor in found.items()}
-            odd |= {parts[name]: f"the generator's {said}" for name, said in misfits.items()}
+    if built.generator is not None and generator is not None:
+        if different := differences(built.generator.config, generator.config):
+            new.add(f"generator ({describe_differences(different)})")
+        else:
+            # By the names in a generator's own directory.
+            names = {name: name.replace("encoder.", "generator.", 1) for name in built.generator_weights()}
+            wanted = {name: own[inner] for name, inner in names.items() if inner in own}
+            found, others = _matching(generator.state, wanted)
+            weights |= {names[name]: tensor for name, tensor in found.items()}
+            mismatched |= {names[name]: f"the generator's {text}" for name, text in others.items()}
     on_generator = own.keys() - built.encoder_weights().keys()
-    taken, missing = _parts(weights, on_generator), _parts(own.keys() - weights.keys() - odd.keys(), on_generator)
+    missing = _parts(own.keys() - weights.keys() - mismatched.keys(), on_generator)
     if new:
         missing.discard("generator")
+    ignored = _parts(model.state.keys() - ((weights.keys() | mismatched.keys()) - on_generator))
     return Start(
         origin=model.to_json(),
         weights=weights,
-        taken=tuple(sorted(taken)),
-        new=tuple(sorted({*missing, *new, *odd.values()})),
-        left=tuple(
-            sorted(
-                _parts(model.state.keys() - ((weights.keys() | odd.keys()) - on_generator))
-                | _rows_left(model.state, weights)
-            )
-        ),
+        loaded=tuple(sorted(_parts(weights, on_generator))),
+        new=tuple(sorted({*missing, *new, *mismatched.values()})),
+        ignored=tuple(sorted(ignored | _truncated_positions(model.state, weights))),
     )
 
 
 def start_from_teacher(recipe: Recipe, teacher: ExistingModel) -> Start:
     """Return the weights that a student loads from its teacher: embeddings, some layers, heads of the same kind."""
     with torch.device("meta"):
-        built = build_model(recipe, teacher.tokenizer.special_tokens.vocab_size)
+        own = build_model(recipe, teacher.tokenizer.special_tokens.vocab_size).weights()
     layers = spread_layers(recipe.encoder.num_layers, teacher.config.num_layers)
     state = {name: tensor for name, tensor in teacher.state.items() if "_blocks." not in name}
     for part in ("attention", "ffn"):
@@ -207,31 +207,25 @@ def start_from_teacher(recipe: Recipe, teacher: ExistingModel) -> Start:
                 for name, tensor in teacher.state.items()
                 if name.startswith(source)
             }
-    own = built.weights()
-    weights, odd = _fitting(state, own)
+    weights, mismatched = _matching(state, own)
     numbers = ", ".join(map(str, layers))
-    taken = _parts(weights) - {"layers"} | {f"layers {numbers} of {teacher.config.num_layers}"}
-    left = _parts(state.keys() - weights.keys() - odd.keys()) | _rows_left(state, weights)
+    ignored = _parts(state.keys() - weights.keys() - mismatched.keys()) | _truncated_positions(state, weights)
     if len(layers) < teacher.config.num_layers:
-        left.add("other layers")
+        ignored.add("other layers")
     return Start(
         origin=teacher.to_json(),
         weights=weights,
-        taken=tuple(sorted(taken)),
-        new=tuple(sorted({*_parts(own.keys() - weights.keys() - odd.keys()), *odd.values()})),
-        left=tuple(sorted(left)),
+        loaded=tuple(sorted(_parts(weights) - {"layers"} | {f"layers {numbers} of {teacher.config.num_layers}"})),
+        new=tuple(sorted({*_parts(own.keys() - weights.keys() - mismatched.keys()), *mismatched.values()})),
+        ignored=tuple(sorted(ignored)),
     )
 
 
 def spread_layers(num_layers: int, of: int) -> tuple[int, ...]:
-    """Choose evenly spaced layers of a deeper model, the first and the last included.
+    """Choose evenly spaced layers of a deeper model, the first and the last included; a single layer is the first.
 
-    Layer i of l takes layer i (L - 1) / (l - 1), rounded; a single layer takes the first.
-    For 6 of 12 layers this gives the list in the original (distillation: scripts/extract_distilbert.py).
-
-    Args:
-        num_layers: l, at most `of`.
-        of: L.
+    Layer i of l is layer i (L - 1) / (l - 1), rounded. For 6 of 12 layers this gives the list in the original
+    (distillation: scripts/extract_distilbert.py).
 
     Example:
         >>> spread_layers(6, 12)
@@ -241,23 +235,9 @@ def spread_layers(num_layers: int, of: int) -> tuple[int, ...]:
     return tuple((2 * layer * (of - 1) + gaps) // (2 * gaps) for layer in range(num_layers))
 
 
-def _same_family(recipe: Recipe, model: ExistingModel) -> None:
-    families = {recipe.family, model.family}
-    if len(families) == 1 or families <= _COMPATIBLE:
-        return
-    odd = recipe.family if recipe.family in _DIFFERENCE else model.family
-    shrink = " To shrink a model, let a recipe distilbert/SIZE learn from it: `--teacher`."
-    raise RecipeError(
-        f"recipe {recipe.name!r} makes a model of the family {recipe.family} and cannot load {model.name}, which "
-        f"is of the family {model.family}: {odd} {_DIFFERENCE[odd]}",
-        allowed="the same family, or two of " + ", ".join(sorted(_COMPATIBLE)),
-        todo=f"Choose a recipe of the family {model.family}." + (shrink if recipe.family == "distilbert" else ""),
-    )
-
-
-def _with_settings_of(recipe: Recipe, model: ExistingModel, fields: Iterable[str], fixed: Collection[str]) -> Recipe:
-    theirs = {setting: getattr(model.config, setting) for setting in fields if f"encoder.{setting}" not in fixed}
-    changes = {setting: value for setting, value in theirs.items() if not _stays(recipe, setting, value)}
+def _inherit(recipe: Recipe, model: ExistingModel, names: Iterable[str], fixed: Collection[str]) -> Recipe:
+    theirs = {setting: getattr(model.config, setting) for setting in names if f"encoder.{setting}" not in fixed}
+    changes = {setting: value for setting, value in theirs.items() if not _keeps(recipe, setting, value)}
     positions = changes.get("max_positions", recipe.encoder.max_positions)
     if positions > model.config.max_positions:
         raise RecipeError(
@@ -266,13 +246,13 @@ def _with_settings_of(recipe: Recipe, model: ExistingModel, fields: Iterable[str
         )
     if recipe.training.max_length > positions:
         raise RecipeError(
-            f"training.phases reach length {recipe.training.max_length}, but {model.name} reads {positions} tokens",
+            f"training.phases reach length {recipe.training.max_length}, but {model.name} has {positions} positions",
             todo=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {positions}}}]'`.",
         )
     return recipe.replace(encoder=recipe.encoder.replace(**changes))
 
 
-def _stays(recipe: Recipe, setting: str, value: Any) -> bool:
+def _keeps(recipe: Recipe, setting: str, value: Any) -> bool:
     """Whether the recipe keeps its value: its family allows no other, and they hardly differ (GELU: below 5e-4)."""
     table = family_named(recipe.family).config
     if setting == "hidden_activation":
@@ -280,9 +260,9 @@ def _stays(recipe: Recipe, setting: str, value: Any) -> bool:
     return bool(table.fixed.get(setting, value) != value)
 
 
-def _fitting(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _matching(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the weights of matching shape (position embeddings are truncated), and descriptions of the mismatches."""
-    found, odd = dict[str, Tensor](), dict[str, str]()
+    found, mismatched = dict[str, Tensor](), dict[str, str]()
     for name, like in wanted.items():
         if name not in state:
             continue
@@ -290,20 +270,12 @@ def _fitting(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple
         if tensor.shape == like.shape:
             found[name] = tensor
         else:
-            odd[name] = f"{name} ({_times(like)}, the model's {_times(tensor)})"
-    return found, odd
+            mine, theirs = (" x ".join(map(str, each.shape)) for each in (like, tensor))
+            mismatched[name] = f"{name} ({mine}, the model's {theirs})"
+    return found, mismatched
 
 
-def _times(tensor: Tensor) -> str:
-    return " x ".join(map(str, tensor.shape))
-
-
-def _in_generator(name: str) -> str:
-    """Return the name that `PretrainingModel` has for a weight of a generator's own directory."""
-    return "generator." + name.removeprefix("encoder.") if name.startswith("encoder.") else name
-
-
-def _rows_left(state: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> set[str]:
+def _truncated_positions(state: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> set[str]:
     return {
         f"positions from {len(weights[name])} on"
         for name, tensor in state.items()
@@ -312,6 +284,7 @@ def _rows_left(state: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> se
 
 
 def _parts(names: Iterable[str], on_generator: Collection[str] = ()) -> set[str]:
+    """Return the parts of a model that some weights belong to, in words."""
     return {
         f"generator's {_part(name)}" if name in on_generator and name.startswith("heads.") else _part(name)
         for name in names
@@ -319,10 +292,10 @@ def _parts(names: Iterable[str], on_generator: Collection[str] = ()) -> set[str]
 
 
 def _part(name: str) -> str:
-    tower, _, rest = name.partition(".")
-    if tower == "heads":
+    module, _, rest = name.partition(".")
+    if module == "heads":
         return f"head {rest.partition('.')[0]!r}"
-    if tower == "generator":
+    if module == "generator":
         return "generator"
     if "_blocks." in rest:
         return "layers"
@@ -341,8 +314,8 @@ class Origins:
         generator: Its generator, if it has one.
         teacher: The model to learn from.
         gives_layers: Whether the student loads layers of the teacher.
-        words_to_find: How many words of the corpus to add to the vocabulary.
-        given_words: The vocabulary with the words of a list added; None without one.
+        words_to_find: Number of words of the corpus to add to the vocabulary.
+        given_words: The vocabulary with the words of a list added.
     """
 
     init: ExistingModel | None = None
@@ -354,7 +327,7 @@ class Origins:
 
     @property
     def tokenizer(self) -> Tokenizer | None:
-        """Their tokenizer."""
+        """Their tokenizer, if there is a model."""
         model = self.init or self.teacher
         return None if model is None else model.tokenizer
 
@@ -374,8 +347,8 @@ class Origins:
     def kept(self) -> frozenset[str]:
         """Fields that are not fitted to the budget."""
         if self.init is not None:
-            return KEPT
-        return KEPT - {"training.learning_rate"} if self.gives_layers else frozenset()
+            return NOT_FITTED
+        return NOT_FITTED - {"training.learning_rate"} if self.gives_layers else frozenset()
 
     def fit(self, recipe: Recipe, fixed: Collection[str]) -> Recipe:
         """Return the recipe with the settings that the models require; `fixed` fields stay.
@@ -390,7 +363,7 @@ class Origins:
         return recipe if self.init is None else like_the_model(recipe, self.init, fixed)
 
     def extended(self, cleaned: CleanCorpus, seed: int, reporter: Reporter) -> "Origins":
-        """Add words to the vocabulary of the initial model, as `open_origins` was asked to.
+        """Add words to the vocabulary of the initial model.
 
         Raises:
             DataError: If the corpus has no word to add.
@@ -400,12 +373,12 @@ class Origins:
         sample = list(cleaned.sample(DEFAULT_SAMPLE_BYTES, seed))
         extension = self.given_words or extend_vocabulary(old, frequent_words(old, sample), self.words_to_find)
         before, after = (tokens_per_word(each, sample, like=old) for each in (old, extension.tokenizer))
+        added = len(extension.pieces)
         shown = ", ".join(extension.words[:_WORDS_SHOWN]) + (", ..." if len(extension.words) > _WORDS_SHOWN else "")
-        few = len(extension.pieces) < self.words_to_find
+        few = f" (of {self.words_to_find:,}; the corpus has no more)" if added < self.words_to_find else ""
         reporter.say(
             "vocabulary",
-            f"{len(extension.pieces):,} entries added to {old.special_tokens.vocab_size:,}"
-            f"{f' (the corpus has no more of the {self.words_to_find:,} asked for)' if few else ''}: {shown}; "
+            f"{added:,} entries added to {old.special_tokens.vocab_size:,}{few}: {shown}; "
             f"tokens per word: {before:.3f} before, {after:.3f} now",
         )
         generator = None if self.generator is None else self.generator.extended(extension)
@@ -426,15 +399,14 @@ def open_origins(
     """Open the models that a run loads weights from or learns from.
 
     Args:
-        recipe: With the user's settings.
         init: The model whose weights to load, if any.
-        tokenizer: What `--tokenizer` gave, if anything; it must be the models' own.
-        new_words: How many words of the corpus to add to the vocabulary of `init`, or a file of words; None for none.
+        tokenizer: That of `--tokenizer`, if given; it must be the models' own.
+        new_words: Number of words of the corpus to add to the vocabulary of `init`, or a file of words.
 
     Raises:
-        RecipeError: If the recipe wants a teacher and none is named, or two things are wanted that exclude each other.
+        RecipeError: If the recipe needs a teacher and none is named, or options exclude each other.
         ConversionError: If a model cannot be read.
-        DataError: If the list of words cannot be read, or holds nothing to add.
+        DataError: If the list of words cannot be read, or has nothing to add.
     """
     if new_words is not None and recipe.teacher is not None:
         raise RecipeError(
@@ -445,7 +417,7 @@ def open_origins(
     if init is not None and gives_layers:
         raise RecipeError(
             "--init and the recipe's teacher both say which weights to load",
-            todo="Leave --init out, or let the teacher only teach: `--set teacher.initialise=none`.",
+            todo="Leave --init out, or load no layers of the teacher: `--set teacher.initialise=none`.",
         )
     teacher = None if recipe.teacher is None else open_existing(_teacher_named(recipe))
     model = None if init is None else open_existing(init)
@@ -476,7 +448,7 @@ def same_teacher(recipe: Recipe, recorded: Mapping[str, str], folder: Path) -> E
     if teacher.fingerprint != recorded["fingerprint"]:
         raise RecipeError(
             f"the teacher {teacher.name} has changed since the run in {folder} began",
-            todo="Restore the old one to resume it, or choose another --out.",
+            todo="Restore it to resume, or choose another --out.",
         )
     return teacher
 
@@ -493,17 +465,17 @@ def _teacher_named(recipe: Recipe) -> str:
 
 
 def _one_tokenizer(models: Mapping[str, ExistingModel | None], given: Tokenizer | None) -> None:
-    brought = [] if given is None else [("--tokenizer", given)]
-    brought += [(source, model.tokenizer) for source, model in models.items() if model is not None]
-    for source, other in brought[1:]:
-        first, tokenizer = brought[0]
+    tokenizers = [] if given is None else [("--tokenizer", given)]
+    tokenizers += [(source, model.tokenizer) for source, model in models.items() if model is not None]
+    for source, other in tokenizers[1:]:
+        first, tokenizer = tokenizers[0]
         if not _equal(tokenizer, other):
             raise RecipeError(
-                f"{first} and {source} bring different tokenizers ({tokenizer.special_tokens.vocab_size:,} and "
+                f"{first} and {source} have different tokenizers ({tokenizer.special_tokens.vocab_size:,} and "
                 f"{other.special_tokens.vocab_size:,} entries)",
                 todo="Leave --tokenizer out: weights need the tokenizer they were trained with."
                 if given is not None
-                else "Choose models of one vocabulary.",
+                else "Choose models with one vocabulary.",
             )
 
 
