@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from maskwright.recipes.optimization import AdamW, Lamb, OptimizerSpec
-from maskwright.training.adamw import total_norm
-from maskwright.training.optimizer import MOMENTS, Optimizer, clipping_scale
+from maskwright.training.optimizer import MOMENTS, Optimizer, clipping_scale, total_norm
 
 INF, NAN = math.inf, math.nan
 SIZES = st.lists(
@@ -169,10 +168,3 @@ def test_gradients_are_scaled_first(constants: OptimizerSpec) -> None:
         optimizer.step(0.1, gradient_scale=scale)
         found.append(values_of([weight], optimizer)[0])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("norm", "most", "scale"), [(4.0, 1.0, 0.25), (0.5, 1.0, 1.0), (1.0, 1.0, 1.0), (9.0, 0.0, 1.0), (3.0, 6.0, 1.0)]
-)
-def test_gradients_are_scaled_down_to_the_norm_allowed(norm: float, most: float, scale: float) -> None:
-    assert clipping_scale(norm, most) == pytest.approx(scale, rel=1e-5)

@@ -34,15 +34,7 @@ _KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint that was read.
-
-    Attributes:
-        step: Optimizer steps done.
-        state: The run's state, as it was given to `save`.
-        weights: Parameters by name.
-        moments: Optimizer state by name.
-        folder: Where it lies.
-    """
+    """A checkpoint that was read; see `save`."""
 
     step: int
     state: dict[str, Any]
@@ -64,7 +56,7 @@ def save(
         DeviceError: If the disk is full; earlier checkpoints are untouched.
     """
     folder = checkpoints / f"step-{step:09d}"
-    if folder.exists():  # A damaged checkpoint of this step, which was skipped on resuming.
+    if folder.exists():  # A damaged checkpoint of this step that was skipped when resuming.
         shutil.rmtree(folder)
     with atomic_folder(folder) as temporary:
         files = {"weights.safetensors": weights, "optimizer.safetensors": moments}
@@ -82,10 +74,7 @@ def save(
 
 
 def latest(checkpoints: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Read the newest intact checkpoint.
-
-    Returns:
-        The checkpoint (None if there is none at all) and a line for each newer one that was damaged.
+    """Return the newest intact checkpoint (None if there is none at all) and a line for each newer, damaged one.
 
     Raises:
         CheckpointError: If there are checkpoints but none is intact.
@@ -123,13 +112,11 @@ def _read(folder: Path) -> Checkpoint:
 
 
 class CheckpointTimer:
-    """Calls `save` every minute, or less often if saving takes long.
+    """Calls `save` every `seconds`, or less often if saving takes more than `share` of the time.
 
     Args:
-        save: Writes a checkpoint of a step.
         last_step: The step of the newest checkpoint, -1 for none.
-        seconds: Time between checkpoints; 0 saves after every step (for tests).
-        share: Largest share of the time that saving may take.
+        seconds: 0 saves after every step (for tests).
     """
 
     def __init__(self, save: Callable[[], None], last_step: int, seconds: float = 60.0, share: float = 0.03) -> None:
@@ -163,7 +150,7 @@ def check_savable(recipe: Recipe, pad: int) -> None:
 
 
 def _saved_encoders(recipe: Recipe) -> list[tuple[EncoderConfig, set[str]]]:
-    """Return the encoders that will be saved, each with the kinds of its heads."""
+    """Return the encoders that are saved, each with the kinds of its heads."""
     kinds: set[str] = {objective.kind for objective in recipe.objectives}
     if recipe.generator is None:
         return [(recipe.encoder, kinds)]

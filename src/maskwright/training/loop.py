@@ -1,6 +1,7 @@
 """The loop: a generator of reports. Whoever runs it logs, evaluates, checkpoints and stops with plain `if`s."""
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +14,7 @@ from maskwright.training.batches import StepBatch
 from maskwright.training.budget import Budget, Spent
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.schedule import Shape, rate_factor
-from maskwright.training.step import Gradients, StepResult, TrainedModel, refuses_later
+from maskwright.training.step import Gradients, StepResult, TrainedModel, skips_on_device
 from maskwright.training.stream import Cursor
 
 
@@ -40,6 +41,10 @@ class RowCollator(Protocol):
         """Return the batch of step `step`, which keys dropout."""
 
 
+Prepared = tuple[StepBatch, Cursor, float]
+"""A batch, the cursor behind it, and the passes over the data including it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Phase:
     """A stretch of the budget at one sequence length.
@@ -57,12 +62,10 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a run stands between two steps: with the weights and moments, all that a checkpoint needs.
+    """The position of a run between two steps; with weights and moments, all that a checkpoint needs.
 
     Attributes:
-        spent: What has been spent.
         phase: Number of the phase that the cursor belongs to.
-        cursor: Where the data stands.
         epochs: Passes over the data, as a fraction (of the first source).
     """
 
@@ -73,18 +76,8 @@ class Position:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a checkpoint."""
-        spent = self.spent
-        return {
-            "spent": {
-                "steps": spent.steps,
-                "tokens": spent.tokens,
-                "seconds": spent.seconds,
-                "flops": spent.flops,
-            },
-            "phase": self.phase,
-            "cursor": self.cursor.to_json(),
-            "epochs": self.epochs,
-        }
+        spent, cursor = dataclasses.asdict(self.spent), self.cursor.to_json()
+        return {"spent": spent, "phase": self.phase, "cursor": cursor, "epochs": self.epochs}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Position":
@@ -94,17 +87,15 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """One step, in numbers.
+    """The numbers of one step.
 
     Attributes:
-        position: Where the run stands after the step.
-        result: Loss, accuracies, gradient norm.
-        learning_rate: Used in this step.
+        position: After the step.
         progress: Share of the budget spent after the step.
-        batch: Counts of the step (targets, tokens, sequences, slots).
-        flops: Training operations of the step by the documented formula.
+        batch: For its counts (targets, tokens, sequences, slots).
+        flops: Training FLOPs of the step by the documented formula.
         seconds: Wall clock of the step, waiting included.
-        waited: Seconds of it spent waiting for data, the device idle.
+        waited: Seconds in which the device was idle because the batch was not ready.
     """
 
     position: Position
@@ -119,13 +110,7 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How the learning rate moves and how large a step is.
-
-    Attributes:
-        shape, peak, warmup_share: See `schedule.rate_factor`.
-        batch_sequences: Sequences in a step.
-        clip_norm: Gradient norm limit; 0 is off.
-    """
+    """Learning rate (`schedule.rate_factor`), batch size, and the largest gradient norm (0 is off)."""
 
     shape: Shape
     peak: float
@@ -147,69 +132,64 @@ def train(
 ) -> Iterator[StepReport]:
     """Train until the budget is spent, yielding a report after each step.
 
-    The next step's batch is made by one thread while the current one computes; since batches are functions of their
-    cursor, what was prepared ahead is simply dropped when the loop is left. A GPU is sent the next step's gradients
-    before this step's numbers are read: weights and moments are those after the reported step all the same.
+    A thread prepares the next batch during a step; batches are functions of their cursor, so an unused one is dropped
+    when the loop ends. On a GPU the next step's gradients are launched before this step's numbers are read; weights and
+    moments are nevertheless those after the reported step.
 
     Args:
         model: In training mode, on its device.
         optimizer: Over the model's parameters, at `position`.
-        phases: In order.
-        position: Where to go on.
-        budget: When to stop.
-        schedule: Learning rate and step size.
-        flops_of: Training operations of a step.
-        autocast: Compute type of matrix products, None for fp32.
+        flops_of: Training FLOPs of a step.
+        autocast: Matmul type (bfloat16); None is fp32.
     """
     started = time.perf_counter() - position.spent.seconds
-    # Where the device itself refuses what is unsound, the host need not look before it sends the next step's work.
-    goes_ahead = refuses_later(next(model.parameters()).device, optimizer)
-    upcoming: tuple[Gradients, Cursor, float] | None = None
+    launches_ahead = skips_on_device(next(model.parameters()).device, optimizer)
+    launched: tuple[Gradients, Cursor, float] | None = None
 
-    def gradients_of(made: tuple[StepBatch, Cursor, float], step: int) -> tuple[Gradients, Cursor, float]:
-        batch, cursor, epochs = made
+    def launch(prepared: Prepared, step: int) -> tuple[Gradients, Cursor, float]:
+        batch, cursor, epochs = prepared
         return Gradients(model, optimizer, batch, step=step, autocast=autocast), cursor, epochs
 
-    def forget() -> None:
-        if upcoming is not None:
-            upcoming[0].drop()
+    def drop_launched() -> None:
+        if launched is not None:
+            launched[0].drop()
 
-    def submit(phase: Phase, cursor: Cursor, step: int) -> Future[tuple[StepBatch, Cursor, float]]:
-        return maker.submit(_make, model, phase, cursor, schedule.batch_sequences, step)
+    def submit(phase: Phase, cursor: Cursor, step: int) -> Future[Prepared]:
+        return pool.submit(_prepare, model, phase, cursor, schedule.batch_sequences, step)
 
-    with ThreadPoolExecutor(1, thread_name_prefix="batches") as maker, contextlib.ExitStack() as at_end:
-        at_end.callback(forget)
-        ahead: Future[tuple[StepBatch, Cursor, float]] | None = None
+    with ThreadPoolExecutor(1, thread_name_prefix="batches") as pool, contextlib.ExitStack() as at_end:
+        at_end.callback(drop_launched)
+        batch_ahead: Future[Prepared] | None = None
         while (progress := budget.progress(position.spent)) < 1:
             begun, waited = time.perf_counter(), 0.0
             while progress >= phases[position.phase].until:
                 number = position.phase + 1
                 before, after = phases[position.phase].stream, phases[number].stream
-                # Other masks over the same sequences go on where they are; another length begins a pass.
+                # Another masking of the same sequences continues at the cursor; another length begins a pass.
                 cursor = position.cursor if after is before else after.next_pass(position.cursor)
                 position = replace(position, phase=number, cursor=cursor)
-                forget()
-                ahead = upcoming = None
+                drop_launched()
+                batch_ahead = launched = None
             phase, step = phases[position.phase], position.spent.steps
-            if upcoming is None:
-                if ahead is None:
-                    ahead = submit(phase, position.cursor, step)
-                made = ahead.result()
+            if launched is None:
+                if batch_ahead is None:
+                    batch_ahead = submit(phase, position.cursor, step)
+                prepared = batch_ahead.result()
                 waited = time.perf_counter() - begun
-                ahead = submit(phase, made[1], step + 1)
-                upcoming = gradients_of(made, step)
-            (gradients, cursor, epochs), upcoming = upcoming, None
+                batch_ahead = submit(phase, prepared[1], step + 1)
+                launched = launch(prepared, step)
+            (gradients, cursor, epochs), launched = launched, None
             learning_rate = schedule.peak * rate_factor(schedule.shape, progress, schedule.warmup_share)
             update = gradients.update(learning_rate=learning_rate, clip_norm=schedule.clip_norm)
-            # After the last step, and before another length, these gradients are dropped: one pass in vain.
-            if goes_ahead and ahead is not None:
-                waits_since = time.perf_counter()
-                made = ahead.result()
-                if update.is_done:  # Else the device had something to do.
-                    waited += time.perf_counter() - waits_since
-                if any(made[0].counts.values()):  # Else it is said when it is its turn.
-                    ahead = submit(phase, made[1], step + 2)
-                    upcoming = gradients_of(made, step + 1)
+            # After the last step, and before another length, these gradients are wasted.
+            if launches_ahead and batch_ahead is not None:
+                waiting_since = time.perf_counter()
+                prepared = batch_ahead.result()
+                if update.is_done:  # Otherwise the device was not idle.
+                    waited += time.perf_counter() - waiting_since
+                if any(prepared[0].counts.values()):  # Otherwise the next step raises.
+                    batch_ahead = submit(phase, prepared[1], step + 2)
+                    launched = launch(prepared, step + 1)
             result = update.result()
             batch, flops = gradients.batch, flops_of(gradients.batch)
             now = time.perf_counter()
@@ -232,6 +212,6 @@ def train(
             )
 
 
-def _make(model: TrainedModel, phase: Phase, cursor: Cursor, count: int, step: int) -> tuple[StepBatch, Cursor, float]:
+def _prepare(model: TrainedModel, phase: Phase, cursor: Cursor, count: int, step: int) -> Prepared:
     rows, after = phase.stream.read(cursor, count)
     return model.placed(phase.collator.collate(rows, step)), after, rows.epochs

@@ -1,24 +1,54 @@
-"""The optimizer of a recipe over named parameters: one update rule, and moments that are saved by name."""
+"""AdamW and LAMB over named parameters, with gradient clipping; the state is two moments per parameter, by name."""
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from maskwright.core.errors import CheckpointError
 from maskwright.recipes.optimization import AdamW, Lamb, OptimizerSpec
-from maskwright.training.adamw import AdamWRule, Clipping, scale_gradients
-from maskwright.training.lamb import LambRule
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
+@dataclass(frozen=True, slots=True)
+class Clipping:
+    """Gradient clipping and the check for non-finite values as fp32 scalars on the device, as torch's GradScaler does.
+
+    Attributes:
+        grad_scale: Gradients are divided by it.
+        found_inf: 1 if the update must be skipped, else 0.
+    """
+
+    grad_scale: Tensor
+    found_inf: Tensor
+
+    @classmethod
+    def of(cls, norm: Tensor, loss: Tensor, max_norm: float) -> "Clipping":
+        """Clip gradients of this norm to `max_norm` (0 is off); skip the update if norm or loss are not finite."""
+        found_inf = ~(norm.isfinite() & loss.isfinite())
+        scale = (norm + 1e-6) / max_norm if max_norm else torch.ones_like(norm)
+        return cls(torch.where(scale > 1, scale, torch.ones_like(scale)).float(), found_inf.float())
+
+
+def total_norm(tensors: Sequence[Tensor]) -> Tensor:
+    """Return the L2 norm over all elements of tensors on one device; not finite if an element is not."""
+    # One tensor after another on a CPU: the `foreach` form sums each in another order.
+    return torch.nn.utils.get_total_norm(tensors, foreach=bool(tensors) and not tensors[0].is_cpu)
+
+
+def clipping_scale(norm: float, max_norm: float) -> float:
+    """Return the factor that clips gradients of this norm to `max_norm`; 0 is off."""
+    return max_norm / (norm + 1e-6) if max_norm and norm > max_norm else 1.0
+
+
 class Optimizer:
-    """Updates parameters by the rule of a recipe's optimizer; its state is two moments a parameter.
+    """The optimizer of a recipe. Biases and LayerNorm weights, the vectors of these models, have no weight decay.
 
     Args:
-        named_parameters: (name, parameter) pairs; a parameter met twice (tied, shared by layers) counts once.
-        constants: The recipe's optimizer.
+        named_parameters: A parameter with several names (tied, shared by layers) counts once.
         rate_share: Factor on the learning rate of the parameter with this name, for AdamW; None for 1.
     """
 
@@ -33,44 +63,46 @@ class Optimizer:
         for name, parameter in named_parameters:
             self.names.setdefault(parameter, name)
         self.steps = 0
-        shares = {} if rate_share is None else {each: rate_share(name) for each, name in self.names.items()}
-        self._rule = _rule(list(self.names), constants, shares)
+        if isinstance(constants, Lamb):
+            assert rate_share is None, "LAMB has one rate for all parameters"
+            self._rule: _AdamW | _Lamb = _Lamb(self.names, constants)
+        else:
+            shares = {} if rate_share is None else {each: rate_share(name) for each, name in self.names.items()}
+            self._rule = _AdamW(self.names, constants, shares)
 
     @property
-    def refuses_itself(self) -> bool:
-        """Whether `step` takes what clips gradients and refuses unsound ones as numbers on their device."""
-        return isinstance(self._rule, AdamWRule)
+    def accepts_clipping(self) -> bool:
+        """Whether `step` accepts a `Clipping`, so that the host need not wait for the norm."""
+        return isinstance(self._rule, _AdamW)
 
     def step(self, learning_rate: float, clipping: Clipping | None = None, gradient_scale: float = 1.0) -> None:
-        """Update all parameters that have a gradient once; gradients are then dropped.
+        """Update all parameters that have a gradient; gradients are then dropped.
 
         Args:
-            learning_rate: For this step.
-            clipping: What is done to gradients first, where the rule takes it (`refuses_itself`).
-            gradient_scale: What they are multiplied by first (`clipping_scale`).
+            clipping: On a GPU, if the optimizer `accepts_clipping`.
+            gradient_scale: Factor on the gradients (`clipping_scale`).
         """
         self.steps += 1
-        if isinstance(self._rule, AdamWRule):
-            self._rule.step(learning_rate, self.steps, clipping, gradient_scale)
-        else:
-            scale_gradients(self.names, gradient_scale)
-            self._rule.step(learning_rate, self.steps)
+        gradients = [parameter.grad for parameter in self.names if parameter.grad is not None]
+        if gradient_scale != 1 and gradients:
+            torch._foreach_mul_(gradients, gradient_scale)
+        self._rule.step(learning_rate, self.steps, clipping)
         for parameter in self.names:
             parameter.grad = None
 
     def state(self) -> dict[str, Tensor]:
         """Return both moments of every parameter, named "exp_avg.NAME" and "exp_avg_sq.NAME".
 
-        A parameter that no loss reaches (a pooler without a pair objective) has no moments yet: they are zero.
+        A parameter that no loss depends on (a pooler without a pair objective) has no moments yet: they are zero.
         """
         return {
-            f"{moment}.{name}": self._rule.moments(parameter).get(moment, torch.zeros_like(parameter))
+            f"{moment}.{name}": self._rule.moments.get(parameter, {}).get(moment, torch.zeros_like(parameter))
             for parameter, name in self.names.items()
             for moment in MOMENTS
         }
 
     def load_state(self, state: Mapping[str, Tensor], steps: int) -> None:
-        """Take the moments of `state` and go on after `steps` steps.
+        """Load the moments after `steps` steps.
 
         Raises:
             CheckpointError: If a moment is missing or has another shape.
@@ -87,28 +119,94 @@ class Optimizer:
                         todo="The checkpoint belongs to another model; choose another --out folder.",
                     )
                 moments[moment] = saved.to(parameter.device, parameter.dtype, copy=True)
-            self._rule.set_moments(parameter, moments, steps)
+            if isinstance(self._rule, _AdamW):  # Torch counts the steps of each parameter, in a tensor.
+                moments["step"] = torch.tensor(float(steps), dtype=torch.float32, device=parameter.device)
+            self._rule.moments[parameter] = moments
 
 
-def clipping_scale(norm: float, most: float) -> float:
-    """Return what gradients are multiplied by, so that their norm is no larger than allowed.
+class _AdamW:
+    """PyTorch's fused AdamW, with or without Adam's bias correction.
 
-    Args:
-        norm: Theirs.
-        most: The norm allowed; 0 leaves gradients as they are.
+    Google's BERT and ELECTRA omit the correction (bert:optimization.py:57-74): their update is
+    lr * m / (sqrt(v) + eps). Torch always corrects, so at step t its rate, epsilon and decay are scaled such that the
+    corrections cancel exactly: with a = 1 - beta1^t and b = sqrt(1 - beta2^t), lr' = lr a / b, eps' = eps / b,
+    decay' = decay lr / lr'.
     """
-    return most / (norm + 1e-6) if most and norm > most else 1.0
+
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], constants: AdamW, shares: Mapping[nn.Parameter, float]
+    ) -> None:
+        self._constants = constants
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        for parameter in parameters:
+            decays = constants.decayed == "all" or parameter.ndim > 1
+            key = constants.weight_decay if decays else 0.0, shares.get(parameter, 1.0)
+            groups.setdefault(key, []).append(parameter)
+        self._decays_and_shares = list(groups)
+        self._torch = torch.optim.AdamW(
+            [{"params": group} for group in groups.values()],
+            lr=0.0,
+            betas=constants.betas,
+            eps=constants.eps,
+            fused=True,
+        )
+        self.moments: dict[nn.Parameter, dict[str, Tensor]] = self._torch.state  # type: ignore[assignment]
+
+    def step(self, learning_rate: float, number: int, clipping: Clipping | None) -> None:
+        rate, eps, scale = learning_rate, self._constants.eps, 1.0
+        if not self._constants.bias_correction:
+            beta1, beta2 = self._constants.betas
+            first, second = 1 - beta1**number, math.sqrt(1 - beta2**number)
+            scale = first / second
+            rate, eps = learning_rate * scale, self._constants.eps / second
+        for group, (decay, share) in zip(self._torch.param_groups, self._decays_and_shares, strict=True):
+            group["lr"], group["eps"], group["weight_decay"] = rate * share, eps, decay / scale
+        # The attributes that torch's GradScaler sets: the kernel divides by the one and obeys the other.
+        pair = (None, None) if clipping is None else (clipping.grad_scale, clipping.found_inf)
+        self._torch.grad_scale, self._torch.found_inf = pair  # type: ignore[attr-defined]
+        self._torch.step()
 
 
-def _rule(
-    parameters: list[nn.Parameter], constants: AdamW | Lamb, shares: Mapping[nn.Parameter, float]
-) -> AdamWRule | LambRule:
-    # Biases and LayerNorm weights are the vectors of these models; every matrix decays, embeddings too.
-    matrices = [parameter for parameter in parameters if parameter.ndim > 1]
-    vectors = [parameter for parameter in parameters if parameter.ndim <= 1]
-    if isinstance(constants, Lamb):
-        assert not shares, "LAMB has one rate for all parameters"
-        return LambRule(matrices, vectors, constants)
-    if constants.decayed == "all":
-        return AdamWRule(parameters, [], constants, shares)
-    return AdamWRule(matrices, vectors, constants, shares)
+class _Lamb:
+    """LAMB (You et al. 2020) as in ALBERT's code (lamb_optimizer.py:40-122).
+
+    With m and v the moments (not corrected for their bias) and d the decay:
+
+        u = m / (sqrt(v) + eps) + d w        of a matrix w; of a bias or LayerNorm without d w
+        w = w - lr r u                       r = |w| / |u|, 1 if either is 0; always 1 for biases and LayerNorm
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], constants: Lamb) -> None:
+        self._constants = constants
+        self._parameters = list(parameters)
+        self.moments: dict[nn.Parameter, dict[str, Tensor]] = {}
+
+    @torch.no_grad()
+    def step(self, learning_rate: float, number: int, clipping: Clipping | None) -> None:
+        assert clipping is None
+        for are_matrices in (True, False):
+            reached = [each for each in self._parameters if each.grad is not None and (each.ndim > 1) == are_matrices]
+            if reached:
+                self._update(reached, are_matrices, learning_rate)
+
+    def _update(self, parameters: list[nn.Parameter], are_matrices: bool, learning_rate: float) -> None:
+        (beta1, beta2), constants = self._constants.betas, self._constants
+        for parameter in parameters:
+            if parameter not in self.moments:
+                self.moments[parameter] = {name: torch.zeros_like(parameter) for name in MOMENTS}
+        weights: list[Tensor] = list(parameters)
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        first, second = ([self.moments[parameter][name] for parameter in parameters] for name in MOMENTS)
+        torch._foreach_lerp_(first, gradients, 1 - beta1)
+        torch._foreach_mul_(second, beta2)
+        torch._foreach_addcmul_(second, gradients, gradients, value=1 - beta2)
+        updates = list(torch._foreach_sqrt(second))
+        torch._foreach_add_(updates, constants.eps)
+        updates = list(torch._foreach_div(first, updates))
+        if are_matrices:
+            torch._foreach_add_(updates, weights, alpha=constants.weight_decay)
+            sizes, steps = torch.stack(torch._foreach_norm(weights)), torch.stack(torch._foreach_norm(updates))
+            ratios = torch.where((sizes > 0) & (steps > 0), sizes / steps, 1.0)
+            torch._foreach_addcmul_(weights, updates, list(ratios.unbind()), value=-learning_rate)
+        else:
+            torch._foreach_add_(weights, updates, alpha=-learning_rate)

@@ -1,7 +1,7 @@
 """One optimizer step: losses are summed over micro-batches and divided once, by the counts of the whole step.
 
-A step has three parts: gradients, the update, and its numbers for the host. A GPU is sent the first two and told to
-copy the third; whoever waits for them only after sending it the next step's gradients leaves it no moment idle.
+A step has three parts: gradients, the update, and its numbers for the host. On a GPU all three are asynchronous; the
+GPU is never idle if the next step's gradients are launched before the numbers are awaited.
 """
 
 import math
@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from maskwright.core.errors import TrainingError
 from maskwright.core.tensors import LossTerm
-from maskwright.training.adamw import Clipping, total_norm
 from maskwright.training.batches import StepBatch
-from maskwright.training.optimizer import Optimizer, clipping_scale
+from maskwright.training.optimizer import Clipping, Optimizer, clipping_scale, total_norm
 from maskwright.training.tallies import Later, Sums, Tallies, WeightedLoss, details_of
 
 
@@ -37,20 +36,20 @@ class TrainedModel(Protocol):
         """Return the summed loss and the count of each objective, by kind."""
 
     def skipped_flops(self, micro_batch: Any) -> float:
-        """Return the operations of the documented formula that were not needed."""
+        """Return the FLOPs of the documented formula that were skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one step measured. Numbers only, none of them depends on the clock.
+    """The numbers of one step; none depends on the clock.
 
     Attributes:
         loss: The weighted total in nats.
         losses: Mean loss of each objective, by kind.
-        accuracies: Share of right predictions of each objective that has any, by kind.
+        accuracies: Share of correct predictions of each objective that has them, by kind.
         gradient_norm: Global norm before clipping.
-        details: Further shares of each objective that has any, by kind and name (`Objective.details`).
-        skipped_flops: Operations of the documented formula that were not needed (`TrainedModel.skipped_flops`).
+        details: Further shares, by kind and name (`Objective.details`).
+        skipped_flops: FLOPs of the documented formula that were skipped.
     """
 
     loss: float
@@ -76,11 +75,9 @@ def take_step(
     Args:
         model: In training mode.
         optimizer: Over the model's parameters, gradients empty.
-        batch: The step's micro-batches.
-        learning_rate: For this step.
-        clip_norm: Gradients are scaled down to this global norm; 0 is off.
+        clip_norm: Largest global norm of the gradients; 0 is off.
         step: The step's number, for messages.
-        autocast: Compute type of matrix products (bfloat16); None keeps fp32.
+        autocast: Matmul type (bfloat16); None is fp32.
 
     Raises:
         TrainingError: If nothing is predicted, or the loss or the gradient is not finite; weights are untouched.
@@ -90,14 +87,7 @@ def take_step(
 
 
 class Gradients:
-    """The gradients of a step, computed or under way on a GPU: they lie in the parameters.
-
-    Args:
-        model: In training mode.
-        optimizer: Over the model's parameters, gradients empty.
-        batch: The step's micro-batches.
-        step: The step's number, for messages.
-        autocast: Compute type of matrix products (bfloat16); None keeps fp32.
+    """The gradients of a step, in the parameters' `grad` (see `take_step`); on a GPU perhaps still being computed.
 
     Raises:
         TrainingError: If nothing is predicted.
@@ -114,13 +104,13 @@ class Gradients:
     ) -> None:
         if not any(batch.counts.values()):
             raise TrainingError(
-                f"step {step} ({batch.key}): nothing is predicted in it",
+                f"step {step} ({batch.key}) has no prediction",
                 todo="Raise masking.rate, or training.batch_sequences.",
             )
         self.batch, self._model, self._optimizer, self._step = batch, model, optimizer, step
         self._device = next(model.parameters()).device
-        # They stay on the device until all micro-batches are through: each number that is read has a GPU waited for.
-        self._summed, self._right, self._tallies, self._skipped_flops = Sums(), Sums(), Tallies(), 0.0
+        # Sums stay on the device: reading each number would wait for the GPU.
+        self._losses, self._correct, self._tallies, self._skipped_flops = Sums(), Sums(), Tallies(), 0.0
         for micro in model.placed(batch).micro_batches:
             with torch.autocast(self._device.type, autocast or torch.bfloat16, enabled=autocast is not None):
                 terms = model.losses(micro)
@@ -131,32 +121,27 @@ class Gradients:
             torch.autograd.backward(torch.stack(weighted).sum())
             self._skipped_flops += model.skipped_flops(micro)
             for kind, term in terms.items():
-                self._summed.add(kind, term.total)
+                self._losses.add(kind, term.total)
                 if term.correct is not None:
-                    self._right.add(kind, term.correct)
+                    self._correct.add(kind, term.correct)
                 self._tallies.add(kind, term)
 
     def drop(self) -> None:
-        """Forget them."""
+        """Delete them."""
         for parameter in self._optimizer.names:
             parameter.grad = None
 
     def update(self, *, learning_rate: float, clip_norm: float) -> "Update":
-        """Clip and update; gradients are then empty.
-
-        Args:
-            learning_rate: For this step.
-            clip_norm: Gradients are scaled down to this global norm; 0 is off.
+        """Clip and update; gradients are then dropped.
 
         Raises:
-            TrainingError: If the loss or the gradient is not finite and that is known at once (on a processor, or with
-                an optimizer that cannot refuse); weights are untouched.
+            TrainingError: If the loss or the gradient is not finite and the host checks it (`skips_on_device`); weights
+                are untouched.
         """
         gradients = [parameter.grad for parameter in self._optimizer.names if parameter.grad is not None]
         norm = total_norm(gradients)
-        if refuses_later(self._device, self._optimizer):
-            # A GPU looks itself at whether the step is sound.
-            total = torch.stack([self._summed.total(each.kind) for each in self._model.objectives]).sum()
+        if skips_on_device(self._device, self._optimizer):
+            total = torch.stack([self._losses.total(each.kind) for each in self._model.objectives]).sum()
             self._optimizer.step(learning_rate, clipping=Clipping.of(norm, total, clip_norm))
             return self._updated(norm)
         update = self._updated(norm)
@@ -165,17 +150,17 @@ class Gradients:
         return update
 
     def _updated(self, norm: Tensor) -> "Update":
-        sums = {"loss": self._summed, "right": self._right, **self._tallies.by_kind(), "norm": Sums.of({"": norm})}
+        sums = {"loss": self._losses, "correct": self._correct, **self._tallies.by_kind(), "norm": Sums.of({"": norm})}
         return Update(self._model, self.batch, Later(sums), self._step, self._skipped_flops)
 
 
-def refuses_later(device: torch.device, optimizer: Optimizer) -> bool:
-    """Say whether unsound updates are refused on the device, so that nobody has to look before."""
-    return device.type == "cuda" and optimizer.refuses_itself
+def skips_on_device(device: torch.device, optimizer: Optimizer) -> bool:
+    """Whether the device itself skips updates with a non-finite loss or gradient, so that the host need not wait."""
+    return device.type == "cuda" and optimizer.accepts_clipping
 
 
 class Update:
-    """A step that is taken, or on its way on a GPU; its numbers are read when they are asked for."""
+    """An update, on a GPU perhaps still being computed, and its numbers."""
 
     def __init__(
         self,
@@ -190,7 +175,7 @@ class Update:
 
     @property
     def is_done(self) -> bool:
-        """Whether the device has taken the step."""
+        """Whether the device has finished the step."""
         return self._numbers.is_there
 
     def result(self) -> StepResult:
@@ -200,7 +185,7 @@ class Update:
             TrainingError: If the loss or the gradient is not finite; weights are untouched.
         """
         numbers, counts, objectives = self._numbers.read(), self._batch.counts, self._model.objectives
-        totals, correct, gradient_norm = numbers["loss"], numbers["right"], numbers["norm"][""]
+        totals, correct, gradient_norm = numbers["loss"], numbers["correct"], numbers["norm"][""]
         losses = {kind: totals[kind] / count for kind, count in counts.items() if count}
         loss = sum(objective.weight * losses.get(objective.kind, 0.0) for objective in objectives)
         if not math.isfinite(loss) or not math.isfinite(gradient_norm):
