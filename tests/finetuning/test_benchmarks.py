@@ -1,7 +1,6 @@
 """Benchmarks: rows that fit together, files found as published, every file's layout read."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,7 +77,7 @@ def test_published_layouts_are_found_and_read(tmp_path: Path, name: str) -> None
     for folder in (tmp_path, tmp_path / row.folders[0]):
         found = row.find(folder)
         assert list(found) == ["dev"]
-    examples = read_examples(found["dev"], row.kind, replace(row.options, known_labels=row.labels)).examples
+    examples = read_examples(found["dev"], row.kind, row.options.replace(known_labels=row.labels)).examples
     first = examples[0]
     match row.kind:
         case "tagging":
@@ -108,7 +107,7 @@ def test_lcqmc_is_read_under_every_name_it_goes_by(tmp_path: Path, ending: str, 
     found = row.find(tmp_path)
     assert list(found) == list(SPLITS)
     for files in found.values():
-        [example] = read_examples(files, row.kind, replace(row.options, known_labels=row.labels)).examples
+        [example] = read_examples(files, row.kind, row.options.replace(known_labels=row.labels)).examples
         assert (example.texts, example.label) == (("谁", "哪个"), "1")
 
 

@@ -174,12 +174,12 @@ def test_kinds_are_found_however_written(name: str) -> None:
 def test_reading_is_set_by_field() -> None:
     columns = {"text": "satz", "text2": None, "label": None}
     options = with_overrides(ReadOptions(label="urteil"), columns, ["choices=[a, b]", "header=none"])
-    assert (options.text, options.label, options.choices, options.header) == ("satz", "urteil", ("a", "b"), "none")
-
-
-def test_whether_labels_are_needed_is_not_the_user_s() -> None:
-    with pytest.raises(RecipeError, match=r"labels=\.\.\. cannot be set"):
-        with_overrides(ReadOptions(), {}, ["labels=ignored"])
+    assert (options.text, options.label, options.choices, options.header) == (
+        ("satz",),
+        ("urteil",),
+        ("a", "b"),
+        "none",
+    )
 
 
 def test_parts_of_fields_are_no_axes_of_a_grid() -> None:

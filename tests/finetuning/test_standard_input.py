@@ -31,7 +31,7 @@ def _given(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
             [(1, "我爱北京，他们都很好。")],
             ("not UTF-8 (line 1)",),
         ),
-        ("one\n".encode("utf-16"), [(1, "one")], ("UTF-16, as its byte order mark says",)),
+        ("one\n".encode("utf-16"), [(1, "one")], ("UTF-16, by its byte order mark",)),
         (b"", [], ()),
     ],
 )

@@ -1,7 +1,7 @@
-"""The examples of a fine-tuning: training, development and test files of one task, read, counted and reported."""
+"""The examples of a fine-tuning: training, development and test files of one task; how files are read later."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.files import disk_problem, read_json, write_json
 from maskwright.core.randomness import Permutation, integer_key
 from maskwright.core.spec import fingerprint
-from maskwright.finetuning.benchmarks import BENCHMARKS, SPLITS, Benchmark, Split
+from maskwright.finetuning.benchmarks import BENCHMARKS, Benchmark, Split
 from maskwright.finetuning.checks import check_measurable, doubts, tell, unlabeled
 from maskwright.finetuning.examples import (
     ChoiceExample,
@@ -21,28 +21,24 @@ from maskwright.finetuning.examples import (
     ExampleFile,
     QuestionExample,
     TaggedExample,
-    TextExample,
     has_label,
 )
-from maskwright.finetuning.readers import (
-    Kind,
-    Paths,
-    ReadAs,
-    ReadOptions,
+from maskwright.finetuning.readers import Kind, Paths, ReadAs, ReadOptions, read_examples
+from maskwright.finetuning.readers.files import format_of
+from maskwright.finetuning.readers.options import (
+    as_names,
     read_as_from_json,
-    read_examples,
+    set_fields,
     to_keep,
     with_defaults,
+    with_overrides,
 )
-from maskwright.finetuning.readers.columns import KNOWN_NAMES
-from maskwright.finetuning.readers.files import format_of
-from maskwright.finetuning.readers.options import as_names, with_overrides
 from maskwright.finetuning.tasks import Task, make_task, task_named
 from maskwright.training.reporting import Reporter
 
 _HELD_OUT_SHARE = 0.1
 _FEWEST_HELD_OUT = 5
-"""Examples held out of a small file, if these are no more than a third of it: one alone could not tell two models."""
+"""Examples held out of a small file, unless they are more than a third of it."""
 _HOLD_OUT_SEED = 0
 
 
@@ -62,7 +58,7 @@ class Part:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the examples, wherever they lie."""
+        """Identifies the examples, independently of their file."""
         return fingerprint([repr(example) for example in self.examples])
 
 
@@ -74,7 +70,7 @@ class Labeled:
         benchmark: None for the user's own data.
         task: The task, with the training examples' labels.
         train, dev, test: Examples; `test` is None where there are none.
-        read_as: How the training file was read, or all files of the benchmark, for files that the model meets later.
+        read_as: How the training file was read, or all files of the benchmark, for later files.
         notes: What the reader of results must know.
     """
 
@@ -150,7 +146,7 @@ class LabeledRequest:
         if row is not None and row.labels:
             renamed = dict(options.label_names)
             row = replace(row, labels=tuple(renamed.get(label, label) for label in row.labels))
-            options = replace(options, known_labels=options.known_labels or row.labels)
+            options = options.replace(known_labels=options.known_labels or row.labels)
         kind = found.kind if isinstance(found, Benchmark) else found
         return cls(kind=kind, benchmark=row, data=folder, files=given, options=options)
 
@@ -175,11 +171,11 @@ class LabeledRequest:
 
         Args:
             part: "train", "dev" or "test".
-            talk: Takes the report.
+            talk: Receives the report.
             needed: Whether rows without label are left out; None: except for test examples, which often have none.
-            called: What to call the part in the report; "" for its name.
-            train_read_as: How the training part was read; this one must be readable so too.
-            trained: How the training file of a model was read; this one is read so too, if it can be.
+            called: Name of the part in the report; "" for its own.
+            train_read_as: How the training part was read; this one must be readable in the same way.
+            trained: How the training file of a model was read; this one is read in the same way if it can be.
 
         Returns:
             The examples; None where there is no such file.
@@ -188,7 +184,7 @@ class LabeledRequest:
         if not paths:
             return None
         wanted = part != "test" if needed is None else needed
-        options = replace(self.options, labels="needed" if wanted else "if_there")
+        options = self.options.replace(labels="needed" if wanted else "if_there")
         if train_read_as:
             file = _read_as_train(paths, self.kind, options, train_read_as)
         else:
@@ -206,64 +202,77 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: 
     row = request.benchmark
     train = request.read("train", talk)
     if train is None:
-        where = f"in {request.data} for {row.title}" if row and request.data else ""
-        raise DataError(f"there are no training examples {where}".strip(), todo="Name their file, `--train FILE`.")
-    # What the training file showed holds for the others: guessed anew, they might be read as something else.
+        where = f" in {request.data} for {row.title}" if row and request.data else ""
+        raise DataError(f"there are no training examples{where}", todo="Name their file, `--train FILE`.")
+    # Guessed anew, the other files might be read as something else.
     read_as = to_keep(request.options, train.read_as)
-    dev, test = (request.read(part, talk, train_read_as=read_as) for part in SPLITS[1:])
+    dev, test = (request.read(part, talk, train_read_as=read_as) for part in ("dev", "test"))
     task = make_task(request.kind, row, train.examples, task_fields)
     notes = []
-    train_part = _part(train)
+    parts = {"train": _part(train)}
     if dev is None:
         kept, held = hold_out(train.examples, train.name)
+        parts["train"] = replace(parts["train"], examples=tuple(kept))
+        parts["dev"] = Part(name=f"held out of {train.name}", examples=tuple(held), skipped=0)
         note = (
             f"There is no development file: {len(held):,} of the {len(train.examples):,} training examples are held "
             f"out for it ({len(held) / len(train.examples):.0%}, the same ones for every seed)."
         )
         notes.append(note)
         talk.say("dev", note)
-        dev_part = Part(name=f"held out of {train.name}", examples=tuple(held), skipped=0)
-        train_part = replace(train_part, examples=tuple(kept))
     else:
-        dev_part = _part(dev)
-    check_measurable(dev_part.examples, task, dev_part.name)
-    test_part = None if test is None else _part(test)
-    if test_part is not None and unlabeled(test_part.examples):
-        notes.append("The test examples have no labels: their predictions are in test_predictions.jsonl of each run.")
-    elif test_part is not None:
-        test_part, more = _with_labels(test_part)
-        notes += more
-        for note in more:
-            talk.say("test", note)
-        check_measurable(test_part.examples, task, test_part.name)
-    read = {"train": train_part, "dev": dev_part, **({} if test_part is None else {"test": test_part})}
-    for part, doubt in doubts({name: its.examples for name, its in read.items()}):
+        parts["dev"] = _part(dev)
+    check_measurable(parts["dev"].examples, task, parts["dev"].name)
+    if test is not None:
+        parts["test"] = _part(test)
+        if unlabeled(test.examples):
+            notes.append(
+                "The test examples have no labels: their predictions are in test_predictions.jsonl of each run."
+            )
+        else:
+            with_labels = tuple(example for example in test.examples if has_label(example))
+            if lacking := len(test.examples) - len(with_labels):
+                notes.append(f"{lacking:,} of the {len(test.examples):,} test examples have no label and are left out.")
+                talk.say("test", notes[-1])
+            parts["test"] = Part(name=test.name, examples=with_labels, skipped=len(test.skipped) + lacking)
+            check_measurable(with_labels, task, test.name)
+    for part, doubt in doubts({name: its.examples for name, its in parts.items()}):
         notes.append(f"{part}: {doubt}.")
         talk.say(part, doubt)
+    later: ReadAs = read_as
+    if row is not None:
+        paths = request.paths("train")
+        assert paths is not None
+        later = benchmark_read_as(row.name, request.kind, paths, with_defaults(request.options, read_as))
     return Labeled(
         benchmark=row,
         task=task,
-        train=train_part,
-        dev=dev_part,
-        test=test_part,
-        read_as=read_as if row is None else _of_all_files(row, request, read_as),
+        train=parts["train"],
+        dev=parts["dev"],
+        test=parts.get("test"),
+        read_as=later,
         notes=tuple(notes),
     )
 
 
+def _part(file: ExampleFile[Any]) -> Part:
+    return Part(name=file.name, examples=file.examples, skipped=len(file.skipped))
+
+
 def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
-    """Split examples into training and development ones, the same way for every seed.
+    """Split examples of a file into training and development ones, the same way for every seed.
 
-    Equal texts, and questions about one text, stay together: no text is seen in both parts.
+    Equal texts, and questions about one text, stay together: no text is in both parts.
 
-    `name` is the file, for messages. Raises DataError if there are too few.
+    Raises:
+        DataError: If there are too few.
     """
     groups: dict[Hashable, int] = {}
     group_of = np.array([groups.setdefault(_shared_text(example), len(groups)) for example in examples])
     if len(groups) < 2:
         raise DataError(
             f"{name} has {counted(len(examples), 'example')} of {counted(len(groups), 'text')}: none can be held out "
-            "to choose the model by",
+            "for development",
             todo="Give more examples, or a development file with `--dev FILE`.",
         )
     sizes = np.bincount(group_of)
@@ -298,13 +307,6 @@ def _shared_text(example: Example) -> Hashable:
     return example.texts
 
 
-def _of_all_files(row: Benchmark, request: LabeledRequest, read_as: ReadAs) -> ReadAs:
-    """Return how all files of a benchmark are read: as the row says, and beyond it as the training file showed."""
-    train = request.paths("train")
-    assert train is not None
-    return benchmark_read_as(row.name, request.kind, train, with_defaults(request.options, read_as))
-
-
 def _read_as_train(paths: Paths, kind: Kind, options: ReadOptions, train_read_as: ReadAs) -> ExampleFile[Any]:
     """Read a part as the training part was; an error says how that was."""
     same = with_defaults(options, train_read_as)
@@ -313,40 +315,21 @@ def _read_as_train(paths: Paths, kind: Kind, options: ReadOptions, train_read_as
     except DataError as error:
         if same == options:
             raise
-        told = ", ".join(
-            f"{name}={value}" for name, value in train_read_as.items() if getattr(same, name) != getattr(options, name)
-        )
-        raise DataError(
-            f"{error.problem} (it is read as the training file was: {told})", allowed=error.allowed, todo=error.todo
-        ) from error
-
-
-def _with_labels(part: Part) -> tuple[Part, list[str]]:
-    """Leave out the examples without label, and say how many these are."""
-    kept = tuple(example for example in part.examples if has_label(example))
-    lacking = len(part.examples) - len(kept)
-    if not lacking:
-        return part, []
-    note = f"{lacking:,} of the {len(part.examples):,} test examples have no label and are left out."
-    return replace(part, examples=kept, skipped=part.skipped + lacking), [note]
-
-
-def _part(file: ExampleFile[Any]) -> Part:
-    return Part(name=file.name, examples=file.examples, skipped=len(file.skipped))
+        differing = [name for name in train_read_as if getattr(same, name) != getattr(options, name)]
+        how = ", ".join(f"{name}={train_read_as[name]}" for name in differing)
+        problem = f"{error.problem} (it is read as the training file was: {how})"
+        raise DataError(problem, allowed=error.allowed, todo=error.todo) from error
 
 
 READING_FILE = "reading.json"
 _BENCHMARK = "benchmark"
 """Its entry that names the benchmark."""
-
 _OF_A_BENCHMARK = ("format", "only", "dropped_labels")
-"""Kept of a benchmark alone: of the user's own data each file has its own."""
+"""Stored only for a benchmark: each file of the user's own data has its own."""
 _EACH_ITS_OWN = ("labels", "known_labels", "key", "encoding", "bad_rows")
 """What files of one benchmark need not have in common, or the task says."""
 _OF_A_FORMAT = ("header", "quoting", "delimiter", "word_ending")
-"""What holds in files of the same format: quotation marks of a TSV file say nothing about a CSV file."""
-_ROLES = ("text", "text2", "label")
-_OPEN = ReadOptions()
+"""What files of the same format have in common: quotation marks of a TSV file say nothing about a CSV file."""
 
 
 def save_read_as(folder: Path, read_as: ReadAs) -> None:
@@ -366,7 +349,7 @@ def save_read_as(folder: Path, read_as: ReadAs) -> None:
 
 
 def load_read_as(folder: str | Path) -> ReadAs:
-    """Return how the training file was read; nothing where the folder does not say.
+    """Return how the training file of a model was read; nothing where the folder does not say.
 
     Raises:
         DataError: If it cannot be read.
@@ -382,19 +365,18 @@ def load_read_as(folder: str | Path) -> ReadAs:
         return read_as_from_json(data, str(path))
     name = data.pop(_BENCHMARK)
     if name not in BENCHMARKS:
-        raise DataError(f"{path} names a benchmark {name!r} that is not known", todo="Remove it to have it guessed.")
+        raise DataError(f"{path} names an unknown benchmark {name!r}", todo="Remove it to have columns guessed.")
     return {_BENCHMARK: name, **read_as_from_json(data, str(path), _OF_A_BENCHMARK)}
 
 
 def benchmark_read_as(name: str, kind: Kind, train: Paths, options: ReadOptions) -> ReadAs:
     """Return how all files of a benchmark are read, given its training files and how they were read."""
-    kept = {
-        field.name: value
-        for field in fields(ReadOptions)
-        if field.name not in _EACH_ITS_OWN and (value := getattr(options, field.name)) != getattr(_OPEN, field.name)
+    # The format by name and content, without labels as in prediction: later files are compared by it.
+    return {
+        _BENCHMARK: name,
+        **set_fields(options, but=_EACH_ITS_OWN),
+        "format": _format_of(train, kind, options.replace(format=None)),
     }
-    # The format that a name and content suggest: files that the model meets later are compared by it.
-    return {_BENCHMARK: name, **kept, "format": _format_of(train, kind, replace(options, format=None))}
 
 
 def read_for_model(paths: Paths, kind: Kind, options: ReadOptions, trained: ReadAs) -> ExampleFile[Any]:
@@ -417,7 +399,7 @@ def read_for_model(paths: Paths, kind: Kind, options: ReadOptions, trained: Read
         elif with_defaults(options, trained) == options:
             raise
         file = read_examples(paths, kind, options)
-        note = f"read with columns guessed anew, since it is not laid out as {like}: {error.problem}"
+        note = f"columns are guessed, since the file is not laid out as {like}: {error.problem}"
         return replace(file, notes=(note, *file.notes))
 
 
@@ -425,25 +407,19 @@ def _as_benchmark(paths: Paths, kind: Kind, options: ReadOptions, trained: ReadA
     same = _format_of(paths, kind, options) == trained.get("format")
     left = {_BENCHMARK, "format", *(() if same else _OF_A_FORMAT)}
     kept = {name: value for name, value in trained.items() if name not in left}
-    if not same:  # numbers of columns say nothing about a file in another format
-        for role in _ROLES:
+    if not same:  # positions of columns say nothing about a file in another format
+        for role in ("text", "text2", "label"):
             kept[role] = tuple(name for name in as_names(kept.get(role, ())) if not name.isdecimal())
     file = read_examples(paths, kind, with_defaults(options, kept))
-    numbered = str(file.read_as.get("text", "")).isdecimal() and isinstance(file.examples[0], TextExample)
-    if numbered:
-        first = file.examples[0].texts
-        if file.names_among_rows or any(text.strip().casefold() in KNOWN_NAMES for text in first):
-            raise DataError(f"{file.name} begins with names of columns: {', '.join(file.names_among_rows or first)}")
     if options.named_columns():
         return file
-    note = f"read as files of {BENCHMARKS[trained[_BENCHMARK]].title} are"
-    if columns := [repr(str(file.read_as[role])) for role in ("text", "text2") if file.read_as.get(role)]:
-        where = "; the first line is an example" if numbered else ""
-        note += f" (column{'s' * (len(columns) > 1)} {' and '.join(columns)}{where})"
+    columns = [repr(str(file.read_as[role])) for role in ("text", "text2") if file.read_as.get(role)]
+    where = f" (column{'s' * (len(columns) > 1)} {' and '.join(columns)})" if columns else ""
+    note = f"read as files of {BENCHMARKS[trained[_BENCHMARK]].title} are{where}"
     return replace(file, notes=(note, *file.notes))
 
 
 def _format_of(paths: Paths, kind: Kind, options: ReadOptions) -> str:
-    # Labels change nothing about what a file is; without them running text is told from columns.
+    # Without labels running text is distinguished from columns.
     first = Path(paths if isinstance(paths, str | Path) else paths[0]).expanduser()
-    return format_of(first, kind, replace(options, labels="ignored"))
+    return format_of(first, kind, options.replace(labels="ignored"))

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import Answer, ExampleFile, QuestionExample
 from maskwright.finetuning.readers import ReadOptions, read_questions
-from maskwright.finetuning.readers.questions import AnswerCounts, WrittenAnswer, offset_unit, place_answer
 
 CONTEXT = "Ada 😀 wrote notes. Ada died in London."
 
@@ -68,50 +68,21 @@ def test_wrong_places_are_found_again_and_counted(tmp_path: Path) -> None:
         Answer(text="London", start=31),
     ]
     assert file.notes == (
-        "3 answers do not stand where the file says, but within 20 characters of it, and are taken there "
-        "(first: question near)",
-        "1 answers do not stand where the file says; the nearest place where they stand is taken "
-        "(first: question elsewhere)",
-        "1 answers came without their place; the first place where they stand is taken (first: question minus)",
-        "1 answers stand nowhere in their context: they can be scored, but not learnt from (first: question none)",
+        "3 answers are not at their offset, but within 20 characters of it, and are read there (first: question near)",
+        "1 answers are not at their offset; the nearest occurrence is read (first: question elsewhere)",
+        "1 answers have no offset; the first occurrence is read (first: question minus)",
+        "1 answers do not occur in their context: they are used for scoring, not for training (first: question none)",
     )
 
 
-@pytest.mark.parametrize(
-    ("unit", "codec", "width"),
-    [("code points", "utf-32-le", 4), ("UTF-16 units", "utf-16-le", 2), ("UTF-8 bytes", "utf-8", 1)],
-)
-def test_unit_of_places_is_told_and_said(tmp_path: Path, unit: str, codec: str, width: int) -> None:
-    words = ["Ada", "wrote", "notes", "died", "London"]
-    places = [CONTEXT.index(word) for word in words]
-    written = [len(CONTEXT[:place].encode(codec)) // width for place in places]
-    data = squad(*(qa(word, (word, start)) for word, start in zip(words, written, strict=True)))
-    file = read(tmp_path, data)
-    assert [example.answers[0].start for example in file.examples] == places
-    expected = () if unit == "code points" else (f"places of answers are counted in {unit} and turned into characters",)
-    assert file.notes == expected
-
-
-@given(st.lists(st.text(st.sampled_from("ab é中😀"), min_size=1, max_size=12), min_size=1, max_size=5), st.data())
-def test_answers_at_right_places_stay_there(contexts: list[str], data: st.DataObject) -> None:
-    pairs = []
-    for context in contexts:
-        start = data.draw(st.integers(0, len(context) - 1))
-        end = data.draw(st.integers(start + 1, len(context)))
-        pairs.append((context, WrittenAnswer(context[start:end], start)))
-    assert offset_unit(pairs) == "code points"
-    counts = AnswerCounts()
-    for context, written in pairs:
-        assert place_answer(context, written, "code points", counts, "q").start == written.start
-    assert counts.notes() == ()
-
-
-@given(st.text("ab", max_size=30), st.text("ab", min_size=1, max_size=3), st.integers(-1, 40))
-def test_found_answer_is_the_nearest(context: str, text: str, start: int) -> None:
+@given(st.text("ab", min_size=1, max_size=30), st.text("ab", min_size=1, max_size=3), st.integers(-1, 40))
+def test_answer_is_at_the_nearest_place(context: str, text: str, start: int) -> None:
     places = [place for place in range(len(context)) if context.startswith(text, place)]
     nearest = min(places, key=lambda place: (abs(place - max(start, 0)), place), default=None)
-    found = place_answer(context, WrittenAnswer(text, start), "code points", AnswerCounts(), "q")
-    assert found == Answer(text=text, start=nearest)
+    with TemporaryDirectory() as folder:
+        file = read(Path(folder), squad(qa("q", (text, start)), context=context))
+    assert file.examples[0].answers == (Answer(text=text, start=nearest),)
+    assert (file.notes == ()) == (nearest == start)
 
 
 def test_questions_that_cannot_be_used_are_skipped(tmp_path: Path) -> None:
@@ -127,12 +98,12 @@ def test_questions_that_cannot_be_used_are_skipped(tmp_path: Path) -> None:
     assert len(file.examples) == 6
     reasons = {skip.place.rpartition(", ")[2]: skip.reason for skip in file.skipped}
     assert reasons == {
-        "question no answers": "no answer, and not said to be impossible",
-        "question odd": "said to be impossible, yet with answers",
+        "question no answers": "no answer, and not marked as impossible",
+        "question odd": "marked as impossible, but with answers",
         "question textless": "an answer without text",
-        "question half": "half a character in question, context or answer (broken UTF-8 or a lone surrogate)",
-        "paragraph 2": "no list of questions 'qas'",
-        "article 3": "not a JSON object",
+        "question half": "half a character at position 3 of the text (broken UTF-8 or a lone surrogate)",
+        "paragraph 2": "no text 'context' with a list of questions 'qas'",
+        "record 3": "not a JSON object but string",
     }
 
 
@@ -142,7 +113,7 @@ def test_files_without_answers_read_for_prediction(tmp_path: Path) -> None:
         read(tmp_path, data)
     file = read(tmp_path, data, ReadOptions(labels="if_there"))
     assert [example.answers for example in file.examples] == [(), ()]
-    assert "1 questions are empty texts (first: b)" in file.notes[0]
+    assert "1 questions are empty (first: b)" in file.notes[0]
     answered = read(tmp_path, squad(qa("a", ("Ada", 7))), ReadOptions(labels="ignored"))
     assert (answered.examples[0].answers, answered.notes) == ((), ())
 
@@ -159,7 +130,7 @@ def test_own_layout_of_cmrc_is_read(tmp_path: Path) -> None:
     assert file.examples[0] == QuestionExample(
         key="T_0", question="哪", context="她在北京。", answers=(Answer(text="北京", start=2),)
     )
-    assert "came without their place" in file.notes[0]
+    assert "have no offset" in file.notes[0]
 
 
 def test_tables_of_questions_are_read(tmp_path: Path) -> None:
@@ -175,7 +146,7 @@ def test_tables_of_questions_are_read(tmp_path: Path) -> None:
         tmp_path, "Frage;Absatz;Antwort\nWo?;Sie lebt in Köln.;Köln\nWer?;Sie lebt in Köln.;\n", named, "a.csv"
     )
     assert table.examples[0].answers == (Answer(text="Köln", start=12),)
-    assert table.skipped[0].reason == "no answer, and not said to be impossible"
+    assert table.skipped[0].reason == "no answer, and not marked as impossible"
     with pytest.raises(DataError, match=r"no column 'Absats' for the context.*Did you mean 'Absatz'"):
         read(tmp_path, "Frage;Absatz\nWo?;In Köln.\n", ReadOptions(text="Frage", text2="Absats"), "b.csv")
 
@@ -183,5 +154,5 @@ def test_tables_of_questions_are_read(tmp_path: Path) -> None:
 def test_what_is_no_squad_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a\.json, line 2, column 1: not JSON"):
         read(tmp_path, '{"data":\n')
-    with pytest.raises(DataError, match="is not in the layout of SQuAD"):
+    with pytest.raises(DataError, match=r"no column any of 'question'.*Allowed: articles"):
         read(tmp_path, {"articles": []}, ReadOptions(format="squad"))

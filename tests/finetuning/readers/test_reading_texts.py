@@ -9,7 +9,8 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import ExampleFile, TextExample
-from maskwright.finetuning.readers import ReadOptions, TextKind, read_examples, read_texts
+from maskwright.finetuning.readers import ReadOptions, read_texts
+from maskwright.finetuning.readers.options import TextKind
 
 GLUE = ReadOptions(format="tsv", quoting="none")
 
@@ -30,7 +31,7 @@ def reasons(file: ExampleFile[TextExample]) -> list[tuple[str, str]]:
     return [(skip.place.rpartition(", ")[2], skip.reason) for skip in file.skipped]
 
 
-def test_newcomers_csv_works_at_the_first_try(tmp_path: Path) -> None:
+def test_csv_of_a_beginner_is_read(tmp_path: Path) -> None:
     text = "Satz;Gefühl\n" + 'Das ist schön 😀;gut\n这本书很好。;gut\n"Na; ja, ""toll""";schlecht\n' * 3
     file = read(tmp_path, "meinung.csv", text)
     assert rows(file)[:3] == [
@@ -49,51 +50,102 @@ def test_newcomers_csv_works_at_the_first_try(tmp_path: Path) -> None:
 
 
 def test_quotes_of_glue_are_characters(tmp_path: Path) -> None:
-    text = '﻿Quality\t#1 ID\t#1 String\t#2 String\r\n1\t7\t" Never closed .\tHe said " no " .\r\n0\t8\t"a"\tb\r\n'
+    text = '\ufeffQuality\t#1 ID\t#1 String\t#2 String\r\n1\t7\t" Never closed .\tHe said " no " .\r\n0\t8\t"a"\tb\r\n'
     named = ReadOptions(quoting="none", text="#1 String", text2="#2 String", label="Quality")
     file = read(tmp_path, "train.tsv", text, options=named)
     assert rows(file) == [('" Never closed .', 'He said " no " .', "1"), ('"a"', "b", "0")]
     assert [example.key for example in file.examples] == ["2", "3"]
-    assert rows(read(tmp_path, "guessed.tsv", text, options=ReadOptions(text="#1 String", label="Quality"))) == [
-        ('" Never closed .', "1"),
-        ('"a"', "0"),
-    ]
+    guessed = ReadOptions(text="#1 String", label="Quality")
+    assert rows(read(tmp_path, "guessed.tsv", text, options=guessed)) == [('" Never closed .', "1"), ('"a"', "0")]
 
 
-def test_columns_without_header_are_called_by_number(tmp_path: Path) -> None:
-    cola = ReadOptions(quoting="none", text=("sentence", "4"), label=("label", "2"))
+def test_columns_without_header_are_numbers(tmp_path: Path) -> None:
+    cola = ReadOptions(quoting="none", text=("sentence", "4"), label=("label", "2"), labels="if_there")
     train = read(tmp_path, "train.tsv", "gj04\t1\t\tFine.\ngj04\t0\t*\tFine not.\x08\n", options=cola)
     assert rows(train) == [("Fine.", "1"), ("Fine not.\x08", "0")]
-    assert train.notes == ("control characters are kept: 1 (\\x08), the first in line 2",)
-    options = ReadOptions(quoting="none", text=("sentence", "4"), label=("label", "2"), labels="if_there")
-    test = read(tmp_path, "test.tsv", "index\tsentence\n0\tBill whistled.\n1\tMore.\n", options=options)
+    test = read(tmp_path, "test.tsv", "index\tsentence\n0\tBill whistled.\n1\tMore.\n", options=cola)
     assert rows(test) == [("Bill whistled.", None), ("More.", None)]
     assert [example.key for example in test.examples] == ["0", "1"]
     assert test.notes == ("no column 'label': the file has no labels",)
-
-
-def test_number_in_the_first_line_is_not_a_header(tmp_path: Path) -> None:
-    named = ReadOptions(text=("sentence1", "1"), text2=("sentence2", "2"), label=("score", "3"))
-    file = read(tmp_path, "test.txt", "一个女孩\t她在梳头\t2\n一群人\t他们在跑\t3.5\n", "regression", named)
+    stsb = ReadOptions(text=("sentence1", "1"), text2=("sentence2", "2"), label=("score", "3"))
+    file = read(tmp_path, "test.txt", "一个女孩\t她在梳头\t2\n一群人\t他们在跑\t3.5\n", "regression", stsb)
     assert rows(file) == [("一个女孩", "她在梳头", 2.0), ("一群人", "他们在跑", 3.5)]
 
 
-def test_test_files_without_labels_are_refused_where_labels_are_needed(tmp_path: Path) -> None:
+def test_number_is_the_position_of_a_column_below_a_header_too(tmp_path: Path) -> None:
+    text = "Urteil\tSatz\n" + "gut\tein Satz\nschlecht\tnoch einer\n"
+    assert rows(read(tmp_path, "a.tsv", text, options=ReadOptions(text="2", label="1"))) == [
+        ("ein Satz", "gut"),
+        ("noch einer", "schlecht"),
+    ]
+
+
+def test_labels_are_refused_if_missing_and_ignored_on_request(tmp_path: Path) -> None:
     text = "index\tsentence1\tsentence2\n0\ta\tb\n1\tc\td\n"
     named = ReadOptions(text="sentence1", text2="sentence2", label="label")
     with pytest.raises(DataError, match="has no column 'label' for the label"):
         read(tmp_path, "test.tsv", text, options=named)
-    ignoring = ReadOptions(labels="ignored")
-    assert rows(read(tmp_path, "test.tsv", text, options=ignoring)) == [("a", "b", None), ("c", "d", None)]
+    ignored = ReadOptions(labels="ignored")
+    assert rows(read(tmp_path, "test.tsv", text, options=ignored)) == [("a", "b", None), ("c", "d", None)]
 
 
 def test_wrong_column_names_the_nearest(tmp_path: Path) -> None:
     text = "sentence,label\na,1\nb,0\n"
     with pytest.raises(DataError, match=r"has no column 'sentense' for the text.*Did you mean 'sentence'\?"):
         read(tmp_path, "a.csv", text, options=ReadOptions(text="sentense", label="label"))
-    with pytest.raises(DataError, match=r"has no column 'lable' for the label.*Did you mean 'label'\?"):
-        read(tmp_path, "a.csv", text, options=ReadOptions(text="sentence", label="lable"))
     assert rows(read(tmp_path, "a.csv", text, options=ReadOptions(text="Sentence", label="LABEL")))[0] == ("a", "1")
+    with pytest.raises(DataError, match="'label' is named as the text and as the label"):
+        read(tmp_path, "a.csv", text, options=ReadOptions(text="label", label="label"))
+    with pytest.raises(DataError, match="the second text is named"):
+        read(tmp_path, "a.csv", text, options=ReadOptions(text2="label"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("lcqmc.tsv", "谁\t哪个\t1\n什么\t怎么\t0\n", r"the first row is 1: 谁; 2: 哪个; 3: 1.*--text COLUMN --text2"),
+        ("a.csv", "label,title,description\n1,A,A text\n0,B,B text\n", r"title, description.*--text title"),
+        ("b.csv", "title,Inhalt,label\nA,ein Text,1\n", "several columns could be the text: title, Inhalt"),
+        ("trec.txt", "DESC:manner How ?\nLOC:other Where ?\n", r"one text per line and no labels.*sed.*--text 2"),
+        ("c.csv", "a,b,text\n1,0,ein Satz\n", r"no column has a usual name of a label\..* a, b, text\. .*--label"),
+        ("d.csv", "text\nnur Text\n", "no column has a usual name of a label"),
+        ("e.csv", "text,text,label\na,b,1\n", r"Allowed: text \(1\), text \(2\), label"),
+    ],
+)
+def test_columns_that_are_not_obvious_must_be_named(tmp_path: Path, name: str, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, name, text)
+
+
+def test_trec_is_read_after_sed(tmp_path: Path) -> None:
+    """As the message for files of one text per line says."""
+    lines = [f"{label} How did serfdom d\xe9velop {n} ?" for n in range(9) for label in ("DESC:manner", "LOC:other")]
+    (tmp_path / "trec.tsv").write_bytes("\n".join(line.replace(" ", "\t", 1) for line in lines).encode("latin-1"))
+    file = read_texts(tmp_path / "trec.tsv", "classification", ReadOptions(label="1", text="2"))
+    assert rows(file)[0] == ("How did serfdom dévelop 0 ?", "DESC:manner")
+
+
+@pytest.mark.parametrize(
+    ("header", "text"),
+    [
+        ("premise,hypothesis,label", ("a b", "c d")),
+        ("label,urteil,text", ("c d",)),
+        ("id,text,urteil", ("c d",)),  # the only other column is the label
+        ("id,prosa,label", ("c d",)),  # the only other column is the text
+        ("review,label,date", ("a b",)),
+    ],
+)
+def test_columns_are_guessed_by_usual_names(tmp_path: Path, header: str, text: tuple[str, ...]) -> None:
+    values = {"premise": "a b", "hypothesis": "c d", "review": "a b", "text": "c d", "prosa": "c d"}
+    line = ",".join(values.get(name, "1") for name in header.split(","))
+    assert read(tmp_path, "a.csv", f"{header}\n{line}\n").examples[0].texts == text
+
+
+def test_a_named_label_is_never_the_text(tmp_path: Path) -> None:
+    file = read(tmp_path, "a.csv", "text,body\ngood news,a\nbad news,b\n", options=ReadOptions(label="text"))
+    assert file.examples[0].texts == ("a",)
+    pairs = read(tmp_path, "b.csv", "question,sentence,text\na,b,c c\n", options=ReadOptions(label="question"))
+    assert pairs.examples[0].texts == ("c c",)
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", ""])
@@ -164,37 +216,19 @@ def test_all_fields_quoted_are_quoted(tmp_path: Path) -> None:
     assert rows(file) == [("one", "1"), ("two", "0")]
 
 
-def test_header_is_guessed_by_what_is_below(tmp_path: Path) -> None:
-    lines = "Ein langer Satz.\t1\nNoch ein Satz.\t0\nUnd einer.\t1\nSo.\t0\n"
-    with pytest.raises(
-        DataError, match=r"no column has .* text \(the first row is 1: Ein langer Satz.; 2: 1\).*--text"
-    ):
-        read(tmp_path, "a.tsv", lines)
-    named = ReadOptions(text="1", label="2")
-    assert len(read(tmp_path, "a.tsv", lines, options=named).examples) == 4
+def test_header_is_recognized_above_numbers(tmp_path: Path) -> None:
+    lines = "Ein langer Satz.\t1\nNoch ein Satz.\t0\n"
+    assert len(read(tmp_path, "a.tsv", lines, options=ReadOptions(text="1", label="2")).examples) == 2
     with pytest.raises(DataError, match="Allowed: Aussage, Urteil"):
         read(tmp_path, "b.tsv", "Aussage\tUrteil\n" + lines)
-    assert len(read(tmp_path, "b.tsv", "Satz\tUrteil\n" + lines).examples) == 4
-    forced = read(
-        tmp_path, "c.tsv", "Satz\tlabel\na b\tlabel\n", options=ReadOptions(header="none", text="1", label="2")
-    )
-    assert rows(forced) == [("Satz", "label"), ("a b", "label")]
+    forced = ReadOptions(header="none", text="1", label="2")
+    assert rows(read(tmp_path, "c.tsv", "Satz\tlabel\na b\tlabel\n", options=forced))[0] == ("Satz", "label")
 
 
-def test_first_line_of_excel_names_the_delimiter(tmp_path: Path) -> None:
+def test_delimiter_is_named_by_excel_or_the_user(tmp_path: Path) -> None:
     assert rows(read(tmp_path, "a.csv", "sep=|\ntext|label\na,b|x\nc|y\n")) == [("a,b", "x"), ("c", "y")]
-
-
-def test_columns_are_guessed_by_usual_names(tmp_path: Path) -> None:
-    pair = read(tmp_path, "a.csv", "premise,hypothesis,label\na,b,1\nc,d,0\n")
-    assert rows(pair)[0] == ("a", "b", "1")
-    assert "columns 'premise' and 'hypothesis' are taken as a pair of texts" in pair.notes
-    for header in ("text,urteil", "prosa,label"):  # the only other column
-        assert rows(read(tmp_path, "b.csv", f"id,{header}\n1,a,1\n2,b,0\n"))[0] == ("a", "1")
-    with pytest.raises(DataError, match=r"no column has a usual name of a label\. Allowed: a, b, text\. .*--label"):
-        read(tmp_path, "c.csv", "a,b,text\n1,0,ein Satz\n")
-    with pytest.raises(DataError, match="no column has a usual name of a label"):
-        read(tmp_path, "d.csv", "text\nnur Text\n")
+    spaces = ReadOptions(delimiter=" ", text="2", label="1")
+    assert rows(read(tmp_path, "b.txt", "x a\ny b\n", options=spaces.replace(format="tsv"))) == [("a", "x"), ("b", "y")]
 
 
 def test_texts_without_labels_read_for_prediction(tmp_path: Path) -> None:
@@ -212,9 +246,9 @@ def test_json_lines_hold_labels_of_any_type(tmp_path: Path) -> None:
     lines += ['{"sentence": "d", "label": 2.0}', "", '{"sentence": "e", "label": null}', "[1]", "{broken"]
     file = read(tmp_path, "a.json", "\n".join(lines))
     assert rows(file) == [("a", "1"), ("b", "x"), ("c", "true"), ("d", "2")]
-    assert [place for place, _ in reasons(file)] == ["line 7", "line 8", "line 6"]
+    assert [place for place, _ in reasons(file)] == ["line 8", "line 7", "line 6"]
     assert reasons(file)[2][1] == "no label"
-    assert "not JSON" in reasons(file)[1][1]
+    assert "not JSON" in reasons(file)[0][1]
 
 
 def test_json_lists_and_lone_surrogates(tmp_path: Path) -> None:
@@ -303,44 +337,11 @@ def test_kinds_are_not_read_from_every_format(tmp_path: Path) -> None:
         read(tmp_path, "a.txt", "a O\n", options=ReadOptions(format="conll"))
 
 
-def test_column_whose_name_stands_twice_is_read_only_if_it_is_told_which(tmp_path: Path) -> None:
-    text = "text,text,label\n" + "".join(f"one {n},two {n},{n % 2}\n" for n in range(6))
-    with pytest.raises(
-        DataError,
-        match=r"a\.csv: the header holds 'text' 2 times.*Allowed: text, text \(2\), label.*"
-        r"'text' is the first, 'text \(2\)' the second",
-    ):
-        read(tmp_path, "a.csv", text)
-    assert rows(read(tmp_path, "a.csv", text, options=ReadOptions(text="text")))[1] == ("one 1", "1")
-    assert rows(read(tmp_path, "a.csv", text, options=ReadOptions(text="text (2)")))[1] == ("two 1", "1")
-    with pytest.raises(DataError, match="the header holds 'label' 2 times"):
-        read(tmp_path, "b.csv", text.replace("text,text", "text,label"))
-
-
-def test_columns_whose_name_stands_twice_are_said_where_they_are_not_read(tmp_path: Path) -> None:
+def test_columns_of_one_name_are_numbered(tmp_path: Path) -> None:
     text = "id,text,,id,label\n" + "".join(f"{n},one {n},x,{n},{n % 2}\n" for n in range(6))
     file = read(tmp_path, "a.csv", text)
     assert rows(file)[0] == ("one 0", "0")
-    assert [example.key for example in file.examples[:2]] == ["2", "3"]  # no id is taken that could be another
-    assert file.notes[:2] == (
-        "the first line names the columns: id, text, 3, id (2), label",
-        "the header holds 'id' more than once: these columns are called id, id (2)",
-    )
-    named = read(tmp_path, "a.csv", text, options=ReadOptions(key="id"))
+    assert [example.key for example in file.examples[:2]] == ["2", "3"]
+    assert file.notes[0] == "the first line names the columns: id (1), text, 3, id (2), label"
+    named = read(tmp_path, "a.csv", text, options=ReadOptions(key="id (2)"))
     assert [example.key for example in named.examples[:2]] == ["0", "1"]
-
-
-def test_names_that_are_read_as_an_example_since_it_was_asked_for_are_noted(tmp_path: Path) -> None:
-    days = "".join(f"day {number} was what it was\t{('good', 'bad')[number % 2]}\n" for number in range(20))
-    file = read(tmp_path, "c.tsv", "text\tlabel\n" + days, options=ReadOptions(header="none", text="1", label="2"))
-    assert rows(file)[0] == ("text", "label")
-    assert any("looks like names: text, label" in note for note in file.notes)
-
-
-def test_names_in_a_later_file_are_kept_too(tmp_path: Path) -> None:
-    plain, headed = tmp_path / "a.tsv", tmp_path / "b.tsv"
-    plain.write_text("fine day\t1\nbad day\t0\n", encoding="utf-8")
-    headed.write_text("Satz\tNote\nfine day\t1\nbad day\t0\n", encoding="utf-8")
-    options = ReadOptions(header="none", text="1", label="2")
-    assert read_examples([plain, headed], "classification", options).names_among_rows == ("Satz", "Note")
-    assert read_examples([plain], "classification", options).names_among_rows == ()

@@ -5,50 +5,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.errors import DataError, unknown_name
+from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import ExampleFile
-from maskwright.finetuning.readers.choices import read_choices
 from maskwright.finetuning.readers.files import is_called_a_file
-from maskwright.finetuning.readers.options import (
-    Format,
-    Kind,
-    ReadAs,
-    ReadOptions,
-    TextKind,
-    as_name,
-    name_list,
-    read_as_from_json,
-    to_keep,
-    with_defaults,
-)
-from maskwright.finetuning.readers.questions import read_questions
+from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, as_name, name_list, with_defaults
+from maskwright.finetuning.readers.questions import read_choices, read_questions
 from maskwright.finetuning.readers.tagged import cut_into_words, read_tagged
 from maskwright.finetuning.readers.texts import read_texts
 
 __all__ = [
-    "Format",
     "Kind",
     "Paths",
     "ReadAs",
     "ReadOptions",
-    "TextKind",
     "as_name",
     "cut_into_words",
     "is_called_a_file",
     "name_list",
-    "read_as_from_json",
     "read_choices",
     "read_examples",
     "read_questions",
     "read_tagged",
     "read_texts",
-    "to_keep",
-    "with_defaults",
 ]
 
 Paths = str | Path | Sequence[str | Path]
 
-_READERS: Mapping[str, Callable[[Path, ReadOptions], ExampleFile[Any]]] = {
+_READERS: Mapping[Kind, Callable[[Path, ReadOptions], ExampleFile[Any]]] = {
     "classification": lambda path, options: read_texts(path, "classification", options),
     "regression": lambda path, options: read_texts(path, "regression", options),
     "multi_label": lambda path, options: read_texts(path, "multi_label", options),
@@ -59,27 +42,22 @@ _READERS: Mapping[str, Callable[[Path, ReadOptions], ExampleFile[Any]]] = {
 
 
 def read_examples(paths: Paths, kind: Kind, options: ReadOptions = ReadOptions()) -> ExampleFile[Any]:
-    """Read the examples of a labeled file, or of several as one.
+    """Read the examples of a labeled file, or of several as one (C3 has two files for each split).
 
-    Several files are read one after the other, the later ones as the first (C3 has two files for each split). RACE is a
-    folder. What the options leave open is guessed, and the notes say so.
+    Later files are read as the first one was. RACE is a folder. What the options leave open is guessed, and the notes
+    list it.
 
     Raises:
         DataError: If a file cannot be read, with the file, the line, what was found and what to do.
     """
-    if kind not in _READERS:
-        problem, allowed, todo = unknown_name("kind of task", kind, _READERS)
-        raise DataError(problem, allowed=allowed, todo=todo)
-    read: list[ExampleFile[Any]] = []
+    files: list[ExampleFile[Any]] = []
     for path in [paths] if isinstance(paths, str | Path) else paths:
-        as_first = with_defaults(options, read[0].read_as) if read else options
-        read.append(_READERS[kind](Path(path).expanduser(), as_first))
-    if not read:
+        as_first = with_defaults(options, files[0].read_as) if files else options
+        files.append(_READERS[kind](Path(path).expanduser(), as_first))
+    if not files:
         raise DataError("no file was given", allowed="one file or more")
-    return read[0] if len(read) == 1 else _merged(read)
-
-
-def _merged(files: list[ExampleFile[Any]]) -> ExampleFile[Any]:
+    if len(files) == 1:
+        return files[0]
     keys = [example.key for file in files for example in file.examples]
     clash = len(set(keys)) < len(keys)  # line numbers occur again in every file
     names = [Path(file.name).name for file in files]
@@ -94,5 +72,4 @@ def _merged(files: list[ExampleFile[Any]]) -> ExampleFile[Any]:
         skipped=tuple(skipped for file in files for skipped in file.skipped),
         notes=tuple(f"{file.name}: {note}" for file in files for note in file.notes),
         read_as=files[0].read_as,
-        names_among_rows=next((file.names_among_rows for file in files if file.names_among_rows), ()),
     )

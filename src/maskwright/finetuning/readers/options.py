@@ -1,18 +1,17 @@
-"""How a labeled file is read: its kind of task, its format, and which of its columns mean what.
+"""How a labeled file is read: kind of task, format and columns.
 
-Guesses depend on what a file happens to contain. What the training file showed is therefore kept, for the development
-and test files, and beside the model for files that it meets later (`to_keep`, `with_defaults`).
+Guesses depend on what a file happens to contain. How the training file was read is therefore stored, for the
+development and test files, and beside the model for later files (`to_keep`, `with_defaults`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from maskwright.core.errors import DataError, RecipeError, unknown_name
-from maskwright.core.spec import parse_overrides
+from maskwright.core.errors import DataError, RecipeError
+from maskwright.core.spec import Spec, override, parse_overrides, validate
 
 
 def as_name(value: Any) -> Any:
@@ -25,7 +24,7 @@ def as_name(value: Any) -> Any:
 
 
 def name_list(value: Any) -> Any:
-    """Return names as a tuple, from a list or from a text with commas between; anything else unchanged.
+    """Return names as a tuple, from a list or from a text with commas; anything else unchanged.
 
     Example:
         >>> name_list("neg, pos"), name_list("neg"), name_list([0, "a, b"])
@@ -54,31 +53,44 @@ def name_pairs(value: Any) -> tuple[tuple[Any, Any], ...]:
 
 
 def _is_pair(value: Any) -> bool:
-    return (
-        isinstance(value, list | tuple)
-        and len(value) == 2
-        and not any(isinstance(part, list | tuple | dict) for part in value)
-    )
+    listed = isinstance(value, list | tuple) and len(value) == 2
+    return listed and not any(isinstance(part, list | tuple | dict) for part in value)
+
+
+def as_names(columns: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names as a tuple, whether one or several were given."""
+    return (columns,) if isinstance(columns, str) else columns
+
+
+def _delimiter(value: str) -> str:
+    value = "\t" if value == r"\t" else value
+    if len(value) != 1 or value in '"\r\n':
+        raise PydanticCustomError("delimiter", "write one character other than a double quote or line break")
+    return value
+
+
+def in_tuples(value: Any) -> Any:
+    """Return a value with its lists, as JSON and command lines have them, as tuples."""
+    return tuple(in_tuples(item) for item in value) if isinstance(value, list) else value
 
 
 TextKind = Literal["classification", "regression", "multi_label"]
 Kind = Literal["classification", "regression", "multi_label", "tagging", "question_answering", "multiple_choice"]
 """Kinds of tasks, as `Task.kind` names them."""
 
-Format = Literal["csv", "tsv", "jsonl", "json", "parquet", "text", "conll", "squad", "race", "dream"]
-"""How a file is written. "json": a list of records; "text": one text a line; "conll": one word a line;
-"race": RACE's records, as a folder of them or one a line; "dream": DREAM's and C3's lists."""
+Format = Literal["csv", "tsv", "json", "parquet", "text", "conll", "jsonl", "squad", "race", "dream"]
+"""How a file is written. "json" and "jsonl": JSON or JSON Lines of records; "squad", "race" and "dream" are names for
+JSON too, since the nesting of these benchmarks is recognized. "text": one text per line; "conll": one word per line."""
 
-Columns = Annotated[str | tuple[str, ...], BeforeValidator(as_name)]
-"""A column's name, or several of which the first that the file has is used. A file without header has columns
-called "1", "2" and so on; "-1" is the last one of CoNLL columns."""
+Columns = Annotated[tuple[str, ...], BeforeValidator(lambda value: as_names(as_name(value)))]
+"""A column's name, or several of which the first that the file has is used. A number ("1", or "-1" for the last CoNLL
+column) is the column's position."""
 
 Names = Annotated[tuple[str, ...], BeforeValidator(name_list)]
 Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(name_pairs)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
+class ReadOptions(Spec):
     """How to read a labeled file. What is left open is guessed, and every guess is in the file's notes.
 
     Attributes:
@@ -87,28 +99,28 @@ class ReadOptions:
         text2: Column of the second text; of the context (question answering), the question (choice).
         choices: Columns of the options, one each, or the one column that holds a list (choice).
         label: Column of the label, the tags, the answers, the right option.
-        first_option: What the right options are numbered from, where they are numbered (choice).
+        first_option: Number of the first option, where the right ones are numbered (choice).
         key: Column of the example's id; else `index`, `idx` or `id` where its values differ, else the line number.
         label_columns: Multi-label: columns of 0 and 1, named as the classes, in place of `label`.
-        label_separator: Multi-label: what separates the classes in one column of text.
+        label_separator: Multi-label: separator of the classes in one column of text.
         label_names: (as written, as wanted) for labels that are to be renamed.
-        known_labels: All labels there are; a row with another is bad. Empty: any.
+        known_labels: All labels; a row with another is bad. Empty: any.
         dropped_labels: Rows with these labels are left out by rule, e.g. "-" where the annotators did not agree.
         only: (column, value): rows that have the column with another value are left out by rule.
         labels: "needed": a row without label is bad. "if_there": it is kept without one. "ignored": labels are not
             read, as for prediction.
         header: Whether the first line names the columns.
-        quoting: "csv": double quotes may enclose texts; "none": a double quote is an ordinary character.
+        quoting: "csv": double quotes may enclose fields; "none": a double quote is an ordinary character.
         delimiter: One character.
         encoding: As Python names it.
-        word_ending: "segmentation_digit": every word ends in a digit that is no part of it ("科0"), as in Weibo NER.
-        bad_rows: Whether a bad row is left out and counted, or the whole file is refused because of it.
+        word_ending: "segmentation_digit": each word ends in a digit that is not part of it ("科0"), as in Weibo NER.
+        bad_rows: Whether a bad row is left out and counted, or the whole file is refused.
     """
 
     format: Format | None = None
     text: Columns = ()
     text2: Columns = ()
-    choices: Annotated[Columns, BeforeValidator(name_list)] = ()
+    choices: Names = ()
     label: Columns = ()
     first_option: Literal[0, 1] | None = None
     key: Columns = ()
@@ -121,20 +133,14 @@ class ReadOptions:
     labels: Literal["needed", "if_there", "ignored"] = "needed"
     header: Literal["first_line", "none"] | None = None
     quoting: Literal["csv", "none"] | None = None
-    delimiter: str | None = None
+    delimiter: Annotated[str, AfterValidator(_delimiter)] | None = None
     encoding: str | None = None
     word_ending: Literal["as_written", "segmentation_digit"] = "as_written"
     bad_rows: Literal["skip", "refuse"] = "skip"
 
     def named_columns(self) -> tuple[str, ...]:
-        """Return all column names given, in no meaningful order."""
-        named = (self.text, self.text2, self.choices, self.label, self.key)
-        return (*(name for columns in named for name in as_names(columns)), *self.label_columns)
-
-
-def as_names(columns: Columns) -> tuple[str, ...]:
-    """Return the names as a tuple, whether one or several were given."""
-    return (columns,) if isinstance(columns, str) else columns
+        """Return all column names given."""
+        return (*self.text, *self.text2, *self.choices, *self.label, *self.key, *self.label_columns)
 
 
 ReadAs = Mapping[str, Any]
@@ -158,26 +164,31 @@ _KEPT = (
 _OPEN = ReadOptions()
 
 
+def set_fields(options: ReadOptions, but: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the fields that differ from the defaults, except some."""
+    values = {name: getattr(options, name) for name in ReadOptions.model_fields if name not in but}
+    return {name: value for name, value in values.items() if value != getattr(_OPEN, name)}
+
+
 def to_keep(options: ReadOptions, shown: ReadAs) -> dict[str, Any]:
-    """Return what is kept of how a file was read: what was asked for, and what the file showed."""
-    asked = {name: getattr(options, name) for name in _KEPT if getattr(options, name) != getattr(_OPEN, name)}
-    return {**asked, **shown}
+    """Return how files like one that was read are to be read: the options given, and what the file showed."""
+    return {**{name: value for name, value in set_fields(options).items() if name in _KEPT}, **shown}
 
 
 def with_defaults(options: ReadOptions, read_as: ReadAs) -> ReadOptions:
-    """Return options with what they leave open filled in from how another file was read."""
-    filled = {name: value for name, value in read_as.items() if getattr(options, name) == getattr(_OPEN, name)}
+    """Return options with open fields filled in from how another file was read."""
+    filled = {name: value for name, value in read_as.items() if name not in set_fields(options)}
     if options.named_columns():
         filled.pop("header", None)  # the header is where these columns are
     if options.text:
         filled.pop("text2", None)
     if options.label or options.label_columns:
         filled = {name: value for name, value in filled.items() if name not in ("label", "label_columns")}
-    return replace(options, **filled)
+    return options.replace(**filled)
 
 
 def read_as_from_json(data: Any, where: str, others: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what was kept in a JSON file; `others` are fields that are allowed besides the usual ones.
+    """Return what was stored in a JSON file; `others` are allowed besides the usual fields.
 
     Raises:
         DataError: If it does not fit.
@@ -186,41 +197,24 @@ def read_as_from_json(data: Any, where: str, others: Sequence[str] = ()) -> dict
     if not isinstance(data, dict) or not data.keys() <= set(allowed):
         raise DataError(f"{where} does not describe how files are read", allowed=", ".join(allowed))
     try:
-        options = TypeAdapter(ReadOptions).validate_python({**asdict(_OPEN), **data})
-    except ValidationError as error:
-        raise DataError(f"{where}: {error.errors()[0]['msg']}", todo="Remove the file to have it guessed.") from None
-    return {name: getattr(options, name) for name in data}
+        validate(ReadOptions, data, where)
+    except RecipeError as error:
+        raise DataError(error.problem, todo="Remove the file to have it guessed.") from None
+    return {name: in_tuples(value) for name, value in data.items()}
 
 
 def with_overrides(options: ReadOptions, columns: Mapping[str, str | None], read: Sequence[str]) -> ReadOptions:
-    """Return options with the user's columns and settings.
-
-    Args:
-        options: Before.
-        columns: Columns by role ("text", "text2", "label"); None leaves them.
-        read: "field=value".
+    """Return options with the user's columns by role ("text", "text2", "label"; None leaves them) and "field=value".
 
     Raises:
         RecipeError: If a field is unknown or its value is not allowed.
     """
-    changes: dict[str, Any] = {role: name for role, name in columns.items() if name is not None}
-    known = [field.name for field in fields(ReadOptions) if field.name != "labels"]
-    for name, value in parse_overrides(read):
+    changes: list[tuple[str, Any]] = [(role, name) for role, name in columns.items() if name is not None]
+    for written, (name, value) in zip(read, parse_overrides(read), strict=True):
         if name == "labels":
-            problem = "--read labels=... cannot be set: whether rows need a label follows from what the file is for"
-            raise RecipeError(problem, allowed=", ".join(known))
-        if name not in known:
-            problem, allowed, todo = unknown_name("setting of reading", name, known)
-            raise RecipeError(problem, allowed=allowed, todo=todo)
-        changes[name] = in_tuples(value)
-    try:
-        return TypeAdapter(ReadOptions).validate_python(asdict(replace(options, **changes)))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise RecipeError(f"--read {where}: {first['msg']}; found {first['input']!r}") from None
-
-
-def in_tuples(value: Any) -> Any:
-    """Return a value with its lists, as JSON and command lines have them, as tuples."""
-    return tuple(in_tuples(item) for item in value) if isinstance(value, list) else value
+            raise RecipeError(
+                "--read labels=... cannot be set: whether rows need a label follows from what the file is for"
+            )
+        verbatim = written.partition("=")[2]  # YAML would drop a space or tab
+        changes.append((name, verbatim if name == "delimiter" and len(verbatim) == 1 else value))
+    return override(options, changes)

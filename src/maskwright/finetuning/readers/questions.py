@@ -1,358 +1,373 @@
-"""Questions about texts: SQuAD 1.1 and 2.0, CMRC 2018, DRCD, XQuAD, and tables with columns for them.
+"""Questions: extractive answers (SQuAD, CMRC 2018, DRCD, XQuAD) and multiple choice (RACE, DREAM, C3, SWAG).
 
-Files say where an answer is in its context in other units than characters, wrongly, or not at all: answers are looked
-up, and the notes say how many were elsewhere.
+The nested JSON of these benchmarks becomes rows, which are then read like tables of the user.
 """
 
 import contextlib
 import json
-from collections import Counter
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-
-import numpy as np
+from typing import Any, Literal
 
 from maskwright.core.errors import DataError
 from maskwright.core.half_characters import HALF_CHARACTER
-from maskwright.core.types import IntArray
-from maskwright.finetuning.examples import Answer, ExampleFile, QuestionExample
-from maskwright.finetuning.readers.columns import (
+from maskwright.finetuning.examples import Answer, ChoiceExample, ExampleFile, QuestionExample
+from maskwright.finetuning.readers.files import Skips, format_of
+from maskwright.finetuning.readers.options import ReadOptions
+from maskwright.finetuning.readers.tables import (
     ANSWERS,
+    CHOICE_CONTEXTS,
+    CHOICE_LISTS,
+    CHOICE_QUESTIONS,
     CONTEXTS,
     QUESTIONS,
-    check_named_once,
-    key_column,
-    label_column,
-    need_column,
+    RIGHT_CHOICES,
+    Cells,
+    Row,
+    Table,
+    read_table,
 )
-from maskwright.finetuning.readers.files import Skips, format_of, load_text, parse_json
-from maskwright.finetuning.readers.options import ReadOptions
-from maskwright.finetuning.readers.tables import read_table
 from maskwright.finetuning.readers.texts import as_text
 
-OffsetUnit = Literal["code points", "UTF-16 units", "UTF-8 bytes"]
 _NEARBY = 20
-"""Characters from the place a file names within which an answer is called found nearby, not elsewhere."""
-
-
-class WrittenAnswer(NamedTuple):
-    """An answer as a file writes it: its text, and its offset in whatever unit; None where the file has none."""
-
-    text: str
-    start: int | None
-
-
-@dataclass(slots=True)
-class AnswerCounts:
-    """How the answers of one file were found. Counted up as it is read."""
-
-    found: Counter[str] = field(default_factory=Counter)
-    first: dict[str, str] = field(default_factory=dict)
-
-    def add(self, how: str, key: str) -> None:
-        """Count one answer, found in this way, of this question."""
-        self.found[how] += 1
-        self.first.setdefault(how, key)
-
-    def notes(self) -> tuple[str, ...]:
-        """Say how many answers were not where the file says."""
-        return tuple(
-            f"{self.found[how]} answers {words} (first: question {self.first[how]})"
-            for how, words in _WORDS.items()
-            if self.found[how]
-        )
-
-
-_WORDS = {
-    "nearby": f"do not stand where the file says, but within {_NEARBY} characters of it, and are taken there",
-    "elsewhere": "do not stand where the file says; the nearest place where they stand is taken",
-    "unplaced": "came without their place; the first place where they stand is taken",
-    "nowhere": "stand nowhere in their context: they can be scored, but not learnt from",
+"""Maximum distance in characters at which an answer counts as near the offset in the file."""
+_PLACED = {
+    "nearby": f"are not at their offset, but within {_NEARBY} characters of it, and are read there",
+    "elsewhere": "are not at their offset; the nearest occurrence is read",
+    "unplaced": "have no offset; the first occurrence is read",
+    "nowhere": "do not occur in their context: they are used for scoring, not for training",
 }
-
-
-def offset_unit(written: Sequence[tuple[str, WrittenAnswer]]) -> OffsetUnit:
-    """Return the unit of a file's offsets, by the answers for which units differ.
-
-    Code points, unless more answers stand where the file says if it counts UTF-16 units (as JavaScript and Java do) or
-    bytes, and not if it counts code points, than the other way round.
-    """
-    votes: Counter[OffsetUnit] = Counter()
-    units: tuple[OffsetUnit, ...] = ("UTF-16 units", "UTF-8 bytes")
-    against: Counter[OffsetUnit] = Counter()
-    for context, answer in written:
-        if answer.start is None or not answer.text or context.isascii():
-            continue
-        plain = _stands(context, answer.text, answer.start)
-        for unit in units:
-            start = _to_code_points(context, answer.start, unit)
-            if start == answer.start:
-                continue
-            counted = start is not None and _stands(context, answer.text, start)
-            votes[unit] += counted and not plain
-            against[unit] += plain and not counted
-    best = max(units, key=lambda unit: votes[unit] - against[unit])
-    return best if votes[best] > against[best] else "code points"
-
-
-def place_answer(context: str, written: WrittenAnswer, unit: OffsetUnit, counts: AnswerCounts, key: str) -> Answer:
-    """Find an answer in its context."""
-    text = written.text
-    wanted = None if written.start is None else _to_code_points(context, written.start, unit)
-    if wanted is not None and _stands(context, text, wanted):
-        return Answer(text=text, start=wanted)
-    near = 0 if wanted is None else max(wanted, 0)
-    found = _nearest(context, text, near)
-    if found is None and (found := _nearest(context, text.strip(), near)) is not None:
-        text = text.strip()  # the answer carries white space that its context has not
-    if found is None:
-        counts.add("nowhere", key)
-    elif wanted is None or wanted < 0:
-        counts.add("unplaced", key)
-    else:
-        counts.add("nearby" if abs(found - wanted) <= _NEARBY else "elsewhere", key)
-    return Answer(text=text, start=found)
-
-
-def _stands(context: str, text: str, start: int) -> bool:
-    return start >= 0 and context.startswith(text, start)
-
-
-def _nearest(context: str, text: str, wanted: int) -> int | None:
-    """Return the occurrence of a text that begins nearest to a place, the earlier of two; None if there is none."""
-    if not text:
-        return None
-    before = context.rfind(text, 0, wanted + len(text))
-    after = context.find(text, wanted)
-    places = [place for place in (before, after) if place >= 0]
-    return min(places, key=lambda place: (abs(place - wanted), place), default=None)
-
-
-def _to_code_points(context: str, offset: int, unit: OffsetUnit) -> int | None:
-    """Return an offset in characters; None if it points into a character or behind the text."""
-    if unit == "code points" or offset < 0:
-        return offset
-    begins = _begins(context, unit)
-    number = int(np.searchsorted(begins, offset))
-    return number if number < len(begins) and begins[number] == offset else None
-
-
-@lru_cache(maxsize=4)  # answers come paragraph by paragraph
-def _begins(context: str, unit: OffsetUnit) -> IntArray:
-    """Return where each character of a text, and its end, would be if offsets counted UTF-16 units or bytes."""
-    points = np.frombuffer(context.encode("utf-32-le", errors="surrogatepass"), dtype=np.uint32)
-    widths = np.ones(len(points), dtype=np.int64)
-    for least in (0x10000,) if unit == "UTF-16 units" else (0x80, 0x800, 0x10000):
-        widths += points >= least
-    return np.concatenate([[0], np.cumsum(widths)])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenQuestion:
-    """A question as a file writes it; `place` is for messages, `answers` is None in files without any (test files)."""
-
-    place: str
-    key: str
-    question: str
-    context: str
-    answers: tuple[WrittenAnswer, ...] | None
-    is_impossible: bool
 
 
 def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[QuestionExample]:
     """Read questions with the texts that answer them.
 
-    Formats: SQuAD's JSON; or JSONL, CSV, TSV or Parquet with columns of question, context and answers (as `datasets`
-    writes them, a list of texts, or one text). Options: `text` is the question, `text2` the context, `label` the
-    answers.
+    Formats: SQuAD's JSON; or JSON, JSON Lines, CSV, TSV or Parquet with columns of question, context and answers (as
+    `datasets` writes them, a list of texts, or one text). Options: `text` is the question, `text2` the context, `label`
+    the answers. Offsets of answers are in characters; a wrong one is corrected, which is counted in the notes.
 
     Raises:
         DataError: If the file cannot be read, columns cannot be found, or most questions are bad.
     """
-    format = format_of(path, "question_answering", options)
     skips = Skips(str(path), options.bad_rows)
-    read_as: dict[str, Any] = {}
-    if format == "squad":
-        loaded = load_text(path, options.encoding)
-        data = parse_json(loaded)
-        articles = data.get("data") if isinstance(data, dict) else data
-        if not isinstance(articles, list):
-            raise DataError(
-                f"{path} is not in the layout of SQuAD",
-                allowed='{"data": [{"paragraphs": [{"context": ..., "qas": [{"id", "question", "answers"}]}]}]}',
-            )
-        notes, written = loaded.notes, list(_of_articles(articles, str(path), skips))
-    else:
-        table = read_table(path, format, options, skips)
-        question = need_column(table, options.text or QUESTIONS, "the question", "text")
-        context = need_column(table, options.text2 or CONTEXTS, "the context", "text2")
-        answers = label_column(table, options, ANSWERS, "the answers")
-        key = key_column(table, options, taken=(question, context, answers))
-        check_named_once(table, options, (question, context, answers, key))
-        notes, written = table.notes, []
-        for place, number, cells in table.records():
-            try:
-                name = as_text(cells[key]).strip() if key else number
-                written.append(_of_row(place, name, cells, question, context, answers))
-            except ValueError as error:
-                skips.add(place, str(error))
-        read_as = {**table.read_as, "text": question, "text2": context} | ({"label": answers} if answers else {})
-    examples, more = _placed(written, options, skips)
-    skipped = skips.finished(len(examples))
-    return ExampleFile(name=str(path), examples=examples, skipped=skipped, notes=(*notes, *more), read_as=read_as)
-
-
-def _of_row(
-    place: str, key: str, cells: dict[str, object], question: str, context: str, answers: str | None
-) -> WrittenQuestion:
-    value = cells[answers] if answers else None
-    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
-        # `answers` as `datasets` has them, written into a CSV; else an answer that begins with a bracket.
-        with contextlib.suppress(ValueError):
-            value = json.loads(value)
-    start = cells.get("answer_start")
-    if isinstance(value, str) and value.strip() and start not in (None, ""):
-        value = {"text": value, "answer_start": start}
-    impossible = cells.get("is_impossible")
-    written = _written_answers(value)
-    # SQuAD 2.0 in the layout of `datasets` has no flag: no answer means impossible.
-    unsaid = impossible is None and answers is not None and written == () and not isinstance(value, str)
-    return WrittenQuestion(
-        place=place,
-        key=key,
-        question=as_text(cells[question]),
-        context=as_text(cells[context]),
-        answers=written,
-        is_impossible=unsaid or str(impossible).strip().casefold() in ("true", "1"),
-    )
-
-
-def _placed(
-    written: list[WrittenQuestion], options: ReadOptions, skips: Skips
-) -> tuple[tuple[QuestionExample, ...], tuple[str, ...]]:
-    """Return the usable questions of a file with their answers located, and notes on the answers."""
-    with_answers = options.labels != "ignored"
-    pairs = [(one.context, answer) for one in written if with_answers for answer in one.answers or ()]
-    unit = offset_unit(pairs)
-    notes = [] if unit == "code points" else [f"places of answers are counted in {unit} and turned into characters"]
-    counts = AnswerCounts()
+    table = read_table(path, format_of(path, "question_answering", options), options, skips, _of_article)
+    question = table.need(options.text or QUESTIONS, "the question", "--text")
+    context = table.need(options.text2 or CONTEXTS, "the context", "--text2")
+    answers = table.label(options, ANSWERS, "the answers")
+    key = table.key(options, taken=(question, context, answers))
+    named = {"text": question, "text2": context, "label": answers}
+    read_as = {} if table.nested else {**table.read_as, **{role: column for role, column in named.items() if column}}
+    placed: dict[str, list[str]] = {how: [] for how in _PLACED}
     examples = []
-    for one in written:
-        if (problem := _problem(one, options)) is not None:
-            skips.add(one.place, problem)
+    for place, number, cells in table.rows:
+        try:
+            name = as_text(cells[key]).strip() if key else number
+            example = _question(
+                cells, name, as_text(cells[question]), as_text(cells[context]), answers, options, placed
+            )
+        except ValueError as error:
+            skips.add(place, str(error))
         else:
-            answers = tuple(
-                place_answer(one.context, answer, unit, counts, one.key)
-                for answer in one.answers or ()
-                if with_answers and not one.is_impossible
-            )
-            examples.append(
-                QuestionExample(
-                    key=one.key,
-                    question=one.question,
-                    context=one.context,
-                    answers=answers,
-                    is_impossible=one.is_impossible,
-                )
-            )
+            examples.append(example)
+    notes = list(table.notes)
     if repeated := len(examples) - len({example.key for example in examples}):
         notes.append(f"{repeated} questions have the id of an earlier one")
     if empty := [example.key for example in examples if not example.question.strip()]:
-        notes.append(f"{len(empty)} questions are empty texts (first: {empty[0]}); they are kept, as they are scored")
-    return tuple(examples), (*notes, *counts.notes())
+        notes.append(f"{len(empty)} questions are empty (first: {empty[0]})")
+    notes += [f"{len(keys)} answers {_PLACED[how]} (first: question {keys[0]})" for how, keys in placed.items() if keys]
+    return ExampleFile(
+        name=str(path),
+        examples=tuple(examples),
+        skipped=skips.finished(len(examples)),
+        notes=tuple(notes),
+        read_as=read_as,
+    )
 
 
-def _problem(one: WrittenQuestion, options: ReadOptions) -> str | None:
-    if not one.context.strip():
-        return "no context"
-    texts = (one.context, one.question, *(answer.text for answer in one.answers or ()))
-    if any(map(HALF_CHARACTER.search, texts)):
-        return "half a character in question, context or answer (broken UTF-8 or a lone surrogate)"
-    if options.labels != "needed":
+def _of_article(place: str, key: str, article: Any, skips: Skips) -> Iterator[Row] | None:
+    """Return the rows of an article of SQuAD, or of a paragraph of CMRC's own layout; None for anything else."""
+    if not isinstance(article, dict) or not {"paragraphs", "qas"} & article.keys():
         return None
-    if one.is_impossible:
-        return "said to be impossible, yet with answers" if one.answers else None
-    return None if one.answers else "no answer, and not said to be impossible"
+    return _of_paragraphs(article.get("paragraphs", [article]), place.replace("record", "article"), skips)
 
 
-def _of_articles(articles: list[Any], name: str, skips: Skips) -> Iterator[WrittenQuestion]:
-    for number, article in enumerate(articles, 1):
-        place = f"{name}, article {number}"
-        if not isinstance(article, dict):
-            skips.add(place, "not a JSON object")
+def _of_paragraphs(paragraphs: Any, place: str, skips: Skips) -> Iterator[Row]:
+    for count, paragraph in enumerate(paragraphs if isinstance(paragraphs, list) else [None], 1):
+        here = f"{place}, paragraph {count}"
+        fields = paragraph if isinstance(paragraph, dict) else {}
+        context = fields.get("context", fields.get("context_text"))
+        if not isinstance(context, str) or not isinstance(fields.get("qas"), list):
+            skips.add(here, "no text 'context' with a list of questions 'qas'")
             continue
-        paragraphs = article.get("paragraphs", [article])
-        if not isinstance(paragraphs, list):
-            skips.add(place, "its paragraphs are no list")
-            continue
-        for count, paragraph in enumerate(paragraphs, 1):
-            yield from _of_paragraph(paragraph, f"{place}, paragraph {count}", name, skips)
+        for asked, qa in enumerate(fields["qas"], 1):
+            if not isinstance(qa, dict):
+                skips.add(f"{here}, question {asked}", "not a JSON object")
+                continue
+            key = str(qa.get("id", qa.get("query_id", f"{here}, question {asked}")))
+            cells = {
+                "question": qa.get("question", qa.get("query_text")),
+                "context": context,
+                "answers": qa.get("answers"),
+                "is_impossible": qa.get("is_impossible", False),
+            }
+            yield Row(f"{place.partition(', ')[0]}, question {key}", key, cells)
 
 
-def _of_paragraph(paragraph: Any, place: str, name: str, skips: Skips) -> Iterator[WrittenQuestion]:
-    if not isinstance(paragraph, dict) or not isinstance(paragraph.get("qas"), list):
-        skips.add(place, "no list of questions 'qas'")
-        return
-    context = paragraph.get("context", paragraph.get("context_text"))
-    if not isinstance(context, str):
-        skips.add(place, "no context")
-        return
-    for count, qa in enumerate(paragraph["qas"], 1):
-        if not isinstance(qa, dict):
-            skips.add(f"{place}, question {count}", "not a JSON object")
-            continue
-        key = str(qa.get("id", qa.get("query_id", f"{place}, question {count}")))
-        try:
-            yield WrittenQuestion(
-                place=f"{name}, question {key}",
-                key=key,
-                question=str(qa.get("question", qa.get("query_text")) or ""),
-                context=context,
-                answers=_written_answers(qa.get("answers")),
-                is_impossible=str(qa.get("is_impossible", False)).casefold() == "true",
-            )
-        except ValueError as error:
-            skips.add(f"{name}, question {key}", str(error))
+def _question(
+    cells: Cells,
+    key: str,
+    question: str,
+    context: str,
+    column: str | None,
+    options: ReadOptions,
+    placed: dict[str, list[str]],
+) -> QuestionExample:
+    """Return a row as an example; ValueError if it cannot be used."""
+    if not context.strip():
+        raise ValueError("no context")
+    value = cells[column] if column else None
+    written = _written_answers(value, cells.get("answer_start"))
+    impossible = cells.get("is_impossible")
+    # SQuAD 2.0 in the layout of `datasets` has no flag: an empty list of answers means impossible.
+    unanswerable = impossible is None and written == () and not isinstance(value, str)
+    is_impossible = unanswerable or str(impossible).strip().casefold() in ("true", "1")
+    if any(HALF_CHARACTER.search(answer) for answer, _ in written or ()):
+        raise ValueError("half a character in an answer (broken UTF-8 or a lone surrogate)")
+    if options.labels == "needed" and is_impossible and written:
+        raise ValueError("marked as impossible, but with answers")
+    if options.labels == "needed" and not is_impossible and not written:
+        raise ValueError("no answer, and not marked as impossible")
+    answers = () if is_impossible else tuple(_place(context, *answer, key, placed) for answer in written or ())
+    return QuestionExample(key=key, question=question, context=context, answers=answers, is_impossible=is_impossible)
 
 
-def _written_answers(value: object) -> tuple[WrittenAnswer, ...] | None:
-    """Return answers in any of the ways files write them; None where the file says nothing of answers.
+def _written_answers(value: Any, start: object) -> tuple[tuple[str, int | None], ...] | None:
+    """Return texts and offsets of answers in any of the ways files write them; None where there are none.
 
     A list of {"text", "answer_start"} (SQuAD), a list of texts (CMRC), {"text": [...], "answer_start": [...]} (the same
-    in `datasets`), or one text.
+    in `datasets`), one of these as JSON in a CSV, or one text, with its offset in a column `answer_start`.
 
     Raises:
         ValueError: If it is none of them; with the reason.
     """
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        with contextlib.suppress(ValueError):  # else an answer that begins with a bracket
+            value = json.loads(value)
     match value:
         case None:
             return None
         case str():
-            return (WrittenAnswer(value, None),) if value.strip() else ()
+            return (_answer(value, start),) if value.strip() else ()
         case {"text": list() as texts, **rest}:
             starts = rest.get("answer_start") or [None] * len(texts)
             if not isinstance(starts, list) or len(starts) != len(texts):
-                raise ValueError(f"{len(texts)} answers with other numbers of places")
-            return tuple(_answer(text, start) for text, start in zip(texts, starts, strict=True))
+                raise ValueError(f"{len(texts)} answers with another number of offsets")
+            return tuple(map(_answer, texts, starts))
         case {"text": str() as text, **rest}:
             return (_answer(text, rest.get("answer_start")),)
         case list():
-            return tuple(
-                _answer(one.get("text"), one.get("answer_start")) if isinstance(one, dict) else _answer(one, None)
-                for one in value
-            )
-        case _:
-            raise ValueError(f"the answers are a {type(value).__name__}")
+            each = [one if isinstance(one, dict) else {"text": one} for one in value]
+            return tuple(_answer(one.get("text"), one.get("answer_start")) for one in each)
+    raise ValueError(f"the answers are a {type(value).__name__}")
 
 
-def _answer(text: object, start: object) -> WrittenAnswer:
+def _answer(text: object, start: object) -> tuple[str, int | None]:
     if not isinstance(text, str) or not text.strip():
         raise ValueError("an answer without text")
     if isinstance(start, str) and start.strip().lstrip("-").isdecimal():
         start = int(start)
-    if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
-        raise ValueError(f"the place of an answer is {start!r}, not a number")
-    return WrittenAnswer(text, start)
+    if start not in (None, "") and (not isinstance(start, int) or isinstance(start, bool)):
+        raise ValueError(f"the offset of an answer is {start!r}, not a number")
+    return text, start if isinstance(start, int) else None
+
+
+def _place(context: str, text: str, start: int | None, key: str, placed: dict[str, list[str]]) -> Answer:
+    """Find an answer in its context, at its offset or else nearest to it."""
+    if start is not None and start >= 0 and context.startswith(text, start):
+        return Answer(text=text, start=start)
+    near = max(start or 0, 0)
+    found = _nearest(context, text, near)
+    if found is None and (found := _nearest(context, text.strip(), near)) is not None:
+        text = text.strip()  # the answer has white space that its context has not
+    if found is None:
+        how = "nowhere"
+    elif start is None or start < 0:
+        how = "unplaced"
+    else:
+        how = "nearby" if abs(found - start) <= _NEARBY else "elsewhere"
+    placed[how].append(key)
+    return Answer(text=text, start=found)
+
+
+def _nearest(context: str, text: str, wanted: int) -> int | None:
+    """Return the start of the occurrence nearest to a place, the earlier of two; None if there is none."""
+    before, after = context.rfind(text, 0, wanted + len(text)), context.find(text, wanted)
+    places = [place for place in (before, after) if place >= 0]
+    return min(places, key=lambda place: (abs(place - wanted), place), default=None)
+
+
+_ONE_OPTION = re.compile(r"(?:ending|option|choice|answer)[ _-]?(?:\d|[a-h])|[a-h]", re.IGNORECASE)
+
+
+def read_choices(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[ChoiceExample]:
+    """Read questions with options, one of which is right.
+
+    Formats: RACE's folders or JSON Lines, DREAM's or C3's JSON; or a table with a column for each option (SWAG) or one
+    that lists them. The right one is a letter, a number, or the option itself. Options: `text` is the context, `text2`
+    the question, `choices` the options.
+
+    Raises:
+        DataError: If the file cannot be read, columns cannot be found, or most questions are bad.
+    """
+    skips = Skips(str(path), options.bad_rows)
+    if path.is_dir() and not any(path.rglob("*.txt")):
+        raise DataError(f"the folder {path} holds no .txt files", allowed="RACE's folders, e.g. RACE/train")
+    table = read_table(path, format_of(path, "multiple_choice", options), options, skips, _of_race_or_dream)
+    notes = list(table.notes)
+    context = table.find(CHOICE_CONTEXTS)
+    question = table.find(CHOICE_QUESTIONS)
+    if options.text:
+        context = table.need(options.text, "the context", "--text")
+    if options.text2:
+        question = table.need(options.text2, "the question", "--text2")
+    columns = _choice_columns(table, options, notes)
+    right = table.label(options, RIGHT_CHOICES, "the right option")
+    key = table.key(options, taken=(context, question, right, *columns))
+    named = {"text": context, "text2": question, "choices": columns, "label": right}
+    read_as = {} if table.nested else {**table.read_as, **{role: column for role, column in named.items() if column}}
+    rows = [
+        (row, row.cells[columns[0]] if len(columns) == 1 else [row.cells[name] for name in columns])
+        for row in table.rows
+    ]
+    first = options.first_option
+    if right is not None and first is None:
+        first = _first_option([(_written(row.cells[right]), offered) for row, offered in rows], table.name, right)
+        if first is not None:
+            read_as["first_option"] = first
+            notes += [f"column {right!r} numbers the options from 1"] * first
+    examples = []
+    for (place, number, cells), offered in rows:
+        try:
+            if not isinstance(offered, list) or len(offered) < 2:
+                raise ValueError("fewer than two options")
+            label = _right(cells[right], offered, first or 0) if right else None
+            if label is None and options.labels == "needed":
+                raise ValueError("no answer")
+            if label is not None and not 0 <= label < len(offered):
+                raise ValueError(f"the answer is option {label + 1} of {len(offered)}")
+            example = ChoiceExample(
+                key=as_text(cells[key]).strip() if key else number,
+                context=as_text(cells[context]) if context else "",
+                question=as_text(cells[question]) if question else "",
+                options=tuple(map(as_text, offered)),
+                label=label,
+            )
+            if not all(option.strip() for option in example.options):
+                raise ValueError("an option is empty")
+            examples.append(example)
+        except ValueError as error:
+            skips.add(place, str(error))
+    skipped = skips.finished(len(examples))
+    return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes), read_as=read_as)
+
+
+def _of_race_or_dream(place: str, key: str, record: Any, skips: Skips) -> Iterator[Row] | None:
+    """Return the rows of a record of RACE, or of DREAM and C3; None if it is neither."""
+    if isinstance(record, dict) and "article" in record and "choices" not in record:
+        return _of_race(place, key, record, skips)
+    return _of_dream(place, key, record, skips) if isinstance(record, list) else None
+
+
+def _of_race(place: str, key: str, record: dict[str, Any], skips: Skips) -> Iterator[Row]:
+    article, questions, choices, answers = map(record.get, ("article", "questions", "options", "answers"))
+    if not isinstance(article, str) or not isinstance(questions, list) or not isinstance(choices, list):
+        skips.add(place, "no text 'article' with lists 'questions' and 'options'")
+        return
+    answers = answers or [None] * len(questions)
+    if not len(choices) == len(questions) == len(answers):
+        skips.add(place, f"{len(questions)} questions, {len(choices)} lists of options, {len(answers)} answers")
+        return
+    for count, (question, offered, answer) in enumerate(zip(questions, choices, answers, strict=True), 1):
+        cells = {"article": article, "question": question, "options": offered, "answer": answer}
+        yield Row(f"{place}, question {count}", f"{record.get('id') or key}-{count}", cells)
+
+
+def _of_dream(place: str, key: str, item: list[Any], skips: Skips) -> Iterator[Row]:
+    """Yield the rows of [[turns], [{"question", "choice", "answer"}], id]; turns are joined by line feeds."""
+    if not (len(item) >= 2 and isinstance(item[0], list) and isinstance(item[1], list)):
+        skips.add(place, "not a list of turns, questions and an id")
+        return
+    key = str(item[2]) if len(item) > 2 else key
+    for count, question in enumerate(item[1], 1):
+        fields = question if isinstance(question, dict) else {}
+        cells = {"context": "\n".join(map(str, item[0])), **{name: fields.get(name) for name in ("question", "choice")}}
+        cells["answer"] = fields.get("answer") or None  # C3's test files of CLUE have an empty answer
+        yield Row(f"{place} ({key}), question {count}", f"{key}-{count}", cells)
+
+
+def _choice_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, ...]:
+    if options.choices:
+        return tuple(table.need([name], "an option", "--read choices=") for name in options.choices)
+    if (listed := table.find(CHOICE_LISTS)) is not None:
+        return (listed,)
+    columns = tuple(sorted((name for name in table.columns if _ONE_OPTION.fullmatch(name)), key=str.casefold))
+    if len(columns) < 2:
+        raise DataError(
+            f"{table.name}: no columns look like options",
+            allowed=table.shown(),
+            todo="Name them, `--read choices=A,B,C`: one column each, or one that holds a list.",
+        )
+    notes.append(f"columns {', '.join(columns)} are taken as the options")
+    return columns
+
+
+def _first_option(rows: Sequence[tuple[str, object]], name: str, column: str) -> Literal[0, 1] | None:
+    """Return the number of the first option; None where right options are not numbered.
+
+    A 0 shows 0, the number of the options shows 1. Files in which neither occurs are refused: read wrongly, every label
+    would be wrong, or those of the last options lost.
+    """
+    numbered = [
+        (int(text), len(offered))
+        for text, offered in rows
+        if isinstance(offered, list) and text.isdecimal() and not _repeated(text, offered)
+    ]
+    if not numbered:
+        return None
+    if any(number == 0 for number, _ in numbered):
+        return 0
+    if any(number == count for number, count in numbered):
+        return 1
+    raise DataError(
+        f"{name}: column {column!r} numbers the right options, but neither 0 nor the last option's number occurs, "
+        "so that they may be numbered from 0 or from 1",
+        allowed="first_option=0, first_option=1",
+        todo="Set it, e.g. `--read first_option=1`.",
+    )
+
+
+def _written(value: object) -> str:
+    """Return an answer as text; pandas turns whole numbers into fractions where one is missing."""
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    return "" if whole is None or whole != whole else str(whole).strip()
+
+
+def _repeated(text: str, offered: Sequence[object]) -> list[int]:
+    return [number for number, choice in enumerate(offered) if str(choice).strip() == text]
+
+
+def _right(value: object, offered: list[object], first: int) -> int | None:
+    """Return the index of the right option; None where there is no answer. Raises ValueError if it is none of them."""
+    text = _written(value)
+    if not text:
+        return None
+    if len(found := _repeated(text, offered)) > 1:
+        raise ValueError(f"the answer {text!r} is {len(found)} of the options")
+    if found:
+        return found[0]
+    if text.isdecimal():
+        return int(text) - first
+    if not re.fullmatch("[A-Za-z]", text):
+        raise ValueError(f"the answer {text!r} is none of the options")
+    return ord(text.upper()) - ord("A")

@@ -1,40 +1,71 @@
-"""Files of rows as tables: CSV and TSV (with or without header, quoted or not), JSON, Parquet, one text a line."""
+"""Rows with named columns, from CSV, TSV, JSON, JSON Lines, Parquet and plain lines; usual names of columns."""
 
 import csv
 import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from maskwright.core.amounts import counted
-from maskwright.core.errors import DataError
+from maskwright.core.errors import DataError, nearest
 from maskwright.core.half_characters import HALF_CHARACTER
 from maskwright.data.sources.tables import long_fields
-from maskwright.finetuning.readers.columns import KNOWN_NAMES
-from maskwright.finetuning.readers.files import (
-    LoadedText,
-    Skips,
-    is_json_lines,
-    lines_of,
-    load_bytes,
-    load_text,
-    parse_json,
-)
+from maskwright.finetuning.readers.files import Skips, lines_of, load_bytes, load_text, suffix_of
 from maskwright.finetuning.readers.options import Format, ReadOptions
 
-_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-_LINES_LOOKED_AT = 200
-_LONGEST_NAME = 40
-# A quoted field of more lines than this is an unbalanced quotation mark.
-_MANY_LINES = 100
+# Usual names of columns in public data sets and spreadsheets (English, German, Chinese), in lower case. The first that
+# a table has is used.
+PAIRS = (
+    ("sentence1", "sentence2"),
+    ("text_a", "text_b"),
+    ("premise", "hypothesis"),
+    ("premise", "hypo"),
+    ("question1", "question2"),
+    ("text1", "text2"),
+    ("s1", "s2"),
+    ("query", "title"),
+    ("question", "sentence"),
+    ("satz1", "satz2"),
+    ("句子1", "句子2"),
+)
+TEXTS = (
+    "text", "sentence", "text_a", "review", "comment", "comment_text", "content", "body", "document", "description",
+    "tweet", "message", "utterance", "question", "title", "satz", "kommentar", "rezension", "nachricht",
+    "bewertungstext", "文本", "句子", "内容", "评论", "标题",
+)  # fmt: skip
+LABELS = (
+    "label", "labels", "gold_label", "class", "category", "categories", "target", "sentiment", "score",
+    "rating", "stars", "is_duplicate", "quality", "intent", "emotion", "topic", "tags", "y", "klasse",
+    "kategorie", "bewertung", "stimmung", "标签", "类别", "情感", "分数",
+)  # fmt: skip
+KEYS = ("index", "idx", "id", "guid", "key")
+WORDS = ("tokens", "words", "token", "word")
+TAGS = ("ner_tags", "tags", "labels", "ner", "pos_tags", "chunk_tags", "label", "tag")
+QUESTIONS = ("question", "query", "问题")
+CONTEXTS = ("context", "passage", "article", "paragraph", "document", "text", "文章", "段落")
+ANSWERS = ("answers", "answer", "答案")
+CHOICE_CONTEXTS = ("sent1", "context", "article", "passage", "paragraph", "document")
+CHOICE_QUESTIONS = ("sent2", "question", "query", "startphrase")
+CHOICE_LISTS = ("options", "choices", "choice", "endings")
+RIGHT_CHOICES = ("label", "answer", "answers", "answerkey", "correct", "gold")
+_KNOWN_NAMES = {
+    name for names in (*PAIRS, TEXTS, LABELS, KEYS, WORDS, TAGS, QUESTIONS, CONTEXTS, ANSWERS) for name in names
+}
+_KNOWN_NAMES.update(CHOICE_CONTEXTS, CHOICE_QUESTIONS, CHOICE_LISTS, RIGHT_CHOICES)
 
-Row = tuple[int, Sequence[object]]
-"""Line or record number, from 1, and as many values as the table has columns: text, or what JSON and Parquet hold."""
-Line = tuple[int, list[str]]
+Cells = dict[str, object]
+
+
+class Row(NamedTuple):
+    """A row of a file: its place for messages, its key (the number of its line or record), its values by column."""
+
+    place: str
+    key: str
+    cells: Cells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,97 +74,171 @@ class Table:
 
     Attributes:
         name: The file, for messages.
-        columns: Their names; "1", "2" and so on where the file has no header.
-        repeated: Those whose name the header holds more than once, with that name.
-        rows: In the order of the file.
-        counted_in: What the rows' numbers count: "line" or "record".
+        columns: Their names; "1", "2" and so on where the file has no header, "name (1)", "name (2)" where a header
+            repeats one.
+        rows: Its rows; values are text, or what JSON and Parquet hold.
         notes: What was guessed about the file.
         read_as: The same as fields of `ReadOptions`.
-        names_among_rows: What the first line holds, where it is a row as asked for, but must be names of columns.
+        has_positions: Whether columns may be named by position.
+        nested: Whether the rows come from nested JSON (SQuAD, RACE, DREAM), whose columns have fixed names.
     """
 
     name: str
     columns: tuple[str, ...]
     rows: Sequence[Row]
-    repeated: Mapping[str, str] = field(default_factory=dict)
-    counted_in: str = "line"
     notes: tuple[str, ...] = ()
     read_as: Mapping[str, Any] = field(default_factory=dict)
-    names_among_rows: tuple[str, ...] = ()
-
-    def records(self) -> Iterator[tuple[str, str, dict[str, object]]]:
-        """Yield for each row its place (for messages), its number, and its values by column."""
-        for number, values in self.rows:
-            yield f"{self.name}, {self.counted_in} {number}", str(number), dict(zip(self.columns, values, strict=True))
+    has_positions: bool = False
+    nested: bool = False
 
     def values_of(self, column: str) -> list[object]:
         """Return a column's values."""
-        index = self.columns.index(column)
-        return [values[index] for _, values in self.rows]
+        return [row.cells[column] for row in self.rows]
+
+    def find(self, names: Sequence[str], besides: Collection[str] = ()) -> str | None:
+        """Return the first of the named columns that the table has, besides some; case is ignored if none fits exactly.
+
+        A single number is a position, from 1.
+        """
+        there = [column for column in self.columns if column not in besides]
+        folded = {column.casefold(): column for column in reversed(there)}
+        found = next((name for name in names if name in there), None)
+        found = found or next((folded[name.casefold()] for name in names if name.casefold() in folded), None)
+        if found is None and self.has_positions and len(names) == 1 and names[0].isdecimal():
+            return next(iter(self.columns[int(names[0]) - 1 :][:1]), None)
+        return found
+
+    def need(self, names: Sequence[str], what: str, option: str) -> str:
+        """Return the first of the named columns that the table has.
+
+        `what` (the content) and `option` (which names the column) are for the message.
+
+        Raises:
+            DataError: If it has none of them.
+        """
+        if (found := self.find(names)) is not None:
+            return found
+        guess = next((near for name in names if (near := nearest(name, self.columns))), None)
+        wanted = repr(names[0]) if len(names) == 1 else f"any of {', '.join(map(repr, names))}"
+        raise DataError(
+            f"{self.name} has no column {wanted} for {what}",
+            allowed=self.shown(),
+            todo=f"Did you mean {guess!r}?" if guess else f"Name it, `{option} COLUMN`.",
+        )
+
+    def label(self, options: ReadOptions, usual: Sequence[str], what: str) -> str | None:
+        """Return the column of labels by its name or a usual one; None where labels are not read or not needed."""
+        if options.labels == "needed":
+            return self.need(options.label or usual, what, "--label")
+        return None if options.labels == "ignored" else self.find(options.label or usual)
+
+    def key(self, options: ReadOptions, taken: Collection[str | None] = ()) -> str | None:
+        """Return the column of ids: the named one, or a usual one whose values are all different."""
+        if options.key:
+            return self.need(options.key, "the id", "--read key=")
+        for name in KEYS:
+            column = self.find([name])
+            if column is not None and column not in taken:
+                values = {str(value).strip() for value in self.values_of(column) if value is not None} - {""}
+                if len(values) == len(self.rows):
+                    return column
+        return None
+
+    def shown(self) -> str:
+        """Return the columns' names for messages."""
+        return ", ".join(self.columns[:20]) + (", ..." if len(self.columns) > 20 else "")
 
 
-def read_table(path: Path, format: Format, options: ReadOptions, skips: Skips) -> Table:
-    """Read a file of rows; `skips` takes the bad ones.
+Flatten = Callable[[str, str, Any, Skips], Iterator[Row] | None]
+
+
+def read_table(
+    path: Path, format: Format, options: ReadOptions, skips: Skips, flatten: Flatten = lambda *_: None
+) -> Table:
+    """Read a file of rows, or RACE's folder.
+
+    `flatten(place, key, record, skips)` may return the rows that a JSON record stands for (an article of SQuAD); None
+    for a record that is a row itself.
 
     Raises:
         DataError: If the file cannot be read, or holds no rows.
     """
     if format == "parquet":
         table = _read_parquet(path)
+    elif format == "json":
+        table = _read_json(path, options, skips, flatten)
     else:
-        loaded = load_text(path, options.encoding)
-        if format in ("jsonl", "json"):
-            table = _read_json(loaded, skips)
-        elif format == "text":
-            rows = [(number, [line]) for number, line in enumerate(lines_of(loaded.text), 1) if line.strip()]
-            table = Table(name=loaded.name, columns=("text",), rows=rows, notes=(*loaded.notes, "one text a line"))
+        text, notes = load_text(path, options.encoding)
+        if format == "text":
+            lines = enumerate(lines_of(text), 1)
+            rows = [Row(f"{path}, line {n}", str(n), {"text": line}) for n, line in lines if line.strip()]
+            table = Table(name=str(path), columns=("text",), rows=rows, notes=(*notes, "one text per line"))
         else:
-            table = _read_delimited(loaded, options, skips)
+            table = _read_delimited(path, text, notes, options, skips)
     if not table.rows:
         skips.finished(0)
     return table
 
 
-def _read_json(loaded: LoadedText, skips: Skips) -> Table:
-    records = list(records_of(loaded, skips))
-    columns = tuple(dict.fromkeys(name for _, record in records for name in record))
-    rows = [(number, [record.get(name) for name in columns]) for number, record in records]
-    counted_in = "line" if is_json_lines(loaded.text) else "record"
-    return Table(name=loaded.name, columns=columns, rows=rows, counted_in=counted_in, notes=loaded.notes)
-
-
-def records_of(loaded: LoadedText, skips: Skips) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the number (of the line, or of the record in a list) and the record of each JSON object."""
-    unit = "line"
-    numbered: Iterable[tuple[int, Any]] = _json_lines(loaded, skips)
-    if not is_json_lines(loaded.text):
-        data = parse_json(loaded)
-        if isinstance(data, dict) and isinstance(data.get("data"), list):
-            data = data["data"]
-        if not isinstance(data, list):
-            raise DataError(
-                f"{loaded.name} holds one JSON {_json_type(data)}, not records",
-                allowed="one JSON object a line, or a list of objects",
-            )
-        unit, numbered = "record", enumerate(data, 1)
-    for number, record in numbered:
-        if isinstance(record, dict):
-            yield number, record
-        else:
-            skips.add(f"{loaded.name}, {unit} {number}", f"not a JSON object but {_json_type(record)}")
-
-
-def _json_lines(loaded: LoadedText, skips: Skips) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(lines_of(loaded.text), 1):
-        if not line.strip():
-            continue
+def _read_json(path: Path, options: ReadOptions, skips: Skips, flatten: Flatten) -> Table:
+    notes: tuple[str, ...] = ()
+    rows: list[Row] = []
+    is_nested = False
+    for file in sorted(path.rglob("*.txt")) if path.is_dir() else [path]:
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            shown = HALF_CHARACTER.sub("\ufffd", line[:60].strip())
-            skips.add(f"{loaded.name}, line {number}", f"not JSON ({error}); it begins {shown!r}")
-        else:
-            yield number, record
+            text, notes = load_text(file, options.encoding)
+            records = list(_records(file, text, skips))
+        except DataError as error:
+            if not path.is_dir():
+                raise
+            skips.add(str(file), error.problem)  # one file of thousands
+            continue
+        for place, key, record in records:
+            name = file.relative_to(path).as_posix() if path.is_dir() else key
+            nested = flatten(place, name, record, skips)
+            if nested is not None:
+                is_nested = True
+                rows += nested
+            elif isinstance(record, dict):
+                rows.append(Row(place, key, record))
+            else:
+                skips.add(place, f"not a JSON object but {_json_type(record)}")
+    columns = tuple(dict.fromkeys(name for row in rows for name in row.cells))
+    rows = [row._replace(cells={name: row.cells.get(name) for name in columns}) for row in rows]
+    return Table(name=str(path), columns=columns, rows=rows, notes=notes, nested=is_nested)
+
+
+def _records(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, str, Any]]:
+    """Yield place, number and value of the records in JSON Lines, a JSON list, or one JSON value."""
+    lines = [(number, line) for number, line in enumerate(lines_of(text), 1) if line.strip()]
+    if len(lines) > 1 and all(line.lstrip().startswith("{") for _, line in lines[:2]):
+        for number, line in lines:
+            try:
+                yield f"{path}, line {number}", str(number), json.loads(line)
+            except (ValueError, RecursionError) as error:
+                shown = HALF_CHARACTER.sub("\ufffd", line[:60].strip())
+                skips.add(f"{path}, line {number}", f"not JSON ({error}); it begins {shown!r}")
+        return
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg})",
+            todo="Check that the file is whole. JSON Lines have one object per line.",
+        ) from error
+    except RecursionError as error:
+        raise DataError(f"{path}: JSON nested too deeply to be data") from error
+    if isinstance(data, dict) and not isinstance(data.get("data"), list):
+        yield f"{path}, line {lines[0][0]}", str(lines[0][0]), data
+        return
+    data = data["data"] if isinstance(data, dict) else data
+    if not isinstance(data, list):
+        raise DataError(
+            f"{path} holds one JSON {_json_type(data)}, not records",
+            allowed="one JSON object per line, or a list of objects",
+        )
+    for number, record in enumerate(data, 1):
+        yield f"{path}, record {number}", str(number), record
 
 
 def _json_type(value: object) -> str:
@@ -142,7 +247,7 @@ def _json_type(value: object) -> str:
 
 
 def _read_parquet(path: Path) -> Table:
-    """Read a Parquet file; numbers of classes become their names where `datasets` keeps them in the file."""
+    """Read a Parquet file; numbers of classes become their names where `datasets` stores these in the file."""
     import pyarrow
     import pyarrow.parquet
 
@@ -153,15 +258,11 @@ def _read_parquet(path: Path) -> Table:
             f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}", todo="Write or download it again."
         ) from error
     names = _class_names(table.schema.metadata or {})
-    columns = [
-        [_class_name(value, names[name]) for value in column.to_pylist()] if name in names else column.to_pylist()
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    ]
-    rows = list(enumerate(zip(*columns, strict=True), 1))
-    notes = tuple(
-        f"the classes of column {name!r} are named in the file" for name in table.column_names if name in names
-    )
-    return Table(name=str(path), columns=tuple(table.column_names), rows=rows, counted_in="record", notes=notes)
+    rows = [Row(f"{path}, record {number}", str(number), cells) for number, cells in enumerate(table.to_pylist(), 1)]
+    for row in rows:
+        row.cells.update({name: _class_name(row.cells[name], classes) for name, classes in names.items()})
+    notes = tuple(f"the classes of column {name!r} are named in the file" for name in names)
+    return Table(name=str(path), columns=tuple(table.column_names), rows=rows, notes=notes)
 
 
 def _class_names(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
@@ -186,182 +287,141 @@ def _class_name(value: Any, names: list[str]) -> Any:
     return names[value] if 0 <= value < len(names) else None  # `datasets` writes -1 for a missing label
 
 
-def _read_delimited(loaded: LoadedText, options: ReadOptions, skips: Skips) -> Table:
-    delimiter, notes = _delimiter(loaded, options)
-    if loaded.text.startswith("sep=") and loaded.text[5:6] in "\r\n":
-        loaded = LoadedText(loaded.name, loaded.suffix, "\n" + loaded.text.split("\n", 1)[-1])  # Excel's own first line
+_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_LINES_LOOKED_AT = 200
+# A quoted field of more lines than this is an unbalanced quotation mark.
+_MANY_LINES = 100
+
+
+def _read_delimited(path: Path, text: str, notes: Sequence[str], options: ReadOptions, skips: Skips) -> Table:
+    notes = list(notes)
     read_as: dict[str, Any] = {}
+    excel = re.match(r"sep=(.)(?=\r|\n)", text)  # Excel's own first line
+    delimiter = options.delimiter or (excel[1] if excel else _delimiter(path, text, notes))
+    if excel:
+        text = text[excel.end() :]
     quoted = options.quoting == "csv"
-    if options.quoting is None and '"' in loaded.text:
-        quoted = _is_quoted(loaded.text, delimiter)
+    if options.quoting is None and '"' in text:
+        quoted = _is_quoted(text, delimiter)
         read_as["quoting"] = "csv" if quoted else "none"
         notes.append("double quotes enclose texts, as in CSV" if quoted else "double quotes are part of the texts")
-    lines = [
-        (number, fields)
-        for number, fields in (_quoted_lines if quoted else _plain_lines)(loaded, delimiter, skips)
-        if any(field.strip() for field in fields)
-    ]
+    parsed: Iterable[tuple[int, list[str]]] = (
+        _quoted_lines(path, text, delimiter, skips)
+        if quoted
+        else enumerate((line.split(delimiter) for line in lines_of(text)), 1)
+    )
+    lines = [(number, fields) for number, fields in parsed if any(field.strip() for field in fields)]
     if not lines:
-        return Table(name=loaded.name, columns=(), rows=())
-    first, rest = lines[0][1], [fields for _, fields in lines[1:_LINES_LOOKED_AT]]
-    named = options.named_columns()
-    names_among_rows: tuple[str, ...] = ()
-    repeated: dict[str, str] = {}
-    if has_header := _has_header(first, rest, options):
-        columns, where = _unique_names(first), "the header has"
-        counts = Counter(name.strip() for name in first)
-        repeated = {
-            called: name.strip()
-            for called, name in zip(columns, first, strict=True)
-            if name.strip() and counts[name.strip()] > 1
-        }
-        said = f"the first line names the columns: {', '.join(columns)}"
+        return Table(name=str(path), columns=(), rows=())
+    first, where = lines[0][1], "most rows have"
+    has_header = _has_header(first, [fields for _, fields in lines[1:_LINES_LOOKED_AT]], options)
+    if has_header:
+        columns, where, lines = _unique_names(first), "the header has", lines[1:]
     else:
         width = Counter(len(fields) for _, fields in lines).most_common(1)[0][0]
-        columns, where = tuple(str(number + 1) for number in range(width)), "most rows have"
-        said = f"no header: the columns are called {', '.join(str(number + 1) for number in range(len(first)))}"
-        if named and _is_above_numbers(first, rest):
-            names_among_rows = tuple(first)
-    if options.header is None and not named:
+        columns = tuple(str(number + 1) for number in range(width))
+    if options.header is None and not options.named_columns():
         read_as["header"] = "first_line" if has_header else "none"
-        notes.append(said)
-    elif not has_header and (names_among_rows or any(map(_is_known_name, first))):
-        notes.append(f"the first line is read as an example, though it looks like names: {', '.join(first)}")
-    if repeated:
-        twice = ", ".join(map(repr, dict.fromkeys(repeated.values())))
-        notes.append(f"the header holds {twice} more than once: these columns are called {', '.join(repeated)}")
-    rows: list[Row] = []
-    for number, fields in lines[1:] if has_header else lines:
-        if len(fields) > len(columns) and not any(fields[len(columns) :]):
+        notes.append(
+            f"{'the first line names the columns' if has_header else 'no header; the columns are'}: "
+            f"{', '.join(columns)}"
+        )
+    rows = []
+    for number, fields in lines:
+        place = f"{path}, line {number}"
+        if not any(fields[len(columns) :]):
             fields = fields[: len(columns)]
         if len(fields) == len(columns):
-            rows.append((number, fields))
+            rows.append(Row(place, str(number), dict(zip(columns, fields, strict=True))))
         else:
-            skips.add(f"{loaded.name}, line {number}", f"{counted(len(fields), 'column')} where {where} {len(columns)}")
-    return Table(
-        name=loaded.name,
-        columns=columns,
-        rows=rows,
-        repeated=repeated,
-        notes=(*loaded.notes, *notes),
-        read_as=read_as,
-        names_among_rows=names_among_rows,
-    )
+            skips.add(place, f"{counted(len(fields), 'column')} where {where} {len(columns)}")
+    return Table(name=str(path), columns=columns, rows=rows, notes=tuple(notes), read_as=read_as, has_positions=True)
 
 
-def _delimiter(loaded: LoadedText, options: ReadOptions) -> tuple[str, list[str]]:
-    if options.delimiter:
-        if len(options.delimiter) != 1 or options.delimiter in '"\r\n':
-            raise DataError(
-                f"the delimiter {options.delimiter!r} cannot separate columns",
-                allowed="one character that is no double quote and no line end",
-            )
-        return options.delimiter, []
-    first = next((line for line in lines_of(loaded.text) if line.strip()), "")
-    if first.startswith("sep=") and len(first) == 5:
-        return first[4], []
-    usual = "," if loaded.suffix == ".csv" else "\t"
+def _delimiter(path: Path, text: str, notes: list[str]) -> str:
+    first = next((line for line in lines_of(text) if line.strip()), "")
+    usual = "," if suffix_of(path) == ".csv" else "\t"
     if usual == "\t" and "\t" in first:
-        return "\t", []
-    delimiter = max(_DELIMITERS, key=first.count)
-    if delimiter == usual or delimiter not in first:
-        return usual, []
-    return delimiter, [f"{_DELIMITERS[delimiter]} separate the columns"]
+        return "\t"
+    most = max(_DELIMITERS, key=first.count)
+    if most == usual or most not in first:
+        return usual
+    notes.append(f"{_DELIMITERS[most]} separate the columns")
+    return most
 
 
 def _is_quoted(text: str, delimiter: str) -> bool:
-    """Whether a table's double quotes are those of CSV, rather than characters of its texts.
+    """Whether double quotes enclose fields, as in CSV, rather than being characters of the texts.
 
-    They are if every field that holds one begins and ends with one, and those inside are doubled; with tabs between
-    the columns also only if they were needed at least once (around a tab, a line end or a quote), or every field has
-    them: `"Hello."` alone may be a sentence in quotes. With other delimiters they also are if lines have different
-    numbers of columns without them.
+    They do if all are balanced. With tabs between the columns, a field must also need them (it holds a tab, a line
+    break or a doubled quote), or all fields must have them: `"Hello."` alone may be a sentence in quotes. With other
+    delimiters, lines with different numbers of columns show it too.
     """
-    edge = re.escape(delimiter)
-    # Possessive quantifiers, so that a file of any size is matched in one pass.
-    one = rf'(?:"(?:[^"]|"")*+"|[^"{edge}\r\n]*+)'
-    if not re.match(rf"(?:{one}(?:{edge}|\r\n?|\n|\Z))*+\Z", text):
+    try:
+        with long_fields():
+            rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True) if row]
+    except csv.Error:
         return delimiter != "\t" and len({line.count(delimiter) for line in lines_of(text) if line}) > 1
-    if delimiter != "\t":
+    if delimiter != "\t" or '""' in text or text.count('"') == 2 * sum(map(len, rows)):
         return True
-    enclosed = re.findall(rf'(?<![^{edge}\r\n])"((?:[^"]|"")*+)"(?=[{edge}\r\n]|\Z)', text)
-    if any(mark in field for field in enclosed for mark in ('""', delimiter, "\n", "\r")):
-        return True
-    lines = [line for line in text.replace("\r", "\n").split("\n") if line]
-    return len(enclosed) == sum(line.count(delimiter) + 1 for line in lines)
+    return any(mark in field for row in rows for field in row for mark in "\t\r\n")
 
 
-def _plain_lines(loaded: LoadedText, delimiter: str, skips: Skips) -> Iterator[Line]:
-    for number, line in enumerate(lines_of(loaded.text), 1):
-        yield number, line.split(delimiter)
-
-
-def _quoted_lines(loaded: LoadedText, delimiter: str, skips: Skips) -> Iterator[Line]:
+def _quoted_lines(path: Path, text: str, delimiter: str, skips: Skips) -> Iterator[tuple[int, list[str]]]:
     with long_fields():
-        reader = csv.reader(io.StringIO(loaded.text, newline=""), delimiter=delimiter)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         while True:
             line = reader.line_num + 1
-            place = f"{loaded.name}, line {line}"
             try:
                 fields = next(reader)
             except StopIteration:
                 return
             except csv.Error as error:
-                skips.add(place, f"not CSV ({error})")
+                skips.add(f"{path}, line {line}", f"not CSV ({error})")
                 continue
             if reader.line_num > line + _MANY_LINES:
-                skips.add(place, f"a row of {reader.line_num - line} lines (is a double quote there not closed?)")
+                lines = reader.line_num - line
+                skips.add(f"{path}, line {line}", f"a row of {lines} lines (is a double quote there not closed?)")
                 continue
             yield line, fields
 
 
 def _has_header(first: Sequence[str], rest: Sequence[Sequence[str]], options: ReadOptions) -> bool:
+    """Whether the first line names the columns: one was named by the user or has a usual name, or is above numbers."""
     if options.header is not None:
         return options.header == "first_line"
     first = [field.strip() for field in first]
     named = options.named_columns()
     if any(name in first for name in named if not name.isdecimal()):
         return True
-    if any(name.isdecimal() for name in named):
-        return False
-    if named or any(map(_is_known_name, first)) or _is_above_numbers(first, rest):
+    if any(field.casefold() in _KNOWN_NAMES for field in first) or _is_above_numbers(first, rest):
         return True
-    if len(set(first)) < len(first) or not all(first) or any(map(is_number, first)):
-        return False
-    if any(name == field.strip() for fields in rest for name, field in zip(first, fields, strict=False)):
-        return False
-    return all(len(name) <= _LONGEST_NAME and name.count(" ") < 3 and name[-1] not in ".!?。！？" for name in first)
-
-
-def _is_known_name(field: str) -> bool:
-    return field.strip().casefold() in KNOWN_NAMES
+    return bool(named) and not any(name.isdecimal() for name in named)
 
 
 def _is_above_numbers(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
     """Whether the first line holds different words, one of them above a column of numbers."""
-    first = [field.strip() for field in first]
     whole = [fields for fields in rest if len(fields) == len(first)]
     if not whole or not all(first) or any(map(is_number, first)) or len(set(first)) < len(first):
         return False
     return any(all(is_number(fields[place].strip()) for fields in whole) for place in range(len(first)))
 
 
-def is_number(field: str) -> bool:
-    """Whether a field is written as a number, with a point or a comma."""
+def is_number(field: object) -> bool:
+    """Whether a field is a number, with a decimal point or comma."""
     try:
-        float(field.replace(",", ".", 1))
+        float(str(field).replace(",", ".", 1))
     except ValueError:
         return False
     return True
 
 
 def _unique_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Call columns without name by their number (from 1), and repeated ones "name (2)"."""
-    result: list[str] = []
-    for number, name in enumerate(names, 1):
-        name = name.strip() or str(number)
-        unique, count = name, 2
-        while unique in result:
-            unique, count = f"{name} ({count})", count + 1
-        result.append(unique)
-    return tuple(result)
+    """Name columns without name by their position (from 1), and repeated ones "name (1)", "name (2)"."""
+    bare = [name.strip() or str(position) for position, name in enumerate(names, 1)]
+    seen: Counter[str] = Counter()
+    unique = []
+    for name in bare:
+        seen[name] += 1
+        unique.append(f"{name} ({seen[name]})" if bare.count(name) > 1 else name)
+    return tuple(unique)

@@ -1,27 +1,34 @@
-"""Texts and pairs of texts with a class, a number or several classes, from any table."""
+"""Texts and pairs of texts with a class, a number or several classes, from any table.
+
+Columns are those the user named, else one simple guess by usual names, which is always in the notes. Where several
+columns could be meant, the user must name them.
+"""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from maskwright.core.amounts import counted
+from maskwright.core.errors import DataError
 from maskwright.core.half_characters import told_half_character
-from maskwright.finetuning.examples import ExampleFile, Label, TextExample
-from maskwright.finetuning.readers.columns import Roles, roles_of
+from maskwright.finetuning.examples import ExampleFile, Label, Skipped, TextExample
 from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import ReadOptions, TextKind
-from maskwright.finetuning.readers.tables import read_table
+from maskwright.finetuning.readers.tables import KEYS, LABELS, PAIRS, TEXTS, Cells, Table, is_number, read_table
+
+_UNMISTAKABLE = ("text", "sentence")
+_ROWS_LOOKED_AT = 200
+_LONG = 20
 
 
 def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions()) -> ExampleFile[TextExample]:
     """Read texts, or pairs of texts, with their labels.
 
-    Bad rows: those with too many or too few columns, without any text, with broken characters, and, where labels are
-    needed, without a label or with one that is not understood.
+    Formats: CSV, TSV, JSON, JSON Lines or Parquet; or one text per line, where no labels are needed.
 
-    Formats: CSV, TSV, JSONL, JSON or Parquet; or one text per line, where no labels are needed.
+    Bad rows: those with too many or too few columns, without any text, with broken characters, and, where labels are
+    needed, without a label or with an invalid one.
 
     Raises:
         DataError: If the file cannot be read, columns cannot be found, or most rows are bad.
@@ -29,62 +36,166 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
     skips = Skips(str(path), options.bad_rows)
     table = read_table(path, format_of(path, kind, options), options, skips)
     notes = list(table.notes)
-    roles = roles_of(table, kind, options, notes)
-    named = {
-        "text": roles.texts[0],
-        "text2": "".join(roles.texts[1:]),
-        "label": roles.label,
-        "label_columns": roles.label_columns,
-    }
-    read_as = {**table.read_as, **{role: column for role, column in named.items() if column}}
-    if kind == "multi_label" and roles.label:
-        separator = options.label_separator or _guess_separator(table.values_of(roles.label))
-        if separator:
-            if not options.label_separator:
-                notes.append(f"several classes are separated by {separator!r}")
-            read_as["label_separator"] = separator
-            options = replace(options, label_separator=separator)
-    label_of = _label_reader(kind, roles, options)
+    texts = text_columns(table, options, notes)
+    labels = () if options.labels == "ignored" else _label_columns(table, kind, options, texts, notes)
+    if both := [column for column in texts if column in labels]:
+        raise DataError(
+            f"{table.name}: column {both[0]!r} is named as the text and as the label",
+            allowed=table.shown(),
+            todo="Name two different ones.",
+        )
+    key = table.key(options, taken=(*texts, *labels))
+    read_as = {**table.read_as, **dict(zip(("text", "text2"), texts, strict=False))}
+    flags = kind == "multi_label" and len(labels) > 0 and (bool(options.label_columns) or len(labels) > 1)
+    if labels:
+        read_as["label_columns" if flags else "label"] = labels if flags else labels[0]
+    guessed = _guess_separator(table.values_of(labels[0])) if kind == "multi_label" and labels and not flags else None
+    if guessed and not options.label_separator:
+        notes.append(f"several classes are separated by {guessed!r}")
+        options = options.replace(label_separator=guessed)
+    if options.label_separator:
+        read_as["label_separator"] = options.label_separator
     wanted = [(name, value) for name, value in options.only if name in table.columns]
     examples = []
-    passed_over = 0
-    for place, number, cells in table.records():
+    other_values = 0
+    for place, number, cells in table.rows:
         if any(str(cells[name]).strip() != value for name, value in wanted):
-            passed_over += 1
+            other_values += 1
             continue
         try:
-            texts = tuple(as_text(cells[column]) for column in roles.texts)
-            if not any(text.strip() for text in texts):
+            example = TextExample(
+                key=as_text(cells[key]).strip() if key else number,
+                texts=tuple(as_text(cells[column]) for column in texts),
+                label=_label(cells, kind, labels, options, flags=flags),
+            )
+            if not any(text.strip() for text in example.texts):
                 raise ValueError("no text")
-            key = as_text(cells[roles.key]).strip() if roles.key else number
-            label = label_of(cells)
         except ValueError as error:
             skips.add(place, str(error))
             continue
-        if isinstance(label, str) and label in options.dropped_labels:
-            skips.add_by_rule(place, f"labeled {label!r}, which is left out by rule")
-        elif label is None and options.labels == "needed":
+        if isinstance(example.label, str) and example.label in options.dropped_labels:
+            skips.by_rule.append(Skipped(place, f"labeled {example.label!r}, which is left out by rule"))
+        elif example.label is None and options.labels == "needed":
             skips.add(place, "no label")
         else:
-            examples.append(TextExample(key=key, texts=texts, label=label))
-    if passed_over:
-        of = ", ".join(name for name, _ in options.only)
-        notes.append(f"{counted(passed_over, 'row')} with other values of {of} left out")
+            examples.append(example)
+    if other_values:
+        columns = ", ".join(name for name, _ in options.only)
+        notes.append(f"{counted(other_values, 'row')} with other values of {columns} left out")
     return ExampleFile(
         name=str(path),
         skipped=skips.finished(len(examples)),
         examples=tuple(examples),
         notes=tuple(notes),
         read_as=read_as,
-        names_among_rows=table.names_among_rows,
     )
+
+
+def text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, ...]:
+    """Return the column of the text, or the two of a pair; a guess goes into the notes.
+
+    Raises:
+        DataError: If a named column is absent, or none or several could be meant.
+    """
+    if options.text2 and not options.text:
+        raise DataError(
+            f"{table.name}: the second text is named ({options.text2[0]!r}), the first is not",
+            allowed=table.shown(),
+            todo="Name both, `--text COLUMN --text2 COLUMN`.",
+        )
+    if options.text:
+        first = table.need(options.text, "the text", "--text")
+        return (first, table.need(options.text2, "the second text", "--text2")) if options.text2 else (first,)
+    if table.columns == ("text",):
+        return table.columns
+    labels = (options.label, *([name] for name in options.label_columns))
+    named = {column for names in labels if (column := table.find(names)) is not None}
+    for pair in PAIRS:
+        found = tuple(column for name in pair if (column := table.find([name], besides=named)))
+        if len(found) == 2:
+            notes.append(f"columns {found[0]!r} and {found[1]!r} are taken as a pair of texts")
+            return found
+    column = table.find(_UNMISTAKABLE, besides=named)
+    if column is None:
+        label = named or {table.find(LABELS) or ""}
+        rest = [name for name in table.columns if name not in label and name.casefold() not in KEYS]
+        usual = [name for name in rest if name.casefold() in TEXTS]
+        could = [name for name in rest if name in usual or (usual and _holds_texts(table, name))]
+        could = could or (rest if len(rest) == 1 and not rest[0].isdecimal() else [])
+        if len(could) != 1:
+            raise _not_found(table, could, "text")
+        column = could[0]
+    notes.append(f"column {column!r} is taken as the text")
+    return (column,)
+
+
+def _label_columns(
+    table: Table, kind: TextKind, options: ReadOptions, texts: Sequence[str], notes: list[str]
+) -> tuple[str, ...]:
+    """Return the column of the label, or several of 0 and 1; none if the file has no labels and needs none."""
+    if named := options.label_columns or options.label:
+        each: list[Sequence[str]] = [[name] for name in options.label_columns] or [options.label]
+        if options.labels == "if_there" and all(table.find(names) is None for names in each):
+            notes.append(f"no column {named[0]!r}: the file has no labels")
+            return ()
+        if options.label_columns:
+            return tuple(table.need([name], "a class", "--read label_columns=") for name in named)
+        return (table.need(named, "the label", "--label"),)
+    rest = [column for column in table.columns if column not in texts]
+    if kind == "multi_label" and len(flags := [column for column in rest if _is_flags(table, column)]) > 1:
+        notes.append(f"columns {', '.join(map(repr, flags))} hold 0 and 1 and are taken as the classes")
+        return tuple(flags)
+    others = [column for column in rest if column.casefold() not in KEYS]
+    label = table.find(LABELS, besides=texts) or (others[0] if len(others) == 1 else "")
+    if label and not label.isdecimal():
+        notes.append(f"column {label!r} is taken as the label")
+        return (label,)
+    if options.labels == "if_there":
+        notes.append("no column has a usual name of labels: the file has no labels")
+        return ()
+    raise _not_found(table, (), "label")
+
+
+def _not_found(table: Table, could: Collection[str], role: str) -> DataError:
+    todo = f"Name it, `--{role} COLUMN`."
+    if role == "text":
+        first, second = (*could, "COLUMN", "COLUMN")[:2] if len(could) > 1 else ("COLUMN", "COLUMN")
+        todo = f"Name it, `--text {first}`, or two for pairs, `--text {first} --text2 {second}`."
+    if role == "label" and table.columns == ("text",) and not table.has_positions:
+        return DataError(
+            f"{table.name} has one text per line and no labels",
+            allowed="a CSV, TSV, JSON Lines or Parquet file with a column of labels",
+            todo="If each line starts with its label and a space, `sed 's/ /\\t/' FILE > FILE.tsv` makes a TSV file; "
+            "read it with `--label 1 --text 2`.",
+        )
+    if could:
+        problem = f"{table.name}: several columns could be the {role}: {', '.join(could)}"
+    else:
+        cells = table.rows[0].cells
+        shown = "; ".join(f"{column}: {str(value)[:20]}" for column, value in cells.items() if column.isdecimal())
+        problem = f"{table.name}: no column has a usual name of a {role}" + f" (the first row is {shown})" * bool(shown)
+    return DataError(problem, allowed=table.shown(), todo=todo)
+
+
+def _holds_texts(table: Table, column: str) -> bool:
+    """Whether most of the first values are of several words or long."""
+    values = [str(row.cells[column]).strip() for row in table.rows[:_ROWS_LOOKED_AT] if row.cells[column] is not None]
+    return 2 * sum(len(value.split()) > 1 or len(value) >= _LONG for value in values) > len(values)
+
+
+def _is_flags(table: Table, column: str) -> bool:
+    values = {str(value).strip().casefold() for value in table.values_of(column) if value is not None}
+    return bool(values) and values <= _FLAGS.keys()
+
+
+_FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 
 
 def as_text(value: object) -> str:
     """Return a cell as text; None is an empty one.
 
     Raises:
-        ValueError: If it is no text, or holds a lone surrogate; with the reason.
+        ValueError: If it is not text, or holds a lone surrogate; with the reason.
     """
     if value is None:
         return ""
@@ -104,7 +215,7 @@ def class_name(value: object) -> str | None:
     fractions in pandas), true is "true".
 
     Raises:
-        ValueError: If the value is no name; with the reason.
+        ValueError: If the value is not one name; with the reason.
     """
     match value:
         case None:
@@ -123,27 +234,23 @@ def class_name(value: object) -> str | None:
             raise ValueError(f"the label is a {type(value).__name__}, not one class")
 
 
-def _label_reader(kind: TextKind, roles: Roles, options: ReadOptions) -> Callable[[dict[str, object]], Label | None]:
-    if roles.label_columns:
-        names = [(_known(column, options), column) for column in roles.label_columns]
-        return lambda cells: tuple(name for name, column in names if _flag(cells[column]))
-    column = roles.label
-    if column is None:
-        return lambda cells: None
+def _label(cells: Cells, kind: TextKind, columns: Sequence[str], options: ReadOptions, *, flags: bool) -> Label | None:
+    """Return the label of a row; None where there is none. Raises ValueError if it is invalid."""
+    if not columns:
+        return None
+    if flags:
+        return tuple(_known(column, options) for column in columns if _flag(cells[column]))
+    value = cells[columns[0]]
     if kind == "regression":
-        return lambda cells: _number(cells[column])
+        return _number(value)
     if kind == "multi_label":
-        return lambda cells: _classes(cells[column], options)
-    return lambda cells: _class(cells[column], options)
-
-
-def _class(value: object, options: ReadOptions) -> str | None:
+        return _classes(value, options)
     name = class_name(value)
     return name if name is None or name in options.dropped_labels else _known(name, options)
 
 
 def _classes(value: object, options: ReadOptions) -> tuple[str, ...] | None:
-    """Return the classes that hold, each once: a list, or a text with separators. An empty one: none holds."""
+    """Return the classes, each once, of a list or of a text with separators; an empty one has none."""
     if value is None:
         return None
     parts: Iterable[object] = value if isinstance(value, list | tuple) else [value]
@@ -161,13 +268,11 @@ def _known(name: str, options: ReadOptions) -> str:
 
 
 def _number(value: object) -> float | None:
-    """Return the label of a regression; None where there is none. The decimal mark may be a comma."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    try:
-        result = float(value.strip().replace(",", ".", 1)) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise ValueError(f"the label {value!r} is not a number") from None
+    if isinstance(value, bool | list | dict) or not is_number(value):
+        raise ValueError(f"the label {value!r} is not a number")
+    result = float(str(value).replace(",", ".", 1))
     if math.isnan(result) and not isinstance(value, str):
         return None
     if not math.isfinite(result):
@@ -176,19 +281,13 @@ def _number(value: object) -> float | None:
 
 
 def _flag(value: object) -> bool:
-    match str(value).strip().casefold():
-        case "1" | "1.0" | "true":
-            return True
-        case "0" | "0.0" | "false":
-            return False
-        case _:
-            raise ValueError(f"{value!r} is neither 0 nor 1")
+    try:
+        return _FLAGS[str(value).strip().casefold()]
+    except KeyError:
+        raise ValueError(f"{value!r} is neither 0 nor 1") from None
 
 
 def _guess_separator(values: Iterable[object]) -> str | None:
-    """Return what separates several classes in one text: the most frequent of | ; and comma, None if none occurs."""
-    counts: Counter[str] = Counter()
-    for value in values:
-        if isinstance(value, str):
-            counts.update({mark: 1 for mark in "|;," if mark in value})
+    """Return the most frequent of | ; and comma in texts of several classes, None if none occurs."""
+    counts = Counter(mark for value in values if isinstance(value, str) for mark in "|;," if mark in value)
     return counts.most_common(1)[0][0] if counts else None

@@ -1,0 +1,169 @@
+"""Options of reading: as written on a command line, and as one file showed them for others of the same data."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.core.errors import DataError, RecipeError
+from maskwright.finetuning.examples import TextExample
+from maskwright.finetuning.labeled import LabeledRequest, load_read_as, read_labeled, save_read_as
+from maskwright.finetuning.readers import ReadOptions, read_examples, read_texts
+from maskwright.finetuning.readers.options import read_as_from_json, to_keep, with_defaults, with_overrides
+from maskwright.finetuning.tasks import make_task
+from maskwright.training.reporting import Silent
+
+
+@pytest.mark.parametrize(
+    ("written", "field", "value"),
+    [
+        ("choices=A,B,C", "choices", ("A", "B", "C")),
+        ("choices=[A, B, C]", "choices", ("A", "B", "C")),
+        ("choices=['a, b', c]", "choices", ("a, b", "c")),
+        ("choices=options", "choices", ("options",)),
+        ("choices=3,4", "choices", ("3", "4")),
+        ("label_columns=joy, fear", "label_columns", ("joy", "fear")),
+        ("known_labels=[0, 1]", "known_labels", ("0", "1")),
+        ("dropped_labels=[true]", "dropped_labels", ("true",)),
+        ("label_names=[[0, neg], [1, pos]]", "label_names", (("0", "neg"), ("1", "pos"))),
+        ("label_names=[0, neg]", "label_names", (("0", "neg"),)),
+        ("label_names={neutral: neg}", "label_names", (("neutral", "neg"),)),
+        ("only=[language, zh]", "only", (("language", "zh"),)),
+        ("key=1", "key", ("1",)),
+        ("text=[sentence, 4]", "text", ("sentence", "4")),
+        ("delimiter= ", "delimiter", " "),
+        ("delimiter=\t", "delimiter", "\t"),
+        (r"delimiter=\t", "delimiter", "\t"),
+        ("delimiter=|", "delimiter", "|"),
+        ('delimiter=";"', "delimiter", ";"),
+    ],
+)
+def test_options_are_read_as_meant(written: str, field: str, value: object) -> None:
+    options = with_overrides(ReadOptions(), {}, [written])
+    assert getattr(options, field) == value
+    kept = to_keep(options, {})
+    assert read_as_from_json(json.loads(json.dumps(kept)), "reading.json") == kept
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("label_names=neg", r"write pairs of names, '\[\[one, another\], \[one, another\]\]'; found"),
+        ("only=[[a, b, c]]", "write pairs of names"),
+        ("delimiter=;;", "write one character"),
+        ("delimiter=", "one character"),
+        ("quotting=none", "unknown field 'quotting'.*Did you mean 'quoting'"),
+        ("quoting=all", "'csv' or 'none'; found 'all'"),
+        ("labels=ignored", "cannot be set"),
+    ],
+)
+def test_wrong_options_are_refused(written: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        with_overrides(ReadOptions(), {}, [written])
+
+
+def test_options_override_what_a_file_showed() -> None:
+    before = {"text": "a", "text2": "b", "label": "c", "header": "first_line", "quoting": "csv"}
+    assert with_defaults(ReadOptions(), before) == ReadOptions(**before)
+    given = ReadOptions(text="x", quoting="none")
+    assert with_defaults(given, before) == ReadOptions(text="x", label="c", quoting="none")
+    renamed = (("1", "good"),)
+    assert to_keep(ReadOptions(label_names=renamed), {"text": "a"}) == {"label_names": renamed, "text": "a"}
+
+
+def test_reading_json_is_stored_beside_the_model(tmp_path: Path) -> None:
+    assert load_read_as(tmp_path) == {}
+    for before in ({}, {"text": "other"}):
+        save_read_as(tmp_path, before)
+        save_read_as(tmp_path, {})
+        assert not list(tmp_path.iterdir())
+    kept = {"text": "satz", "choices": ("a", "b"), "first_option": 1, "label_names": (("1", "gut"),)}
+    save_read_as(tmp_path, kept)
+    assert load_read_as(tmp_path) == kept
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ({"txt": 1}, "does not describe how files are read"),
+        ({"first_option": 7}, r"reading\.json: first_option"),
+        ({"benchmark": "nli"}, "names an unknown benchmark 'nli'"),
+        ({"benchmark": "rte", "only": 3}, r"reading\.json: only"),
+        ({"benchmark": "rte", "texts": "a"}, "does not describe how files are read"),
+    ],
+)
+def test_wrong_reading_json_is_refused(tmp_path: Path, written: object, message: str) -> None:
+    (tmp_path / "reading.json").write_text(json.dumps(written), encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        load_read_as(tmp_path)
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def labels_and_texts(train: Path, dev: Path, task: str = "classification") -> list[list[object]]:
+    request = LabeledRequest.of(task=task, files={"train": train, "dev": dev}, columns={})
+    labeled = read_labeled(request, {}, Silent())
+    return [[(*one.texts, one.label) for one in part.examples] for part in (labeled.train, labeled.dev)]
+
+
+def test_dev_files_are_read_as_the_training_file(tmp_path: Path) -> None:
+    train = write(tmp_path / "a.csv", "satz,label", "ein Satz,gut", "noch einer,schlecht", "drei,gut", "vier,gut")
+    # Guessed, this is a file of pairs.
+    dev = write(tmp_path / "b.csv", "s1,s2,satz,label", "a,b,e,gut", "c,d,f,schlecht")
+    assert len(read_texts(dev, "classification").examples[0].texts) == 2
+    assert labels_and_texts(train, dev)[1][0] == ("e", "gut")
+    other = write(tmp_path / "c.csv", "text,label", "ein Satz,gut", "zwei,schlecht")
+    with pytest.raises(DataError, match=r"no column 'satz'.*read as the training file was: .*text=satz"):
+        labels_and_texts(train, other)
+    train = write(tmp_path / "a.tsv", "text\tlabel", 'he said "hi\ta', "x\tb")
+    dev = write(tmp_path / "b.tsv", "text\tlabel", '"x ""z"\ta', '"y"\tb')
+    assert read_texts(dev, "classification").examples[0].texts == ('x "z',)
+    assert labels_and_texts(train, dev)[1][0] == ('"x ""z"', "a")
+
+
+def choices(*answers: int) -> list[str]:
+    return [json.dumps({"question": "q", "choices": ["x", "y", "z"], "answer": answer}) for answer in answers]
+
+
+def test_options_are_numbered_as_in_the_training_file(tmp_path: Path) -> None:
+    train, dev = write(tmp_path / "a.jsonl", *choices(1, 3, 2)), write(tmp_path / "b.jsonl", *choices(1, 2))
+    request = LabeledRequest.of(task="multiple-choice", files={"train": train, "dev": dev}, columns={})
+    labeled = read_labeled(request, {}, Silent())
+    assert [one.label for one in labeled.dev.examples] == [0, 1]
+    assert labeled.read_as["first_option"] == 1
+    assert [one.label for one in read_examples([train, dev], "multiple_choice").examples] == [0, 2, 1, 0, 1]
+
+
+def test_conll_columns_are_those_of_training(tmp_path: Path) -> None:
+    train = write(tmp_path / "a.conll", "EU\tNNP\tB-ORG", "rises\tVBZ\tO", "")
+    read_as = read_examples(train, "tagging").read_as
+    assert read_as == {"text": "1", "label": "3"}
+    test = write(tmp_path / "b.conll", "EU\tNNP", "rises\tVBZ", "")
+    options = with_defaults(ReadOptions(labels="if_there"), read_as)
+    assert [one.tags for one in read_examples(test, "tagging", options).examples] == [None]
+
+
+EXAMPLES = [TextExample(key=str(n), texts=("a",), label=str(n % 2)) for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("own", "metrics", "labels"),
+    [
+        ({"metrics": "macro_f1, accuracy"}, ("macro_f1", "accuracy"), ("0", "1")),
+        ({"metrics": ["macro_f1", "accuracy"]}, ("macro_f1", "accuracy"), ("0", "1")),
+        ({"labels": [1, 0], "positive": 0}, ("accuracy",), ("1", "0")),
+    ],
+)
+def test_fields_of_a_task_are_names_too(own: dict[str, Any], metrics: tuple[str, ...], labels: tuple[str, ...]) -> None:
+    task: Any = make_task("classification", None, EXAMPLES, own)
+    assert (task.metrics, task.labels) == (metrics, labels)
+    assert task.positive == (str(own["positive"]) if "positive" in own else None)
+
+
+def test_misspelled_metric_is_refused() -> None:
+    with pytest.raises(DataError, match=r"unknown metric .* 'acuracy'\. Allowed: .*Did you mean 'accuracy'\?"):
+        make_task("classification", None, EXAMPLES, {"metrics": "acuracy"})
