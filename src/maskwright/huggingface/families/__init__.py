@@ -1,16 +1,11 @@
-"""The families of Hugging Face classes. To add one: one file and its entry in `FAMILIES`."""
+"""The families of Hugging Face classes. To add one: its table in `tables` and its entry in `FAMILIES`."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from maskwright.core.errors import ConversionError, nearest
-from maskwright.huggingface.families.albert import ALBERT
 from maskwright.huggingface.families.base import Family
-from maskwright.huggingface.families.bert import BERT
-from maskwright.huggingface.families.distilbert import DISTILBERT
-from maskwright.huggingface.families.electra import ELECTRA
-from maskwright.huggingface.families.ernie import ERNIE
-from maskwright.huggingface.families.roberta import ROBERTA
+from maskwright.huggingface.families.tables import ALBERT, BERT, DISTILBERT, ELECTRA, ERNIE, ROBERTA
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {family.name: family for family in (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT, ERNIE)}

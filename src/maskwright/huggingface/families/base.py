@@ -1,8 +1,7 @@
-"""The types of the family tables: what Hugging Face's classes call each weight and each config field.
+"""Types of the family tables: Hugging Face's names of weights and config fields.
 
-A weight table lists pairs (ours, theirs). On their side "{n}" is the place of a layer ("3", or a group and an index in
-it); on ours it is the number of the distinct block that the layer uses, so that families whose layers share weights
-need no table of their own. `parts` contains what families have in common.
+A weight table lists pairs (ours, theirs). In their names "{n}" is the place of a layer ("3", or a group and an index in
+it); in ours it is the number of the distinct block that the layer uses.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +19,8 @@ Field = tuple[str, str, Any]
 class Groups:
     """ALBERT's layer groups, numbered as in Hugging Face's classes (Lan et al. 2020, section 3.1).
 
-    Each of `layers` steps applies all blocks of its group in turn.
-
     Attributes:
-        layers: Steps; `layers` x `inner` layers are applied.
+        layers: Steps; each applies all blocks of its group, so that the encoder has `layers` x `inner` layers.
         groups: Groups of distinct weights, 1 to `layers`.
         inner: Distinct blocks in a group.
     """
@@ -114,9 +111,9 @@ class DropoutEntry:
     name: str | None
     assumed: float | None = None
 
-    def rate(self, said: float | None, hidden_dropout: float) -> float:
-        """Return the class's dropout rate; `said` is the entry's value, None where it is missing or null."""
-        rates = (said if self.name else None, self.assumed, hidden_dropout)
+    def rate(self, stated: float | None, hidden_dropout: float) -> float:
+        """Return the class's dropout rate; `stated` is the entry's value, None if missing or null."""
+        rates = (stated if self.name else None, self.assumed, hidden_dropout)
         return next(rate for rate in rates if rate is not None)
 
 
@@ -128,8 +125,8 @@ class TaskHead:
 
     Attributes:
         architecture: The class.
-        source: What the head reads: "pooled", the pooler's vector; "first", the first token's hidden state; "tokens",
-            the hidden states of tokens.
+        source: Input: "pooled", the pooler's vector; "first", the first token's hidden state; "tokens", all hidden
+            states.
         dense: Their name of a dense layer H -> H before the last one, if any.
         activation: The activation after it, a name for `core.tensors.activation`.
         drops_source: Whether dropout also applies before the dense layer.
@@ -168,15 +165,15 @@ class Family:
     Attributes:
         name: Hugging Face's `model_type`.
         prefix: Prefix of the body's names in classes with heads; bare models have none.
-        body: Pairs of the encoder, without "encoder." and without the prefix, in the order of the forward pass.
-        projection: Pairs of the dense layer E -> H after the embeddings; empty where the classes have none.
-        always_projects: Whether the classes have that layer even where E equals H.
-        pooler: Pairs of the pooler, in the same form; empty where a model with one is refused.
-        heads: For each head, its pairs, without "heads.KIND.". Of heads with the same names a folder holds one:
-            the one that config.json names, else the first. The classes ignore names that they do not have.
-        tasks: For each kind of labeled examples, the head of its class. A folder holds at most one, identified by its
-            class, since several have the same names.
-        tied: Second names of a weight in files: (second, first); both must be equal.
+        body: Pairs of the encoder, without "encoder." and the prefix.
+        projection: Pairs of the dense layer E -> H after the embeddings; empty if the classes have none.
+        always_projects: Whether the classes have that layer even if E equals H.
+        pooler: Pairs of the pooler; empty if the classes have none.
+        heads: Pairs of each head, without "heads.KIND.". Of heads with the same names a folder has one: the one that
+            config.json names, or the first. The classes ignore names that they do not have.
+        tasks: The heads for labeled examples. A folder has at most one, identified by its class, since several have the
+            same names.
+        tied: (second, first) names of one weight; the output matrix first.
         architectures: (heads, class): the first whose heads are all present is the model's class.
         config: The table of config.json.
     """
@@ -198,13 +195,8 @@ class Family:
     ) -> tuple[Pair, ...]:
         """List (ours, theirs) for every weight of a model that this family names.
 
-        Blocks that layers share are listed once per layer, or once per group where groups express the sharing.
-
-        Args:
-            config: The shape.
-            heads: Kinds of the heads.
-            prefix: `self.prefix`, or "" for a bare model.
-            at: Each layer's place in the file; None for the places used when saving.
+        Blocks that layers share are listed once per layer, or once per group if groups express the sharing. `prefix` is
+        "" for a bare model; `at` is each layer's place in the file, by default as saved.
         """
         at = self.places(config) if at is None else at
         pairs = []
@@ -225,8 +217,8 @@ class Family:
 
     def head_pairs(self, kind: str) -> tuple[Pair, ...]:
         """List a head's pairs, ours without "heads.KIND."; none where the family has no names for it."""
-        task = next((task for other, task in self.tasks.items() if other == kind), None)
-        return self.heads.get(kind, ()) if task is None else task.pairs
+        tasks: dict[str, TaskHead] = {**self.tasks}
+        return tasks[kind].pairs if kind in tasks else self.heads.get(kind, ())
 
     def task_among(self, names: frozenset[str], architectures: Sequence[str]) -> HeadKind | None:
         """Return the head for labeled examples in a folder with these weights and classes, or None."""
@@ -267,11 +259,11 @@ class Family:
             if kind == self.same_names(kind)[0] and not heads.intersection(self.same_names(kind))
         )
 
-    def heads_among(self, names: frozenset[str], said: str | None) -> frozenset[str]:
-        """Return the heads in a folder with these weights; of heads with the same names, `said` or else the first."""
+    def heads_among(self, names: frozenset[str], stated: str | None) -> frozenset[str]:
+        """Return the heads in a folder with these weights; of heads with the same names, `stated` or the first."""
         found = {kind for kind, pairs in self.heads.items() if _theirs(pairs) & names}
         twins = {kind: self.same_names(kind) for kind in found}
-        return frozenset(kind for kind in found if kind == (said if said in twins[kind] else twins[kind][0]))
+        return frozenset(kind for kind in found if kind == (stated if stated in twins[kind] else twins[kind][0]))
 
 
 def _theirs(pairs: Sequence[Pair]) -> frozenset[str]:
