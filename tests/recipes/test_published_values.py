@@ -1,190 +1,516 @@
-"""The papers' tables, number by number."""
+"""The papers' tables, number by number; docs/published_numbers.md lists their sources."""
 
+import inspect
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 
+from maskwright.core.randomness import RandomNumbers
+from maskwright.core.types import Instances, SpecialTokens
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.huggingface.config_json import to_json
+from maskwright.huggingface.families import family_named
+from maskwright.model.sizes import count_parameters
+from maskwright.pretext.masking import SpanMasking
 from maskwright.recipes import catalog
+from maskwright.recipes.systems import bert_wwm
+from maskwright.training.schedule import rate_factor
 
 
-@pytest.mark.parametrize(
-    ("name", "layers", "hidden", "heads", "vocabulary", "lowercase"),
-    [
-        ("bert/tiny", 2, 128, 2, 30522, True),
-        ("bert/mini", 4, 256, 4, 30522, True),
-        ("bert/small", 4, 512, 8, 30522, True),
-        ("bert/medium", 8, 512, 8, 30522, True),
-        ("bert/base", 12, 768, 12, 30522, True),
-        ("bert/large", 24, 1024, 16, 30522, True),
-        ("bert/base-cased", 12, 768, 12, 28996, False),
-        ("bert/large-cased", 24, 1024, 16, 28996, False),
-        ("bert/base-chinese", 12, 768, 12, 21128, True),
-        ("bert/large-chinese", 24, 1024, 16, 21128, True),
-        ("bert/base-multilingual-cased", 12, 768, 12, 119547, False),
-        ("bert/base-multilingual-uncased", 12, 768, 12, 105879, True),
-    ],
-)
-def test_bert_shapes_and_vocabularies(name, layers, hidden, heads, vocabulary, lowercase):
-    recipe = catalog.get(name)
-    assert (recipe.encoder.num_layers, recipe.encoder.hidden_size, recipe.encoder.num_heads) == (
-        layers,
-        hidden,
-        heads,
+def parts(**groups: dict[str, Any]) -> dict[str, Any]:
+    """Name fields by dotted paths."""
+    return {f"{part}.{field}": value for part, fields in groups.items() for field, value in fields.items()}
+
+
+def adam(betas: tuple[float, float], eps: float, decay: float, decayed: str, correction: bool) -> dict[str, Any]:
+    """Name the fields of an AdamW."""
+    fields = {"kind": "adamw", "betas": betas, "eps": eps, "weight_decay": decay, "decayed": decayed}
+    return parts(**{"training.optimizer": fields | {"bias_correction": correction}})
+
+
+def phases(*lengths: tuple[float, int]) -> list[dict[str, Any]]:
+    """Describe length phases."""
+    return [{"share": share, "max_length": length} for share, length in lengths]
+
+
+LAMB = parts(**{"training.optimizer": {"kind": "lamb", "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.01}})
+DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
+BERT_ENCODER = {
+    "hidden_activation": "gelu_tanh",
+    "layer_norm_eps": 1e-12,
+    "position_offset": 0,
+    "type_vocab_size": 2,
+    "pooler": True,
+    "initializer": "truncated_normal",
+    "initializer_range": 0.02,
+    **DROPOUT,
+}
+MASK_80_10_10 = {"mask": 0.8, "random": 0.1, "keep": 0.1, "per": "token", "random_from": "vocabulary"}
+WORDPIECE = {"kind": "wordpiece", "vocab_size": 30522, "lowercase": True}
+CHINESE = WORDPIECE | {"vocab_size": 21128}
+WHOLE_WORDS = {"kind": "whole_word", "budget": "tokens", "rate": 0.15, "rounding": "half_even", "counted": "all"}
+
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "bert/*": parts(
+        encoder=BERT_ENCODER,
+        format={"kind": "segment_pair", "second": "next_or_random", "short_share": 0.1},
+        masking={"kind": "token", "rate": 0.15, "rounding": "half_even", "counted": "all", "candidates": "ordinary"},
+        replacement=MASK_80_10_10,
+        masks={"copies": 10},
+        training={
+            "steps": 1_000_000,
+            "batch_sequences": 256,
+            "phases": phases((0.9, 128), (0.1, 512)),
+            "learning_rate": 1e-4,
+            "warmup_steps": 10_000,
+            "schedule": "linear_jump",
+            "clip_norm": 1.0,
+        },
     )
-    assert (recipe.tokenizer.kind, recipe.tokenizer.vocab_size) == ("wordpiece", vocabulary)
-    assert recipe.tokenizer.lowercase is lowercase
-
-
-@pytest.mark.parametrize("name", [name for name in catalog.names() if name.startswith("bert/")])
-def test_bert_is_trained_as_published(name):
-    recipe = catalog.get(name)
-    training, encoder = recipe.training, recipe.encoder
-    assert (training.steps, training.batch_sequences) == (1_000_000, 256)
-    assert [(phase.share, phase.max_length) for phase in training.phases] == [(0.9, 128), (0.1, 512)]
-    assert (training.learning_rate, training.warmup_steps, training.schedule) == (1e-4, 10_000, "linear_jump")
-    assert training.clip_norm == 1.0
-    optimizer = training.optimizer
-    assert (optimizer.betas, optimizer.eps, optimizer.weight_decay) == ((0.9, 0.999), 1e-6, 0.01)
-    assert (optimizer.decayed, optimizer.bias_correction) == ("matrices", False)
-    assert (encoder.layer_norm_eps, encoder.hidden_activation) == (1e-12, "gelu_tanh")
-    assert (encoder.position_offset, encoder.type_vocab_size, encoder.pooler) == (0, 2, True)
-    assert (encoder.hidden_dropout, encoder.attention_dropout) == (0.1, 0.1)
-    assert (encoder.initializer, encoder.initializer_range) == ("truncated_normal", 0.02)
-
-
-@pytest.mark.parametrize("name", [name for name in catalog.names() if name.startswith("bert/")])
-def test_bert_s_task_is_as_published(name):
-    recipe = catalog.get(name)
-    assert (recipe.format.kind, recipe.format.second, recipe.format.short_share) == (
-        "segment_pair",
-        "next_or_random",
-        0.1,
+    | adam((0.9, 0.999), 1e-6, 0.01, "matrices", False)
+    | {"objectives": {"mlm": 1.0, "nsp": 1.0}},
+    "roberta/[bl]*": parts(
+        encoder={
+            "max_positions": 512,
+            "position_offset": 2,
+            "type_vocab_size": 1,
+            "layer_norm_eps": 1e-5,
+            "hidden_activation": "gelu",
+            "pooler": False,
+            "initializer": "normal",
+        },
+        tokenizer={"kind": "byte_bpe", "vocab_size": 50265},
+        format={"kind": "full_sentences"},
+        masking={"kind": "token", "rate": 0.15, "rounding": "random", "candidates": "all"},
+        replacement=MASK_80_10_10 | {"random_from": "ordinary"},
+        masks={"copies": None},
+        training={
+            "steps": 500_000,
+            "batch_sequences": 8192,
+            "phases": phases((1.0, 512)),
+            "schedule": "linear",
+            "clip_norm": 0.0,
+        },
     )
-    masking = recipe.masking
-    assert (masking.kind, masking.rate, masking.rounding) == ("token", 0.15, "half_even")
-    assert (masking.counted, masking.candidates) == ("all", "ordinary")
-    replacement = recipe.replacement
-    assert (replacement.mask, replacement.random, replacement.keep) == (0.8, 0.1, 0.1)
-    assert (replacement.per, replacement.random_from) == ("token", "vocabulary")
-    assert recipe.masks.copies == 10
-    assert [(objective.kind, objective.weight) for objective in recipe.objectives] == [
-        ("mlm", 1.0),
-        ("nsp", 1.0),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "layers", "hidden", "heads", "learning_rate", "warmup"),
-    [("roberta/base", 12, 768, 12, 6e-4, 24_000), ("roberta/large", 24, 1024, 16, 4e-4, 30_000)],
-)
-def test_roberta_is_as_published(name, layers, hidden, heads, learning_rate, warmup):
-    recipe = catalog.get(name)
-    encoder, training, masking = recipe.encoder, recipe.training, recipe.masking
-    assert (encoder.num_layers, encoder.hidden_size, encoder.num_heads) == (layers, hidden, heads)
-    assert (encoder.max_positions, encoder.position_offset, encoder.type_vocab_size) == (512, 2, 1)
-    assert (encoder.layer_norm_eps, encoder.hidden_activation, encoder.pooler) == (1e-5, "gelu", False)
-    assert encoder.initializer == "normal"
-    assert (training.learning_rate, training.warmup_steps, training.schedule) == (
-        learning_rate,
-        warmup,
-        "linear",
+    | adam((0.9, 0.98), 1e-6, 0.01, "all", True)
+    | {"objectives": {"mlm": 1.0}},
+    "roberta/base": parts(training={"learning_rate": 6e-4, "warmup_steps": 24_000}),
+    "roberta/large": parts(training={"learning_rate": 4e-4, "warmup_steps": 30_000}),
+    "albert/*": parts(
+        encoder={name: value for name, value in BERT_ENCODER.items() if name not in DROPOUT}
+        | {"embedding_size": 128, "max_positions": 512, "sharing": "all", "num_groups": 1},
+        format={"kind": "segment_pair", "second": "next_or_swapped", "short_share": 0.1},
+        masking={
+            "kind": "ngram",
+            "rate": 0.15,
+            "rounding": "half_even",
+            "max_targets": None,
+            "length_shares": (6 / 11, 3 / 11, 2 / 11),
+            "budget": "tokens",
+            "order": "random",
+            "counted": "all",
+        },
+        replacement=MASK_80_10_10,
+        masks={"copies": 40},
+        training={"phases": phases((1.0, 512)), "schedule": "linear_jump", "clip_norm": 1.0},
     )
-    assert (training.steps, training.batch_sequences, training.clip_norm) == (500_000, 8192, 0)
-    assert [(phase.share, phase.max_length) for phase in training.phases] == [(1.0, 512)]
-    optimizer = training.optimizer
-    assert (optimizer.betas, optimizer.eps, optimizer.weight_decay) == ((0.9, 0.98), 1e-6, 0.01)
-    assert (optimizer.decayed, optimizer.bias_correction) == ("all", True)
-    assert (recipe.tokenizer.kind, recipe.tokenizer.vocab_size) == ("byte_bpe", 50265)
-    assert recipe.format.kind == "full_sentences"
-    assert (masking.kind, masking.rate, masking.rounding, masking.candidates) == (
-        "token",
-        0.15,
-        "random",
-        "all",
+    | LAMB
+    | {"objectives": {"mlm": 1.0, "sop": 1.0}},
+    "albert/[blx]*": parts(training={"batch_sequences": 4096, "warmup_steps": 3125, "learning_rate": 0.00176}),
+    **dict.fromkeys(
+        ("albert/base", "albert/large", "albert/xlarge", "albert/xxlarge"),
+        parts(
+            tokenizer={"kind": "unigram", "vocab_size": 30000, "lowercase": True, "character_coverage": 0.99995},
+            training={"steps": 125_000},
+        ),
+    ),
+    "electra/*": parts(
+        encoder=BERT_ENCODER | {"hidden_activation": "gelu", "pooler": False, "max_positions": 512},
+        tokenizer=WORDPIECE,
+        format={"kind": "contiguous_halves", "short_share": 0.05, "single_share": 0.1},
+        masking={
+            "kind": "token",
+            "rounding": "half_even",
+            "counted": "all",
+            "candidates": "ordinary",
+            "max_targets": None,
+        },
+        replacement={"mask": 0.85, "random": 0.0, "keep": 0.15},
+        masks={"copies": None},
+        generator={"shared": "embeddings"},
+        training={"warmup_steps": 10_000, "schedule": "linear_product", "clip_norm": 1.0},
     )
-    assert recipe.replacement.random_from == "ordinary"
-    assert recipe.masks.copies is None
-    assert [objective.kind for objective in recipe.objectives] == ["mlm"]
-
-
-@pytest.mark.parametrize(
-    ("name", "layers", "hidden", "heads", "dropout"),
-    [
-        ("albert/base", 12, 768, 12, 0.1),
-        ("albert/large", 24, 1024, 16, 0.1),
-        ("albert/xlarge", 24, 2048, 16, 0.1),
-        ("albert/xxlarge", 12, 4096, 64, 0.0),
-        ("albert/base-v2", 12, 768, 12, 0.0),
-        ("albert/xxlarge-v2", 12, 4096, 64, 0.0),
-        ("albert/base-chinese", 12, 768, 12, 0.1),
-    ],
-)
-def test_albert_s_encoder_is_as_published(name, layers, hidden, heads, dropout):
-    encoder = catalog.get(name).encoder
-    assert (encoder.num_layers, encoder.hidden_size, encoder.num_heads) == (layers, hidden, heads)
-    assert (encoder.embedding_width, encoder.max_positions, encoder.type_vocab_size) == (128, 512, 2)
-    assert encoder.layer_plan("attention") == encoder.layer_plan("ffn") == (0,) * layers
-    assert (encoder.hidden_dropout, encoder.attention_dropout) == (dropout, dropout)
-    assert (encoder.hidden_activation, encoder.layer_norm_eps, encoder.pooler) == ("gelu_tanh", 1e-12, True)
-    assert (encoder.initializer, encoder.initializer_range) == ("truncated_normal", 0.02)
-
-
-@pytest.mark.parametrize("name", ["albert/base", "albert/large", "albert/xlarge", "albert/xxlarge"])
-def test_albert_s_task_and_training_are_as_published(name):
-    recipe = catalog.get(name)
-    masking, training = recipe.masking, recipe.training
-    assert (recipe.tokenizer.kind, recipe.tokenizer.vocab_size) == ("unigram", 30000)
-    assert (recipe.tokenizer.lowercase, recipe.tokenizer.character_coverage) == (True, 0.99995)
-    assert (recipe.format.kind, recipe.format.second, recipe.format.short_share) == (
-        "segment_pair",
-        "next_or_swapped",
-        0.1,
+    | adam((0.9, 0.999), 1e-6, 0.01, "matrices", False)
+    | {"objectives": {"mlm": 1.0, "rtd": 50.0}, "family": "electra"},
+    **{
+        f"electra/{size}": parts(
+            encoder={"embedding_size": width},
+            masking={"rate": rate},
+            training={
+                "phases": phases((1.0, length)),
+                "learning_rate": learning_rate,
+                "batch_sequences": batch,
+                "steps": steps,
+            },
+        )
+        for size, width, length, learning_rate, batch, steps, rate in (
+            ("small", 128, 128, 5e-4, 128, 1_000_000, 0.15),
+            ("base", None, 512, 2e-4, 256, 766_000, 0.15),
+            ("large", None, 512, 2e-4, 2048, 400_000, 0.25),
+        )
+    },
+    "spanbert/*": parts(
+        encoder={"hidden_activation": "gelu", "layer_norm_eps": 1e-12, "pooler": False},
+        tokenizer={"vocab_size": 28996, "lowercase": False},
+        format={"kind": "doc_sentences", "separator_after": "document"},
+        masking={
+            "kind": "span",
+            "rate": 0.15,
+            "rounding": "up",
+            "counted": "ordinary",
+            "geometric_p": 0.2,
+            "longest_span": 10,
+            "cut_last_word": True,
+        },
+        replacement=MASK_80_10_10 | {"per": "unit", "random_from": "corpus"},
+        masks={"copies": None},
+        training={"warmup_steps": 10_000, "schedule": "linear", "clip_norm": 1.0},
     )
-    assert (masking.kind, masking.rate, masking.rounding, masking.max_targets) == ("ngram", 0.15, "half_even", None)
-    assert masking.length_shares == pytest.approx((6 / 11, 3 / 11, 2 / 11))
-    assert (masking.budget, masking.order, masking.counted) == ("tokens", "random", "all")
-    assert recipe.masks.copies == 40
-    assert [(objective.kind, objective.weight) for objective in recipe.objectives] == [("mlm", 1.0), ("sop", 1.0)]
-    assert (training.steps, training.batch_sequences, training.warmup_steps) == (125_000, 4096, 3125)
-    assert [(phase.share, phase.max_length) for phase in training.phases] == [(1.0, 512)]
-    assert (training.learning_rate, training.schedule, training.clip_norm) == (0.00176, "linear_jump", 1.0)
-    optimizer = training.optimizer
-    assert optimizer.kind == "lamb"
-    assert (optimizer.betas, optimizer.eps, optimizer.weight_decay) == ((0.9, 0.999), 1e-6, 0.01)
+    | adam((0.9, 0.999), 1e-8, 0.1, "all", True)
+    | {"objectives": {"mlm": 1.0, "sbo": 1.0}},
+    "spanbert/base": parts(training={"steps": 300_000, "batch_sequences": 2048, "learning_rate": 5e-4}),
+    "spanbert/large": parts(training={"steps": 2_400_000, "batch_sequences": 256, "learning_rate": 1e-4}),
+    "bert-wwm/base*": {"objectives": {"mlm": 1.0, "nsp": 1.0}} | parts(masking=WHOLE_WORDS),
+    "bert-wwm/base": parts(
+        tokenizer=CHINESE,
+        words={"segmenter": "rjieba", "units": "words"},
+        replacement=MASK_80_10_10,
+        training={"steps": 200_000, "batch_sequences": 2560, "phases": phases((0.5, 128), (0.5, 512))},
+    )
+    | LAMB,
+    "bert-wwm/base-ext": parts(training={"steps": 1_400_000, "phases": phases((5 / 7, 128), (2 / 7, 512))}),
+    "roberta-wwm/*": parts(
+        tokenizer=CHINESE,
+        format={"kind": "segment_pair"},
+        masking=WHOLE_WORDS,
+        masks={"copies": 10},
+        training={"phases": phases((1.0, 512))},
+    )
+    | adam((0.9, 0.999), 1e-6, 0.01, "matrices", False)
+    | {"objectives": {"mlm": 1.0}, "family": "bert"},
+    "roberta-wwm/large": parts(training={"steps": 2_000_000, "batch_sequences": 512}),
+    "roberta-wwm/base": parts(training={"steps": 1_000_000, "batch_sequences": 384}),
+    "roberta-wwm/rbt*": parts(training={"steps": 1_000_000, "batch_sequences": 384}),
+    "macbert/*": parts(
+        tokenizer=CHINESE,
+        words={"segmenter": "rjieba"},
+        format={"second": "next_or_swapped"},
+        masking={
+            "kind": "ngram",
+            "rate": 0.15,
+            "rounding": "down",
+            "length_shares": (0.4, 0.3, 0.2, 0.1),
+            "budget": "words",
+            "order": "left_to_right",
+        },
+        replacement={"similar": 0.8, "random": 0.1, "keep": 0.1, "max_stand_ins": 0.1},
+        training={"batch_sequences": 512, "learning_rate": 1e-4, "phases": phases((1.0, 512))},
+    )
+    | LAMB
+    | {"objectives": {"mlm": 1.0, "sop": 1.0}, "family": "bert"},
+    "macbert/base": parts(training={"steps": 1_000_000}),
+    "macbert/large": parts(training={"steps": 2_000_000}),
+    "ernie/*": parts(
+        encoder={"hidden_activation": "relu", "layer_norm_eps": 1e-5, "max_positions": 513},
+        tokenizer={"vocab_size": 18000},
+        words={"units": "characters", "phrases": ("segmenter",), "entities": ("tags",)},
+        masking={"kind": "levels", "rate": 0.15, "order": "staged"},
+        # Of u <= .15, .03 and more is masked, .015 and more random, the rest kept (batching.py:25-117).
+        replacement=MASK_80_10_10,
+        masks={"copies": None},
+        training={
+            "steps": 1_000_000,
+            "batch_sequences": 8 * 8192 // 512,
+            "phases": phases((1.0, 512)),
+            "learning_rate": 1e-4,
+            "warmup_steps": 5000,
+            "schedule": "linear_jump",
+            "clip_norm": 1.0,
+        },
+    )
+    | adam((0.9, 0.999), 1e-8, 0.01, "matrices", True)
+    | {"family": "ernie"},
+    "ernie/base": {"objectives": {"mlm": 1.0, "nsp": 1.0}},
+    "ernie/base-dialogue": {"objectives": {"mlm": 1.0, "dlm": 1.0}}
+    | parts(format={"kind": "dialogue", "fake_share": 0.5}),
+    "pmi/*": parts(
+        words={"phrases": ("collocations",)}, masking={"kind": "pmi"}, training={"phases": phases((1.0, 512))}
+    )
+    | {"objectives": {"mlm": 1.0}},
+    "distil*": parts(
+        encoder=DROPOUT | {"hidden_activation": "gelu", "pooler": False},
+        masking={
+            "kind": "token",
+            "rate": 0.15,
+            "rounding": "up",
+            "counted": "all",
+            "candidates": "ordinary",
+            "favour": "rare",
+            "smoothing": 0.7,
+        },
+        replacement=MASK_80_10_10,
+        masks={"copies": None},
+        teacher={"initialise": "layers"},
+        training={
+            "learning_rate": 5e-4,
+            "steps": 4800,
+            "warmup_steps": 240,
+            "batch_sequences": 4000,
+            "clip_norm": 5.0,
+            "schedule": "linear",
+        },
+    )
+    | adam((0.9, 0.98), 1e-6, 0.0, "matrices", True)
+    | {"objectives": {"soft_targets": 5.0, "mlm": 2.0, "cosine": 1.0}},
+    # A student of BERT has no segments, one of RoBERTa one kind.
+    "distilbert/*": {"family": "distilbert", "encoder.type_vocab_size": 0, "encoder.layer_norm_eps": 1e-12},
+    "distilroberta/*": {"family": "roberta", "encoder.type_vocab_size": 1, "encoder.layer_norm_eps": 1e-5},
+}
+"""Field values by pattern of names and dotted path; `objectives` by kind and weight."""
 
 
-@pytest.mark.parametrize(("size", "steps"), [("base", 10_000_000), ("large", 3_000_000), ("xxlarge", 3_000_000)])
-def test_albert_s_second_version_is_trained_longer_without_dropout(size, steps):
-    first, second = catalog.get(f"albert/{size}"), catalog.get(f"albert/{size}-v2")
-    assert second.training.steps == steps
-    assert second.training.replace(steps=125_000) == first.training
-    assert second.encoder == first.encoder.replace(hidden_dropout=0.0, attention_dropout=0.0)
+@pytest.mark.parametrize("pattern", PUBLISHED)
+def test_fields_are_as_published(pattern: str) -> None:
+    matching = [name for name in catalog.names() if fnmatchcase(name, pattern)]
+    assert matching
+    for name in matching:
+        recipe = catalog.get(name)
+        data = recipe.model_dump() | {"objectives": {each.kind: each.weight for each in recipe.objectives}}
+        for path, value in PUBLISHED[pattern].items():
+            expected = pytest.approx(value) if path.endswith("_shares") else value
+            assert _at(data, path) == expected, (name, path)
+
+
+def _at(data: Any, path: str) -> Any:
+    for step in path.split("."):
+        data = data[step]
+    return list(data) if path.endswith("phases") and path.startswith("training") else data
+
+
+SHAPES = {
+    (2, 128, 2): "bert/tiny",
+    (4, 256, 4): "bert/mini",
+    (4, 512, 8): "bert/small",
+    (8, 512, 8): "bert/medium",
+    (12, 256, 4): "electra/small",
+    (12, 768, 12): "bert/base bert/base-cased bert/base-chinese bert/base-multilingual-cased roberta/base albert/base "
+    "albert/base-v2 albert/base-chinese electra/base spanbert/base ernie/base macbert/base roberta-wwm/base",
+    (24, 1024, 16): "bert/large bert/large-cased bert/large-chinese roberta/large albert/large albert/large-v2 "
+    "electra/large spanbert/large macbert/large roberta-wwm/large",
+    (24, 2048, 16): "albert/xlarge albert/xlarge-v2",
+    (12, 4096, 64): "albert/xxlarge albert/xxlarge-v2",
+    (3, 768, 12): "roberta-wwm/rbt3",
+    (4, 768, 12): "roberta-wwm/rbt4",
+    (6, 768, 12): "roberta-wwm/rbt6 distilbert/base distilroberta/base",
+    (3, 1024, 16): "roberta-wwm/rbtl3",
+}
+VOCABULARIES = {
+    (30522, True): "bert/base bert/large bert/tiny",
+    (28996, False): "bert/base-cased bert/large-cased",
+    (21128, True): "bert/base-chinese bert/large-chinese albert/base-chinese",
+    (119547, False): "bert/base-multilingual-cased",
+    (105879, True): "bert/base-multilingual-uncased",
+}
+
+
+def test_shapes_and_vocabularies_are_as_published() -> None:
+    for shape, names in SHAPES.items():
+        for name in names.split():
+            encoder = catalog.get(name).encoder
+            assert (encoder.num_layers, encoder.hidden_size, encoder.num_heads) == shape, name
+            assert encoder.intermediate_size == 4 * encoder.hidden_size
+    for (size, lowercase), names in VOCABULARIES.items():
+        for name in names.split():
+            tokenizer: Any = catalog.get(name).tokenizer
+            assert (tokenizer.kind, tokenizer.vocab_size, tokenizer.lowercase) == ("wordpiece", size, lowercase), name
+
+
+@pytest.mark.parametrize("name", [name for name in catalog.names() if catalog.get(name).summary.startswith("not pub")])
+def test_small_recipes_differ_from_published_ones_in_shape_and_training_alone(name: str) -> None:
+    system = name.partition("/")[0]
+    small, base = (catalog.get(each).model_dump() for each in (name, f"{system}/base"))
+    free = {"name", "summary", "paper", "encoder", "training", "generator", "tokenizer", "words"}
+    assert {field for field in small if small[field] != base[field]} <= free
+    if not name.endswith("base-english") and "distil" not in name:
+        bert = catalog.get(f"bert/{name.partition('/')[2]}").encoder
+        assert (small["encoder"]["hidden_size"], small["encoder"]["num_layers"]) == (bert.hidden_size, bert.num_layers)
 
 
 @pytest.mark.parametrize("size", ["tiny", "mini", "small"])
-def test_small_alberts_say_that_they_are_not_published(size):
-    recipe, base = catalog.get(f"albert/{size}"), catalog.get("albert/base")
-    bert = catalog.get(f"bert/{size}").encoder
-    assert "not published" in recipe.summary
-    assert (recipe.encoder.hidden_size, recipe.encoder.num_layers) == (bert.hidden_size, bert.num_layers)
-    assert recipe.encoder.embedding_width == 128
-    assert recipe.encoder.layer_plan("ffn") == (0,) * bert.num_layers
-    assert (recipe.masking, recipe.format, recipe.objectives) == (base.masking, base.format, base.objectives)
-    # As many sequences as base reads, and the rate in proportion to the root of the batch.
-    training = recipe.training
+def test_small_alberts_see_as_many_sequences(size: str) -> None:
+    training = catalog.get(f"albert/{size}").training
     assert training.steps * training.batch_sequences == 125_000 * 4096
     assert training.learning_rate == pytest.approx(0.00176 * (training.batch_sequences / 4096) ** 0.5)
     assert training.warmup_steps / training.steps == 3125 / 125_000
 
 
-@pytest.mark.parametrize("size", ["tiny", "mini", "small", "medium"])
-def test_small_robertas_say_that_they_are_not_published(size):
-    recipe = catalog.get(f"roberta/{size}")
-    bert = catalog.get(f"bert/{size}")
-    assert "not published" in recipe.summary
-    assert recipe.encoder.hidden_size == bert.encoder.hidden_size
-    assert recipe.masking == catalog.get("roberta/base").masking
+@pytest.mark.parametrize(("size", "steps"), [("base", 10_000_000), ("large", 3_000_000), ("xxlarge", 3_000_000)])
+def test_albert_s_second_version_is_trained_longer_without_dropout(size: str, steps: int) -> None:
+    first, second = catalog.get(f"albert/{size}"), catalog.get(f"albert/{size}-v2")
+    assert first.encoder.hidden_dropout == first.encoder.attention_dropout == (0.0 if size == "xxlarge" else 0.1)
+    assert second.training == first.training.replace(steps=steps)
+    assert second.encoder == first.encoder.replace(hidden_dropout=0.0, attention_dropout=0.0)
 
 
-def test_masks_are_drawn_ten_times_or_in_every_epoch():
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [("large-english", "large"), ("large-english-cased", "large-cased"), ("base-english", "base")],
+)
+def test_english_whole_word_bert_differs_from_bert_in_its_masking_alone(name: str, plain: str) -> None:
+    recipe, bert = catalog.get(f"bert-wwm/{name}"), catalog.get(f"bert/{plain}")
+    same = {"name", "summary", "paper", "masking"}
+    assert recipe.masking.kind == "whole_word"
+    assert recipe.model_dump(exclude=same) == bert.model_dump(exclude=same)
+
+
+@pytest.mark.parametrize(
+    ("name", "pair", "runs"), [("bert-wwm/base", 0, (100, 100)), ("bert-wwm/base-ext", 1, (1000, 400))]
+)
+def test_the_settings_for_bert_wwms_two_runs_give_those_two_runs(name: str, pair: int, runs: tuple[int, int]) -> None:
+    settings = re.findall(r'--set "(training=.*)"', inspect.getsource(bert_wwm))[2 * pair : 2 * pair + 2]
+    for setting, thousands, length, batch in zip(settings, runs, (128, 512), (2560, 384), strict=True):
+        training = catalog.resolve(name, [setting]).training
+        assert (training.steps, training.batch_sequences) == (1000 * thousands, batch)
+        assert training.warmup_steps == training.steps / 10
+        assert [(phase.share, phase.max_length) for phase in training.phases] == [(1.0, length)]
+
+
+def test_ernie_s_stages_add_phrases_then_entities() -> None:
+    masking: Any = catalog.get("ernie/base").masking
+    assert [stage.levels for _, stage in masking.stages] == [set(), {"phrase"}, {"entity"}]
+    same = {"name", "summary", "format", "objectives"}
+    assert catalog.get("ernie/base-dialogue").model_dump(exclude=same) == catalog.get("ernie/base").model_dump(
+        exclude=same
+    )
+
+
+@pytest.mark.parametrize("size", ["tiny", "mini", "small", "medium", "base"])
+def test_students_have_half_the_layers_of_the_size_in_their_name(size: str) -> None:
+    for student, teacher in (("distilbert", "bert"), ("distilroberta", "roberta")):
+        ours, theirs = (catalog.get(f"{system}/{size}").encoder for system in (student, teacher))
+        assert 2 * ours.num_layers == theirs.num_layers
+        for field in ("hidden_size", "num_heads", "intermediate_size", "position_offset", "layer_norm_eps"):
+            assert getattr(ours, field) == getattr(theirs, field)
+
+
+def test_masks_are_sampled_ten_times_or_in_every_epoch() -> None:
     static, dynamic = catalog.get("bert/base").masks, catalog.get("roberta/base").masks
     assert [static.refresh(epoch) for epoch in range(12)] == [*range(10), 0, 1]
     assert [dynamic.refresh(epoch) for epoch in range(12)] == list(range(12))
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "hidden", "heads", "layers"),
+    [
+        ("electra/small", [], 64, 1, 12),
+        ("electra/small", ["generator.size=1"], 256, 4, 12),  # the released Small++
+        ("electra/base", [], 256, 4, 12),
+        ("electra/large", [], 256, 4, 24),
+    ],
+)
+def test_electra_s_generator_is_as_published(
+    name: str, overrides: list[str], hidden: int, heads: int, layers: int
+) -> None:
+    recipe = catalog.resolve(name, overrides)
+    assert recipe.generator is not None
+    config = recipe.generator.config(recipe.encoder)
+    assert (config.hidden_size, config.num_heads, config.num_layers) == (hidden, heads, layers)
+    assert (config.intermediate_size, config.embedding_width) == (4 * hidden, recipe.encoder.embedding_width)
+
+
+def full(length: int, sequences: int = 1) -> Instances:
+    """Sequences without padding, each of two texts."""
+    special = np.zeros((sequences, length), dtype=bool)
+    special[:, [0, length // 2, length - 1]] = True
+    total = sequences * length
+    return Instances(
+        ids=np.full(total, 9, dtype=np.int32),
+        segment_ids=np.zeros(total, dtype=np.int8),
+        word_starts=np.ones(total, dtype=bool),
+        special=special.ravel(),
+        cu_seqlens=np.arange(sequences + 1) * length,
+        pair_labels=np.full(sequences, -1, dtype=np.int8),
+    )
+
+
+@pytest.mark.parametrize(
+    ("length", "rate", "slots", "selected"), [(128, 0.15, 19, 19), (512, 0.15, 79, 77), (512, 0.25, 130, 128)]
+)
+def test_electra_s_slots_are_never_exceeded(length: int, rate: float, slots: int, selected: int) -> None:
+    assert int((rate + 0.005) * length) == slots
+    masking: Any = catalog.resolve("electra/small", [f"masking.rate={rate}"]).masking
+    assert masking.budgets(full(length), None).tolist() == [selected]
+    for shorter in range(5, length + 1):
+        assert masking.budgets(full(shorter), None)[0] <= slots
+
+
+@pytest.mark.parametrize(("length", "count", "distinct"), [(128, 19, 17.7), (512, 77, 71.5)])
+def test_electra_s_original_samples_fewer_distinct_positions(length: int, count: int, distinct: float) -> None:
+    # Ours are distinct (DEVIATION): k samples with replacement among n candidates hit n (1 - (1 - 1/n)^k) on average.
+    rounds, instances = 4000, full(length)
+    candidates = np.flatnonzero(~instances.special)
+    expected = len(candidates) * (1 - (1 - 1 / len(candidates)) ** count)
+    assert expected == pytest.approx(distinct, abs=0.05)
+    theirs = np.sort(np.random.default_rng(0).choice(candidates, (rounds, count)))
+    different = 1 + (np.diff(theirs) > 0).sum(axis=1)
+    # The mean of so many rounds is off by more than 4.5 standard errors once in 100,000.
+    assert abs(different.mean() - expected) < 4.5 * different.std() / np.sqrt(rounds)
+    masking: Any = catalog.get("electra/small").masking
+    rng_of_all = RandomNumbers(0, np.zeros(rounds, dtype=np.int64), np.arange(rounds))
+    ours = masking.select(full(length, rounds), rng_of_all).positions
+    assert len(np.unique(ours)) == len(ours)
+    assert np.bincount(ours // length, minlength=rounds).tolist() == [count] * rounds
+
+
+def test_electra_s_learning_rate_never_reaches_its_peak() -> None:
+    training = catalog.get("electra/small").training
+    share = training.warmup_steps / training.steps
+    steps = np.arange(0, 100_000, 50)
+    factors = [rate_factor(training.schedule, step / training.steps, share) for step in steps]
+    assert max(factors) == pytest.approx(0.99, abs=1e-9)
+    assert steps[int(np.argmax(factors))] == training.warmup_steps
+
+
+def test_spanbert_s_lengths_are_normalized_not_clipped() -> None:
+    masking = catalog.get("spanbert/base").masking
+    assert isinstance(masking, SpanMasking)
+    lengths = np.arange(1, 11)
+    geometric = 0.8 ** (lengths - 1) * 0.2
+    assert masking.length_shares == pytest.approx(geometric / geometric.sum(), abs=1e-12)
+    assert masking.length_shares[0] == pytest.approx(0.22406, abs=5e-6)
+    assert masking.length_shares @ lengths == pytest.approx(3.7971, abs=5e-5)
+    clipped = np.append(geometric[:9], 0.8**9)  # if all lengths beyond 10 became 10
+    assert clipped.sum() == pytest.approx(1, abs=1e-12)
+    assert clipped @ lengths == pytest.approx(4.4631, abs=5e-5)
+
+
+def test_roberta_s_first_token_has_row_2_of_514() -> None:
+    config = catalog.get("roberta/base").encoder
+    assert count_parameters(config, 50265)["position embeddings"] == 514 * 768
+    names = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+    tokens = SpecialTokens(pad=1, unk=3, cls=0, sep=2, mask=50264, vocab_size=50265, names=names)
+    written = to_json(family_named("roberta"), config, tokens, frozenset({"mlm"}), 512)
+    assert (written["max_position_embeddings"], written["pad_token_id"]) == (514, 1)
+
+
+def test_ernie_s_unknown_token_is_the_last_of_its_vocabulary(tmp_path: Path) -> None:
+    # The released vocab.txt: [PAD] [CLS] [SEP] [MASK], then characters and words, [UNK] as number 17963.
+    entries = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", *(f"word{number}" for number in range(17959)), "[UNK]"]
+    (tmp_path / "vocab.txt").write_text("\n".join(entries) + "\n", encoding="utf-8")
+    special = Tokenizer.from_folder(tmp_path).special_tokens
+    assert (special.pad, special.cls, special.sep, special.mask, special.unk) == (0, 1, 2, 3, 17963)
+    assert special.vocab_size == 17964 <= catalog.get("ernie/base").tokenizer.vocab_size == 18000

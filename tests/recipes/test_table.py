@@ -43,6 +43,11 @@ def test_paths_of_rows_are_those_that_overrides_take(name):
 
 def test_rows_read_like_the_paper():
     words = {row.path: (row.label, row.value) for row in rows(catalog.get("bert/base"))}
+    distilled = {row.path: (row.label, row.value) for row in rows(catalog.get("distilbert/base"))}
+    assert distilled["teacher.model"] == ("teacher", "set with --teacher")
+    assert distilled["masking.favour"] == ("sampling", "rare tokens more often")
+    assert distilled["masking.smoothing"] == ("weight of rare tokens", "count to the power -0.7")
+    assert distilled["objectives.soft_targets.temperature"] == ("soft targets", "temperature 2")
     assert words["masking.rate"] == ("masking rate", "15 %")
     assert words["training.steps"] == ("steps", "1M")
     assert words["training.learning_rate"] == ("learning rate", "1e-4")
