@@ -217,8 +217,8 @@ class Family:
 
     def head_pairs(self, kind: str) -> tuple[Pair, ...]:
         """List a head's pairs, ours without "heads.KIND."; none where the family has no names for it."""
-        tasks: dict[str, TaskHead] = {**self.tasks}
-        return tasks[kind].pairs if kind in tasks else self.heads.get(kind, ())
+        task = next((task for other, task in self.tasks.items() if other == kind), None)
+        return self.heads.get(kind, ()) if task is None else task.pairs
 
     def task_among(self, names: frozenset[str], architectures: Sequence[str]) -> HeadKind | None:
         """Return the head for labeled examples in a folder with these weights and classes, or None."""
