@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from test_pretrain import CLEAN, die_after
-from toy_runs import TOY, write_corpus
+from toy_runs import TOY, Listening, write_corpus
 
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError, RecipeError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -24,17 +24,6 @@ ON = tuple(setting for setting in TOY if "vocab_size" not in setting)
 HALF = (*ON, "encoder.num_layers=1")
 STILL = ("training.learning_rate=1e-12", "training.clip_norm=1e-12")
 """Next to nothing is learnt, so that what a run began with can be read from its model."""
-
-
-class Heard(Silent):
-    """Keeps what was said."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[tuple[str, str]] = []
-
-    def say(self, topic: str, text: str) -> None:
-        self.lines.append((topic, text))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +65,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
     train: Callable[..., Run], teacher: Path, tmp_path: Path
 ) -> None:
-    heard = Heard()
+    heard = Listening()
     run = train(tmp_path / "run", recipe="distilbert/tiny", steps=60, set=HALF, teacher=teacher, reporter=heard)
     assert run.finished
     assert json.loads((run.folder / "config.json").read_text())["architectures"] == ["DistilBertForMaskedLM"]
@@ -232,7 +221,7 @@ def test_the_rate_of_a_run_that_goes_on_is_not_that_of_a_short_run(
 
 
 def test_new_words_are_learnt_and_written_down(train: Callable[..., Run], teacher: Path, tmp_path: Path) -> None:
-    heard = Heard()
+    heard = Listening()
     # The corpus at large is simple; these are words that the old vocabulary spells.
     words = tmp_path / "words.txt"
     words.write_text("zebu\ncatamaran\n", encoding="utf-8-sig")
@@ -254,7 +243,7 @@ def test_new_words_are_found_in_the_corpus(shared: Path, teacher: Path, tmp_path
     text.write_text(
         "\n\n".join("The zebu likes the quiet sea. A zebu follows the catamaran. The zebu rests." for _ in range(40))
     )
-    heard = Heard()
+    heard = Listening()
     run = pretrain(
         text,
         out=tmp_path / "run",
@@ -320,7 +309,7 @@ def test_bad_requests_are_answered_before_any_work(
     (tmp_path / "old.txt").write_text("cat\ndog\n", encoding="utf-8")
     places = {"TEACHER": str(teacher), "OLD WORDS": tmp_path / "old.txt", "NOWHERE": tmp_path / "nowhere.txt"}
     asked = {name: places.get(value, value) if isinstance(value, str) else value for name, value in changes.items()}
-    heard = Heard()
+    heard = Listening()
     with pytest.raises(kind, match=message):
         train(tmp_path / "run", **asked, reporter=heard)
     assert "corpus" not in [topic for topic, _ in heard.lines]

@@ -1,37 +1,19 @@
 """Phrases for texts in which a segmenter finds none, and a plain word where a level stays empty after all."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_runs import TOY, write_corpus
+from toy_runs import TOY, Listening, write_corpus
 
 from maskwright.core.files import read_json
 from maskwright.recipes.catalog import resolve
 from maskwright.training import preparation
 from maskwright.training.preparation import empty_levels
 from maskwright.training.pretrain import pretrain
-from maskwright.training.reporting import Silent
 from maskwright.training.resolve import fit_phrases
 
 CHINESE = "张伟昨天去了北京大学。他在图书馆里学习机器学习的课程。王芳说上海的天气很好，我们明天一起去公园散步。"
-
-
-class Listening(Silent):
-    """Keeps what was said."""
-
-    def __init__(self) -> None:
-        self.heard: list[tuple[str, str]] = []
-
-    def say(self, topic: str, text: str) -> None:
-        self.heard.append((topic, text))
-
-    def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        self.heard += [(topic, " | ".join(row)) for row in rows]
-
-    def on(self, topic: str, word: str) -> list[str]:
-        return [text for about, text in self.heard if about == topic and word in text]
 
 
 def english(folder: Path) -> Path:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from toy_runs import TOY, write_corpus
+from toy_runs import TOY, Listening, write_corpus
 
 from maskwright.core import tensor_files
 from maskwright.core.amounts import short_count
@@ -137,19 +137,6 @@ class Slow:
     def perf_counter(self) -> float:
         self.now += 0.5
         return self.now
-
-
-class Listening(Silent):
-    """Collects messages."""
-
-    def __init__(self) -> None:
-        self.lines = list[tuple[str, str]]()
-
-    def say(self, topic: str, text: str) -> None:
-        self.lines.append((topic, text))
-
-    def on(self, topic: str) -> list[str]:
-        return [text for about, text in self.lines if about == topic]
 
 
 @pytest.mark.parametrize(("speed", "is_replanned"), [(1e6, True), (95.0, False)])

@@ -1,6 +1,5 @@
 """A run that replaces by similar words: what it says, that it repeats itself, and that it fails early."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,26 +7,12 @@ import pytest
 import torch
 from test_batches import recipe as bert_recipe
 from test_batches import toy_text
-from toy_runs import TOY, write_corpus
+from toy_runs import TOY, Listening, write_corpus
 
 from maskwright.core.errors import DataError
 from maskwright.huggingface.huggingface import load_model
 from maskwright.training.preparation import measured_outcomes
 from maskwright.training.pretrain import pretrain
-from maskwright.training.reporting import Silent
-
-
-class Listening(Silent):
-    """Keeps what was said."""
-
-    def __init__(self) -> None:
-        self.heard: list[tuple[str, str]] = []
-
-    def say(self, topic: str, text: str) -> None:
-        self.heard.append((topic, text))
-
-    def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        self.heard.append((topic, str(rows)))
 
 
 def run(folder: Path, out: str, source: str, **more: object) -> Listening:
@@ -50,7 +35,7 @@ def run(folder: Path, out: str, source: str, **more: object) -> Listening:
 def test_a_run_says_what_its_table_covers_and_repeats_itself(tmp_path: Path) -> None:
     thesaurus = tmp_path / "synonyms.txt"
     thesaurus.write_text("cat dog sister captain teacher river\nwatches follows likes\n", encoding="utf-8")
-    heard = run(tmp_path, "a", str(thesaurus)).heard
+    heard = run(tmp_path, "a", str(thesaurus)).lines
     said = [text for topic, text in heard if topic == "similar"]
     assert len(said) == 2
     assert "synonyms.txt, plain groups: 2 groups of synonyms" in said[0]
@@ -69,11 +54,11 @@ def test_a_table_that_hardly_covers_anything_is_warned_of(tmp_path: Path) -> Non
     few.write_text("cat dog\n", encoding="utf-8")
     words = sorted(set((write_corpus(tmp_path / "corpus.txt")).read_text(encoding="utf-8").replace(".", " ").split()))
     many.write_text(" ".join(words) + "\n", encoding="utf-8")
-    warned = [text for topic, text in run(tmp_path, "a", str(few)).heard if topic == "warning" and "similar" in text]
+    warned = [text for topic, text in run(tmp_path, "a", str(few)).lines if topic == "warning" and "similar" in text]
     assert len(warned) == 1
     assert "of the selected tokens become random words" in warned[0]
     assert "replacement.table.source" in warned[0]
-    assert not [text for topic, text in run(tmp_path, "b", str(many)).heard if "become random words" in text]
+    assert not [text for topic, text in run(tmp_path, "b", str(many)).lines if "become random words" in text]
 
 
 def test_a_table_that_covers_nothing_ends_the_run(tmp_path: Path) -> None:
@@ -97,7 +82,7 @@ def test_a_source_that_is_not_there_is_missed_before_any_work(tmp_path: Path) ->
             device="cpu",
             reporter=listening,
         )
-    assert "corpus" not in [topic for topic, _ in listening.heard]
+    assert "corpus" not in [topic for topic, _ in listening.lines]
 
 
 def test_outcomes_are_measured_on_sequences_of_the_corpus() -> None:

@@ -1,8 +1,11 @@
 """A small corpus and the settings of a run that takes a second."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
+from maskwright.training.reporting import Reporter
 
 SUBJECTS = ("the cat", "a dog", "my sister", "the old captain", "our teacher", "the river")
 VERBS = ("watches", "follows", "remembers", "paints", "likes", "crosses")
@@ -32,3 +35,20 @@ def write_corpus(path: Path, documents: int = 60, seed: int = 0) -> Path:
         texts.append(" ".join(sentences))
     path.write_text("\n\n".join(texts), encoding="utf-8")
     return path
+
+
+class Listening(Reporter):
+    """Collects messages; a table as one message a row."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str]] = []
+
+    def say(self, topic: str, text: str) -> None:
+        self.lines.append((topic, text))
+
+    def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        self.lines += [(topic, " | ".join(row)) for row in rows]
+
+    def on(self, topic: str, word: str = "") -> list[str]:
+        """Return the messages of a topic that contain a word."""
+        return [text for about, text in self.lines if about == topic and word in text]

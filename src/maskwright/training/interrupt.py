@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM ask a run to stop after the step at hand; asked twice, it stops at once."""
+"""Ctrl-C and SIGTERM stop a run after the current step; a second signal stops it at once."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from types import FrameType
 
 
 class StopRequest:
-    """Whether, and by which signal, the run was asked to stop."""
+    """Whether a signal was received, and which."""
 
     def __init__(self) -> None:
         self.signal: str | None = None
@@ -22,7 +22,7 @@ def stop_on_signals() -> Iterator[StopRequest]:
     """Catch SIGINT and SIGTERM while the block runs (only in the main thread: elsewhere signals stay as they are)."""
     request = StopRequest()
 
-    def asked(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         if request:
             raise KeyboardInterrupt
         request.signal = signal.Signals(number).name
@@ -32,12 +32,12 @@ def stop_on_signals() -> Iterator[StopRequest]:
     previous = {}
     for number in (signal.SIGINT, signal.SIGTERM):
         try:
-            previous[number] = signal.signal(number, asked)
-        except ValueError:  # Not in the main thread: Python lets nobody else set handlers.
+            previous[number] = signal.signal(number, on_signal)
+        except ValueError:  # Only the main thread can set handlers.
             break
     try:
         yield request
     finally:
         for number, handler in previous.items():
-            if handler is not None:  # Set by something other than Python: it cannot be put back.
+            if handler is not None:  # Handlers not set by Python cannot be restored.
                 signal.signal(number, handler)

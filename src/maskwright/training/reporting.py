@@ -2,7 +2,6 @@
 
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -13,26 +12,21 @@ from rich.table import Table
 from rich.text import Text
 
 
-class Reporter(ABC):
-    """Receives the messages of a run."""
+class Reporter:
+    """Receives the messages of a run; this one ignores them."""
 
-    @abstractmethod
     def say(self, topic: str, text: str) -> None:
         """Print a message: a topic of one word and a sentence."""
 
-    @abstractmethod
     def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print a small table."""
 
-    @abstractmethod
     def stage(self, name: str, done: int, total: int | None) -> None:
         """Show the progress of a preparation stage (also a `data.progress.Progress`)."""
 
-    @abstractmethod
     def training(self, share: float, text: str) -> None:
         """Show the progress of training, as a share and a text."""
 
-    @abstractmethod
     def close(self) -> None:
         """Remove the progress line."""
 
@@ -47,21 +41,6 @@ class Reporter(ABC):
 
 class Silent(Reporter):
     """Prints nothing."""
-
-    def say(self, topic: str, text: str) -> None:
-        """Print nothing."""
-
-    def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Print nothing."""
-
-    def stage(self, name: str, done: int, total: int | None) -> None:
-        """Print nothing."""
-
-    def training(self, share: float, text: str) -> None:
-        """Print nothing."""
-
-    def close(self) -> None:
-        """Nothing to close."""
 
 
 class OnConsole(Reporter):
@@ -80,26 +59,26 @@ class OnConsole(Reporter):
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._name = ""
-        self._said = 0.0
+        self._printed = 0.0
 
     def say(self, topic: str, text: str) -> None:
         """Print a line: the topic in a column of its own, the text wrapped beside it."""
-        self._beside(topic, Text(text))
+        self._print(topic, Text(text))
 
     def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print a table beside its topic."""
-        drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         for number, name in enumerate(columns):
-            drawn.add_column(name, no_wrap=number == 0, overflow="fold")
+            table.add_column(name, no_wrap=number == 0, overflow="fold")
         for row in rows:
-            drawn.add_row(*map(Text, row))
-        self._beside(topic, drawn)
+            table.add_row(*map(Text, row))
+        self._print(topic, table)
 
-    def _beside(self, topic: str, what: RenderableType) -> None:
+    def _print(self, topic: str, content: RenderableType) -> None:
         grid = Table.grid(padding=(0, 1))
         grid.add_column(width=10, style="bold cyan", no_wrap=True)
         grid.add_column(overflow="fold")
-        grid.add_row(topic, what)
+        grid.add_row(topic, content)
         self.console.print(grid)
 
     def stage(self, name: str, done: int, total: int | None) -> None:
@@ -114,8 +93,8 @@ class OnConsole(Reporter):
     def _show(self, name: str, share: float | None, text: str) -> None:
         if not self.console.is_terminal:
             now = time.monotonic()
-            if name != self._name or now - self._said >= self._QUIET_SECONDS:
-                self._said, self._name = now, name
+            if name != self._name or now - self._printed >= self._QUIET_SECONDS:
+                self._printed, self._name = now, name
                 percent = "" if share is None else f" {share:.0%}"
                 self.console.print(f"{name}{percent}  {text}", soft_wrap=True)
             return

@@ -1,11 +1,12 @@
-"""The endless, seekable order of instances: sources, epochs, shuffles. A cursor says where a run stands.
+"""The endless, seekable order of instances over sources and epochs.
 
-Everything is a function of (seed, epoch, position): a resumed run continues at its cursor at once, and the order does
-not depend on workers, ranks or micro-batches.
+It is a function of (seed, epoch, position): a resumed run continues at its cursor at once, and the order does not
+depend on workers, ranks or micro-batches.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -15,12 +16,12 @@ from maskwright.core.types import Documents, IntArray, Plan
 
 _GOLDEN_RATIO = 0.6180339887498949
 _SOURCE_STRIDE = 1 << 40
-"""Instance numbers of different sources never meet: a source has fewer than 2**40 instances."""
+"""Keeps instance numbers of different sources apart: a source has fewer than 2**40 instances."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one source stands: `position` instances of epoch `epoch` have been read."""
+    """The position in one source: `position` instances of epoch `epoch` have been read."""
 
     epoch: int = 0
     position: int = 0
@@ -28,31 +29,27 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Where a stream stands.
+    """The position in a stream.
 
     Attributes:
         drawn: Instances read in all.
-        places: One place a source.
-        passes: Passes over the first source so far; a pass left unfinished where the length changed counts its part.
+        places: One per source.
+        passes: Passes over the first source so far; one left unfinished when the length changed counts as a fraction.
     """
 
     drawn: int
     places: tuple[Place, ...]
     passes: float = 0.0
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """Return plain data for a checkpoint."""
         places = [[place.epoch, place.position] for place in self.places]
         return {"drawn": self.drawn, "places": places, "passes": self.passes}
 
     @classmethod
-    def from_json(cls, data: dict[str, object]) -> "Cursor":
+    def from_json(cls, data: dict[str, Any]) -> "Cursor":
         """Read what `to_json` wrote."""
-        drawn, places, passes = data["drawn"], data["places"], data["passes"]
-        assert isinstance(drawn, int)
-        assert isinstance(places, list)
-        assert isinstance(passes, float)
-        return cls(drawn, tuple(Place(*place) for place in places), passes)
+        return cls(data["drawn"], tuple(Place(*place) for place in data["places"]), data["passes"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +57,9 @@ class Rows:
     """Some instances, not yet laid out.
 
     Attributes:
-        plan: The rows, in reading order.
-        refresh: Shape (B,), which drawing of masks each row gets.
-        index: Shape (B,), each row's number within its drawing, unique over sources.
-        epochs: Passes over the first source when these have been read, as a fraction.
+        refresh: Shape (B,), the epoch (or epoch modulo k) that keys each row's masks.
+        index: Shape (B,), each row's number within that epoch, unique over sources.
+        epochs: Passes over the first source after these, as a fraction.
     """
 
     plan: Plan
@@ -76,11 +72,9 @@ class Stream:
     """Instances of one or several sources, shuffled anew in every epoch.
 
     Args:
-        sources: The documents of each source.
         weights: Share of instances from each source (any scale); None for one source.
         plan: Plans one pass over documents for a refresh number (a format with its length and seed).
-        refresh: Which drawing an epoch uses (static or dynamic masks).
-        seed: The run's seed.
+        refresh: Maps an epoch to its refresh number (static or dynamic masks).
     """
 
     def __init__(
@@ -135,7 +129,7 @@ class Stream:
     def _pick_sources(self, drawn: int, count: int) -> IntArray:
         if len(self.sources) == 1:
             return np.zeros(count, dtype=np.int64)
-        # A golden-ratio sequence meets the shares as evenly as possible at every length, with nothing to remember.
+        # A golden-ratio sequence approximates the shares at every length without state.
         numbers = (np.arange(drawn, drawn + count, dtype=np.float64) * _GOLDEN_RATIO) % 1.0
         return np.minimum(np.searchsorted(self._upper, numbers, side="right"), len(self.sources) - 1)
 
@@ -156,15 +150,9 @@ class Stream:
 def _interleave(slots: list[IntArray], parts: list[tuple[Plan, IntArray, IntArray]], epochs: float) -> Rows:
     back = np.argsort(np.concatenate(slots), kind="stable")
     plans = [part[0] for part in parts]
-    joined = Plan(
-        first_start=np.concatenate([plan.first_start for plan in plans]),
-        first_end=np.concatenate([plan.first_end for plan in plans]),
-        second_start=np.concatenate([plan.second_start for plan in plans]),
-        second_end=np.concatenate([plan.second_end for plan in plans]),
-        pair_labels=np.concatenate([plan.pair_labels for plan in plans]),
-    )
+    columns = {each.name: np.concatenate([getattr(plan, each.name) for plan in plans]) for each in fields(Plan)}
     return Rows(
-        joined.rows(back),
+        Plan(**columns).rows(back),
         np.concatenate([part[1] for part in parts])[back],
         np.concatenate([part[2] for part in parts])[back],
         epochs,

@@ -1,4 +1,4 @@
-"""From prepared text and a recipe to the phases that the loop reads: held-out split, streams, collators."""
+"""The phases of the loop and the held-out batches, built from prepared text and a recipe."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,16 +22,15 @@ _DOCUMENTS_MEASURED = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """Prepared text as training needs it, whatever it came from.
+    """Tokenized text.
 
     Attributes:
-        documents: All documents.
-        sources: Shape (D,), which source each document came from.
+        sources: Shape (D,), the source of each document.
         weights: Share of each source; None for natural shares.
         document_ends: Ascending token offsets at which documents end.
         take: Reads token ranges.
         vocabulary: Special ids and corpus counts.
-        levels: For each level of units beside words, what was found in the text (`text.words.level_facts`).
+        levels: Counts of phrase and entity spans (`data.words.level_facts`).
     """
 
     documents: Documents
@@ -56,12 +55,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What a run computes on.
-
-    Attributes:
-        phases: For the loop.
-        held_out: Fixed step batches of the held-out text, dropout off; empty if nothing could be set aside.
-    """
+    """The phases of a run, and fixed batches of the held-out text without dropout (none if the text is too short)."""
 
     phases: tuple[Phase, ...]
     held_out: list[StepBatch]
@@ -70,15 +64,7 @@ class Workload:
 def build_workload(
     recipe: Recipe, text: Text, *, seed: int, held_out_tokens: int, tokens_per_microbatch: int
 ) -> Workload:
-    """Split off the held-out text and build every phase.
-
-    Args:
-        recipe: What is trained.
-        text: Prepared text.
-        seed: The run's seed.
-        held_out_tokens: Most tokens to set aside.
-        tokens_per_microbatch: Slots of a forward and backward pass.
-    """
+    """Split off at most `held_out_tokens` of held-out text and build every phase."""
     parts = split_text(text, seed, held_out_tokens)
     streams = {
         length: _stream(recipe, parts.train, text, length, seed)
@@ -93,7 +79,7 @@ def build_workload(
 
 
 def _stretches(recipe: Recipe) -> list[tuple[float, int, Recipe]]:
-    """Cut the budget wherever the length or the masking changes: (where it ends, length, recipe with its masking)."""
+    """Cut the budget where the length or the masking changes: (end, length, recipe with that masking)."""
     lengths = _ends([(phase.share, phase.max_length) for phase in recipe.training.phases])
     stages = _ends(list(recipe.masking.stages))
     cuts = sorted({end for end, _ in (*lengths, *stages)})
@@ -108,33 +94,29 @@ def _stretches(recipe: Recipe) -> list[tuple[float, int, Recipe]]:
 
 
 def _ends(stretches: Sequence[tuple[float, Any]]) -> list[tuple[float, Any]]:
-    """Turn shares into where each stretch ends; the last ends at 1 whatever rounding says."""
+    """Turn shares into ends; the last is exactly 1."""
     ends = [round(sum(share for share, _ in stretches[: number + 1]), 9) for number in range(len(stretches))]
     return [(end, each) for end, (_, each) in zip([*ends[:-1], 1.0], stretches, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Documents to train on and documents set aside."""
+    """Training and held-out documents."""
 
     train: Documents
     held_out: Documents
 
 
 def split(documents: Documents, seed: int, share: float = 0.05, most_tokens: int = 60_000) -> Split:
-    """Set aside whole sentences from documents in the order of a keyed draw.
+    """Split all sentences into training and held-out text: whole sentences from documents in random order.
 
-    At most a sixteenth of what is wanted comes from one document, so that long documents (books) give their
-    beginnings and short ones go whole; what is left of a document is a document of its own in the training text.
+    At most a sixteenth of the held-out text comes from one document, so that long documents (books) give their
+    beginnings; the rest of a document is a document of the training text. Nothing is held out if a sixteenth is less
+    than any first sentence.
 
     Args:
-        documents: All documents.
-        seed: The run's seed.
-        share: Largest share of all tokens to set aside.
-        most_tokens: Most tokens to set aside.
-
-    Returns:
-        A partition of all sentences. Nothing is held out where a sixteenth is less than any first sentence.
+        share: Largest share of all tokens to hold out.
+        most_tokens: Most tokens to hold out.
     """
     limit = int(min(share * documents.num_tokens, most_tokens))
     from_one = max(limit // _DOCUMENTS_AT_LEAST, 1)
@@ -157,7 +139,7 @@ def split(documents: Documents, seed: int, share: float = 0.05, most_tokens: int
 
 
 def split_text(text: Text, seed: int, held_out_tokens: int) -> Split:
-    """Set held-out text aside, from each source by its weight (a function of the seed and the documents)."""
+    """Split off held-out text from each source by its weight."""
     if text.weights is None:
         return split(text.documents, seed, most_tokens=held_out_tokens)
     scale = held_out_tokens / sum(text.weights)
@@ -192,7 +174,7 @@ def _stream(recipe: Recipe, documents: Documents, text: Text, max_length: int, s
 
     if text.weights is None:
         return Stream([documents], None, plan, recipe.masks.refresh, seed)
-    # A document's source is found by where its tokens end: the held-out split may have taken its beginning.
+    # A document's source is found by its end: the held-out split may have taken its beginning.
     source_of = text.sources[np.searchsorted(text.document_ends, documents.bounds(documents.last))]
     sources = [documents.pick(source_of == number) for number in range(len(text.weights))]
     return Stream(sources, text.weights, plan, recipe.masks.refresh, seed)
