@@ -1,6 +1,7 @@
 """`maskwright embed`: vectors to a file, as JSON, or a look at which texts are near each other."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,32 @@ def test_embed_writes_a_row_for_each_line(
     assert captured.out == ""
     assert "302 texts, 32 dimensions, written to" in captured.err
     assert "1 text of 302 blank" in captured.err
+
+
+def test_embed_reads_the_text_column_of_a_csv(
+    bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in.csv").write_text("id,text,label\n1,the cat,good\n2,a dog ran,bad\n", encoding="utf-8")
+    assert _run("embed", bert_folder, "--file", tmp_path / "in.csv", "--out", tmp_path / "v.npy") == 0
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "v.npy"), maskwright.load(bert_folder).embed(["the cat", "a dog ran"])
+    )
+    assert "texts from column 'text' of" in capsys.readouterr().err
+    assert _run("embed", bert_folder, "--file", tmp_path / "in.csv", "--column", "label", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["shape"] == [2, 32]
+
+
+def test_embed_notes_models_without_sentence_training(
+    bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run("embed", bert_folder, "the cat", "the cats", "--json") == 0
+    captured = capsys.readouterr()
+    assert "not trained to compare texts" in captured.err
+    assert json.loads(captured.out)["shape"] == [2, 32]
+    shutil.copytree(bert_folder, tmp_path / "trained")
+    (tmp_path / "trained" / "modules.json").write_text("[]")
+    assert _run("embed", tmp_path / "trained", "the cat") == 0
+    assert "not trained to compare texts" not in capsys.readouterr().err
 
 
 def test_embed_prints_json_with_or_without_a_file(

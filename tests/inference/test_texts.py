@@ -2,9 +2,10 @@
 
 import gzip
 import io
-import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,6 +46,29 @@ def test_read_texts_reads_compressed_files(tmp_path: Path) -> None:
     assert read_texts(file) == ["one", "", "two"]
 
 
+@pytest.mark.parametrize(("name", "mark"), [("a.csv", ","), ("a.tsv.gz", "\t"), ("a.parquet", "")])
+def test_read_texts_reads_one_column_of_a_table(tmp_path: Path, name: str, mark: str) -> None:
+    rows = {"id": ["1", "2", "3"], "text": ["the cat", "", "a, dog"], "note": ["x", "y", "z"]}
+    if mark:
+        lines = [mark.join(rows), *(mark.join(f'"{cell}"' for cell in row) for row in zip(*rows.values(), strict=True))]
+        data = "\n".join(lines).encode()
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    else:
+        pq.write_table(pa.table(rows), tmp_path / name)
+    columns: list[str] = []
+    assert read_texts(tmp_path / name, on_column=columns.append) == rows["text"]
+    assert read_texts(tmp_path / name, "note", columns.append) == rows["note"]
+    assert columns == ["text", "note"]
+    with pytest.raises(DataError, match=r"has no column 'nots'.*Did you mean 'note'"):
+        read_texts(tmp_path / name, "nots")
+
+
+def test_a_column_needs_a_table(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    with pytest.raises(DataError, match=r"a\.txt has no columns"):
+        read_texts(tmp_path / "a.txt", "text")
+
+
 def test_read_texts_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n")))
     assert read_texts("-") == ["one", "two"]
@@ -58,8 +82,11 @@ def test_read_texts_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> Non
         ("a.txt", b"one\ncaf\xe9 here\n", r"a\.txt, line 2: not UTF-8.*iconv"),
         ("a.txt", "one\n".encode("utf-16"), r"a\.txt is UTF-16"),
         ("a.jsonl", b'"one"\n{"text": }\n', r"a\.jsonl, line 2: not JSON"),
-        ("a.jsonl", b'{"txt": "one"}\n', r"a\.jsonl, line 1: no field 'text' \(found: 'txt'\)"),
-        ("a.jsonl", json.dumps({"text": 3}).encode(), r"a\.jsonl, line 1: found int instead of a text"),
+        ("a.jsonl", b'{"a": "one", "b": "two"}\n', r"several columns could hold the text \(a, b\).*`--column a`"),
+        ("a.jsonl", b'{"text": "one"}\n{"txt": "two"}\n', r"a\.jsonl, line 2: no field 'text' \(found: 'txt'\)"),
+        ("a.csv", b"label,title,description\n1,a,b\n", r"several columns .*\(title, description\).*`--column title`"),
+        ("a.csv", b"text,label\na,b,c\n", r"a\.csv, line 2: 3 columns where the header has 2"),
+        ("a.jsonl", b'{"text": "one"}\n{"text": 3}\n', r"a\.jsonl, line 2: found int instead of a text"),
         ("a.jsonl", b"[1]", r"a\.jsonl, line 1: found list"),
         ("a.txt.gz", b"no gzip", r"a\.txt\.gz is damaged"),
     ],

@@ -6,6 +6,7 @@ import typer
 
 from maskwright.cli import output
 from maskwright.cli.texts import (
+    ColumnOption,
     DeviceOption,
     FileOption,
     LinesOption,
@@ -24,6 +25,7 @@ def command(
     model: ModelArgument,
     texts: TextsArgument = None,
     file: FileOption = None,
+    column: ColumnOption = None,
     threshold: Annotated[float, typer.Option(help="Probability above which a token is marked.")] = 0.5,
     out: LinesOption = None,
     device: DeviceOption = "auto",
@@ -31,7 +33,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, with all tokens.")] = False,
 ) -> None:
     """Mark tokens that look replaced, with a model pretrained by an electra recipe."""
-    given = gather(texts, file)
+    given = gather(texts, file, column)
     check_model(model)
     from maskwright.inference.detect import marked, summary
     from maskwright.inference.texts import write_json_lines

@@ -7,6 +7,7 @@ import typer
 
 from maskwright.cli import output
 from maskwright.cli.texts import (
+    ColumnOption,
     DeviceOption,
     FileOption,
     ModelArgument,
@@ -27,6 +28,7 @@ def command(
     model: ModelArgument,
     texts: TextsArgument = None,
     file: FileOption = None,
+    column: ColumnOption = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Write the embeddings to this .npy file, one row per text, float32.", show_default=False),
@@ -40,7 +42,7 @@ def command(
     ] = False,
 ) -> None:
     """Compute one embedding per text. Without --out or --json, show the nearest neighbor of each text."""
-    given = gather(texts, file)
+    given = gather(texts, file, column)
     check_model(model)
     import contextlib
 
@@ -49,6 +51,7 @@ def command(
     from maskwright.core.errors import MaskwrightError
     from maskwright.core.files import atomic_path
     from maskwright.data.progress import no_progress
+    from maskwright.huggingface.locating import locate
     from maskwright.inference.embed import POOLINGS, nearest_texts
     from maskwright.training.reporting import OnConsole
 
@@ -57,6 +60,11 @@ def command(
         raise MaskwrightError(f"cannot write vectors as {out.name!r}", allowed="a name that ends in .npy")
     chosen = output.one_of("pooling", pooling, POOLINGS)
     loaded = load_for_use(model, device, precision)
+    if not (locate(model) / "modules.json").is_file():  # the file of sentence-transformers
+        output.note(
+            "this model was not trained to compare texts: similarities of its vectors are poor. Train it on pairs of "
+            "similar texts, e.g. with sentence-transformers, or score pairs with `maskwright finetune --task sts-b`."
+        )
     # The file is opened first, so that an unwritable directory fails immediately.
     with atomic_path(out) if out else contextlib.nullcontext() as temporary:
         with warnings_said(), OnConsole(output.talk()) as talk:

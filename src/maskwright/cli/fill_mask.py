@@ -7,6 +7,7 @@ import typer
 
 from maskwright.cli import output
 from maskwright.cli.texts import (
+    ColumnOption,
     DeviceOption,
     FileOption,
     LinesOption,
@@ -28,6 +29,7 @@ def command(
         typer.Argument(help="Texts with `[MASK]` or `<mask>`; both work for any model.", show_default=False),
     ] = None,
     file: FileOption = None,
+    column: ColumnOption = None,
     top_k: Annotated[int, typer.Option("--top-k", "-k", help="Predictions per mask.")] = 5,
     out: LinesOption = None,
     device: DeviceOption = "auto",
@@ -35,7 +37,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Predict the token at each mask of a text. Several masks are predicted independently."""
-    given = gather(texts, file)
+    given = gather(texts, file, column)
     check_model(model)
     from dataclasses import asdict
 

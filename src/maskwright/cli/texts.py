@@ -22,7 +22,16 @@ ModelArgument = Annotated[str, typer.Argument(help=MODEL_HELP, show_default=Fals
 TextsArgument = Annotated[list[str] | None, typer.Argument(help="Texts.", show_default=False)]
 FileOption = Annotated[
     Path | None,
-    typer.Option(help="Read one text per line from a .txt or .jsonl file; `-` for standard input.", show_default=False),
+    typer.Option(
+        help="A file with one text per line, or a CSV, TSV, JSON Lines or Parquet file; `-` for standard input.",
+        show_default=False,
+    ),
+]
+ColumnOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of the texts in --file. Default: text, content, or the only column of texts.", show_default=False
+    ),
 ]
 LinesOption = Annotated[
     Path | None, typer.Option(help="Write the results to this .jsonl file, one line per text.", show_default=False)
@@ -37,8 +46,8 @@ PrecisionOption = Annotated[
 ]
 
 
-def gather(texts: Sequence[str] | None, file: Path | None) -> list[str]:
-    """Return the texts of the command line, then those of the file.
+def gather(texts: Sequence[str] | None, file: Path | None, column: str | None = None) -> list[str]:
+    """Return the texts of the command line, then those of the file; the column that is read is printed.
 
     Raises:
         MaskwrightError: If there are none, or one contains a lone surrogate, which no tokenizer accepts.
@@ -47,7 +56,10 @@ def gather(texts: Sequence[str] | None, file: Path | None) -> list[str]:
     from maskwright.core.half_characters import told_half_character
     from maskwright.inference.texts import read_texts
 
-    of_file = read_texts(file) if file else []
+    def note(name: str) -> None:
+        output.note(f"texts from column {name!r} of {file}")
+
+    of_file = read_texts(file, column, note) if file else []
     gathered = [*(texts or ()), *of_file]
     for number, text in enumerate(gathered, start=1):
         if half := told_half_character(text):

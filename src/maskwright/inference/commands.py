@@ -23,6 +23,7 @@ def fill_mask(
     texts: str | Sequence[str] = (),
     *,
     file: str | Path | None = None,
+    column: str | None = None,
     top_k: int = 5,
     out: str | Path | None = None,
     device: str = "auto",
@@ -33,13 +34,14 @@ def fill_mask(
     Args:
         model: As for `load`.
         texts: With `[MASK]` or `<mask>`.
-        file: More texts, one per line of a .txt or .jsonl file.
+        file: More texts: one per line, or a column of a CSV, TSV, JSON Lines or Parquet file.
+        column: That column; None for `text`, `content` or the only column of texts.
         top_k: Predictions per mask.
         out: A .jsonl file for the results, one line per text.
         device: As for `load`.
         precision: As for `load`.
     """
-    given = _gather(texts, file)
+    given = _gather(texts, file, column)
     filled = load(model, device=device, precision=precision).fill_mask(given, top_k=top_k)
     if out is not None:
         write_json_lines(Path(out).expanduser(), filled_to_json(given, filled))
@@ -59,13 +61,16 @@ def detect(
     texts: str | Sequence[str] = (),
     *,
     file: str | Path | None = None,
+    column: str | None = None,
     threshold: float = THRESHOLD,
     out: str | Path | None = None,
     device: str = "auto",
     precision: Precision = "fp32",
 ) -> list[Detection]:
     """Predict which tokens of each text were replaced (`Model.detect`); other arguments as for `fill_mask`."""
-    detections = load(model, device=device, precision=precision).detect(_gather(texts, file), threshold=threshold)
+    detections = load(model, device=device, precision=precision).detect(
+        _gather(texts, file, column), threshold=threshold
+    )
     if out is not None:
         write_json_lines(Path(out).expanduser(), [detection.to_json() for detection in detections])
     return detections
@@ -76,6 +81,7 @@ def embed(
     texts: str | Sequence[str] = (),
     *,
     file: str | Path | None = None,
+    column: str | None = None,
     out: str | Path | None = None,
     pooling: Pooling = "mean",
     normalize: bool = False,
@@ -86,7 +92,7 @@ def embed(
 
     `out` is a .npy file; the other arguments are as for `fill_mask`.
     """
-    given = _gather(texts, file)
+    given = _gather(texts, file, column)
     vectors = load(model, device=device, precision=precision).embed(given, pooling=pooling, normalize=normalize)
     if out is not None:
         with atomic_path(Path(out).expanduser()) as temporary, open(temporary, "wb") as saved:
@@ -94,10 +100,10 @@ def embed(
     return vectors
 
 
-def _gather(texts: str | Sequence[str], file: str | Path | None) -> list[str]:
+def _gather(texts: str | Sequence[str], file: str | Path | None, column: str | None) -> list[str]:
     gathered = [texts] if isinstance(texts, str) else list(texts)
     if file is not None:
-        gathered += read_texts(file)
+        gathered += read_texts(file, column)
     if not gathered:
         raise MaskwrightError("no text was given", todo="Pass texts, or the path of a file with one text per line")
     return gathered

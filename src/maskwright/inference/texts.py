@@ -1,75 +1,109 @@
-"""Files of texts: read one per line from `.txt` or `.jsonl`, also compressed; read one whole text; write results."""
+"""Files of texts: read one per line or one column of a table, also compressed; read one whole text; write results."""
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from maskwright.core.errors import DataError
 from maskwright.core.files import write_text
-from maskwright.data.sources.files import COMPRESSIONS, decompressed, reading, refuse_utf_16, undecodable
+from maskwright.data.sources.files import (
+    COMPRESSIONS,
+    BadLine,
+    decompressed,
+    reading,
+    refuse_utf_16,
+    undecodable,
+)
+from maskwright.data.sources.tables import csv_documents, json_column, parquet_documents
 
-TEXT_FIELD = "text"
 _BOM = b"\xef\xbb\xbf"
 
 
-def read_texts(path: Path | str) -> list[str]:
-    """Read one text from each line of a file; blank lines are empty texts, so that line i stays text i.
+def read_texts(
+    path: Path | str, column: str | None = None, on_column: Callable[[str], None] = lambda name: None
+) -> list[str]:
+    """Read the texts of a file, also compressed as `.gz` or `.zst`; "-" is standard input.
+
+    `.csv`, `.tsv` and `.parquet`: one text per row, from a column. `.jsonl`: one per line, a string or a field of an
+    object. Anything else: one per line. Blank lines of `.jsonl` and other files are empty texts, so that line i stays
+    text i.
 
     Args:
-        path: A file of plain lines, or a `.jsonl` file of strings or of objects with a field "text", also
-            compressed as `.gz` or `.zst`; "-" for plain lines from standard input.
+        column: Column or field of the texts; None for `text`, `content` or the only one that holds texts.
+        on_column: Receives the name of the column that is read, if the file has columns.
 
     Raises:
-        DataError: If there is no such file, it is empty, or a line of it is not UTF-8 or not such JSON.
+        DataError: If there is no such file, it contains no text, it has no such column or several could be meant, or a
+            line of it cannot be read.
     """
     if str(path) == "-":
-        return _texts(sys.stdin.buffer, "standard input", is_json=False)
+        return _checked(_lines(sys.stdin.buffer, "standard input"), "standard input")
     path = Path(path).expanduser()
     if path.is_dir():
-        raise DataError(f"{path} is a folder", allowed="a .txt or .jsonl file with one text per line")
+        raise DataError(f"{path} is a folder", allowed="a .txt, .jsonl, .csv, .tsv or .parquet file of texts")
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    kind = suffixes[-2:-1] if suffixes and suffixes[-1] in COMPRESSIONS else suffixes[-1:]
+    kind = "".join(suffixes[-2:-1] if suffixes and suffixes[-1] in COMPRESSIONS else suffixes[-1:])
+    if column is not None and kind not in (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".ndjson"):
+        raise DataError(f"{path} has no columns", todo="Leave --column out, or give a CSV, JSON Lines or Parquet file.")
     with reading(path) as file:
-        return _texts(decompressed(file, path), str(path), is_json=kind in ([".jsonl"], [".ndjson"]))
+        try:
+            if kind == ".parquet":
+                return _checked(parquet_documents(file, path, column, on_column), str(path))
+            stream = decompressed(file, path)
+            if kind in (".csv", ".tsv"):
+                return _checked(csv_documents(stream, path, column, _refuse, on_column), str(path))
+            lines = _lines(stream, str(path))
+            if kind in (".json", ".jsonl", ".ndjson"):
+                return _checked(_of_json(list(lines), str(path), column, on_column), str(path))
+            return _checked(lines, str(path))
+        except DataError as error:
+            todo = error.todo.replace(f"`{path}#", "`--column ")  # a corpus is named with its column
+            raise DataError(error.problem, allowed=error.allowed, todo=todo) from error
 
 
-def _texts(lines: Iterable[bytes], name: str, *, is_json: bool) -> list[str]:
-    texts = []
-    for number, line in enumerate(lines, start=1):
+def _checked(texts: Iterable[str], name: str) -> list[str]:
+    found = list(texts)
+    if not any(text.strip() for text in found):
+        raise DataError(f"{name} contains no text", todo="Give a file of texts.")
+    return found
+
+
+def _refuse(bad: BadLine) -> None:
+    raise DataError(f"{bad.place}: {bad.problem}", todo=bad.todo or "Correct the line.")
+
+
+def _lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
+    for number, line in enumerate(stream, start=1):
         if number == 1:
             refuse_utf_16(line[:2], name)
             line = line.removeprefix(_BOM)
         try:
-            text = line.decode("utf-8").rstrip("\r\n")
+            yield line.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
-            bad = undecodable(line, error, name, number)
-            raise DataError(f"{bad.place}: {bad.problem}", todo=bad.todo or "Fix the line.") from error
-        texts.append(_from_json(text, name, number) if is_json else text)
-    if not any(text.strip() for text in texts):
-        raise DataError(f"{name} contains no text", todo="Give a file with one text per line.")
-    return texts
+            _refuse(undecodable(line, error, name, number))
 
 
-def _from_json(line: str, name: str, number: int) -> str:
-    if not line.strip():
-        return ""
-    allowed = f'a string, or an object with a string field "{TEXT_FIELD}"'
-    try:
-        value = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"{name}, line {number}: not JSON ({error.msg} at character {error.pos + 1})", allowed=allowed
-        ) from error
-    if isinstance(value, dict):
-        if TEXT_FIELD not in value:
-            fields = ", ".join(map(repr, list(value)[:8])) or "none"
-            raise DataError(f"{name}, line {number}: no field {TEXT_FIELD!r} (found: {fields})", allowed=allowed)
-        value = value[TEXT_FIELD]
-    if not isinstance(value, str):
-        raise DataError(f"{name}, line {number}: found {type(value).__name__} instead of a text", allowed=allowed)
-    return value
+def _of_json(lines: list[str], name: str, field: str | None, on_column: Callable[[str], None]) -> Iterator[str]:
+    field = field or json_column("\n".join(lines).encode("utf-8", "surrogatepass"), name)
+    if field is not None:
+        on_column(field)
+    for number, line in enumerate(lines, start=1):
+        place = f"{name}, line {number}"
+        allowed = f"a string, or an object with a string field {field or 'text'!r}"
+        try:
+            value = json.loads(line) if line.strip() else ""
+        except json.JSONDecodeError as error:
+            raise DataError(f"{place}: not JSON ({error.msg} at character {error.pos + 1})", allowed=allowed) from error
+        if isinstance(value, dict):
+            if field not in value:
+                fields = ", ".join(map(repr, list(value)[:8])) or "none"
+                raise DataError(f"{place}: no field {field!r} (found: {fields})", allowed=allowed)
+            value = value[field]
+        if not isinstance(value, str):
+            raise DataError(f"{place}: found {type(value).__name__} instead of a text", allowed=allowed)
+        yield value
 
 
 def write_json_lines(path: Path, values: Iterable[Any]) -> None:

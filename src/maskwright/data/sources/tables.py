@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
@@ -18,6 +18,12 @@ _ROWS_LOOKED_AT = 20
 _ROWS_AT_ONCE = 512
 # A field longer than this is an unbalanced quotation mark that swallows the rest of the file, not a text.
 _MAX_FIELD_CHARACTERS = 1 << 27
+
+OnColumn = Callable[[str], None]
+
+
+def _ignore(column: str) -> None:
+    """Do nothing with the name of a column."""
 
 
 def choose_column(columns: Sequence[str], textual: Sequence[str], wanted: str | None, file: str) -> str:
@@ -66,8 +72,13 @@ def _is_text(value: object) -> bool:
     )
 
 
-def csv_documents(stream: BinaryIO, path: Path, column: str | None, on_bad_line: OnBadLine) -> Iterator[str]:
-    """Read the text column of a CSV file with a header; comma, semicolon or tab, whichever the header has most of."""
+def csv_documents(
+    stream: BinaryIO, path: Path, column: str | None, on_bad_line: OnBadLine, on_column: OnColumn = _ignore
+) -> Iterator[str]:
+    """Read the text column of a CSV file with a header; comma, semicolon or tab, whichever the header has most of.
+
+    `on_column` receives its name.
+    """
     lines = _decoded_lines(stream, path, on_bad_line)
     header = next(lines, "")
     delimiter = max(",;\t", key=header.count)
@@ -79,7 +90,9 @@ def csv_documents(stream: BinaryIO, path: Path, column: str | None, on_bad_line:
         good = _whole_rows(rows, len(columns), path, on_bad_line)
         first = list(islice(good, _ROWS_LOOKED_AT))
         textual = [name for i, name in enumerate(columns) if not first or any(not _is_number(row[i]) for row in first)]
-        place = columns.index(choose_column(columns, textual, column, str(path)))
+        name = choose_column(columns, textual, column, str(path))
+        on_column(name)
+        place = columns.index(name)
         for row in chain(first, good):
             yield row[place]
 
@@ -130,7 +143,7 @@ def long_fields() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def parquet_documents(file: IO[bytes], path: Path, column: str | None) -> Iterator[str]:
+def parquet_documents(file: IO[bytes], path: Path, column: str | None, on_column: OnColumn = _ignore) -> Iterator[str]:
     """Read the text column of a Parquet file, some rows at a time; a null is an empty document."""
     import pyarrow
     import pyarrow.parquet
@@ -145,6 +158,7 @@ def parquet_documents(file: IO[bytes], path: Path, column: str | None) -> Iterat
                 f"{path}: the column {name!r} holds {schema.field(name).type}, not text",
                 allowed=", ".join(textual) or "columns of strings",
             )
+        on_column(name)
         for batch in table.iter_batches(batch_size=_ROWS_AT_ONCE, columns=[name]):
             for value in batch.column(0).to_pylist():
                 yield value if isinstance(value, str) else "\n\n".join(part or "" for part in value or ())

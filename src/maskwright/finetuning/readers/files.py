@@ -169,7 +169,7 @@ def format_of(path: Path, kind: Kind, options: ReadOptions) -> Format:
 
 
 def _guess(path: Path, kind: Kind, options: ReadOptions) -> Format:
-    if path.is_dir():
+    if path.is_dir() and kind == "multiple_choice":
         return "json"
     suffix = suffix_of(path)
     if suffix in _SUFFIXES and (kind, suffix) != ("tagging", ".tsv"):

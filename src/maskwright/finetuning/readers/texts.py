@@ -121,7 +121,8 @@ def text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[
         rest = [name for name in table.columns if name not in label and name.casefold() not in KEYS]
         usual = [name for name in rest if name.casefold() in TEXTS]
         could = [name for name in rest if name in usual or (usual and _holds_texts(table, name))]
-        could = could or (rest if len(rest) == 1 and not rest[0].isdecimal() else [])
+        is_named = len(table.columns) == 1 or not any(map(str.isdecimal, rest))
+        could = could or (rest if len(rest) == 1 and is_named else [])
         if len(could) != 1:
             raise _not_found(table, could, "text")
         column = could[0]
