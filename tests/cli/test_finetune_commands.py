@@ -148,43 +148,6 @@ def test_mistakes_end_with_one_line(
     assert captured.err.count("\n") == 1
 
 
-def test_a_setting_given_as_an_option_is_answered_with_how_it_is_given(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    arguments = ("finetune", "m", "--task", "sst-2", "--train", "x", "--out", "y")
-    assert _run(*arguments, "--learning-rat", "1e-4") == 2
-    assert "--set learning_rate=VALUE" in capsys.readouterr().err
-    assert _run(*arguments, "--tets", "z") == 2
-    captured = capsys.readouterr().err
-    assert "--test" in captured
-    assert "--set" not in captured
-    assert _run(*arguments, "--zzzzzz", "z") == 2
-    captured = capsys.readouterr().err
-    assert "--zzzzzz" in captured
-    assert "--set" not in captured
-    # An option that is there, without its value: it is no setting that was misspelt.
-    assert _run(*arguments, "--seed") == 2
-    captured = capsys.readouterr().err
-    assert "--seed" in captured
-    assert "--set" not in captured
-
-
-def test_what_is_no_mistake_in_the_words_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Fault(Exception):
-        """Looks like the parser's error, and is another's."""
-
-        option_name, possibilities, message = "--learning-rate", None, "broken"
-
-    def parse_args(self: Any, ctx: Any, args: list[str]) -> list[str]:
-        raise Fault
-
-    monkeypatch.setattr("typer.core.TyperCommand.parse_args", parse_args)
-    with pytest.raises(Fault) as found:
-        _run("finetune", "m")
-    assert found.value.message == "broken"
-
-
 def test_all_metrics_are_shown_in_tables_of_the_terminal_s_width(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,24 +4,10 @@ import json
 
 import pytest
 
-from maskwright.cli.main import main
 from maskwright.recipes import catalog
 
 SYSTEMS = [name for name in catalog.names() if name.endswith("/base")]
 """The base size of every system."""
-
-
-@pytest.fixture
-def run(capsys):
-    """Run the command line; return (exit code, standard output, standard error)."""
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as exit:
-            main(arguments)
-        captured = capsys.readouterr()
-        return exit.value.code, captured.out, captured.err
-
-    return run
 
 
 def test_recipes_lists_every_recipe(run):

@@ -1,0 +1,149 @@
+"""`maskwright fill-mask`, `detect` and `embed`: tables, JSON and files; errors in one line; the same in Python."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import maskwright
+from maskwright.core.files import write_json
+from maskwright.recipes.catalog import get
+
+
+@pytest.fixture
+def folders(bert_folder, electra_folder, tmp_path, monkeypatch):
+    """Folders of models by the command that uses them; the home directory is a temporary one."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    return {"fill-mask": bert_folder, "detect": electra_folder, "embed": bert_folder}
+
+
+def test_fill_mask_prints_a_table_for_each_mask(run, bert_folder):
+    code, out, _ = run("fill-mask", bert_folder, "the [MASK] and <mask> sat", "我爱[MASK]", "--top-k", 3)
+    assert code == 0
+    assert "the [MASK] and <mask> sat  (mask 2 of 2)" in out
+    assert (out.count("score"), out.count("%")) == (3, 9)
+
+
+def test_fill_mask_prints_json(run, roberta_folder):
+    _, out, _ = run("fill-mask", roberta_folder, "the [MASK] sat", "-k", 2, "--json")
+    (text,) = json.loads(out)
+    assert text["text"] == "the [MASK] sat"
+    assert [set(best) for best in text["masks"][0]] == [{"score", "token", "token_id", "sequence"}] * 2
+
+
+def test_detect_prints_the_marked_text(run, electra_folder):
+    _, out, err = run("detect", electra_folder, "the cat sat", "a dog", "--threshold", 0)
+    first, second = out.splitlines()
+    assert first.startswith("the{")
+    assert (first.count("%}"), second.count("%}")) == (3, 2)
+    assert "5 of 5 tokens look replaced (probability at least 0)" in err
+    _, out, _ = run("detect", electra_folder, "the cat sat", "--json")
+    fields = {"token", "token_id", "start", "end", "probability", "replaced"}
+    assert [set(token) for token in json.loads(out)[0]["tokens"]] == [fields] * 3
+
+
+def test_embed_shows_nearest_neighbors(run, roberta_folder):
+    _, out, err = run("embed", roberta_folder, "the cat", "the cats", "我爱北京")
+    assert "nearest neighbor" in out
+    assert "3 texts, 32 dimensions" in err
+
+
+def test_embed_prints_json_with_or_without_a_file(run, bert_folder, tmp_path):
+    printed = json.loads(run("embed", bert_folder, "the cat", "--pooling", "first", "--json")[1])
+    assert (printed["shape"], printed["pooling"], printed["normalized"]) == ([1, 32], "first", False)
+    expected = maskwright.load(bert_folder).embed("the cat", pooling="first")
+    np.testing.assert_allclose(printed["vectors"], expected, rtol=1e-6)
+    printed = json.loads(run("embed", bert_folder, "the cat", "--json", "--out", tmp_path / "v.npy")[1])
+    assert set(printed) == {"shape", "pooling", "normalized", "out"}
+
+
+@pytest.mark.parametrize(("command", "field"), [("fill-mask", "masks"), ("detect", "tokens")])
+def test_commands_and_functions_read_and_write_the_same_files(run, folders, tmp_path, command, field):
+    (tmp_path / "in.txt").write_text("a [MASK]\nwe [MASK] the <mask>\n", encoding="utf-8")
+    code, out, err = run(command, folders[command], "--file", "~/in.txt", "--out", "~/out.jsonl")
+    assert (code, out) == (0, "")
+    assert "2 texts in" in err
+    written = (tmp_path / "out.jsonl").read_text(encoding="utf-8")
+    assert len([json.loads(line)[field] for line in written.splitlines()]) == 2
+    function = getattr(maskwright, command.replace("-", "_"))
+    function(folders[command], file=tmp_path / "in.txt", out="~/again.jsonl")
+    assert (tmp_path / "again.jsonl").read_text(encoding="utf-8") == written
+
+
+def test_embed_and_its_function_write_a_row_for_each_line(run, folders, tmp_path):
+    texts = ["the cat", "", *["a dog ran"] * 300]
+    (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    _, out, err = run("embed", folders["embed"], "--file", "~/in.txt", "--out", "~/v.npy", "--normalize")
+    assert out == ""
+    assert "302 texts, 32 dimensions, written to" in err
+    assert "1 text of 302 blank" in err
+    vectors = np.load(tmp_path / "v.npy")
+    np.testing.assert_array_equal(vectors, maskwright.load(folders["embed"]).embed(texts, normalize=True))
+    again = maskwright.embed(folders["embed"], texts[:2], file="~/in.txt", out="~/again.npy", normalize=True)
+    np.testing.assert_array_equal(again, np.load(tmp_path / "again.npy"))
+    np.testing.assert_allclose(again[2:], vectors, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "unreliable"), [("macbert/tiny", True), ("bert/tiny", False), (None, False)])
+def test_fill_mask_notes_models_that_never_saw_masks(run, bert_folder, tmp_path, name, unreliable):
+    shutil.copytree(bert_folder, tmp_path / "run")
+    # A recipe of another version is no obstacle.
+    recipe = {"a field of": "next year"} if name is None else get(name).model_dump(mode="json")
+    write_json(tmp_path / "run" / "recipe.json", recipe)
+    code, _, err = run("fill-mask", tmp_path / "run", "a [MASK]", "--json")
+    assert code == 0
+    assert ("without [MASK]" in err) == unreliable
+
+
+def test_warnings_are_lines_on_standard_error(run, bert_folder):
+    _, out, err = run("fill-mask", bert_folder, "[MASK]" + " cat" * 60, "--json")
+    assert err.startswith("warning: 1 of 1 texts have more than 40 tokens")
+    json.loads(out)
+
+
+def test_fill_mask_names_the_generator_that_fills(run, electra_folder):
+    _, out, err = run("fill-mask", electra_folder, "the [MASK] sat", "--json")
+    assert f"predicted by the generator in {electra_folder / 'generator'}" in err
+    assert len(json.loads(out)[0]["masks"][0]) == 5
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "message"),
+    [
+        ("fill-mask", ["the cat"], "the text has no mask: 'the cat'"),
+        ("fill-mask", [], "no text was given"),
+        ("fill-mask", ["the [MASK]", "--top-k", "0"], "top_k is 0"),
+        ("fill-mask", ["the [MASK]", "--device", "gpu"], "Did you mean 'cuda'?"),
+        ("fill-mask", ["--file", "absent.txt"], "cannot read absent.txt"),
+        ("fill-mask", ["half \ud83d [MASK]"], "input 1: "),
+        ("detect", ["the cat", "--threshold", "2"], "the threshold is 2"),
+        ("embed", ["a", "--out", "v.txt"], "cannot write vectors as 'v.txt'. Allowed: a name that ends in .npy"),
+        ("embed", ["a", "--pooling", "maen"], "Did you mean 'mean'?"),
+        ("embed", ["--file", "~/latin.txt"], "latin.txt, line 2: not UTF-8"),
+    ],
+)
+def test_errors_are_one_line(run, folders, tmp_path, command, arguments, message):
+    (tmp_path / "latin.txt").write_bytes(b"fine\nna\xefve\n")
+    code, out, err = run(command, folders[command], *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+def test_models_without_the_head_and_misspelled_models_are_errors(run, bert_folder):
+    assert "no head for replaced tokens" in run("detect", bert_folder, "the cat")[2]
+    assert "Did you mean" in run("fill-mask", bert_folder.parent / "tiny-brt", "a [MASK]")[2]
+
+
+def test_embed_checks_the_output_file_first(run, bert_folder, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(maskwright.Model, "embed", lambda *_, **__: pytest.fail("embedding started"))
+    code, _, err = run("embed", bert_folder, "a", "--out", tmp_path / "file" / "v.npy")
+    assert code == 2
+    assert "cannot write" in err
+
+
+def test_functions_without_a_text_are_errors(bert_folder):
+    with pytest.raises(maskwright.MaskwrightError, match="no text was given"):
+        maskwright.embed(bert_folder)
