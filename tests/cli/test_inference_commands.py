@@ -86,6 +86,27 @@ def test_embed_and_its_function_write_a_row_for_each_line(run, folders, tmp_path
     np.testing.assert_allclose(again[2:], vectors, atol=1e-6)
 
 
+def test_texts_of_a_column_are_read(run, folders, tmp_path):
+    (tmp_path / "in.csv").write_text("id,text,label\n1,the cat,good\n2,a dog ran,bad\n", encoding="utf-8")
+    _, _, err = run("embed", folders["embed"], "--file", "~/in.csv", "--out", "~/v.npy")
+    expected = maskwright.embed(folders["embed"], ["the cat", "a dog ran"])
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), expected)
+    assert "texts from column 'text' of" in err
+    _, out, _ = run("embed", folders["embed"], "--file", "~/in.csv", "--column", "label", "--json")
+    assert json.loads(out)["shape"] == [2, 32]
+    labels = maskwright.embed(folders["embed"], file="~/in.csv", column="label")
+    np.testing.assert_array_equal(labels, maskwright.embed(folders["embed"], ["good", "bad"]))
+
+
+def test_embed_notes_models_without_sentence_training(run, bert_folder, tmp_path):
+    _, out, err = run("embed", bert_folder, "the cat", "the cats", "--json")
+    assert "not trained to compare texts" in err
+    assert json.loads(out)["shape"] == [2, 32]
+    shutil.copytree(bert_folder, tmp_path / "trained")
+    (tmp_path / "trained" / "modules.json").write_text("[]")
+    assert "not trained to compare texts" not in run("embed", tmp_path / "trained", "the cat")[2]
+
+
 @pytest.mark.parametrize(("name", "unreliable"), [("macbert/tiny", True), ("bert/tiny", False), (None, False)])
 def test_fill_mask_notes_models_that_never_saw_masks(run, bert_folder, tmp_path, name, unreliable):
     shutil.copytree(bert_folder, tmp_path / "run")
