@@ -1,62 +1,114 @@
+"""AdamW, LAMB, the gradient norm and clipping follow their written formulas."""
+
 import math
+from collections.abc import Sequence
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from maskwright.core.errors import CheckpointError
 from maskwright.recipes.optimization import AdamW, Lamb, OptimizerSpec
-from maskwright.training.optimizer import Optimizer
+from maskwright.training.optimizer import MOMENTS, Clipping, Optimizer, clipping_scale, total_norm
+
+INF, NAN = math.inf, math.nan
+SIZES = st.lists(
+    st.sampled_from([1, 2, 15, 16, 17, 31, 63, 64, 65, 255, 8191, 8192, 8193, 20_000]), min_size=1, max_size=6
+)
+BOTH = pytest.mark.parametrize("constants", [AdamW(), Lamb()], ids=lambda constants: constants.kind)
 
 
-def model() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2))
+def random_tensors(sizes: Sequence[int], seed: int, scale: float = 1.0) -> list[Tensor]:
+    """Return tensors of several scales, every other one a matrix (which decays)."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = [torch.randn(size, generator=generator) * scale * 4.0 ** (i % 3) for i, size in enumerate(sizes)]
+    return [tensor.view(1, -1) if i % 2 else tensor for i, tensor in enumerate(tensors)]
 
 
-def backward(net: nn.Module, seed: int) -> None:
-    torch.manual_seed(seed)
-    net(torch.randn(5, 3)).square().sum().backward()
+def optimizer_of(parameters: Sequence[nn.Parameter], constants: OptimizerSpec) -> Optimizer:
+    return Optimizer([(str(i), each) for i, each in enumerate(parameters)], constants)
 
 
-def reference_step(
-    values: torch.Tensor,
-    gradient: torch.Tensor,
-    moments: list[torch.Tensor],
-    step: int,
-    c: AdamW,
-    lr: float,
-    decay: float,
-) -> torch.Tensor:
-    beta1, beta2 = c.betas
-    moments[0] = beta1 * moments[0] + (1 - beta1) * gradient
-    moments[1] = beta2 * moments[1] + (1 - beta2) * gradient**2
-    first, second = moments
-    if c.bias_correction:
-        first, second = first / (1 - beta1**step), second / (1 - beta2**step)
-    return values - lr * (first / (second.sqrt() + c.eps) + decay * values)
+def take_step(parameters: Sequence[nn.Parameter], optimizer: Optimizer, step: int, clip_norm: float = 0.0) -> None:
+    gradients = random_tensors([each.numel() for each in parameters], step)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient.view(parameter.shape)
+    optimizer.step(0.01 * step, gradient_scale=clipping_scale(float(total_norm(gradients)), clip_norm))
 
 
-@pytest.mark.parametrize("bias_correction", [False, True])
-@pytest.mark.parametrize("decayed", ["matrices", "all"])
-def test_optimizer_equals_the_written_formula(bias_correction: bool, decayed: str) -> None:
-    constants = AdamW(bias_correction=bias_correction, decayed=decayed, weight_decay=0.1)  # type: ignore[arg-type]
-    net = model().double()
-    optimizer = Optimizer(net.named_parameters(), constants)
-    expected = {name: value.detach().clone() for name, value in net.named_parameters()}
-    moments = {name: [torch.zeros_like(value)] * 2 for name, value in expected.items()}
-    for step in range(1, 8):
-        torch.manual_seed(step)
-        net(torch.randn(5, 3, dtype=torch.float64)).square().sum().backward()
-        for name, parameter in net.named_parameters():
-            assert parameter.grad is not None
-            decay = 0.1 if decayed == "all" or parameter.ndim > 1 else 0.0
-            expected[name] = reference_step(
-                expected[name], parameter.grad.clone(), moments[name], step, constants, 0.01 * step, decay
-            )
-        optimizer.step(0.01 * step)
-    for name, parameter in net.named_parameters():
-        torch.testing.assert_close(parameter.detach(), expected[name], rtol=1e-9, atol=1e-10)
+def trained(
+    sizes: Sequence[int], constants: OptimizerSpec, steps: int, *, clip_norm: float = 0.0
+) -> tuple[list[nn.Parameter], Optimizer]:
+    parameters = [nn.Parameter(values) for values in random_tensors(sizes, 0)]
+    optimizer = optimizer_of(parameters, constants)
+    for step in range(1, steps + 1):
+        take_step(parameters, optimizer, step, clip_norm)
+    return parameters, optimizer
+
+
+def values_of(parameters: Sequence[nn.Parameter], optimizer: Optimizer) -> list[list[Tensor]]:
+    state = optimizer.state()
+    return [[each.detach(), *(state[f"{moment}.{i}"] for moment in MOMENTS)] for i, each in enumerate(parameters)]
+
+
+def assert_equal(found: list[list[Tensor]], expected: list[list[Tensor]]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert all(torch.equal(mine, right) for mine, right in zip(one, other, strict=True))
+
+
+# --- AdamW
+
+
+def written_adamw(
+    sizes: Sequence[int], constants: AdamW, steps: int, clip_norm: float, *, of_sizes: bool = False
+) -> list[list[Tensor]]:
+    """Return weights and both moments after some steps, in fp64; with `of_sizes` every term is added by its size."""
+    (beta1, beta2), found = constants.betas, []
+    gradients = [[each.double() for each in random_tensors(sizes, step)] for step in range(1, steps + 1)]
+    norms = [float(torch.cat([each.flatten() for each in of_step]).norm()) for of_step in gradients]
+    for i, values in enumerate(random_tensors(sizes, 0)):
+        weight, first, second = values.double(), torch.zeros(()).double(), torch.zeros(()).double()
+        weight, direction = (weight.abs(), -1) if of_sizes else (weight, 1)
+        decay = constants.weight_decay if weight.ndim > 1 or constants.decayed == "all" else 0.0
+        for step in range(1, steps + 1):
+            gradient = gradients[step - 1][i].abs() if of_sizes else gradients[step - 1][i]
+            if clip_norm and norms[step - 1] > clip_norm:
+                gradient = gradient * clip_norm / (norms[step - 1] + 1e-6)
+            first = beta1 * first + (1 - beta1) * gradient
+            second = beta2 * second + (1 - beta2) * gradient**2
+            m, v = first, second
+            if constants.bias_correction:
+                m, v = m / (1 - beta1**step), v / (1 - beta2**step)
+            weight = weight - direction * 0.01 * step * (m / (v.sqrt() + constants.eps) + decay * weight)
+        found.append([weight, first, second])
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=SIZES,
+    clip_norm=st.sampled_from([0.0, 0.7]),
+    decay=st.sampled_from([0.0, 0.1]),
+    decayed=st.sampled_from(["matrices", "all"]),
+    corrects=st.booleans(),
+    betas=st.sampled_from([(0.9, 0.999), (0.9, 0.98), (0.0, 0.0)]),
+)
+def test_adamw_follows_the_written_formula(
+    sizes: list[int], clip_norm: float, decay: float, decayed: str, corrects: bool, betas: tuple[float, float]
+) -> None:
+    constants = AdamW.model_validate(
+        {"betas": betas, "weight_decay": decay, "decayed": decayed, "bias_correction": corrects}
+    )
+    found = values_of(*trained(sizes, constants, 4, clip_norm=clip_norm))
+    expected = written_adamw(sizes, constants, 4, clip_norm)
+    # Where terms cancel, the rest is as exact as the terms were.
+    terms = written_adamw(sizes, constants, 4, clip_norm, of_sizes=True)
+    for one, other, largest in zip(found, expected, terms, strict=True):
+        for mine, right, term in zip(one, other, largest, strict=True):
+            limit = 2e-6 * torch.maximum(right.double().abs(), term.double().abs())
+            assert ((mine.double() - right.double()).abs() <= limit).all()
 
 
 def test_first_step_of_bert_is_3_16_times_the_usual_size() -> None:
@@ -67,89 +119,43 @@ def test_first_step_of_bert_is_3_16_times_the_usual_size() -> None:
     torch.testing.assert_close(weight.detach().abs(), torch.full((2, 2), 0.1 / math.sqrt(0.001)), rtol=1e-5, atol=0)
 
 
-def test_a_zero_learning_rate_changes_nothing() -> None:
-    net = model()
-    before = [parameter.detach().clone() for parameter in net.parameters()]
-    backward(net, 1)
-    Optimizer(net.named_parameters(), AdamW(bias_correction=False)).step(0.0)
-    assert all(torch.equal(old, new.detach()) for old, new in zip(before, net.parameters(), strict=True))
+def test_rates_of_parameters_are_scaled_by_name() -> None:
+    full, half = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+    optimizer = Optimizer([("full", full), ("half", half)], AdamW(), lambda name: 0.5 if name == "half" else 1.0)
+    full.grad, half.grad = torch.ones(3), torch.ones(3)
+    optimizer.step(0.1)
+    torch.testing.assert_close(1 - half.detach(), (1 - full.detach()) / 2)
 
 
-@pytest.mark.parametrize("constants", [AdamW(), Lamb()], ids=lambda constants: constants.kind)
-def test_loaded_state_continues_bit_for_bit(constants: OptimizerSpec) -> None:
-    net, other = model(), model()
-    optimizer = Optimizer(net.named_parameters(), constants)
-    for seed in range(3):
-        backward(net, seed)
-        optimizer.step(0.01)
-    other.load_state_dict(net.state_dict())
-    resumed = Optimizer(other.named_parameters(), constants)
-    resumed.load_state({name: value.clone() for name, value in optimizer.state().items()}, 3)
-    for part, trained in ((net, optimizer), (other, resumed)):
-        backward(part, 9)
-        trained.step(0.02)
-    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), other.parameters(), strict=True))
+# --- LAMB
 
 
-@pytest.mark.parametrize("constants", [AdamW(), Lamb()], ids=lambda constants: constants.kind)
-def test_state_of_another_model_is_refused(constants: OptimizerSpec) -> None:
-    net = model()
-    optimizer = Optimizer(net.named_parameters(), constants)
-    with pytest.raises(CheckpointError, match=r"exp_avg of 0\.weight: found nothing"):
-        optimizer.load_state({}, 1)
-
-
-@pytest.mark.parametrize("constants", [AdamW(), Lamb()], ids=lambda constants: constants.kind)
-def test_every_parameter_is_updated_once_a_step_and_tied_ones_count_once(constants: OptimizerSpec) -> None:
-    net, other = model(), model()
-    names = list(net.named_parameters())
-    tied, plain = Optimizer([*names, ("tied", names[0][1])], constants), Optimizer(other.named_parameters(), constants)
-    for part, optimizer in ((net, tied), (other, plain)):
-        backward(part, 1)
-        optimizer.step(0.01)
-    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), other.parameters(), strict=True))
-    assert tied.state().keys() == {f"{moment}.{name}" for moment in ("exp_avg", "exp_avg_sq") for name, _ in names}
-
-
-def lamb_told_plainly(values: Tensor, gradients: list[Tensor], rates: list[float], c: Lamb) -> Tensor:
-    """One parameter's values after some steps, by the written formula (lamb_optimizer.py:40-122)."""
-    first, second = torch.zeros_like(values), torch.zeros_like(values)
-    for gradient, rate in zip(gradients, rates, strict=True):
-        first = c.betas[0] * first + (1 - c.betas[0]) * gradient
-        second = c.betas[1] * second + (1 - c.betas[1]) * gradient**2
-        update = first / (second.sqrt() + c.eps)
-        ratio = 1.0
-        if values.ndim > 1:
-            update = update + c.weight_decay * values
-            size, step = float(values.norm()), float(update.norm())
-            ratio = size / step if size > 0 and step > 0 else 1.0
-        values = values - rate * ratio * update
-    return values
-
-
-def test_lamb_equals_the_written_formula() -> None:
+def test_lamb_follows_the_written_formula() -> None:
     constants = Lamb(weight_decay=0.1)
-    net = model().double()
-    optimizer = Optimizer(net.named_parameters(), constants)
-    begun = {name: value.detach().clone() for name, value in net.named_parameters()}
-    gradients: dict[str, list[Tensor]] = {name: [] for name in begun}
-    rates = [0.01 * step for step in range(1, 8)]
-    for step, rate in enumerate(rates):
-        torch.manual_seed(step)
-        net(torch.randn(5, 3, dtype=torch.float64)).square().sum().backward()
-        for name, parameter in net.named_parameters():
-            assert parameter.grad is not None
-            gradients[name].append(parameter.grad.clone())
+    parameters = [nn.Parameter(values.double()) for values in random_tensors([12, 35, 4], 0)]
+    expected = [each.detach().clone() for each in parameters]
+    first, second = ([torch.zeros_like(each) for each in parameters] for _ in MOMENTS)
+    optimizer = optimizer_of(parameters, constants)
+    for step in range(1, 8):
+        rate, gradients = 0.01 * step, [each.double() for each in random_tensors([12, 35, 4], step)]
+        for i, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+            parameter.grad = gradient.clone()
+            first[i] = constants.betas[0] * first[i] + (1 - constants.betas[0]) * gradient
+            second[i] = constants.betas[1] * second[i] + (1 - constants.betas[1]) * gradient**2
+            update, ratio = first[i] / (second[i].sqrt() + constants.eps), 1.0  # lamb_optimizer.py:40-122
+            if gradient.ndim > 1:
+                update = update + constants.weight_decay * expected[i]
+                ratio = float(expected[i].norm() / update.norm())
+            expected[i] = expected[i] - rate * ratio * update
         optimizer.step(rate)
-    for name, parameter in net.named_parameters():
-        expected = lamb_told_plainly(begun[name], gradients[name], rates, constants)
-        torch.testing.assert_close(parameter.detach(), expected, rtol=1e-12, atol=1e-14)
+    for parameter, right in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(parameter.detach(), right, rtol=1e-12, atol=1e-14)
 
 
 def test_lamb_moves_each_matrix_by_the_same_share_of_itself() -> None:
     small, large, bias = (nn.Parameter(values) for values in (torch.full((2, 3), 0.1), torch.ones(4, 5), torch.ones(3)))
     begun = [parameter.detach().clone() for parameter in (small, large, bias)]
-    optimizer = Optimizer([("small", small), ("large", large), ("bias", bias)], Lamb())
+    optimizer = optimizer_of((small, large, bias), Lamb())
     for parameter in (small, large, bias):
         parameter.grad = torch.full_like(parameter, 7.0)
     optimizer.step(0.125)
@@ -160,17 +166,52 @@ def test_lamb_moves_each_matrix_by_the_same_share_of_itself() -> None:
 
 
 @pytest.mark.parametrize(("value", "gradient"), [(0.0, 2.0), (0.0, 0.0), (3.0, 0.0)])
-def test_lamb_s_ratio_is_one_where_weights_or_update_are_zero(value: float, gradient: float) -> None:
+def test_lamb_s_ratio_is_one_if_weights_or_update_are_zero(value: float, gradient: float) -> None:
     weight = nn.Parameter(torch.full((2, 2), value, dtype=torch.float64))
     weight.grad = torch.full_like(weight, gradient)
     constants = Lamb(weight_decay=0.0)
-    optimizer = Optimizer([("w", weight)], constants)
-    optimizer.step(0.5)
+    Optimizer([("w", weight)], constants).step(0.5)
     update = 0.1 * gradient / (math.sqrt(0.001) * gradient + constants.eps)
     torch.testing.assert_close(weight.detach(), torch.full((2, 2), value - 0.5 * update, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("constants", [AdamW(), Lamb()], ids=lambda constants: constants.kind)
+# --- both
+
+
+@BOTH
+def test_a_loaded_state_continues_bit_for_bit(constants: OptimizerSpec) -> None:
+    parameters, optimizer = trained([17, 300, 8193], constants, 3)
+    others = [nn.Parameter(each.detach().clone()) for each in parameters]
+    resumed = optimizer_of(others, constants)
+    take_step(others, resumed, 9)  # Its own moments are replaced.
+    with torch.no_grad():
+        for other, each in zip(others, parameters, strict=True):
+            other.copy_(each)
+    resumed.load_state({name: value.clone() for name, value in optimizer.state().items()}, 3)
+    for step in (4, 5):
+        take_step(parameters, optimizer, step)
+        take_step(others, resumed, step)
+    assert_equal(values_of(parameters, optimizer), values_of(others, resumed))
+
+
+@BOTH
+def test_state_of_another_model_is_refused(constants: OptimizerSpec) -> None:
+    with pytest.raises(CheckpointError, match=r"exp_avg of 0: found nothing"):
+        trained([3, 4], constants, 0)[1].load_state({}, 1)
+
+
+@BOTH
+def test_a_tied_parameter_is_updated_once(constants: OptimizerSpec) -> None:
+    one, other = ([nn.Parameter(values) for values in random_tensors([6, 8], 0)] for _ in range(2))
+    tied = Optimizer([("0", one[0]), ("1", one[1]), ("tied", one[0])], constants)
+    plain = optimizer_of(other, constants)
+    for parameters, optimizer in ((one, tied), (other, plain)):
+        take_step(parameters, optimizer, 1)
+    assert_equal(values_of(one, tied), values_of(other, plain))
+    assert tied.state().keys() == plain.state().keys()
+
+
+@BOTH
 def test_parameters_without_a_gradient_stay_and_are_saved_with_zero_moments(constants: OptimizerSpec) -> None:
     reached, unreached = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(3, 3))
     optimizer = Optimizer([("reached", reached), ("unreached", unreached)], constants)
@@ -180,3 +221,91 @@ def test_parameters_without_a_gradient_stay_and_are_saved_with_zero_moments(cons
     assert not torch.equal(reached.detach(), torch.ones(2, 2))
     assert reached.grad is None
     assert torch.equal(optimizer.state()["exp_avg.unreached"], torch.zeros(3, 3))
+
+
+@BOTH
+def test_gradients_are_scaled_first(constants: OptimizerSpec) -> None:
+    values, gradient = torch.randn(5, 7), torch.randn(5, 7)
+    found = []
+    for factor, scale in ((1.0, 0.25), (0.25, 1.0)):
+        weight = nn.Parameter(values.clone())
+        optimizer = optimizer_of([weight], constants)
+        weight.grad = gradient * factor
+        optimizer.step(0.1, gradient_scale=scale)
+        found.append(values_of([weight], optimizer))
+    assert_equal(*found)
+
+
+# --- the gradient norm and clipping
+
+
+@settings(max_examples=40, deadline=None)
+@given(sizes=SIZES, scale=st.sampled_from([1e-12, 1.0, 1e12]))
+def test_norm_is_that_of_all_elements(sizes: list[int], scale: float) -> None:
+    gradients = random_tensors(sizes, 3, scale)
+    exact = float(torch.cat([each.flatten().double() for each in gradients]).norm())
+    assert float(total_norm(gradients)) == pytest.approx(exact, rel=1e-5)
+
+
+@pytest.mark.parametrize("bad", [INF, -INF, NAN, 3e38])
+@pytest.mark.parametrize("at", [0, 17, 8191, 8192, 20_000])
+def test_norm_is_not_finite_if_a_gradient_is_not_or_overflows(bad: float, at: int) -> None:
+    gradients = [torch.ones(20_001), torch.ones(3)]
+    gradients[0][at] = bad
+    assert not math.isfinite(float(total_norm(gradients)))
+
+
+@pytest.mark.parametrize(
+    ("norm", "most", "divisor"), [(0.5, 1.0, 1.0), (1.0, 1.0, 1.0), (4.0, 1.0, 4.0), (3.0, 0.5, 6.0), (3.0, 0.0, 1.0)]
+)
+def test_gradients_are_scaled_down_to_the_largest_norm(norm: float, most: float, divisor: float) -> None:
+    clipping = Clipping.of(torch.tensor(norm), torch.tensor(2.0, dtype=torch.float64), most)
+    assert float(clipping.grad_scale) == pytest.approx(divisor, rel=1e-5)
+    assert clipping_scale(norm, most) == pytest.approx(1 / divisor, rel=1e-5)
+    assert float(clipping.found_inf) == 0
+    # As torch's kernels read them.
+    assert [(each.dtype, each.shape) for each in (clipping.grad_scale, clipping.found_inf)] == [(torch.float32, ())] * 2
+
+
+@pytest.mark.parametrize("most", [0.0, 1.0])
+@pytest.mark.parametrize(("norm", "loss"), [(INF, 1.0), (NAN, 1.0), (1.0, NAN), (1.0, -INF), (NAN, INF)])
+def test_non_finite_values_are_found(norm: float, loss: float, most: float) -> None:
+    assert float(Clipping.of(torch.tensor(norm), torch.tensor(loss), most).found_inf) == 1
+
+
+@pytest.mark.parametrize("bias_correction", [False, True])
+def test_an_update_clipped_on_the_device_equals_one_clipped_by_the_host(bias_correction: bool) -> None:
+    constants, loss = AdamW(bias_correction=bias_correction, weight_decay=0.1), torch.tensor(1.0)
+    on_device, by_host = ([nn.Parameter(values) for values in random_tensors([15, 4], 0)] for _ in range(2))
+    first, second = optimizer_of(on_device, constants), optimizer_of(by_host, constants)
+    # Too large, small enough, and not clipped at all.
+    for step, (size, most) in enumerate(((3.0, 1.0), (0.01, 1.0), (2.0, 0.0), (7.0, 0.5)), start=1):
+        gradients = random_tensors([15, 4], step, size)
+        norm = total_norm(gradients)
+        for parameters in (on_device, by_host):
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient.clone()
+        first.step(0.01, Clipping.of(norm, loss, most))
+        second.step(0.01, gradient_scale=clipping_scale(float(norm), most))
+    for one, other in zip(on_device, by_host, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
+    for name, moment in first.state().items():
+        torch.testing.assert_close(moment, second.state()[name], rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize(("norm", "loss"), [(INF, 1.0), (1.0, NAN)])
+def test_a_skipped_update_changes_neither_weights_nor_moments(norm: float, loss: float) -> None:
+    parameters, optimizer = trained([15, 4], AdamW(), 1)
+    before = [[value.clone() for value in values] for values in values_of(parameters, optimizer)]
+    for parameter in parameters:
+        parameter.grad = torch.full_like(parameter, norm)
+    optimizer.step(0.01, Clipping.of(torch.tensor(norm), torch.tensor(loss), 1.0))
+    assert_equal(values_of(parameters, optimizer), before)
+    assert all(each.grad is None for each in parameters)
+    take_step(parameters, optimizer, 2)  # The next step is not skipped.
+    assert not any(torch.equal(each.detach(), old[0]) for each, old in zip(parameters, before, strict=True))
+
+
+def test_only_adamw_clips_on_the_device() -> None:
+    assert trained([3], AdamW(), 0)[1].accepts_clipping
+    assert not trained([3], Lamb(), 0)[1].accepts_clipping
