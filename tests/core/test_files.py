@@ -38,7 +38,7 @@ def test_a_folder_is_tried_and_left_as_it_was(tmp_path):
 def test_a_folder_that_cannot_be_made_or_written_is_refused(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("x")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(DeviceError, match=r"cannot write .*something else is there"):
+        with pytest.raises(DeviceError, match=r"cannot write .*something else exists there"):
             check_writable(folder)
 
     def fail(**_):
@@ -95,7 +95,7 @@ def test_failure_to_read_another_file_is_not_called_a_write_problem(tmp_path):
 
 def test_a_file_where_a_folder_should_be_is_explained(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DeviceError, match="something else is there already"):
+    with pytest.raises(DeviceError, match="something else exists there"):
         write_text(tmp_path / "file" / "x", "")
 
 
@@ -121,7 +121,7 @@ def test_atomic_folder_never_replaces(tmp_path):
         with atomic_folder(tmp_path / "run") as temporary:
             (temporary / "file").write_text("new")
 
-    with pytest.raises(DeviceError, match="something else is there already"):
+    with pytest.raises(DeviceError, match="something else exists there"):
         fill()
     assert (tmp_path / "run" / "file").read_text() == "old"
     assert os.listdir(tmp_path) == ["run"]

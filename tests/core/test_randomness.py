@@ -12,10 +12,11 @@ from maskwright.core.randomness import (
     bits,
     bound_of,
     generator,
+    generators,
     integer_key,
+    integer_keys,
     keys,
     mix,
-    root_key,
     uniform,
 )
 
@@ -23,7 +24,7 @@ seeds = st.integers(min_value=-(2**70), max_value=2**70)
 small = st.integers(min_value=0, max_value=2**40)
 
 
-def test_mix_is_the_splitmix64_finaliser():
+def test_mix_is_the_splitmix64_finalizer():
     # First outputs of SplitMix64 from state 1234567 (the generator adds the golden gamma, then mixes).
     states = np.uint64(1234567) + np.arange(1, 4, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     assert mix(states).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
@@ -31,7 +32,6 @@ def test_mix_is_the_splitmix64_finaliser():
 
 def test_numbers_are_pinned():
     # Runs are resumed by later versions: these may never change.
-    assert int(root_key(0, "masking")) == 6446734498497108262
     assert keys(1, "masking", 2, 3).tolist() == [2699795164502391374]
     assert integer_key(1, "masking", 2, 3) == 2699795164502391374 >> 1
     assert uniform(keys(1, "masking", 2, 3), 4).tolist() == [0.20846803403780712]
@@ -74,7 +74,7 @@ def test_uniform_fills_the_unit_interval_evenly():
     assert chi_square < 95  # 49 degrees of freedom: p below 1e-4
 
 
-def test_neighbouring_keys_and_counters_are_unrelated():
+def test_neighboring_keys_and_counters_are_unrelated():
     values = uniform(keys(0, "x", 0, np.arange(400))[:, None], np.arange(400)[None, :]) - 0.5
     bound = 4 / (12 * 400)  # four standard deviations of a mean of products
     assert abs((values[1:] * values[:-1]).mean()) < bound
@@ -161,3 +161,28 @@ def test_the_bound_of_a_share_parts_what_is_below_it(share):
     bound = bound_of(share)
     assert as_uniform(np.array([bound], dtype=np.uint64))[0] >= share
     assert not bound or as_uniform(np.array([bound - np.uint64(1)]))[0] < share
+
+
+def test_generators_are_those_made_one_by_one() -> None:
+    for index, shared in enumerate(generators(3, "layout", 2, 20)):
+        alone = generator(3, "layout", 2, index)
+        assert shared.random() == alone.random()
+        assert shared.integers(1000, size=5).tolist() == alone.integers(1000, size=5).tolist()
+    assert list(generators(3, "layout", 2, 0)) == []
+
+
+def test_numbers_at_some_tokens_are_those_of_each_sequence_s_stream() -> None:
+    refresh, index = np.array([0, 3, 1]), np.array([7, 8, 9])
+    rng = RandomNumbers(1, refresh, index)
+    sequences, offsets = np.array([2, 0, 1, 2, 0]), np.array([6, 0, 0, 0, 3])
+    expected = [
+        int(bits(keys(1, "masking", int(refresh[sequence]), int(index[sequence])), int(offset))[0])
+        for sequence, offset in zip(sequences, offsets, strict=True)
+    ]
+    assert rng.bits_at("masking", sequences, offsets).tolist() == expected
+    assert rng.uniform_at("masking", sequences, offsets).tolist() == [(each >> 11) / 2**53 for each in expected]
+
+
+def test_keys_of_many_indices_are_those_of_each() -> None:
+    assert integer_keys(3, "dropout", 7, 5) == [integer_key(3, "dropout", 7, number) for number in range(5)]
+    assert integer_keys(3, "dropout", 7, 0) == []

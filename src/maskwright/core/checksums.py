@@ -1,4 +1,4 @@
-"""Checksums that are computed once: a file is read again only when its size or time of change is another."""
+"""A cache of file checksums; a file is read again only if its size or modification time has changed."""
 
 import contextlib
 import json
@@ -10,16 +10,13 @@ from maskwright.core.errors import DeviceError
 from maskwright.core.files import checksum, read_json, write_text
 
 CHECKSUMS = "checksums.json"
-"""The name of the book in a cache folder."""
+"""Its file name in a cache directory."""
 
 
 class ChecksumBook:
-    """Checksums of files by path, kept in a JSON file; a context manager that writes what is new when it ends.
+    """Checksums of files by path in a JSON file; a context manager that writes new ones when it ends.
 
-    A book is only a saving of time: one that cannot be read counts as empty, one that cannot be written is let be.
-
-    Args:
-        path: The book's file.
+    An unreadable file counts as empty; write failures are ignored.
     """
 
     def __init__(self, path: Path) -> None:
@@ -28,7 +25,7 @@ class ChecksumBook:
         self._new: dict[str, list[int | str]] = {}
 
     def known(self, path: Path) -> str | None:
-        """Return a file's checksum if it is known of the file as it is now.
+        """Return a file's checksum if the cached one is current.
 
         Raises:
             OSError: If there is no such file.
@@ -38,13 +35,13 @@ class ChecksumBook:
         return str(held[2]) if isinstance(held, list) and len(held) == 3 and held[:2] == state else None
 
     def checksum(self, path: Path) -> str:
-        """Return a file's checksum (see `core.files.checksum`), read from the book or from the file.
+        """Return a file's checksum (see `core.files.checksum`), cached or computed.
 
         Raises:
             OSError: If it cannot be read.
         """
         if (found := self.known(path)) is None:
-            # The state before reading: should the file change meanwhile, the entry does not fit it.
+            # The state before reading, so that the entry is stale if the file changes meanwhile.
             place, state = _place_and_state(path)
             found = checksum(path)
             self._new[place] = [*state, found]
@@ -57,7 +54,7 @@ class ChecksumBook:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._new:
-            # Others may have written since; files that are gone are forgotten.
+            # Other processes may have written since; entries of deleted files are dropped.
             entries = {**_read(self._path), **self._new}
             kept = {place: entry for place, entry in entries.items() if Path(place).exists()}
             with contextlib.suppress(DeviceError):

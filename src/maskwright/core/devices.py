@@ -1,4 +1,4 @@
-"""Where to compute: a device by the name a user gives it."""
+"""The device that a user names."""
 
 import re
 
@@ -7,16 +7,13 @@ import torch
 from maskwright.core.errors import DeviceError, nearest
 
 DEVICES = ("auto", "cpu", "cuda", "cuda:N")
-"""What a device may be called; N is a GPU's number, from 0."""
+"""Names of devices; N is a GPU's number, from 0."""
 
 _NUMBERED = re.compile(r"cuda:(\d+)")
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device of that name; "auto" is a GPU if there is one, else the processor.
-
-    Args:
-        name: "auto", "cpu", "cuda" (the current GPU) or "cuda:N" (GPU number N, from 0).
+    """Return the device of that name; "auto" is a GPU if there is one, else the CPU.
 
     Raises:
         DeviceError: If there is no device of that name here.
@@ -35,11 +32,11 @@ def choose_device(name: str) -> torch.device:
     if name == "cpu":
         return torch.device("cpu")
     if not has_gpu:
-        why = "" if torch.version.cuda else " (it is built for processors only)"
+        why = "" if torch.version.cuda else " (it is a CPU-only build)"
         raise DeviceError(
             f"device {name!r}: PyTorch finds no CUDA GPU here{why}",
             allowed="auto, cpu",
-            todo="Choose one of these, or install a PyTorch built for CUDA and the GPU's driver.",
+            todo="Choose one of these, or install a CUDA build of PyTorch and the GPU's driver.",
         )
     count = torch.cuda.device_count()
     if numbered is not None and int(numbered[1]) >= count:

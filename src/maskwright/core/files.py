@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: write beside, flush, rename. JSON and checksums."""
+"""Atomic files and directories (write to a temporary sibling, flush, rename), JSON, checksums."""
 
 import contextlib
 import errno
@@ -15,27 +15,23 @@ from maskwright.core.errors import DeviceError
 
 
 def disk_problem(error: OSError, path: Path) -> DeviceError:
-    """Turn a failed write into an error that says what to do (full disk, no permission, read-only)."""
+    """Turn a failed write into an error with a remedy (full disk, no permission, read-only)."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DeviceError(
             f"the disk is full while writing {path}",
             todo="Free some space or choose a folder on another disk, then run the same command again; "
-            "what was complete before is untouched.",
+            "complete files are untouched.",
         )
     if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR):
         return DeviceError(
-            f"cannot write {path}: something else is there already ({error.strerror})",
-            todo="Choose another place, or remove what is there.",
+            f"cannot write {path}: something else exists there ({error.strerror})",
+            todo="Choose another place, or remove it.",
         )
     return DeviceError(f"cannot write {path}: {error.strerror or error}", todo="Choose a folder you can write to.")
 
 
 def check_writable(folder: Path) -> None:
-    """Refuse a folder that cannot be made or written, before much work is done for it; nothing is made.
-
-    Raises:
-        DeviceError: If so.
-    """
+    """Raise DeviceError if a folder cannot be created or written; nothing is created."""
     try:
         there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
         with tempfile.TemporaryFile(dir=there) as file:
@@ -45,13 +41,13 @@ def check_writable(folder: Path) -> None:
 
 
 def _concerns(error: OSError, temporary: Path) -> bool:
-    # The caller's own failure to read some other file is not ours to explain. A full disk names no file.
+    # The caller may have failed to read some other file. A full disk names no file.
     return error.filename is None or Path(str(error.filename)).is_relative_to(temporary)
 
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Give a temporary sibling to write; on success it replaces `path`, on failure it is removed.
+    """Yield a temporary sibling to write; on success it replaces `path`, on failure it is removed.
 
     Raises:
         DeviceError: If the disk is full or cannot be written.
@@ -80,7 +76,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Give a temporary sibling folder to fill; on success it becomes `path` (which must not exist).
+    """Yield a temporary sibling folder to fill; on success it becomes `path` (which must not exist).
 
     Raises:
         DeviceError: If the disk is full or cannot be written, or something is at `path` already.
@@ -111,7 +107,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def _flush_folder(folder: Path) -> None:
-    # A rename is only safe from a power cut once the folder itself is on disk; Windows cannot open folders.
+    # A rename survives a power cut only once the folder itself is on disk. Windows cannot open folders.
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -132,7 +128,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file (errors are the standard library's: the caller knows what the file is for)."""
+    """Read a JSON file; errors are those of the standard library."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -146,7 +142,7 @@ def checksum(path: Path) -> str:
 
 
 def cache_folder() -> Path:
-    """Return where prepared data is kept: $MASKWRIGHT_CACHE, else the user's cache folder."""
+    """Return the cache directory: $MASKWRIGHT_CACHE, else the user's."""
     if chosen := os.environ.get("MASKWRIGHT_CACHE"):
         return Path(chosen).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"

@@ -1,9 +1,8 @@
 """Keyed randomness: every random choice is a pure function of (seed, purpose, refresh, index).
 
-No generator carries state from one choice to the next, so a run that is resumed, moved to another number
-of workers or ranks, or run again draws the same numbers. The idea is fairseq's and Megatron's (a mask is a
-function of seed, epoch and index); the mixing function is the SplitMix64 finaliser (Steele, Lea and Flood
-2014).
+No generator has state, so a run that is resumed, repeated, or moved to another number of workers or ranks gets the
+same numbers. The idea is fairseq's and Megatron's (a mask is a function of seed, epoch and index); the mixing function
+is the SplitMix64 finalizer (Steele, Lea and Flood 2014).
 """
 
 import hashlib
@@ -26,12 +25,11 @@ Ints = NDArray[Any]
 
 
 def mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Scramble 64-bit integers so that neighbouring inputs give unrelated outputs (SplitMix64 finaliser)."""
-    return _mixed(values.astype(np.uint64, copy=True))
+    """Scramble 64-bit integers so that neighboring inputs give unrelated outputs (SplitMix64 finalizer)."""
+    return _mix_in_place(values.astype(np.uint64, copy=True))
 
 
-def _mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Scramble in place; return the same array."""
+def _mix_in_place(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     shifted = np.empty_like(z)
     z ^= np.right_shift(z, np.uint64(30), out=shifted)
     z *= _MIX_1
@@ -41,22 +39,16 @@ def _mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return z
 
 
-def root_key(seed: int, purpose: str) -> np.uint64:
-    """Return the 64-bit key of a purpose under a seed."""
-    digest = hashlib.blake2b(f"{seed}\x1f{purpose}".encode(), digest_size=8).digest()
-    return np.uint64(int.from_bytes(digest, "little"))
-
-
 def keys(seed: int, purpose: str, refresh: Ints | int, index: Ints | int) -> NDArray[np.uint64]:
     """Return one 64-bit key per (refresh, index), broadcast against each other.
 
     Args:
-        seed: The run's seed.
-        purpose: What the numbers are for, e.g. "masking". Different purposes are independent.
+        purpose: E.g. "masking". Different purposes are independent.
         refresh: Epoch, or epoch modulo the number of static copies. Shape (B,) or scalar.
         index: Instance, document or step number. Shape (B,) or scalar.
     """
-    root = root_key(seed, purpose)
+    digest = hashlib.blake2b(f"{seed}\x1f{purpose}".encode(), digest_size=8).digest()
+    root = np.uint64(int.from_bytes(digest, "little"))
     with np.errstate(over="ignore"):
         level = mix(root + (np.atleast_1d(np.asarray(refresh)).astype(np.uint64) + np.uint64(1)) * _GOLDEN)
         return mix(level + (np.atleast_1d(np.asarray(index)).astype(np.uint64) + np.uint64(1)) * _GOLDEN)
@@ -79,12 +71,12 @@ def as_uniform(numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def bound_of(share: float) -> np.uint64:
-    """Return the number below which exactly those 64-bit numbers lie whose `as_uniform` is below a share in [0, 1)."""
+    """Return the bound on 64-bit numbers that is equivalent to `as_uniform(number) < share`, for a share in [0, 1)."""
     return np.uint64(math.ceil(share * (1 << 53)) << 11)
 
 
 def integer_key(seed: int, purpose: str, refresh: int = 0, index: int = 0) -> int:
-    """Return one key as a Python int below 2**63 (fit for `torch.Generator.manual_seed`)."""
+    """Return one key as a Python int below 2**63 (for `torch.Generator.manual_seed`)."""
     return int(keys(seed, purpose, refresh, index)[0] >> np.uint64(1))
 
 
@@ -95,7 +87,7 @@ def integer_keys(seed: int, purpose: str, refresh: int, count: int) -> list[int]
 
 
 def generator(seed: int, purpose: str, refresh: int = 0, index: int = 0) -> np.random.Generator:
-    """Return a numpy generator for one sequential procedure, keyed like everything else.
+    """Return a keyed numpy generator for one sequential procedure.
 
     Construction costs about 65 microseconds: use `RandomNumbers` for whole batches, `generators` for many in a row.
     """
@@ -105,7 +97,7 @@ def generator(seed: int, purpose: str, refresh: int = 0, index: int = 0) -> np.r
 def generators(seed: int, purpose: str, refresh: int, count: int) -> Iterator[np.random.Generator]:
     """Yield what `generator` returns for the indices 0..count-1, at a fortieth of its cost.
 
-    It is one object that is given the next key each time: use it up before asking for the next.
+    It is one object that gets the next key each time: finish with it before advancing.
     """
     source = np.random.Philox(key=0)
     fresh: Any = source.state
@@ -122,10 +114,9 @@ def generators(seed: int, purpose: str, refresh: int, count: int) -> Iterator[np
 class RandomNumbers:
     """The random numbers of a flat batch of instances, each keyed by its own (refresh, index).
 
-    A batch of many instances draws exactly what the same instances draw one by one.
+    An instance gets the same numbers in any batch.
 
     Attributes:
-        seed: The run's seed.
         refresh: Shape (B,). Epoch, or epoch modulo the number of static copies.
         index: Shape (B,). The instance's number within its plan.
     """
@@ -143,52 +134,47 @@ class RandomNumbers:
         return uniform(self.keys(purpose), counter)
 
     def bits_everywhere(self, purpose: str, cu_seqlens: Ints) -> NDArray[np.uint64]:
-        """Return for every token what `bits_at` returns for some, sooner. Shape (T,).
+        """Return one 64-bit integer for every token. Shape (T,).
 
         Args:
-            purpose: What the numbers are for.
-            cu_seqlens: Shape (B+1,), where each instance's tokens begin, and T.
+            cu_seqlens: Shape (B+1,), the first token of each instance, and T.
         """
         key = self.keys(purpose)
-        # Counters run through the whole batch; each instance's key is reduced by its offset to make up for that.
+        # Counters run through the whole batch; each instance's key is reduced by its offset to compensate.
         counted = np.arange(1, cu_seqlens[-1] + 1, dtype=np.uint64)
         counted *= _GOLDEN
         counted += np.repeat(key - cu_seqlens[:-1].astype(np.uint64) * _GOLDEN, np.diff(cu_seqlens))
-        return _mixed(counted)
+        return _mix_in_place(counted)
 
     def uniform_of(self, purpose: str, cu_seqlens: Ints, tokens: Ints) -> NDArray[np.float64]:
-        """Return one uniform number in [0, 1) for each of some tokens, as `uniform_at` does, sooner. Shape (K,).
+        """Return one uniform number in [0, 1) for each of some tokens (see `bits_everywhere`). Shape (K,).
 
         Args:
-            purpose: What the numbers are for.
-            cu_seqlens: As for `bits_everywhere`.
-            tokens: Shape (K,), their offsets in the batch, ascending.
+            tokens: Shape (K,), their offsets in the batch.
         """
-        key = self.keys(purpose)
         sequences = np.repeat(np.arange(len(cu_seqlens) - 1), np.diff(cu_seqlens))[tokens]
-        return uniform(key[sequences], tokens - cu_seqlens[sequences])
+        return self.uniform_at(purpose, sequences, tokens - cu_seqlens[sequences])
 
     def bits_at(self, purpose: str, sequences: Ints, offsets: Ints) -> NDArray[np.uint64]:
         """Return one 64-bit integer for each of some tokens. Shape (K,).
 
         Args:
-            purpose: What the numbers are for.
             sequences: Shape (K,), the instance of each token.
-            offsets: Shape (K,), each token's place in its instance.
+            offsets: Shape (K,), each token's position in its instance.
         """
         return bits(self.keys(purpose)[sequences], offsets)
 
     def uniform_at(self, purpose: str, sequences: Ints, offsets: Ints) -> NDArray[np.float64]:
         """Return one uniform number in [0, 1) for each of some tokens (see `bits_at`). Shape (K,)."""
-        return uniform(self.keys(purpose)[sequences], offsets)
+        return as_uniform(self.bits_at(purpose, sequences, offsets))
 
 
 @dataclass(frozen=True, slots=True)
 class Permutation:
     """A keyed shuffle of 0..size-1 that needs no memory: an eight-round Feistel network with cycle walking.
 
-    `Permutation(n, key)(positions)` gives the items at those positions; any slice can be asked for at any
-    time, so a resumed run continues at once and ranks take slices of the same order.
+    `Permutation(n, key)(positions)` returns the items at those positions; any slice is available at any time, so a
+    resumed run continues at once and ranks take slices of the same order.
     """
 
     size: int

@@ -1,4 +1,4 @@
-"""Write tensors to safetensors files; a full disk is told like any other failed write."""
+"""Write tensors to safetensors files, with a clear error if the disk is full."""
 
 import errno
 from collections.abc import Mapping
@@ -17,10 +17,9 @@ def write_tensors(
     """Write tensors by name, contiguous and detached.
 
     Args:
-        path: The file, usually a temporary one.
         tensors: By name, on any device.
-        shown: The path to name in errors; None for `path`.
-        metadata: Text to keep in the file's header.
+        shown: The path to name in errors, if `path` is temporary.
+        metadata: Stored in the file's header.
 
     Raises:
         DeviceError: If the disk is full or cannot be written.
@@ -29,7 +28,7 @@ def write_tensors(
     try:
         save_file(plain, path, metadata=None if metadata is None else dict(metadata))
     except SafetensorError as error:
-        # safetensors wraps the system's error in its own, with the system's words in the text.
+        # safetensors puts the system's error into its message.
         text = str(error)
         full = "No space left" in text or "os error 28" in text
         raise disk_problem(OSError(errno.ENOSPC if full else errno.EIO, text), shown or path) from error
