@@ -76,10 +76,8 @@ def laid_out(folder: Path, name: str) -> dict[str, list[Path]]:
     written = {}
     for split in [split for split in SPLITS if split in row.files]:
         text = TESTS[name][0] if split == last else TRAINS.get(name, dev_text)
-        names = row.files[split][0]
-        if split == "dev" and split != last:
-            names = dev_name
-        written[split] = [folder / name for name in ((names,) if isinstance(names, str) else names)]
+        names = (dev_name,) if split == "dev" and split != last else row.files[split][0]
+        written[split] = [folder / name for name in names]
         if name == "race":
             written[split] = [folder / split]
             (folder / split / "high").mkdir(parents=True)

@@ -1,8 +1,7 @@
-"""The published fine-tuning settings of systems: rows of data, each with its source.
+"""The published fine-tuning settings of systems: one table, each row with its source.
 
-A row holds what its source says and nothing else; what it leaves open is taken from the benchmark's row
-(`benchmarks.py`: BERT's, where BERT was measured on it), and then from BERT. Numbers of steps are converted to epochs,
-so that they mean the same for a part of the data: steps x batch / training examples.
+A row holds only what its source says. The rest is the benchmark's row (`benchmarks.py`), then BERT's. Steps are
+converted to epochs, so that they mean the same for a part of the data: steps x batch / training examples.
 """
 
 from collections.abc import Mapping
@@ -12,7 +11,6 @@ from typing import Any, ClassVar
 
 from maskwright.core.types import HeadKind
 
-_ANY_WIDTH = (0, 1 << 30)
 SMALL, LARGE = (0, 512), (1024, 1 << 30)
 """Widths of the models that are called so."""
 
@@ -25,333 +23,183 @@ class Published:
         system: Whose settings they are.
         benchmarks: For which benchmarks; empty for all.
         heads: For tasks with which heads; empty for all.
-        widths: For models of which hidden size, least and most.
+        widths: Smallest and largest hidden size of the models.
         settings: Fields of `Hyperparameters`.
         task_fields: Fields of the task.
         source: Paper and table, or repository and file.
     """
 
-    ALL_WIDTHS: ClassVar[tuple[int, int]] = _ANY_WIDTH
+    ALL_WIDTHS: ClassVar[tuple[int, int]] = (0, 1 << 30)
 
     system: str
     benchmarks: tuple[str, ...] = ()
     heads: tuple[HeadKind, ...] = ()
-    widths: tuple[int, int] = _ANY_WIDTH
+    widths: tuple[int, int] = (0, 1 << 30)
     settings: Mapping[str, Any] = field(default_factory=dict)
     task_fields: Mapping[str, Any] = field(default_factory=dict)
     source: str
 
 
-TRAINING_EXAMPLES: Mapping[str, int] = MappingProxyType(
-    {
-        "cola": 8_551,
-        "sst-2": 67_349,
-        "mrpc": 3_668,
-        "sts-b": 5_749,
-        "qqp": 363_846,
-        "mnli": 392_702,
-        "qnli": 104_743,
-        "rte": 2_490,
-        "wnli": 635,
-        "squad-1.1": 87_599,
-        "squad-2.0": 130_319,
-        "race": 87_866,
-    }
-)
-"""Examples in the published training files, to tell steps as passes."""
+# Examples in the published training files.
+_TRAINING_EXAMPLES = {
+    "cola": 8_551, "sst-2": 67_349, "mrpc": 3_668, "sts-b": 5_749, "qqp": 363_846, "mnli": 392_702, "qnli": 104_743,
+    "rte": 2_490, "wnli": 635, "squad-1.1": 87_599, "squad-2.0": 130_319, "race": 87_866,
+}  # fmt: skip
 
 
-def passes(benchmark: str, steps: int, batch: int) -> float:
-    """Return the passes over a benchmark's published training file that so many steps are."""
-    return round(steps * batch / TRAINING_EXAMPLES[benchmark], 2)
+def _epochs(benchmark: str, steps: int, batch: int) -> float:
+    """Convert steps to epochs over a benchmark's published training file."""
+    return round(steps * batch / _TRAINING_EXAMPLES[benchmark], 2)
 
 
-# BERT: Devlin et al. 2019, with google-research/bert where the paper is silent.
-_BERT_PAPER = "Devlin et al. 2019"
-_BERT = (
-    Published(
-        system="bert",
-        # The paper takes the best of {5, 4, 3, 2}e-5 on the development set; this is the middle of its grid.
-        settings={"epochs": 3.0, "batch_size": 32, "learning_rate": 3e-5, "max_length": 128, "warmup_share": 0.1},
-        source=f"{_BERT_PAPER}, 4.1 and A.3; google-research/bert run_classifier.py",
+def _rows(source: str, system: str, *rows: tuple[str, Mapping[str, Any]]) -> tuple[Published, ...]:
+    """Return rows of one source: (where, settings); where is "", "heads: span choice", or names of benchmarks."""
+    made = []
+    for where, settings in rows:
+        kind, colon, names = where.partition(": ")
+        place: dict[str, Any] = {kind: tuple(names.split())} if colon else {"benchmarks": tuple(where.split())}
+        made.append(Published(system=system, settings=settings, source=source, **place))
+    return tuple(made)
+
+
+_BERT = "Devlin et al. 2019, {}; google-research/bert {}"
+_FAIRSEQ = "facebookresearch/fairseq examples/roberta/config/finetuning"
+_ELECTRA = "google-research/electra configure_finetuning.py"
+
+# fmt: off
+PUBLISHED: tuple[Published, ...] = (
+    # The paper takes the best of {5, 4, 3, 2}e-5 on the development set; this is the middle of its grid.
+    *_rows(
+        _BERT.format("4.1 and A.3", "run_classifier.py"), "bert",
+        ("", {"epochs": 3.0, "batch_size": 32, "learning_rate": 3e-5, "max_length": 128, "warmup_share": 0.1}),
     ),
-    Published(
-        system="bert",
-        heads=("span",),
-        # Length: run_squad.py. The paper does not say one.
-        settings={"epochs": 3.0, "batch_size": 32, "learning_rate": 5e-5, "max_length": 384},
-        source=f"{_BERT_PAPER}, 4.2; google-research/bert run_squad.py",
+    # The paper does not say a length.
+    *_rows(
+        _BERT.format("4.2", "run_squad.py"), "bert",
+        ("heads: span", {"epochs": 3.0, "batch_size": 32, "learning_rate": 5e-5, "max_length": 384}),
     ),
-    Published(
-        system="bert",
-        heads=("choice",),
-        settings={"epochs": 3.0, "batch_size": 16, "learning_rate": 2e-5},
-        source=f"{_BERT_PAPER}, 4.4 (SWAG)",
+    *_rows(
+        "Devlin et al. 2019, 4.4 (SWAG)", "bert",
+        ("heads: choice", {"epochs": 3.0, "batch_size": 16, "learning_rate": 2e-5}),
     ),
-)
-
-# RoBERTa: fairseq's files for GLUE, Liu et al. 2019, table 10 beyond.
-_ROBERTA_GLUE = "facebookresearch/fairseq examples/roberta/config/finetuning"
-_ROBERTA = (
-    Published(
-        system="roberta",
-        settings={
-            "epochs": 10.0,
-            "batch_size": 16,
-            "learning_rate": 1e-5,
-            "warmup_share": 0.06,
-            "schedule": "linear",
-            "weight_decay": 0.1,
-            "decayed": "all",
-            "betas": (0.9, 0.98),
-            "bias_correction": True,
-            # pooler_dropout stays at its default of 0 in all of these files.
-            "head_dropout": 0.0,
-            "clip_norm": 0.0,
+    *_rows(
+        f"{_FAIRSEQ}; Liu et al. 2019, table 10", "roberta",
+        ("", {
+            "epochs": 10.0, "batch_size": 16, "learning_rate": 1e-5, "warmup_share": 0.06, "schedule": "linear",
+            "weight_decay": 0.1, "decayed": "all", "betas": (0.9, 0.98), "bias_correction": True, "clip_norm": 0.0,
+            "head_dropout": 0.0,  # pooler_dropout stays at its default of 0 in all of these files
             "max_length": 512,
-        },
-        source=f"{_ROBERTA_GLUE}; Liu et al. 2019, table 10",
+        }),
     ),
     *(
-        Published(
-            system="roberta",
-            benchmarks=(benchmark,),
-            settings={"learning_rate": rate, "batch_size": batch, "warmup_share": round(warmup / steps, 3)},
-            source=f"{_ROBERTA_GLUE}/{file}.yaml",
+        row
+        for file, name, rate, batch, steps, warmup in (
+            ("cola",  "cola",  1e-5, 16, 5336, 320),
+            ("mnli",  "mnli",  1e-5, 32, 123873, 7432),
+            ("mrpc",  "mrpc",  1e-5, 16, 2296, 137),
+            ("qnli",  "qnli",  1e-5, 32, 33112, 1986),
+            ("qqp",   "qqp",   1e-5, 32, 113272, 28318),  # a quarter of the steps, not 6 %: so the file has it
+            ("rte",   "rte",   2e-5, 16, 2036, 122),
+            ("sst_2", "sst-2", 1e-5, 32, 20935, 1256),
+            ("sts_b", "sts-b", 2e-5, 16, 3598, 214),
         )
-        for benchmark, file, rate, batch, steps, warmup in (
-            ("cola", "cola", 1e-5, 16, 5336, 320),
-            ("mnli", "mnli", 1e-5, 32, 123873, 7432),
-            ("mrpc", "mrpc", 1e-5, 16, 2296, 137),
-            ("qnli", "qnli", 1e-5, 32, 33112, 1986),
-            # A quarter of the steps warms up here, not 6 %: so the file has it.
-            ("qqp", "qqp", 1e-5, 32, 113272, 28318),
-            ("rte", "rte", 2e-5, 16, 2036, 122),
-            ("sst-2", "sst_2", 1e-5, 32, 20935, 1256),
-            ("sts-b", "sts_b", 2e-5, 16, 3598, 214),
+        for row in _rows(
+            f"{_FAIRSEQ}/{file}.yaml", "roberta",
+            (name, {"learning_rate": rate, "batch_size": batch, "warmup_share": round(warmup / steps, 3)}),
         )
     ),
-    Published(
-        system="roberta",
-        heads=("span",),
-        settings={"epochs": 2.0, "batch_size": 48, "learning_rate": 1.5e-5, "weight_decay": 0.01, "max_length": 512},
-        source="Liu et al. 2019, table 10 (SQuAD)",
+    *_rows(
+        "Liu et al. 2019, table 10 (SQuAD, RACE)", "roberta",
+        ("heads: span", {"epochs": 2.0, "batch_size": 48, "learning_rate": 1.5e-5, "weight_decay": 0.01,
+                         "max_length": 512}),
+        ("heads: choice", {"epochs": 4.0, "batch_size": 16, "learning_rate": 1e-5, "weight_decay": 0.1,
+                           "max_length": 512}),
     ),
-    Published(
-        system="roberta",
-        heads=("choice",),
-        settings={"epochs": 4.0, "batch_size": 16, "learning_rate": 1e-5, "weight_decay": 0.1, "max_length": 512},
-        source="Liu et al. 2019, table 10 (RACE)",
-    ),
-)
-
-# ALBERT: Lan et al. 2020, table 14, its steps told as passes.
-_ALBERT = (
-    Published(
-        system="albert",
-        settings={"max_length": 512, "hidden_dropout": 0.0, "attention_dropout": 0.0, "head_dropout": 0.1},
-        source="Lan et al. 2020, table 14",
-    ),
-    *(
-        Published(
-            system="albert",
-            benchmarks=(benchmark,),
-            settings={
-                "learning_rate": rate,
-                "batch_size": batch,
-                "hidden_dropout": dropout,
-                "attention_dropout": dropout,
-                "head_dropout": 0.1,
-                "epochs": passes(benchmark, steps, batch),
-                "warmup_share": round(warmup / steps, 3),
+    *_rows(
+        "Lan et al. 2020, table 14", "albert",
+        ("", {"max_length": 512, "hidden_dropout": 0.0, "attention_dropout": 0.0, "head_dropout": 0.1}),
+        *(
+            (name, {
+                "learning_rate": rate, "batch_size": batch, "hidden_dropout": dropout, "attention_dropout": dropout,
+                "head_dropout": 0.1, "epochs": _epochs(name, steps, batch), "warmup_share": round(warmup / steps, 3),
                 "max_length": length,
-            },
-            source="Lan et al. 2020, table 14",
-        )
-        for benchmark, rate, batch, dropout, steps, warmup, length in (
-            ("cola", 1e-5, 16, 0.0, 5336, 320, 512),
-            ("sts-b", 2e-5, 16, 0.0, 3598, 214, 512),
-            ("sst-2", 1e-5, 32, 0.0, 20935, 1256, 512),
-            ("mnli", 3e-5, 128, 0.0, 10000, 1000, 512),
-            ("qnli", 1e-5, 32, 0.0, 33112, 1986, 512),
-            ("qqp", 5e-5, 128, 0.1, 14000, 1000, 512),
-            ("rte", 3e-5, 32, 0.1, 800, 200, 512),
-            ("mrpc", 2e-5, 32, 0.0, 800, 200, 512),
-            ("wnli", 2e-5, 16, 0.1, 2000, 250, 512),
-            ("squad-1.1", 5e-5, 48, 0.0, 3649, 365, 384),
-            ("squad-2.0", 3e-5, 48, 0.0, 8144, 814, 512),
-            # The models' second version must have 1e-5 and no dropout here, or it diverges (albert: README.md:46).
-            ("race", 2e-5, 32, 0.1, 12000, 1000, 512),
-        )
+            })
+            for name, rate, batch, dropout, steps, warmup, length in (
+                ("cola",      1e-5, 16,  0.0, 5336,  320,  512),
+                ("sts-b",     2e-5, 16,  0.0, 3598,  214,  512),
+                ("sst-2",     1e-5, 32,  0.0, 20935, 1256, 512),
+                ("mnli",      3e-5, 128, 0.0, 10000, 1000, 512),
+                ("qnli",      1e-5, 32,  0.0, 33112, 1986, 512),
+                ("qqp",       5e-5, 128, 0.1, 14000, 1000, 512),
+                ("rte",       3e-5, 32,  0.1, 800,   200,  512),
+                ("mrpc",      2e-5, 32,  0.0, 800,   200,  512),
+                ("wnli",      2e-5, 16,  0.1, 2000,  250,  512),
+                ("squad-1.1", 5e-5, 48,  0.0, 3649,  365,  384),
+                ("squad-2.0", 3e-5, 48,  0.0, 8144,  814,  512),
+                # The models' second version must have 1e-5 and no dropout here, or it diverges (albert: README.md:46).
+                ("race",      2e-5, 32,  0.1, 12000, 1000, 512),
+            )
+        ),
     ),
-)
-
-# ELECTRA: configure_finetuning.py of its code, and Clark et al. 2020, appendix B for small models.
-_GLUE = ("cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "mnli-mm", "qnli", "rte", "wnli")
-
-_ELECTRA_CODE = "google-research/electra configure_finetuning.py"
-_ELECTRA = (
-    Published(
-        system="electra",
-        settings={"learning_rate": 1e-4, "layer_decay": 0.8, "schedule": "linear_product"},
-        source=f"{_ELECTRA_CODE}:41-162",
-    ),
-    # Its code knows GLUE, chunking and SQuAD; the passes, batch and length of another task are that task's own.
-    Published(
-        system="electra",
-        benchmarks=_GLUE,
-        settings={"epochs": 3.0, "batch_size": 32, "max_length": 128},
-        source=f"{_ELECTRA_CODE}:41-162",
+    *_rows(
+        f"{_ELECTRA}:41-162", "electra",
+        ("", {"learning_rate": 1e-4, "layer_decay": 0.8, "schedule": "linear_product"}),
+        # Its code knows GLUE, chunking and SQuAD; other tasks keep their own epochs, batch and length.
+        ("cola sst-2 mrpc sts-b qqp mnli mnli-mm qnli rte wnli", {"epochs": 3.0, "batch_size": 32, "max_length": 128}),
+        ("rte sts-b", {"epochs": 10.0}),
+        ("mrpc sts-b", {"double_unordered": True}),
+        ("heads: span", {"epochs": 2.0, "batch_size": 32, "max_length": 512}),
+        ("heads: token", {"max_length": 256}),
     ),
     Published(
-        system="electra",
-        widths=SMALL,
-        settings={"learning_rate": 3e-4, "weight_decay": 0.0},
+        system="electra", widths=SMALL, settings={"learning_rate": 3e-4, "weight_decay": 0.0},
         source="Clark et al. 2020, appendix B",
     ),
-    Published(
-        system="electra",
-        widths=LARGE,
-        settings={"learning_rate": 5e-5, "layer_decay": 0.9},
-        source=_ELECTRA_CODE,
+    Published(system="electra", widths=LARGE, settings={"learning_rate": 5e-5, "layer_decay": 0.9}, source=_ELECTRA),
+    # Targets of 0 to 5 are trained as 0 to 1.
+    Published(system="electra", benchmarks=("sts-b",), task_fields={"scale": 5.0}, source=f"{_ELECTRA}: STS-B"),
+    *_rows(
+        "Joshi et al. 2020, appendix B; facebookresearch/SpanBERT README", "spanbert",
+        ("", {"learning_rate": 2e-5, "warmup_share": 0.1}),
+        ("heads: sequence", {"epochs": 10.0, "batch_size": 32}),  # GLUE and TACRED
+        ("cola", {"epochs": 4.0}),
+        ("heads: span", {"epochs": 4.0, "batch_size": 32, "learning_rate": 2e-5, "max_length": 512}),
     ),
-    Published(
-        system="electra", benchmarks=("rte", "sts-b"), settings={"epochs": 10.0}, source=f"{_ELECTRA_CODE}:41-162"
-    ),
-    # Targets of 0 to 5 are learnt as 0 to 1.
-    Published(system="electra", benchmarks=("sts-b",), task_fields={"scale": 5.0}, source=f"{_ELECTRA_CODE}: STS-B"),
-    Published(
-        system="electra",
-        benchmarks=("mrpc", "sts-b"),
-        settings={"double_unordered": True},
-        source=f"{_ELECTRA_CODE}: double_unordered",
-    ),
-    Published(
-        system="electra",
-        heads=("span",),
-        settings={"epochs": 2.0, "batch_size": 32, "max_length": 512},
-        source=f"{_ELECTRA_CODE}:41-162",
-    ),
-    Published(system="electra", heads=("token",), settings={"max_length": 256}, source=f"{_ELECTRA_CODE}:41-162"),
-)
-
-# SpanBERT: Joshi et al. 2020, appendix B, and its README.
-_SPANBERT = (
-    Published(
-        system="spanbert",
-        settings={"learning_rate": 2e-5, "warmup_share": 0.1},
-        source="Joshi et al. 2020, appendix B; facebookresearch/SpanBERT README",
-    ),
-    # GLUE and TACRED, at a length of 128: that is for these, and stands in GLUE's rows.
-    Published(
-        system="spanbert",
-        heads=("sequence",),
-        settings={"epochs": 10.0, "batch_size": 32},
-        source="Joshi et al. 2020, appendix B; facebookresearch/SpanBERT README",
-    ),
-    Published(
-        system="spanbert", benchmarks=("cola",), settings={"epochs": 4.0}, source="Joshi et al. 2020, appendix B"
-    ),
-    Published(
-        system="spanbert",
-        heads=("span",),
-        settings={"epochs": 4.0, "batch_size": 32, "learning_rate": 2e-5, "max_length": 512},
-        source="Joshi et al. 2020, appendix B; facebookresearch/SpanBERT README",
-    ),
-)
-
-# MacBERT and BERT-wwm: Cui et al. 2021, table IV.
-_MACBERT_TABLE = (
-    # benchmark, length, passes, rate
-    ("cmrc2018", 512, 2.0, 3e-5),
-    ("drcd", 512, 2.0, 3e-5),
-    ("chnsenticorp", 256, 3.0, 2e-5),
-    ("tnews", 128, 3.0, 2e-5),
-    ("xnli", 128, 2.0, 3e-5),
-    ("lcqmc", 128, 3.0, 2e-5),
-    ("ocnli", 128, 3.0, 2e-5),
-)
-# The table is for all of the paper's Chinese models; the rates of BERT-wwm's own README are the same where it has them.
-_MACBERT = tuple(
-    Published(
-        system=system,
-        benchmarks=(benchmark,),
-        settings={"max_length": length, "epochs": epochs, "learning_rate": rate},
-        source="Cui et al. 2021, table IV" + ("; ymcui/Chinese-BERT-wwm README" if system == "bert-wwm" else ""),
-    )
-    for system in ("macbert", "bert-wwm")
-    for benchmark, length, epochs, rate in _MACBERT_TABLE
-)
-
-# ERNIE 1.0: the scripts of its code.
-_ERNIE_SCRIPTS = "PaddlePaddle/ERNIE (2f2fe7a) ERNIE/script"
-_ERNIE = (
-    # Its scripts have no warm-up; epsilon is Paddle's default.
-    Published(
-        system="ernie", settings={"warmup_share": 0.0, "learning_rate": 5e-5, "eps": 1e-8}, source=_ERNIE_SCRIPTS
-    ),
-    # MSRA-NER, the one tagging task of the scripts.
-    Published(
-        system="ernie",
-        heads=("token",),
-        settings={"batch_size": 16, "learning_rate": 5e-5, "epochs": 3.0, "weight_decay": 0.01, "max_length": 256},
-        source=_ERNIE_SCRIPTS,
-    ),
+    # For all of the paper's Chinese models; the rates in the README of BERT-wwm are the same where it has them.
     *(
-        Published(
-            system="ernie",
-            benchmarks=(benchmark,),
-            settings={
-                "batch_size": batch,
-                "learning_rate": rate,
-                "epochs": epochs,
-                "weight_decay": decay,
-                "max_length": length,
-            },
-            source=_ERNIE_SCRIPTS,
-        )
-        for benchmark, batch, rate, epochs, decay, length in (
-            # The script counts 8192 tokens a batch, of which 512 are the longest pair: 16 at least.
-            ("xnli", 16, 1e-4, 3.0, 0.01, 512),
-            ("lcqmc", 32, 2e-5, 3.0, 0.0, 128),
-            ("chnsenticorp", 24, 5e-5, 10.0, 0.01, 256),
+        row
+        for system, more in (("macbert", ""), ("bert-wwm", "; ymcui/Chinese-BERT-wwm README"))
+        for row in _rows(
+            f"Cui et al. 2021, table IV{more}", system,
+            ("cmrc2018 drcd", {"max_length": 512, "epochs": 2.0, "learning_rate": 3e-5}),
+            ("chnsenticorp", {"max_length": 256, "epochs": 3.0, "learning_rate": 2e-5}),
+            ("tnews lcqmc ocnli", {"max_length": 128, "epochs": 3.0, "learning_rate": 2e-5}),
+            ("xnli", {"max_length": 128, "epochs": 2.0, "learning_rate": 3e-5}),
         )
     ),
-    Published(
-        system="ernie",
-        benchmarks=("cmrc2018", "drcd"),
-        settings={"learning_rate": 8e-5},
-        source="ymcui/Chinese-BERT-wwm README (best rates for ERNIE)",
+    *_rows(
+        "PaddlePaddle/ERNIE (2f2fe7a) ERNIE/script", "ernie",
+        ("", {"warmup_share": 0.0, "learning_rate": 5e-5, "eps": 1e-8}),  # no warmup; Paddle's epsilon
+        *(
+            (where, {"batch_size": batch, "learning_rate": rate, "epochs": epochs, "weight_decay": decay,
+                     "max_length": length})
+            for where, batch, rate, epochs, decay, length in (
+                ("heads: token", 16, 5e-5, 3.0,  0.01, 256),  # MSRA-NER, the one tagging task of the scripts
+                ("xnli",         16, 1e-4, 3.0,  0.01, 512),  # 8192 tokens a batch: at least 16 pairs of 512
+                ("lcqmc",        32, 2e-5, 3.0,  0.0,  128),
+                ("chnsenticorp", 24, 5e-5, 10.0, 0.01, 256),
+            )
+        ),
+    ),
+    *_rows("ymcui/Chinese-BERT-wwm README (best rates for ERNIE)", "ernie", ("cmrc2018 drcd", {"learning_rate": 8e-5})),
+    # Its published config.json; no other settings of its fine-tuning are published.
+    *_rows(
+        "huggingface/transformers-research-projects distillation (seq_classif_dropout, qa_dropout)", "distilbert",
+        ("heads: sequence choice", {"head_dropout": 0.2}),
+        ("heads: span", {"head_dropout": 0.1}),
     ),
 )
-
-# DistilBERT: what its published config.json has.
-_DISTILBERT = (
-    # The values of its published config.json; no other settings of its fine-tuning are published.
-    Published(
-        system="distilbert",
-        heads=("sequence", "choice"),
-        settings={"head_dropout": 0.2},
-        source="huggingface/transformers-research-projects distillation (seq_classif_dropout)",
-    ),
-    Published(
-        system="distilbert",
-        heads=("span",),
-        settings={"head_dropout": 0.1},
-        source="huggingface/transformers-research-projects distillation (qa_dropout)",
-    ),
-)
-
-PUBLISHED: tuple[Published, ...] = (
-    *_BERT,
-    *_ROBERTA,
-    *_ALBERT,
-    *_ELECTRA,
-    *_SPANBERT,
-    *_MACBERT,
-    *_ERNIE,
-    *_DISTILBERT,
-)
+# fmt: on
 """All rows."""
 
 RATES_AT_WIDTH_768: Mapping[str, float] = MappingProxyType({"bert": 5e-5, "electra": 1e-4})
