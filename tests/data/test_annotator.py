@@ -36,7 +36,7 @@ def annotated(tokenizer: Tokenizer, words: Words, sentences: list[str], **lexico
 
 def units(tokenizer: Tokenizer, words: Words, sentence: str, level: str = "word", **lexicons: list[str]) -> list[str]:
     found = annotated(tokenizer, words, [sentence], **lexicons)
-    starts = found.word_starts if level == "word" else found.level_starts[level]
+    starts = found.word_starts if level == "word" else found.span_starts[level]
     return surfaces(encoded(tokenizer, [sentence]), starts, sentence)
 
 
@@ -171,7 +171,7 @@ def test_levels_are_made_of_whole_words_and_ids_do_not_change(
     for words in (WWM, ERNIE, Words(units="characters"), Words(phrases=("some.txt",))):
         found = annotated(tokenizers[kind], words, sentences, phrase=["the", "模型", "word, the"])
         assert found.word_starts[firsts].all()
-        for starts in found.level_starts.values():
+        for starts in found.span_starts.values():
             assert not (starts & ~found.word_starts).any()
             assert starts[firsts].all()
 
@@ -183,8 +183,8 @@ def test_given_spans_grow_to_whole_words_and_lexicon_entries_never_cut_one(token
     annotator = Annotator(words, open_segmenter("rjieba"), {"phrase": [Lexicon(["京大", "在New York"])]})
     # 型在 grows to 模型|在, and the longer entry that overlaps it stands back: it begins later.
     found = annotator.annotate([sentence], stream, {"phrase": spans_of([(6, 8)])})
-    assert found.found["phrase"] == ["模型在"]
-    assert annotator.annotate([sentence], stream).found["phrase"] == ["在New York"]
+    assert list(found.facts["phrase"].counts) == ["模型在"]
+    assert list(annotator.annotate([sentence], stream).facts["phrase"].counts) == ["在New York"]
 
 
 def test_given_span_over_a_sentences_end_is_lost_and_counted(tokenizers: dict[str, Tokenizer]) -> None:
@@ -192,5 +192,5 @@ def test_given_span_over_a_sentences_end_is_lost_and_counted(tokenizers: dict[st
     annotator = Annotator(Words(entities=("corpus",)), None, {})
     stream = encoded(tokenizers["wordpiece"], sentences)
     found = annotator.annotate(sentences, stream, {"entity": spans_of([(0, 8), (4, 12)])})
-    assert (found.found["entity"], found.lost["entity"]) == (["New York"], 1)
-    assert found.tokens_inside["entity"] == int(stream.lengths[0])
+    assert (list(found.facts["entity"].counts), found.facts["entity"].lost) == (["New York"], 1)
+    assert found.facts["entity"].tokens == int(stream.lengths[0])

@@ -31,7 +31,7 @@ HASHES = st.lists(
 def test_repeats_are_those_of_a_set(
     tmp_path_factory: pytest.TempPathFactory, hashes: list[int], memory: int, step: int
 ) -> None:
-    finder = DuplicateFinder(tmp_path_factory.mktemp("hashes"), records_in_memory=memory)
+    finder = DuplicateFinder(tmp_path_factory.mktemp("hashes") / "hashes", hashes_in_memory=memory)
     for start in range(0, len(hashes), step):
         finder.add(np.array(hashes[start : start + step], dtype=np.uint64))
     assert finder.duplicates().tolist() == by_set(hashes)
@@ -39,7 +39,7 @@ def test_repeats_are_those_of_a_set(
 
 def test_large_input_in_many_ranges_agrees(tmp_path: Path) -> None:
     hashes = np.random.default_rng(0).integers(0, 30_000, 100_000, dtype=np.uint64) << np.uint64(49)
-    finder = DuplicateFinder(tmp_path, records_in_memory=1 << 12)
+    finder = DuplicateFinder(tmp_path / "hashes", hashes_in_memory=1 << 12)
     finder.add(hashes)
     _, first = np.unique(hashes, return_index=True)
     expected = np.ones(len(hashes), dtype=bool)

@@ -160,5 +160,5 @@ def test_wrong_spans_are_named_with_file_and_line_or_skipped(spans: Any, says: s
 
 
 def test_corpus_without_any_span_is_refused_if_they_are_wanted(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no document brings any.*spans"):
+    with pytest.raises(DataError, match=r"no document has any.*spans"):
         corpus_of(tmp_path, [{"text": FILLER}])

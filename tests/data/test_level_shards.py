@@ -16,9 +16,9 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.vocabulary import train_tokenizer
 from maskwright.data.words.annotator import Annotator, words_fingerprint
-from maskwright.data.words.level_facts import LevelFacts, describe_level
 from maskwright.data.words.lexicon import Lexicon
 from maskwright.data.words.segmenters import open_segmenter
+from maskwright.data.words.span_facts import SpanFacts, describe_spans
 from maskwright.data.words.spec import Words
 
 ERNIE = Words(segmenter="rjieba", units="characters", phrases=("segmenter",), entities=("tags",))
@@ -56,13 +56,13 @@ def test_levels_are_stored_beside_the_ids(clean: CleanCorpus, tokenizer: Tokeniz
     assert ernie.manifest.num_shards > 3
     assert taken.ids.tolist() == stream.ids.tolist()
     assert taken.word_starts.tolist() == expected.word_starts.tolist()
-    assert sorted(taken.level_starts) == ["entity", "phrase"]
-    for level, starts in expected.level_starts.items():
-        assert taken.level_starts[level].tolist() == starts.tolist()
-        assert ernie.levels[level]["units"] == len(expected.found[level])
-        inside = expected.tokens_inside[level] / len(stream.ids)
-        assert ernie.levels[level]["share_of_tokens"] == pytest.approx(inside, abs=1e-6)
-        assert ernie.levels[level]["distinct"] == len(set(expected.found[level]))
+    assert sorted(taken.span_starts) == ["entity", "phrase"]
+    for level, starts in expected.span_starts.items():
+        assert taken.span_starts[level].tolist() == starts.tolist()
+        assert ernie.span_facts[level]["units"] == expected.facts[level].units
+        inside = expected.facts[level].tokens / len(stream.ids)
+        assert ernie.span_facts[level]["share_of_tokens"] == pytest.approx(inside, abs=1e-6)
+        assert ernie.span_facts[level]["distinct"] == len(expected.facts[level].counts)
 
 
 def test_a_word_list_that_changes_meanwhile_spoils_nothing(
@@ -94,7 +94,7 @@ def test_ranges_are_taken_with_their_levels(ernie: Corpus) -> None:
         assert taken.ids.tolist() == whole.ids[places].tolist()
         assert taken.word_starts.tolist() == whole.word_starts[places].tolist()
         for level in ("phrase", "entity"):
-            assert taken.level_starts[level].tolist() == whole.level_starts[level][places].tolist()
+            assert taken.span_starts[level].tolist() == whole.span_starts[level][places].tolist()
 
 
 def test_files_are_the_same_bytes_for_any_number_of_workers(
@@ -113,8 +113,8 @@ def test_only_levels_that_are_wanted_have_files(clean: CleanCorpus, tokenizer: T
     assert not list(plain.folder.glob("*_starts-*")) or {
         path.name.split("_starts")[0] for path in plain.folder.glob("*_starts-*")
     } == {"word"}
-    assert plain.take(np.array([0]), np.array([5])).level_starts == {}
-    assert plain.levels == {}
+    assert plain.take(np.array([0]), np.array([5])).span_starts == {}
+    assert plain.span_facts == {}
     segmented = corpus_of(clean, tokenizer, tmp_path, Words(segmenter="rjieba"))
     assert segmented.fingerprint != plain.fingerprint
     manifest = json.loads((segmented.folder / "manifest.json").read_text(encoding="utf-8"))
@@ -132,7 +132,7 @@ def test_changed_lexicon_makes_other_shards(clean: CleanCorpus, tokenizer: Token
     for entry in ("机器学习", "公园散步"):
         lexicon.write_text(f"{entry}\n", encoding="utf-8")
         corpus = corpus_of(clean, tokenizer, tmp_path, words)
-        found.append((corpus.fingerprint, corpus.levels["phrase"]["examples"]))
+        found.append((corpus.fingerprint, corpus.span_facts["phrase"]["examples"]))
     assert [examples for _, examples in found] == [["机器学习"], ["公园散步"]]
     assert found[0][0] != found[1][0]
 
@@ -142,8 +142,8 @@ def test_collocations_are_kept_with_the_tokens(clean: CleanCorpus, tokenizer: To
     assert corpus.collocations is not None
     phrases = corpus.collocations.read_text(encoding="utf-8").splitlines()
     assert "机器学习" in phrases
-    assert {example.lower() for example in corpus.levels["phrase"]["examples"]} <= set(phrases)
-    assert "Linux 内核" in corpus.levels["phrase"]["examples"]
+    assert {example.lower() for example in corpus.span_facts["phrase"]["examples"]} <= set(phrases)
+    assert "Linux 内核" in corpus.span_facts["phrase"]["examples"]
     assert corpus_of(clean, tokenizer, tmp_path, Words()).collocations is None
 
 
@@ -171,28 +171,28 @@ def test_given_spans_become_levels(tmp_path: Path) -> None:
     tokenizer = train_tokenizer(WordPiece(vocab_size=150), clean, seed=0, cache=tmp_path)
     words = Words(phrases=("corpus",), entities=("corpus",))
     corpus = tokenize_corpus(clean, tokenizer, words=words, cache=tmp_path, workers=1)
-    assert corpus.levels["phrase"]["examples"] == ["by and large"]
+    assert corpus.span_facts["phrase"]["examples"] == ["by and large"]
     # "ew York" grows to its whole words; the one that reaches into the next sentence is lost.
-    assert corpus.levels["entity"]["examples"] == ["Anna Schmidt", "New York"]
-    assert corpus.levels["entity"]["lost"] == 1
+    assert corpus.span_facts["entity"]["examples"] == ["Anna Schmidt", "New York"]
+    assert corpus.span_facts["entity"]["lost"] == 1
 
 
 def test_facts_count_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maskwright.data.words.level_facts._MOST_DISTINCT", 3)
-    facts = LevelFacts()
+    monkeypatch.setattr("maskwright.data.words.span_facts._MOST_DISTINCT", 3)
+    facts = SpanFacts()
     for part in (["b", "a", "a"], ["c", "d", "a"], ["e", "b"]):
-        more = LevelFacts(units=len(part), tokens=2 * len(part))
+        more = SpanFacts(units=len(part), tokens=2 * len(part))
         more.counts.update(part)
         facts.add(more)
     said = facts.to_json(64)
     assert (said["units"], said["share_of_tokens"], said["distinct"]) == (8, 0.25, 3)
     assert said["examples"] == ["a", "b", "c"]
     assert (
-        describe_level("phrase", said)
-        == "8 phrases of two words and more, over 3 different, hold 25.0 % of the tokens: a, b, c"
+        describe_spans("phrase", said)
+        == "8 phrases of two words and more (over 3 distinct, 25.0 % of the tokens): a, b, c"
     )
-    assert describe_level("entity", LevelFacts(lost=2).to_json(0)) == (
-        "no entity of two words and more was found; 2 given ones have no place in a sentence"
+    assert describe_spans("entity", SpanFacts(lost=2).to_json(0)) == (
+        "no entity of two words and more was found; 2 given ones cross a sentence's end"
     )
 
 

@@ -23,7 +23,7 @@ SKIP = Cleaning(bad_lines="skip")
 def read(argument: Path | str, cleaning: Cleaning = Cleaning(), counts: Counts | None = None) -> list[str]:
     rule = on_bad_line(counts or Counts(), cleaning)
     blocks = raw_blocks(resolve_sources([argument]), cleaning, [rule])
-    return [text.strip() for block in blocks for piece in block.pieces for text in documents_of(piece, rule)]
+    return [each.text.strip() for block in blocks for piece in block.pieces for each in documents_of(piece, rule)]
 
 
 def write(path: Path, data: bytes) -> Path:
@@ -66,7 +66,7 @@ def test_document_longer_than_memory_should_hold_is_cut_at_a_line_end(tmp_path: 
     pieces = [piece for block in blocks for piece in block.pieces]
     assert [piece.continues for piece in pieces] == [False] + [True] * (len(pieces) - 1)
     assert all(piece.size <= 256 + 64 for piece in pieces)
-    texts = [text for piece in pieces for text in documents_of(piece, on_bad_line(Counts(), Cleaning()))]
+    texts = [each.text for piece in pieces for each in documents_of(piece, on_bad_line(Counts(), Cleaning()))]
     assert "".join(texts).split("\n") == lines
     assert [piece.first_line for piece in pieces][1] == texts[0].count("\n") + 1
 
@@ -195,7 +195,7 @@ def test_parquet_reads_lists_and_nulls(tmp_path: Path) -> None:
 
 def test_parquet_column_of_numbers_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["x"], "n": [1]}), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match="holds int64, not text"):
+    with pytest.raises(DataError, match="has int64, not text"):
         read(f"{tmp_path / 'a.parquet'}#n")
 
 
@@ -209,7 +209,7 @@ def test_truncated_and_damaged_archives_are_named(tmp_path: Path, suffix: str) -
     path = write(tmp_path / f"a.txt{suffix}", bytes(range(1, 128)) * 4000)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"a\.txt\.\w+ is (cut short|damaged)"):
+    with pytest.raises(DataError, match=r"a\.txt\.\w+ is (truncated|damaged)"):
         read(path)
     path.write_bytes(b"plain text, not compressed at all")
     with pytest.raises(DataError, match=r"a\.txt\.\w+ is damaged"):

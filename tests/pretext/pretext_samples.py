@@ -83,7 +83,7 @@ def one_of(instances: Instances, number: int) -> Instances:
         special=instances.special[low:high],
         cu_seqlens=np.array([0, high - low]),
         pair_labels=instances.pair_labels[number : number + 1],
-        level_starts={level: starts[low:high] for level, starts in instances.level_starts.items()},
+        span_starts={level: starts[low:high] for level, starts in instances.span_starts.items()},
     )
 
 
@@ -96,7 +96,7 @@ def with_levels(instances: Instances, seed: int = 0, share_joined: float = 0.3) 
     for level in ("phrase", "entity"):
         below = below & ((rng.random(len(below)) >= share_joined) | instances.special | after_special)
         levels[level] = below
-    return replace(instances, level_starts=levels)
+    return replace(instances, span_starts=levels)
 
 
 def ranges(starts: IntArray, ends: IntArray) -> list[tuple[int, int]]:

@@ -23,7 +23,7 @@ def only(level: str) -> LevelMasking:
 
 
 def begins_of(instances: Instances, level: str) -> set[tuple[int, int]]:
-    begins = instances.word_starts if level == "basic" else instances.level_starts[level]
+    begins = instances.word_starts if level == "basic" else instances.span_starts[level]
     return set(ranges(*units(begins, ~instances.special)))
 
 
@@ -109,11 +109,11 @@ def test_a_batch_draws_what_its_sequences_draw_one_by_one() -> None:
 def test_stages_go_from_basic_units_to_entities() -> None:
     masking = LevelMasking(basic=0.5, phrase=0.2, entity=0.3)
     assert [share for share, _ in masking.stages] == [0.5, 0.2, 0.3]
-    assert [stage.levels for _, stage in masking.stages] == [set(), {"phrase"}, {"entity"}]
+    assert [stage.span_kinds for _, stage in masking.stages] == [set(), {"phrase"}, {"entity"}]
     assert [stage for _, stage in masking.stages] == [only("basic"), only("phrase"), only("entity")]
     assert masking.stage_names == ("basic units", "phrases", "entities")
-    assert masking.levels == {"phrase", "entity"}
-    assert LevelMasking(basic=0.5, phrase=0.5, entity=0).levels == {"phrase"}
+    assert masking.span_kinds == {"phrase", "entity"}
+    assert LevelMasking(basic=0.5, phrase=0.5, entity=0).span_kinds == {"phrase"}
     mixed = masking.replace(order="mixed")
     assert mixed.stages == ((1.0, mixed),)
     assert mixed.stage_names == only("phrase").stage_names == ()
@@ -138,9 +138,9 @@ def test_a_text_without_the_level_is_an_error_that_says_so(masking: LevelMasking
 @given(lengths, st.floats(0.3, 1), st.integers(0, 100))
 def test_pmi_masking_is_whole_word_masking_with_phrases_for_words(lengths: list[int], share: float, seed: int) -> None:
     instances = with_levels(batch_of(lengths, seed, share), seed)
-    as_words = replace(instances, word_starts=instances.level_starts["phrase"])
+    as_words = replace(instances, word_starts=instances.span_starts["phrase"])
     chosen = PMIMasking(rate=0.3).select(instances, rng_for(instances, seed))
     expected = WholeWordMasking(rate=0.3).select(as_words, rng_for(instances, seed))
     assert ranges(chosen.starts, chosen.ends) == ranges(expected.starts, expected.ends)
     assert PMIMasking().provides == {"contiguous_units"}
-    assert PMIMasking().levels == {"phrase"}
+    assert PMIMasking().span_kinds == {"phrase"}

@@ -111,14 +111,14 @@ def test_harbin_is_hidden_by_characters_then_as_a_phrase_then_as_a_place() -> No
     text, names = "哈尔滨是黑龙江的省会", ("哈尔滨", "黑龙江")
     instances = times([[character] for character in text], 4000)
     begins = {"phrase": [*names, "省会"], "entity": list(names)}
-    level_starts = {}
+    span_starts = {}
     for level, units in begins.items():
         starts = np.ones(len(text) + 2, dtype=bool)
         for unit in units:
             first = 1 + text.index(unit)
             starts[first + 1 : first + len(unit)] = False
-        level_starts[level] = np.tile(starts, len(instances))
-    instances = replace(instances, level_starts=level_starts)
+        span_starts[level] = np.tile(starts, len(instances))
+    instances = replace(instances, span_starts=span_starts)
     masking = get("ernie/base").masking
     assert isinstance(masking, LevelMasking)
     torn = []

@@ -391,7 +391,7 @@ def test_the_settings_for_bert_wwms_two_runs_give_those_two_runs(name: str, pair
 
 def test_ernie_s_stages_add_phrases_then_entities() -> None:
     masking: Any = catalog.get("ernie/base").masking
-    assert [stage.levels for _, stage in masking.stages] == [set(), {"phrase"}, {"entity"}]
+    assert [stage.span_kinds for _, stage in masking.stages] == [set(), {"phrase"}, {"entity"}]
     same = {"name", "summary", "format", "objectives"}
     assert catalog.get("ernie/base-dialogue").model_dump(exclude=same) == catalog.get("ernie/base").model_dump(
         exclude=same

@@ -9,7 +9,7 @@ from toy_runs import TOY, Listening, write_corpus
 from maskwright.core.files import read_json
 from maskwright.recipes.catalog import resolve
 from maskwright.training import preparation
-from maskwright.training.preparation import empty_levels
+from maskwright.training.preparation import empty_span_kinds
 from maskwright.training.pretrain import pretrain
 from maskwright.training.resolve import fit_phrases
 
@@ -109,7 +109,7 @@ def test_phrases_are_fitted_to_the_script_unless_the_user_chose(
 def test_a_level_that_masking_does_not_hide_is_not_missed() -> None:
     recipe = resolve("ernie/base", ["masking={basic: 0.5, phrase: 0.5, entity: 0}"])
     nothing = {"units": 0}
-    [warning] = empty_levels(recipe, {"phrase": nothing, "entity": nothing})
+    [warning] = empty_span_kinds(recipe, {"phrase": nothing, "entity": nothing})
     assert warning.startswith("no phrase")
     assert "in 50% of training" in warning
-    assert not list(empty_levels(recipe, {"phrase": {"units": 1}, "entity": nothing}))
+    assert not list(empty_span_kinds(recipe, {"phrase": {"units": 1}, "entity": nothing}))

@@ -96,5 +96,5 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
     assert resumed.held_out == peace.held_out
     # There was something to hide on every level.
     levels = json.loads((resumed.folder / "data_card.json").read_text(encoding="utf-8"))["levels"]
-    assert recipe.masking.levels <= levels.keys()
-    assert all(levels[level]["units"] for level in recipe.masking.levels)
+    assert recipe.masking.span_kinds <= levels.keys()
+    assert all(levels[level]["units"] for level in recipe.masking.span_kinds)

@@ -87,13 +87,13 @@ class TakenTokens(NamedTuple):
     Attributes:
         ids: Shape (T,), int32.
         word_starts: Shape (T,), True where a token begins a word.
-        level_starts: For each further level of units that the text carries ("phrase", "entity"), shape (T,), True
+        span_starts: For each further level of units that the text carries ("phrase", "entity"), shape (T,), True
             where a token begins a unit of that level; outside phrases and entities a word is the unit.
     """
 
     ids: IntArray
     word_starts: BoolArray
-    level_starts: Mapping[str, BoolArray] = {}
+    span_starts: Mapping[str, BoolArray] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ class Instances:
         special: Shape (T,), True at special tokens that the input format added ([CLS], [SEP]).
         cu_seqlens: Shape (B+1,), int64, token offset of each sequence, first 0, last T.
         pair_labels: Shape (B,), int8, as in `Plan`.
-        level_starts: As in `TakenTokens`; special tokens are units of their own.
+        span_starts: As in `TakenTokens`; special tokens are units of their own.
     """
 
     ids: IntArray
@@ -148,7 +148,7 @@ class Instances:
     special: BoolArray
     cu_seqlens: IntArray
     pair_labels: IntArray
-    level_starts: Mapping[str, BoolArray] = field(default_factory=dict)
+    span_starts: Mapping[str, BoolArray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.cu_seqlens) - 1

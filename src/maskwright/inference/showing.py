@@ -310,7 +310,7 @@ def _laid_out(
         lengths = ends - starts
         offsets = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         places = np.repeat(starts, lengths) + offsets
-        levels = {level: begins[places] for level, begins in encoded.level_starts.items()}
+        levels = {level: begins[places] for level, begins in encoded.span_starts.items()}
         return TakenTokens(encoded.ids[places], encoded.word_starts[places], levels)
 
     plan = recipe.format.plan(documents, recipe.training.phases[0].max_length, seed, refresh)
@@ -339,7 +339,7 @@ def _encoded(
     if annotator is None:
         return documents, TakenTokens(stream.ids, stream.word_starts)
     found = annotator.annotate(sentences, stream)
-    return documents, TakenTokens(stream.ids, found.word_starts, found.level_starts)
+    return documents, TakenTokens(stream.ids, found.word_starts, found.span_starts)
 
 
 def _unseen(recipe: Recipe, corpus: Corpus | None) -> str:

@@ -154,10 +154,10 @@ class Recipe(Spec):
                 f"format {self.format.kind!r} needs two segment types, encoder.type_vocab_size is "
                 f"{self.encoder.type_vocab_size}: set encoder.type_vocab_size=2"
             )
-        if missing_levels := sorted(self.masking.levels - set(self.words.levels)):
-            remedies = " and ".join(_SPAN_SOURCES[level] for level in missing_levels)
+        if missing_kinds := sorted(self.masking.span_kinds - set(self.words.span_kinds)):
+            remedies = " and ".join(_SPAN_SOURCES[level] for level in missing_kinds)
             raise ValueError(
-                f"masking {self.masking.kind!r} needs {' and '.join(missing_levels)} spans, which no source provides: "
+                f"masking {self.masking.kind!r} needs {' and '.join(missing_kinds)} spans, which no source provides: "
                 f"add {remedies}"
             )
         for second, user in (("generator", "rtd"), ("teacher", "soft_targets")):

@@ -160,7 +160,7 @@ class Collator:
     def collate(self, rows: Rows, step: int) -> StepBatch:
         """Lay out, corrupt and cut the instances of a step, whose number keys dropout."""
         # Spans of words, phrases and entities are not read for maskings that do not use them.
-        take = self.take if self.masking.levels else _without_levels(self.take)
+        take = self.take if self.masking.span_kinds else _without_spans(self.take)
         instances = self.format.lay_out(rows.plan, take, self.vocabulary.special_tokens, self.separator_points)
         rng = RandomNumbers(self.seed, rows.refresh, rows.index)
         examples = corrupt(instances, self.masking, self.replacement, rng, self.vocabulary)
@@ -207,7 +207,7 @@ class Collator:
             yield MicroBatch(batch, {kind: parts[number] for kind, parts in cuts.items()})
 
 
-def _without_levels(take: TakeTokens) -> TakeTokens:
+def _without_spans(take: TakeTokens) -> TakeTokens:
     def taken(starts: IntArray, ends: IntArray) -> TakenTokens:
         tokens = take(starts, ends)
         return TakenTokens(tokens.ids, tokens.word_starts)

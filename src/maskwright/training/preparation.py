@@ -23,9 +23,9 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.vocabulary import train_tokenizer
 from maskwright.data.words.annotator import check_words, words_fingerprint
 from maskwright.data.words.collocations import describe_collocations
-from maskwright.data.words.level_facts import describe_level
 from maskwright.data.words.lexicon import has_lexicon_search
 from maskwright.data.words.similar_words.table import KeptTable, check_source, few_words_warning, similar_words
+from maskwright.data.words.span_facts import describe_spans
 from maskwright.huggingface.families import family_named
 from maskwright.huggingface.refusals import position_offset
 from maskwright.pretext.corrupt import corrupt
@@ -261,7 +261,7 @@ def text_of(corpus: Corpus, tokenizer: Tokenizer, weights: Sequence[float | None
         document_ends=corpus.document_ends,
         take=corpus.take,
         vocabulary=VocabularyFacts(special_tokens=tokenizer.special_tokens, token_counts=corpus.token_counts),
-        levels=corpus.levels,
+        span_facts=corpus.span_facts,
     )
 
 
@@ -314,9 +314,9 @@ def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer:
     )
     if corpus.collocations is not None:
         reporter.say("words", describe_collocations(corpus.collocations))
-    for level, facts in corpus.levels.items():
-        reporter.say("words", describe_level(level, facts))
-    for warning in empty_levels(recipe, corpus.levels):
+    for level, facts in corpus.span_facts.items():
+        reporter.say("words", describe_spans(level, facts))
+    for warning in empty_span_kinds(recipe, corpus.span_facts):
         reporter.say("warning", warning)
     text = text_of(corpus, tokenizer, cleaned.source_weights)
     if (spec := recipe.replacement.similar_words) is None:
@@ -330,12 +330,12 @@ def _took(begun: float) -> str:
     return f" ({seconds:.0f} s)" if seconds >= 1 else ""
 
 
-def empty_levels(recipe: Recipe, levels: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def empty_span_kinds(recipe: Recipe, levels: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield a warning for each level of spans that the masking selects and the text does not contain."""
-    for level in sorted(recipe.masking.levels):
+    for level in sorted(recipe.masking.span_kinds):
         if levels[level]["units"]:
             continue
-        share = sum(share for share, masking in recipe.masking.stages if level in masking.levels)
+        share = sum(share for share, masking in recipe.masking.stages if level in masking.span_kinds)
         yield (
             f"no {level} of two or more words was found; masking {recipe.masking.kind!r} masks single words instead, "
             f"in {share:.0%} of training; {_remedy(recipe, level)}"

@@ -11,7 +11,7 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.files import read_json, write_json, write_text
 from maskwright.core.spec import override, parse_overrides, validate
 from maskwright.data.words.annotator import words_fingerprint
-from maskwright.data.words.level_facts import with_levels
+from maskwright.data.words.span_facts import with_span_facts
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe, default_cleaning
 from maskwright.training.budget import Budget
@@ -269,9 +269,9 @@ def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepare
     """Write what resuming needs; `run.json` last, since it implies that the rest is there."""
     write_json(directory.path / "recipe.json", prepared.recipe.model_dump(mode="json"))
     card = read_json(prepared.card / "data_card.json")
-    write_json(directory.path / "data_card.json", {**card, "levels": prepared.text.levels})
+    write_json(directory.path / "data_card.json", {**card, "levels": prepared.text.span_facts})
     page = (prepared.card / "data_card.md").read_text(encoding="utf-8")
-    write_text(directory.path / "data_card.md", with_levels(page, prepared.text.levels))
+    write_text(directory.path / "data_card.md", with_span_facts(page, prepared.text.span_facts))
     for place in (directory.path, directory.generator) if prepared.recipe.generator else (directory.path,):
         prepared.tokenizer.save(place, max_length=prepared.recipe.training.max_length)
     begun = {

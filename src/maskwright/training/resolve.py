@@ -288,7 +288,7 @@ def fit_length(recipe: Recipe, tokens: float, fixed: Collection[str]) -> tuple[R
 def fit_phrases(recipe: Recipe, chinese_share: float, fixed: Collection[str]) -> tuple[Recipe, list[Choice]]:
     """Use the corpus's collocations as phrases if the masking needs phrases and segmenters find none in its script."""
     published = recipe.words.phrases
-    needed = "phrase" in recipe.masking.levels and not _is_fixed("words.phrases", fixed)
+    needed = "phrase" in recipe.masking.span_kinds and not _is_fixed("words.phrases", fixed)
     if not needed or published != ("segmenter",) or chinese_share >= MOSTLY_CHINESE:
         return recipe, []
     wanted = (*published, "collocations")

@@ -30,7 +30,7 @@ class Text:
         document_ends: Ascending token offsets at which documents end.
         take: Reads token ranges.
         vocabulary: Special ids and corpus counts.
-        levels: Counts of phrase and entity spans (`data.words.level_facts`).
+        span_facts: Counts of phrase and entity spans (`data.words.span_facts`).
     """
 
     documents: Documents
@@ -39,7 +39,7 @@ class Text:
     document_ends: IntArray
     take: TakeTokens
     vocabulary: VocabularyFacts
-    levels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    span_facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def similar_words_fingerprint(self) -> str | None:

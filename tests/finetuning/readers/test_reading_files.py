@@ -87,7 +87,7 @@ def test_missing_files_empty_files_and_folders_are_refused(tmp_path: Path) -> No
         ("nowhere/train.csv", r"The folder .*nowhere does not exist either"),
         ("", r"is a folder, not a file; it holds cut\.txt\.gz, empty\.csv, train\.csv"),
         ("empty.csv", r"empty\.csv is empty"),
-        ("cut.txt.gz", r"cut\.txt\.gz is cut short"),
+        ("cut.txt.gz", r"cut\.txt\.gz is truncated"),
     ):
         with pytest.raises(DataError, match=message):
             load_text(tmp_path / name)

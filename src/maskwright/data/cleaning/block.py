@@ -1,4 +1,4 @@
-"""Clean one block of raw text: the work of one process, independent of other blocks.
+"""Cleaning of one block of raw text in a worker process.
 
 Besides the sentences it writes an index (lengths and hashes of paragraphs and documents), so that duplicates of other
 blocks can be removed without parsing the text again.
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from maskwright.data.cleaning.sentences import sentences_of
 from maskwright.data.cleaning.text import Cleaning, clean_document
 from maskwright.data.sources.files import BadLine
-from maskwright.data.sources.parsing import MarkedDocument, OnBadLine, Piece, documents_of, marked_documents_of
+from maskwright.data.sources.parsing import MarkedDocument, OnBadLine, documents_of
 from maskwright.data.sources.readers import MAX_DOCUMENT_BYTES, RawBlock
 from maskwright.data.words.given_spans import GivenSpan, locate_spans
 
@@ -24,18 +24,18 @@ _PLACES_KEPT = 5
 
 @dataclass(slots=True)
 class Counts:
-    """What was read and what became of it; counts of blocks add up. Parts of a cut document count as documents.
+    """Counts of what was read and dropped. Parts of a cut document count as documents.
 
     Attributes:
         documents, paragraphs, characters: As read.
-        continued_documents: Parts of a document too long to be kept in memory whole, but the first.
-        removed_characters: Gone in cleaning (control characters, repeated white space); net of what it added.
-        short_documents, short_characters: Dropped for their length, in clean characters.
+        continued_documents: Parts, without the first, of documents too long for memory.
+        removed_characters: Removed by cleaning (control characters, repeated white space) less those added.
+        short_documents, short_characters: Dropped because they are short; clean characters.
         longest_document: Bytes of clean text of the longest document.
         bad_lines: Lines (or rows) skipped.
-        bad_places: Where the first few of them are, and what is wrong there.
-        spans: Phrases and entities that came with the documents.
-        located_spans: How many of them have a place in the clean text.
+        bad_places: The first few of them, with the problem.
+        spans: Phrases and entities given with the documents.
+        located_spans: Those found in the clean text.
     """
 
     documents: int = 0
@@ -54,12 +54,12 @@ class Counts:
     def add(self, other: "Counts") -> None:
         """Add another block's counts to these."""
         for item in fields(self):
-            mine, theirs = getattr(self, item.name), getattr(other, item.name)
-            setattr(self, item.name, max(mine, theirs) if item.name == "longest_document" else mine + theirs)
+            own, more = getattr(self, item.name), getattr(other, item.name)
+            setattr(self, item.name, max(own, more) if item.name == "longest_document" else own + more)
         del self.bad_places[_PLACES_KEPT:]
 
     def skip(self, bad: BadLine) -> None:
-        """Count a line that is left out."""
+        """Count a skipped line."""
         self.bad_lines += 1
         if len(self.bad_places) < _PLACES_KEPT:
             self.bad_places.append(f"{bad.place}: {bad.problem}")
@@ -67,17 +67,17 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class BlockIndex:
-    """What is known of a block's paragraphs and documents after cleaning.
+    """The paragraphs and documents of a block after cleaning.
 
     Attributes:
         paragraphs: Shape (D,), paragraphs of each document.
-        stored_bytes: Shape (P,), bytes of each paragraph's sentence lines, line ends counted.
+        stored_bytes: Shape (P,), bytes of each paragraph's sentence lines, with line ends.
         characters: Shape (P,).
         text_bytes: Shape (P,), bytes of each paragraph's text.
         paragraph_hashes: Shape (P,), uint64; 0 for paragraphs that are never duplicates.
         document_hashes: Shape (D,), uint64; 0 where documents are not compared.
-        spans: Shape (N, 4), int64: phrases and entities that came with the documents, as paragraph of the block, start
-            and end (characters of the paragraph), number of the level; ascending.
+        spans: Shape (N, 4), int64, ascending: given phrases and entities as paragraph of the block, start and end
+            (characters of the paragraph), number of the level.
     """
 
     paragraphs: NDArray[np.int64]
@@ -91,7 +91,7 @@ class BlockIndex:
 
 @dataclass(frozen=True, slots=True)
 class CleanedBlock:
-    """What the parent must know of a block on disk: its source, its hashes, and what happened to it."""
+    """What a worker returns of a block; the rest is on disk."""
 
     source: int
     paragraph_hashes: NDArray[np.uint64]
@@ -103,11 +103,7 @@ class CleanedBlock:
 def clean_block(
     numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: Path, with_spans: bool = False
 ) -> CleanedBlock:
-    """Parse, clean and split one block; write its sentences and index to `folder`.
-
-    Args:
-        numbered: The block's number, which names its files, and the block.
-        with_spans: Whether to read the phrases and entities that come with the documents.
+    """Parse, clean and split one block; write its sentences and index to `folder`, in files named by its number.
 
     Raises:
         DataError: At the first broken line, if `cleaning.bad_lines` is "refuse".
@@ -155,18 +151,18 @@ def clean_block(
 
 
 def block_files(folder: Path, number: int) -> tuple[Path, Path]:
-    """Return where block `number` has its sentences and its index."""
+    """Return the paths of the sentences and the index of block `number`."""
     return folder / f"{number:08d}.txt", folder / f"{number:08d}.npz"
 
 
 def read_index(path: Path) -> BlockIndex:
-    """Read a block's index back."""
+    """Read a block's index."""
     with np.load(path, allow_pickle=False) as arrays:
         return BlockIndex(**{item.name: arrays[item.name] for item in fields(BlockIndex)})
 
 
 def on_bad_line(counts: Counts, cleaning: Cleaning) -> OnBadLine:
-    """Return what is to be done with a broken line: refuse it, or count it and go on."""
+    """Return the handler of broken lines: raise, or count."""
 
     def refuse(bad: BadLine) -> None:
         raise bad.error()
@@ -179,18 +175,13 @@ def _bounded_documents(
 ) -> Iterator[MarkedDocument]:
     for piece in block.pieces:
         continues = piece.continues
-        read = marked_documents_of if with_spans else _without_spans
-        for document in read(piece, on_bad_line):
+        for document in documents_of(piece, on_bad_line, with_spans=with_spans):
             counts.spans += len(document.spans)
             for part in _cut_long(document):
                 counts.continued_documents += continues
                 continues = True
                 yield part
             continues = False
-
-
-def _without_spans(piece: Piece, on_bad_line: OnBadLine) -> Iterator[MarkedDocument]:
-    return map(MarkedDocument, documents_of(piece, on_bad_line))
 
 
 def _cut_long(document: MarkedDocument) -> Iterator[MarkedDocument]:
@@ -205,7 +196,7 @@ def _cut_long(document: MarkedDocument) -> Iterator[MarkedDocument]:
 
 
 def _within(spans: tuple[GivenSpan, ...], start: int, end: int) -> tuple[GivenSpan, ...]:
-    """Return the spans within a part of a document, counted from where the part begins."""
+    """Return the spans within a part of a document, relative to its start."""
     inside = [span for span in spans if start <= span.start and span.end <= end]
     return tuple(GivenSpan(span.start - start, span.end - start, span.level) for span in inside)
 

@@ -1,12 +1,6 @@
-"""Deduplication of documents and paragraphs in bounded memory, and the writer of the deduplicated blocks.
+"""Deduplication of documents and paragraphs in bounded memory, and the writer of the deduplicated blocks."""
 
-Hashes are appended to a file as the text is read. At the end they are partitioned into ranges small enough for memory,
-and each range is searched in order: the first of equal hashes is kept. Memory holds the distinct hashes of one range
-and one chunk of records.
-"""
-
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,85 +10,53 @@ from numpy.typing import NDArray
 from maskwright.data.cleaning.block import BlockIndex
 from maskwright.data.cleaning.statistics import TextStatistics
 
-RECORDS_IN_MEMORY = 1 << 20
-_RECORD = np.dtype([("hash", np.uint64), ("position", np.int64)])
+HASHES_IN_MEMORY = 1 << 22
 
 
 class DuplicateFinder:
-    """Collects hashes in order, then says which of them repeat an earlier one.
+    """Collects hashes in a file, then finds those that repeat an earlier one.
+
+    The file is read once for each range of hash values that fits in memory, in order, so the first of equal hashes is
+    kept.
 
     Args:
-        folder: An empty or absent folder for working files; the caller removes it.
-        records_in_memory: Hashes handled at a time (16 bytes each, about five copies while sorting).
+        path: The file, removed by the caller; the flags are written next to it.
+        hashes_in_memory: Hashes per range and chunk (8 bytes each, about ten copies while sorting).
     """
 
-    def __init__(self, folder: Path, *, records_in_memory: int = RECORDS_IN_MEMORY) -> None:
-        self._folder = folder
-        self._records_in_memory = records_in_memory
+    def __init__(self, path: Path, *, hashes_in_memory: int = HASHES_IN_MEMORY) -> None:
+        self._path = path
+        self._size = hashes_in_memory
         self._count = 0
 
     def add(self, hashes: NDArray[np.uint64]) -> None:
         """Append hashes; 0 stands for something that is never a duplicate. Shape (N,)."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with open(self._folder / "hashes", "ab") as file:
+        with open(self._path, "ab") as file:
             file.write(hashes.astype("<u8").tobytes())
         self._count += len(hashes)
 
     def duplicates(self) -> NDArray[np.bool_]:
-        """Return, for each hash added, whether an earlier one was equal. Shape (N,), kept in a file."""
+        """Return, for each hash added, whether an earlier one was equal. Shape (N,), memory-mapped."""
         if not self._count:
             return np.zeros(0, dtype=bool)
-        flags = np.memmap(self._folder / "duplicates", dtype=np.bool_, mode="w+", shape=(self._count,))
-        for chunks in self._ranges():
+        flags = np.memmap(self._path.with_suffix(".duplicates"), dtype=np.bool_, mode="w+", shape=(self._count,))
+        hashes = np.memmap(self._path, dtype="<u8", mode="r")
+        num_ranges = -(-self._count // self._size)
+        for number in range(num_ranges):
             seen = np.zeros(0, dtype=np.uint64)
-            for records in chunks:
-                repeated, seen = _repeated(records["hash"], seen)
-                flags[records["position"][repeated]] = True
+            for start in range(0, self._count, self._size):
+                chunk = np.asarray(hashes[start : start + self._size])
+                # Hashes are uniform over 64 bits: their high 32 bits, scaled, give the range.
+                ranges = ((chunk >> np.uint64(32)) * np.uint64(num_ranges)) >> np.uint64(32)
+                here = np.flatnonzero((ranges == number) & (chunk != 0))
+                repeated, seen = _repeated(chunk[here], seen)
+                flags[start + here[repeated]] = True
         flags.flush()
         return flags
 
-    def _ranges(self) -> Iterator[Iterator[NDArray[np.void]]]:
-        num_ranges = -(-self._count // self._records_in_memory)
-        if num_ranges == 1:
-            yield self._chunks()
-            return
-        for records in self._chunks():
-            # Hashes are even over 64 bits: their high 32 bits, scaled, number the range.
-            number = ((records["hash"] >> np.uint64(32)) * np.uint64(num_ranges)) >> np.uint64(32)
-            order = np.argsort(number, kind="stable")
-            ends = np.searchsorted(number[order], np.arange(num_ranges), side="right")
-            for range_number, part in enumerate(np.split(records[order], ends[:-1])):
-                if len(part):
-                    with open(self._range_file(range_number), "ab") as file:
-                        file.write(part.tobytes())
-        for range_number in range(num_ranges):
-            path = self._range_file(range_number)
-            if path.exists():
-                yield self._stored(path)
-                path.unlink()
-
-    def _range_file(self, number: int) -> Path:
-        return self._folder / f"range-{number}"
-
-    def _chunks(self) -> Iterator[NDArray[np.void]]:
-        position = 0
-        with open(self._folder / "hashes", "rb") as file:
-            while data := file.read(8 * self._records_in_memory):
-                hashes = np.frombuffer(data, dtype="<u8")
-                records = np.empty(len(hashes), dtype=_RECORD)
-                records["hash"] = hashes
-                records["position"] = np.arange(position, position + len(hashes))
-                position += len(hashes)
-                yield records[hashes != 0]
-
-    def _stored(self, path: Path) -> Iterator[NDArray[np.void]]:
-        with open(path, "rb") as file:
-            while data := file.read(_RECORD.itemsize * self._records_in_memory):
-                yield np.frombuffer(data, dtype=_RECORD)
-
 
 def _repeated(hashes: NDArray[np.uint64], seen: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
-    # `seen` is sorted; so is what is returned in its place.
+    """Return which hashes repeat an earlier or a seen one, and all seen ones now. `seen` ascends."""
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     again = np.zeros(len(ordered), dtype=bool)
@@ -114,12 +76,12 @@ _LONGEST_EXAMPLE = 300
 
 @dataclass(slots=True)
 class Repeats:
-    """What was dropped of one source because it is a duplicate of earlier text, or because too little was left.
+    """Text of one source that was dropped as a duplicate of earlier text, or because too little was left.
 
     Attributes:
         documents, document_characters: Documents that equal an earlier one.
         paragraphs, paragraph_characters: Paragraphs of other documents that equal an earlier one.
-        remnants, remnant_characters: Documents too short once repeated paragraphs are gone (as they were before).
+        remnants, remnant_characters: Documents too short without their repeated paragraphs (counted with them).
     """
 
     documents: int = 0
@@ -130,23 +92,13 @@ class Repeats:
     remnant_characters: int = 0
 
     def add(self, other: "Repeats") -> None:
-        """Add another source's counts to these."""
-        self.documents += other.documents
-        self.document_characters += other.document_characters
-        self.paragraphs += other.paragraphs
-        self.paragraph_characters += other.paragraph_characters
-        self.remnants += other.remnants
-        self.remnant_characters += other.remnant_characters
+        """Add other counts to these."""
+        for item in fields(self):
+            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
 
 class Remaining(NamedTuple):
-    """What is left of a block.
-
-    Attributes:
-        data: Its stored text.
-        repeats: What was cut out.
-        kept: Shape (P,), which paragraphs are left.
-    """
+    """The rest of a block: its stored text, what was removed, and which of its P paragraphs are kept. Shape (P,)."""
 
     data: bytes
     repeats: Repeats
@@ -160,18 +112,16 @@ def without_repeats(
     repeated_paragraphs: NDArray[np.bool_],
     min_document_bytes: int,
 ) -> Remaining:
-    """Cut repeated documents and paragraphs out of a block's stored text.
+    """Remove repeated documents and paragraphs from a block's text, as `clean_block` wrote it.
 
     Args:
-        data: The block as `clean_block` wrote it.
-        index: Its index; D documents, P paragraphs.
         repeated_documents: Shape (D,), True where an earlier document is equal.
         repeated_paragraphs: Shape (P,), True where an earlier paragraph is equal.
-        min_document_bytes: Documents that shrink below this are cut out whole.
+        min_document_bytes: Documents that shrink below this are removed.
     """
     lasts = np.cumsum(index.paragraphs)
     firsts = lasts - index.paragraphs
-    # A document's text is its paragraphs and the line break that ends it; so are its characters: a space a join.
+    # A document's bytes are its paragraphs and a line break; its characters the paragraphs joined by one each.
     ends = np.cumsum(index.stored_bytes) + np.repeat(np.arange(len(firsts)), index.paragraphs)
     starts = ends - index.stored_bytes
     characters = np.add.reduceat(index.characters, firsts) + index.paragraphs - 1 if len(firsts) else firsts
@@ -198,7 +148,7 @@ def without_repeats(
         counts.paragraphs += last - first - len(kept)
         counts.paragraph_characters += int(characters[document] - index.characters[kept].sum()) - len(kept) + 1
         text = b"".join(data[starts[paragraph] : ends[paragraph]] for paragraph in kept)
-        # What comes first in a document has no white space before it.
+        # The first paragraph of a document has no white space before it.
         parts.append(text.removeprefix(b" "))
         parts.append(b"\n")
     parts.append(data[copied:])
@@ -206,14 +156,9 @@ def without_repeats(
 
 
 def stored_spans(index: BlockIndex, kept: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int]:
-    """Return the given spans of the paragraphs that are left, and how many characters these are.
+    """Return the given spans of the kept paragraphs (shape (P,)), and the number of characters of these.
 
-    Args:
-        index: The block's index; P paragraphs.
-        kept: Shape (P,), which are left.
-
-    Returns:
-        Shape (N, 3): start, end (characters of all sentences of the block, joined) and number of the level.
+    Spans have shape (N, 3): start, end (characters of all sentences of the block, joined) and number of the level.
     """
     documents = np.repeat(np.arange(len(index.paragraphs)), index.paragraphs)
     left = np.flatnonzero(kept)
@@ -247,11 +192,7 @@ def spans_file(block: Path) -> Path:
 
 
 class BlockWriter:
-    """Writes stored text to files of about 4 MB, each of one source, and counts what it writes.
-
-    Args:
-        with_spans: Whether to write each file's given spans beside it.
-    """
+    """Writes text to files of about 4 MB, each of one source, and counts it; with each file's given spans if wanted."""
 
     def __init__(self, folder: Path, num_sources: int, *, with_spans: bool = False) -> None:
         self.blocks: list[StoredBlock] = []
@@ -266,12 +207,7 @@ class BlockWriter:
         self._characters = 0
 
     def add(self, source: int, data: bytes, spans: NDArray[np.int64] = _NO_SPANS, characters: int = 0) -> None:
-        """Append whole documents of a source, with their spans; sources come one after the other.
-
-        Args:
-            spans: Shape (N, 3), as `stored_spans` gives them.
-            characters: How many the documents have, as `stored_spans` counts them.
-        """
+        """Append whole documents of a source; sources come one after the other, spans as from `stored_spans`."""
         if source != self._source:
             self.flush()
             self._source = source
@@ -284,7 +220,7 @@ class BlockWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits as a block of its own."""
+        """Write the collected text as a block."""
         if not self._size:
             return
         data = b"".join(self._parts)
@@ -304,7 +240,6 @@ class BlockWriter:
 
 
 def _examples(data: bytes) -> list[str]:
-    # Some sentences, evenly from the first block, so that a card shows at a glance what the text is.
     examples: list[str] = []
     for number in range(1, _EXAMPLES + 1):
         before = data.rfind(b"\n\n", 0, len(data) * number // (_EXAMPLES + 1))

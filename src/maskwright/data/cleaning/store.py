@@ -21,7 +21,7 @@ from maskwright.core.files import cache_folder, read_json, write_json, write_tex
 from maskwright.core.randomness import bits, keys
 from maskwright.core.spec import fingerprint
 from maskwright.data.cache import open_or_build
-from maskwright.data.cleaning.block import CleanedBlock, Counts, block_files, clean_block, on_bad_line, read_index
+from maskwright.data.cleaning.block import Counts, block_files, clean_block, on_bad_line, read_index
 from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
 from maskwright.data.cleaning.deduplication import (
     BlockWriter,
@@ -45,34 +45,27 @@ STORE_VERSION = 1
 STORE_FILE = "store.json"
 
 
-def build_store(
+def _build_store(
     folder: Path,
     sources: tuple[Source, ...],
     cleaning: Cleaning,
     key: str,
     workers: int | None,
     progress: Progress,
-    *,
-    with_spans: bool = False,
+    with_spans: bool,
 ) -> None:
-    """Make the store of a clean corpus in an empty folder.
-
-    Args:
-        folder: Where to; what goes wrong may leave it half-filled.
-        workers: Processes; None chooses.
-        with_spans: Whether to keep the phrases and entities that come with the documents.
-
-    Raises:
-        DataError: If something cannot be read, nothing is left of a source, or spans are wanted and there are none.
-    """
+    """Write the store of a clean corpus to an empty folder (see `clean_corpus`)."""
     work = folder / "work"
     work.mkdir()
     counts = [Counts() for _ in sources]
-    documents = DuplicateFinder(work / "documents")
-    paragraphs = DuplicateFinder(work / "paragraphs")
+    documents, paragraphs = DuplicateFinder(work / "documents"), DuplicateFinder(work / "paragraphs")
     sizes = [sum(path.stat().st_size for path in source.files) for source in sources]
     block_sources: list[int] = []
-    for block in _first_pass(sources, cleaning, work, counts, workers, with_spans):
+    # Rows of tables are checked here, while they are read; lines of text in the workers, which parse them.
+    reading = [on_bad_line(count, cleaning) for count in counts]
+    blocks = raw_blocks(sources, cleaning, reading, workers=workers)
+    clean = partial(clean_block, cleaning=cleaning, folder=work, with_spans=with_spans)
+    for block in ordered_map(clean, enumerate(blocks), workers=workers):
         counts[block.source].add(block.counts)
         documents.add(block.document_hashes)
         paragraphs.add(block.paragraph_hashes)
@@ -82,51 +75,33 @@ def build_store(
         _refuse_empty(source, read, cleaning)
     if with_spans and not any(read.spans for read in counts):
         raise DataError(
-            "phrases or entities are to come from the corpus, but no document brings any",
+            "phrases or entities are to come from the corpus, but no document has any",
             allowed='.jsonl records with a field "spans": [[start, end, "entity" or "phrase"], ...]',
-            todo="Add them, or take 'corpus' out of words.phrases and words.entities.",
+            todo="Add them, or remove 'corpus' from words.phrases and words.entities.",
         )
     writer = BlockWriter(folder / "blocks", len(sources), with_spans=with_spans)
-    repeats = _second_pass(work, block_sources, documents, paragraphs, writer, cleaning, progress)
+    repeats = _write_without_duplicates(work, block_sources, documents, paragraphs, writer, cleaning, progress)
     for source, statistics in zip(sources, writer.statistics, strict=True):
         if not statistics.documents:
             raise DataError(
                 f"nothing is left of {source.name}: all of it is a duplicate of earlier text",
                 todo="Leave it out, or keep duplicates with `--clean deduplicate=none`.",
             )
-    card = data_card(
-        [
-            SourceCount(source=source, bytes_on_disk=size, read=read, repeats=repeated, kept=kept, examples=examples)
-            for source, size, read, repeated, kept, examples in zip(
-                sources, sizes, counts, repeats, writer.statistics, writer.examples, strict=True
-            )
-        ],
-        cleaning,
-        key,
-    )
+    counted = [
+        SourceCount(source=source, bytes_on_disk=size, read=read, repeats=repeated, kept=kept, examples=examples)
+        for source, size, read, repeated, kept, examples in zip(
+            sources, sizes, counts, repeats, writer.statistics, writer.examples, strict=True
+        )
+    ]
     shutil.rmtree(work)
+    card = data_card(counted, cleaning, key)
     write_json(folder / "data_card.json", card)
     write_text(folder / "data_card.md", card_page(card))
     store = {"version": STORE_VERSION, "fingerprint": key, "blocks": [asdict(block) for block in writer.blocks]}
     write_json(folder / STORE_FILE, store)
 
 
-def _first_pass(
-    sources: tuple[Source, ...],
-    cleaning: Cleaning,
-    work: Path,
-    counts: list[Counts],
-    workers: int | None,
-    with_spans: bool,
-) -> Iterator[CleanedBlock]:
-    # Rows of tables are checked while reading, here; lines of text where they are parsed, in the workers.
-    reading = [on_bad_line(count, cleaning) for count in counts]
-    blocks = raw_blocks(sources, cleaning, reading, workers=workers)
-    clean = partial(clean_block, cleaning=cleaning, folder=work, with_spans=with_spans)
-    return ordered_map(clean, enumerate(blocks), workers=workers)
-
-
-def _second_pass(
+def _write_without_duplicates(
     work: Path,
     block_sources: list[int],
     documents: DuplicateFinder,
@@ -186,15 +161,13 @@ class CleanCorpus:
     """A clean corpus on disk.
 
     Attributes:
-        folder: Where it is.
-        fingerprint: Identifies the text: names and content of the files, cleaning and format version. Neither the
-            files' places and times nor weights are part of it.
-        num_documents, num_sentences, num_characters, num_bytes: Totals of the clean text (UTF-8; line ends are not
-            text).
-        source_weights: The weight of each CORPUS argument, None where none was given.
+        fingerprint: Identifies the text: names and content of the files, cleaning and format version, without the
+            files' folders and times and without weights.
+        num_documents, num_sentences, num_characters, num_bytes: Totals of the clean text (UTF-8, without line ends).
+        source_weights: The weight of each CORPUS argument, None if not given.
         source_names: A short name of each.
-        blocks: Text files of a few MB: one sentence a line, a blank line after each document. A line begins
-            with a space if and only if white space stood between the sentence and the one before it in its document.
+        blocks: Text files of a few MB: one sentence per line, a blank line after each document. A line begins with a
+            space if and only if white space separated the sentence from the previous one of its document.
         block_sources: Each block's source number.
         card: The data card.
     """
@@ -213,7 +186,7 @@ class CleanCorpus:
 
     @property
     def scripts(self) -> Mapping[str, float]:
-        """Share of the letters in each script that occurs, by name (`text_statistics.SCRIPTS`)."""
+        """Share of letters in each script that occurs (`statistics.SCRIPTS`)."""
         shares: Mapping[str, float] = self.card["total"]["scripts"]
         return shares
 
@@ -221,7 +194,7 @@ class CleanCorpus:
         """Yield the documents of a block, each the list of its sentences as stored.
 
         Raises:
-            DataError: If the block's file is gone.
+            DataError: If the block's file is missing.
         """
         try:
             text = self.blocks[block].read_bytes().decode()
@@ -231,10 +204,10 @@ class CleanCorpus:
             yield document.split("\n")
 
     def given_spans(self, block: int) -> dict[str, Spans]:
-        """Return the phrases and entities that came with a block's documents, as characters of its sentences joined.
+        """Return the phrases and entities given with a block's documents, as characters of its sentences joined.
 
         Raises:
-            DataError: If they are gone, or were not kept (`clean_corpus(with_spans=True)`).
+            DataError: If they are missing (`clean_corpus(with_spans=True)` stores them).
         """
         path = spans_file(self.blocks[block])
         try:
@@ -245,15 +218,14 @@ class CleanCorpus:
         return {level: Spans(row[:, 0], row[:, 1]) for level, row in zip(LEVELS, rows, strict=True)}
 
     def sample(self, max_bytes: int, seed: int) -> Iterator[str]:
-        """Yield a sample of sentences, spread evenly over the corpus, of at most `max_bytes` bytes of UTF-8.
+        """Yield a sample of sentences from all over the corpus, of at most `max_bytes` bytes of UTF-8, in corpus order.
 
-        Sentences are as stored, in corpus order. Which are drawn depends on the seed and each document's place in
-        the corpus alone. Constant memory. A corpus that fits is yielded whole.
+        It depends only on the seed and each document's position in the corpus. Constant memory. A corpus that fits is
+        yielded whole.
         """
         if max_bytes <= 0 or not self.num_bytes:
             return
-        # Each sentence is drawn with the same probability; the last two in a hundred are forgone so that the draw
-        # rarely runs out of bytes before the end of the corpus.
+        # Each sentence has the same probability, 2 % too small so that bytes rarely run out before the end.
         share = 1.0 if self.num_bytes <= max_bytes else 0.98 * max_bytes / self.num_bytes
         threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
         spent = first = 0
@@ -263,8 +235,8 @@ class CleanCorpus:
             key = keys(seed, "corpus sample", 0, np.arange(first, first + len(documents)))
             first += len(documents)
             place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-            drawn = bits(np.repeat(key, lengths), place) <= threshold
-            for sentence in compress(chain.from_iterable(documents), drawn):
+            chosen = bits(np.repeat(key, lengths), place) <= threshold
+            for sentence in compress(chain.from_iterable(documents), chosen):
                 spent += len(sentence.encode())
                 if spent > max_bytes:
                     return
@@ -280,18 +252,18 @@ def clean_corpus(
     progress: Progress | None = None,
     with_spans: bool = False,
 ) -> CleanCorpus:
-    """Read, clean, split and de-duplicate a corpus, or return it at once if that has been done before.
+    """Read, clean, split and deduplicate a corpus, or open it from the cache.
 
-    The bytes of the result depend on the files and the cleaning alone, not on the number of workers. An
-    interrupted call leaves nothing half-made, and two processes may make the same corpus at once. A file's content
-    is looked at (about a second a gigabyte) the first time and whenever its size or time of change is another.
+    The bytes of the result depend only on the files and the cleaning. An interrupted call leaves nothing incomplete,
+    and two processes may build the same corpus at once. A file's checksum is computed (about a second per gigabyte)
+    when its size or modification time is new.
 
     Args:
         corpus: Files, folders, globs, `owner/name` of a hub dataset, or `docstrings`; each may end in `:weight`
-            and name a column with `#column` (`sources`). For repeated text the earlier argument wins.
-        cache: Folder for prepared data; None for `core.files.cache_folder()`.
-        workers: Processes; 1 works in this process, None uses the cores there are.
-        with_spans: Whether to keep the phrases and entities that .jsonl documents bring in their field `spans`.
+            and name a column with `#column` (`sources`). Of repeated text that of the earlier argument is kept.
+        cache: Cache directory; None for `core.files.cache_folder()`.
+        workers: Processes; 1 works in this process, None uses the available cores.
+        with_spans: Whether to keep the phrases and entities in the field `spans` of .jsonl documents.
 
     Raises:
         DataError: If an argument cannot be read, a line is broken, or no text is left of a source.
@@ -300,20 +272,9 @@ def clean_corpus(
     Example:
         >>> corpus = clean_corpus(["novels.txt", "news/*.jsonl.gz:0.3"])  # doctest: +SKIP
     """
-    cache, told = cache or cache_folder(), progress or no_progress
+    cache, report = cache or cache_folder(), progress or no_progress
     sources = resolve_sources(corpus)
-    key = _corpus_fingerprint(sources, cleaning, cache / CHECKSUMS, told, with_spans)
-
-    def make(folder: Path) -> None:
-        build_store(folder, sources, cleaning, key, workers, told, with_spans=with_spans)
-
-    return open_or_build(cache / f"clean-{key}", partial(_open, sources=sources), make)
-
-
-def _corpus_fingerprint(
-    sources: tuple[Source, ...], cleaning: Cleaning, book: Path, progress: Progress, with_spans: bool
-) -> str:
-    checksums = _file_checksums([path for source in sources for path in source.files], book, progress)
+    checksums = _file_checksums([path for source in sources for path in source.files], cache / CHECKSUMS, report)
     described = [
         [
             source.name,
@@ -325,7 +286,12 @@ def _corpus_fingerprint(
         ]
         for source in sources
     ]
-    return fingerprint([STORE_VERSION, described, cleaning, *(["spans"] if with_spans else [])])
+    key = fingerprint([STORE_VERSION, described, cleaning, *(["spans"] if with_spans else [])])
+
+    def make(folder: Path) -> None:
+        _build_store(folder, sources, cleaning, key, workers, report, with_spans)
+
+    return open_or_build(cache / f"clean-{key}", partial(_open, sources=sources), make)
 
 
 def _file_checksums(paths: Sequence[Path], book: Path, progress: Progress) -> dict[Path, str]:

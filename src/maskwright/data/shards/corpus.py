@@ -42,7 +42,7 @@ def word_starts_file(shard: int) -> str:
     return f"word_starts-{shard:05d}.npy"
 
 
-def level_starts_file(level: str, shard: int) -> str:
+def span_starts_file(level: str, shard: int) -> str:
     """Return the name of a shard's starts of units of a level, stored as word starts are."""
     return f"{level}_starts-{shard:05d}.npy"
 
@@ -55,7 +55,7 @@ class Manifest:
         fingerprint: Identifies the shards: text, tokenizer and format.
         clean_fingerprint, tokenizer_fingerprint, words_fingerprint: What they were made from.
         words: What counts as a word, a phrase and an entity (`words_spec.Words` as plain data).
-        levels: For each level of units stored beside words, what was found (`words.level_facts`).
+        levels: For each level of units stored beside words, what was found (`words.span_facts`).
         num_tokens, num_sentences, num_documents: What they hold.
         num_characters, num_bytes: Of the clean text.
         dropped_sentences, dropped_documents: How many held no token at all.
@@ -177,8 +177,8 @@ class Corpus:
         self.clean_card: dict[str, Any] = json.loads((folder / DATA_CARD).read_text(encoding="utf-8"))
         self._tokens = [_mapped(folder / tokens_file(shard)) for shard in range(manifest.num_shards)]
         self._word_starts = [_mapped(folder / word_starts_file(shard)) for shard in range(manifest.num_shards)]
-        self._level_starts = {
-            level: [_mapped(folder / level_starts_file(level, shard)) for shard in range(manifest.num_shards)]
+        self._span_starts = {
+            level: [_mapped(folder / span_starts_file(level, shard)) for shard in range(manifest.num_shards)]
             for level in manifest.levels
         }
 
@@ -235,8 +235,8 @@ class Corpus:
         return tuple(self.manifest.source_names)
 
     @property
-    def levels(self) -> Mapping[str, Mapping[str, Any]]:
-        """For each level of units stored beside words, what was found (see `words.level_facts`)."""
+    def span_facts(self) -> Mapping[str, Mapping[str, Any]]:
+        """For each level of units stored beside words, what was found (see `words.span_facts`)."""
         return self.manifest.levels
 
     @property
@@ -259,19 +259,19 @@ class Corpus:
         Returns:
             ids: Shape (sum of lengths,), int32.
             word_starts: Shape (sum of lengths,), True where a token begins a word.
-            level_starts: For each level that is stored, shape (sum of lengths,).
+            span_starts: For each level that is stored, shape (sum of lengths,).
         """
         starts, ends = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
         lengths = ends - starts
         total = int(lengths.sum())
         ids, word_starts = np.empty(total, dtype=np.int32), np.empty(total, dtype=np.bool_)
-        level_starts = {level: np.empty(total, dtype=np.bool_) for level in self._level_starts}
+        span_starts = {level: np.empty(total, dtype=np.bool_) for level in self._span_starts}
         for shard, runs in self._runs(starts, ends, np.cumsum(lengths) - lengths, Runs):
             runs.copy(self._tokens[shard], ids)
             runs.unpack(self._word_starts[shard], word_starts)
-            for level, unpacked in level_starts.items():
-                runs.unpack(self._level_starts[level][shard], unpacked)
-        return TakenTokens(ids, word_starts, level_starts)
+            for level, unpacked in span_starts.items():
+                runs.unpack(self._span_starts[level][shard], unpacked)
+        return TakenTokens(ids, word_starts, span_starts)
 
     def _runs(
         self, starts: IntArray, ends: IntArray, places: IntArray, made: Callable[[IntArray, IntArray, IntArray], T]

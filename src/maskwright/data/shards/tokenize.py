@@ -37,8 +37,8 @@ from maskwright.data.shards.corpus import (
     VERSION,
     Corpus,
     Manifest,
-    level_starts_file,
     list_files,
+    span_starts_file,
     tokens_file,
     word_starts_file,
     write_manifest,
@@ -47,7 +47,7 @@ from maskwright.data.shards.encoding import EncodedBlock, Encoding, block_tools,
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.annotator import check_words, segmenter_fingerprint, segmenter_of, words_fingerprint
 from maskwright.data.words.collocations import find_collocations
-from maskwright.data.words.level_facts import LevelFacts
+from maskwright.data.words.span_facts import SpanFacts
 from maskwright.data.words.spec import Words
 
 
@@ -109,9 +109,9 @@ class TokenWriter:
         # Starts of words and levels, a row each, that do not fill a byte yet.
         self._waiting = np.empty((1 + len(self._levels), 0), dtype=np.bool_)
 
-    def append(self, ids: IntArray, word_starts: BoolArray, level_starts: Mapping[str, BoolArray] = {}) -> None:
+    def append(self, ids: IntArray, word_starts: BoolArray, span_starts: Mapping[str, BoolArray] = {}) -> None:
         """Append tokens. Shapes (T,)."""
-        starts = np.stack([word_starts, *(level_starts[level] for level in self._levels)])
+        starts = np.stack([word_starts, *(span_starts[level] for level in self._levels)])
         done = 0
         while done < len(ids):
             place = self.count % self._shard_tokens
@@ -140,7 +140,7 @@ class TokenWriter:
         self._files.close()
         shard = self.count // self._shard_tokens
         self._ids = self._files.enter_context(ArrayWriter(self._folder / tokens_file(shard), self._dtype))
-        names = [word_starts_file(shard), *(level_starts_file(level, shard) for level in self._levels)]
+        names = [word_starts_file(shard), *(span_starts_file(level, shard) for level in self._levels)]
         self._starts = [self._files.enter_context(ArrayWriter(self._folder / name, "u1")) for name in names]
 
     def __enter__(self) -> "TokenWriter":
@@ -226,12 +226,12 @@ def _make(
 ) -> None:
     tokenizer.save(folder / TOKENIZER)
     encoding = Encoding(folder / TOKENIZER, words, _collocations(folder, clean, words, cache, progress))
-    facts: dict[str, LevelFacts] = {level: LevelFacts() for level in words.levels}
+    facts: dict[str, SpanFacts] = {level: SpanFacts() for level in words.span_kinds}
     vocab_size = tokenizer.special_tokens.vocab_size
     token_counts = np.zeros(vocab_size, dtype=np.int64)
     done, total = 0, sum(path.stat().st_size for path in clean.blocks)
     with ExitStack() as files:
-        tokens = files.enter_context(TokenWriter(folder, id_type(vocab_size), shard_tokens, words.levels))
+        tokens = files.enter_context(TokenWriter(folder, id_type(vocab_size), shard_tokens, words.span_kinds))
         sentence_ends = files.enter_context(ArrayWriter(folder / SENTENCE_ENDS, "<i8"))
         document_sentences = files.enter_context(ArrayWriter(folder / DOCUMENT_SENTENCES, "<i8"))
         document_ends = files.enter_context(ArrayWriter(folder / DOCUMENT_ENDS, "<i8"))
@@ -244,7 +244,7 @@ def _make(
             document_ends.append(ends[last - 1])
             document_sources.append(np.full(len(last), source))
             sentence_ends.append(ends)
-            tokens.append(block.ids, block.word_starts, block.level_starts)
+            tokens.append(block.ids, block.word_starts, block.span_starts)
             for level, found in block.facts.items():
                 facts[level].add(found)
             token_counts += block.token_counts

@@ -7,7 +7,7 @@
     owner/name[train]#text    a dataset of the Hugging Face hub
     docstrings                the English prose of the Python packages on this machine (`docstrings`)
 
-A path that exists is always taken as it is written.
+An existing path is always used as it is.
 """
 
 import glob
@@ -66,13 +66,12 @@ class Source:
     """One CORPUS argument, resolved.
 
     Attributes:
-        name: Short name for cards and reports; unique among the sources of a corpus.
-        weight: Weight in the mixture; None where none was given.
-        kind: Where the text comes from.
-        files: The files to read, in reading order (kind "files").
+        name: Short name, unique among the sources of a corpus.
+        weight: Weight in the mixture; None if not given.
+        files: Files in reading order (kind "files").
         column: The column to read, None to find it.
         dataset: The dataset (kind "hub").
-        passed_over: Suffixes of files in the folder that are not read, with their number.
+        passed_over: Suffixes of ignored files in the folder, with their number.
     """
 
     name: str
@@ -85,7 +84,7 @@ class Source:
 
 
 def file_format(path: Path) -> FileFormat | None:
-    """Return how a file is read, by its suffix without `.gz` or `.zst`; None if it is not read."""
+    """Return a file's format, by its suffix without `.gz` or `.zst`; None if it is not supported."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compressed = bool(suffixes) and suffixes[-1] in COMPRESSIONS
     if compressed:
@@ -96,10 +95,7 @@ def file_format(path: Path) -> FileFormat | None:
 
 
 def resolve_sources(corpus: Sequence[str | Path]) -> tuple[Source, ...]:
-    """Turn CORPUS arguments into sources with their files listed; nothing is read but folders.
-
-    Args:
-        corpus: One or more arguments; a lone string or path is taken as one argument.
+    """Turn CORPUS arguments (or a single one) into sources with their files; only folders are read.
 
     Raises:
         DataError: If an argument names nothing that can be read; the nearest existing name is suggested.
@@ -152,7 +148,7 @@ def _from_path(path: Path, name: str | None) -> Source:
         files, passed_over = _walk(path)
         if not files:
             others = ", ".join(f"{count} {suffix}" for suffix, count in passed_over[:8]) or "nothing else"
-            raise DataError(f"the folder {path} holds no text to read; it holds {others}", allowed=_READ)
+            raise DataError(f"the folder {path} contains no text files; it contains {others}", allowed=_READ)
         return Source(name=name or path.resolve().name or str(path), files=files, passed_over=passed_over)
     if file_format(path) is None:
         suffix = next((s for s in reversed(path.suffixes) if s.lower() not in COMPRESSIONS), "")

@@ -1,4 +1,4 @@
-"""Opening corpus files, compressed or not, and describing bytes that are not UTF-8."""
+"""Opening of corpus files, compressed or not, and description of bytes that are not UTF-8."""
 
 import codecs
 import gzip
@@ -8,9 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
-
-import zstandard
 
 from maskwright.core.errors import DataError
 
@@ -18,54 +15,22 @@ COMPRESSIONS = (".gz", ".zst")
 _READ_BYTES = 1 << 18
 
 
-class _ZstandardFile(io.RawIOBase):
-    """Reads concatenated Zstandard frames and, unlike the library's stream, notices when the last one is cut."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._fresh = True  # nothing of the current frame has been read
-        self._waiting = b""
-        self._ready = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object, /) -> int:
-        target = memoryview(buffer)  # type: ignore[arg-type]
-        while not self._ready:
-            data = self._waiting or self._file.read(_READ_BYTES)
-            self._waiting = b""
-            if not data:
-                if self._fresh:
-                    return 0
-                raise EOFError("the last Zstandard frame is incomplete")
-            if self._frame.eof:
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
-            self._ready = self._frame.decompress(data)
-            self._fresh = self._frame.eof
-            self._waiting = self._frame.unused_data if self._frame.eof else b""
-        count = min(len(target), len(self._ready))
-        target[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
-
-
 @contextmanager
 def reading(path: Path) -> Iterator[io.BufferedReader]:
-    """Turn the errors of reading a file into a DataError: damaged, cut short, not permitted, gone."""
+    """Open a file; turn errors of reading it into a DataError: damaged, truncated, not permitted, missing."""
     try:
         with open(path, "rb") as file:
             yield file
-    except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
-        cut = isinstance(error, EOFError)
+    except (EOFError, gzip.BadGzipFile, zlib.error, OSError) as error:
+        # pyarrow raises OSError without a number.
+        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile) and error.errno is not None:
+            raise DataError(
+                f"cannot read {path}: {error.strerror or error}", todo="Check that it exists and that you may read it."
+            ) from error
+        truncated = isinstance(error, EOFError) or "Truncated" in str(error)
         raise DataError(
-            f"{path} is {'cut short' if cut else 'damaged'}: {error}",
+            f"{path} is {'truncated' if truncated else 'damaged'}: {error}",
             todo="Copy or download it again, then run the same command once more.",
-        ) from error
-    except OSError as error:
-        raise DataError(
-            f"cannot read {path}: {error.strerror or error}", todo="Check that it exists and that you may read it."
         ) from error
 
 
@@ -74,7 +39,9 @@ def decompressed(file: io.BufferedReader, path: Path) -> io.BufferedReader:
     if path.suffix.lower() == ".gz":
         return io.BufferedReader(gzip.GzipFile(fileobj=file, mode="rb"), buffer_size=_READ_BYTES)
     if path.suffix.lower() == ".zst":
-        return io.BufferedReader(_ZstandardFile(file), buffer_size=_READ_BYTES)
+        import pyarrow
+
+        return io.BufferedReader(pyarrow.CompressedInputStream(file, "zstd"), buffer_size=_READ_BYTES)
     return file
 
 
@@ -85,21 +52,15 @@ _SKIP = "or leave such lines out with `--clean bad_lines=skip`"
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that could not be read.
-
-    Attributes:
-        place: "file, line 17".
-        problem: What was found there.
-        todo: How to mend it.
-    """
+    """A line that could not be read: its place ("file, line 17"), the problem, and how to correct it."""
 
     place: str
     problem: str
     todo: str = ""
 
     def error(self) -> DataError:
-        """Return the refusal: the place, the problem, how to mend it, and how to skip it instead."""
-        todo = f"{self.todo}, {_SKIP}." if self.todo else f"Mend it, {_SKIP}."
+        """Return the error for this line, which states how to skip it instead."""
+        todo = f"{self.todo}, {_SKIP}." if self.todo else f"Correct it, {_SKIP}."
         return DataError(f"{self.place}: {self.problem}", todo=todo)
 
 
@@ -114,14 +75,7 @@ def refuse_utf_16(start: bytes, file: str) -> None:
 
 
 def undecodable(data: bytes, error: UnicodeDecodeError, file: str, line: int) -> BadLine:
-    """Describe broken UTF-8 by file, line and byte, and guess what the encoding really is.
-
-    Args:
-        data: The bytes around the problem.
-        error: What decoding `data` raised.
-        file: Where the bytes came from.
-        line: Line number of the problem, from 1.
-    """
+    """Describe broken UTF-8 (the error of decoding `data`) by file, line and byte, and guess the encoding."""
     column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
     before = data[max(0, error.start - _LOOKED_AROUND) : error.start]
     guess, codec = guess_encoding(before, data[error.start : error.start + _LOOKED_AROUND])
@@ -132,10 +86,9 @@ def undecodable(data: bytes, error: UnicodeDecodeError, file: str, line: int) ->
 
 
 def guess_encoding(before: bytes, data: bytes) -> tuple[str, str]:
-    """Return what the encoding of `data` looks like, and its name for iconv and Python ("" if there is none).
+    """Return a guess of the encoding in words, and its name for iconv and Python ("" if unknown).
 
-    Args:
-        data: Bytes from the first one that is not UTF-8; some thousands are enough.
+    `before` and `data` are some thousand bytes before and from the first one that is not UTF-8.
     """
     if data.count(0) > len(data) // 5:
         return "it looks like UTF-16 without a byte order mark", "UTF-16LE"
@@ -159,9 +112,9 @@ def guess_encoding(before: bytes, data: bytes) -> tuple[str, str]:
 
 def _decodes(data: bytes, codec: str) -> bool:
     try:
-        # Not final: the end may be in the middle of a character.
+        # Incremental: the end may be in the middle of a character.
         text = codecs.getincrementaldecoder(codec)().decode(data)
     except UnicodeDecodeError:
         return False
-    # Nobody writes private characters; Big5's most frequent hanzi fall on GBK's.
+    # Private-use characters do not occur; Big5's most frequent hanzi decode to them in GBK.
     return not any("\ue000" <= character <= "\uf8ff" for character in text)

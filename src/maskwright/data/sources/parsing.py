@@ -1,6 +1,6 @@
 """Documents in a piece of a file; the first step in a worker process.
 
-A piece holds whole documents of one file (or part of a document too long for memory) and its position there, so that
+A piece is some whole documents of one file (or part of a document too long for memory) and its position there, so that
 errors name file and line.
 """
 
@@ -27,15 +27,14 @@ _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Some consecutive documents of one file, not yet read.
+    """Some consecutive documents of one file, not yet parsed.
 
     Attributes:
         file: The file's name, for messages.
-        format: How documents stand in it.
-        payload: Bytes of whole lines, or texts already taken from a table.
+        payload: Bytes of whole lines, or texts from a table.
         first_line: Line (or row) number at which the piece begins, from 1.
         column: The field to read (format "jsonl").
-        continues: Whether the first document is the continuation of one too long for one piece.
+        continues: Whether the first document continues one too long for one piece.
     """
 
     file: str
@@ -52,55 +51,39 @@ class Piece:
 
 
 class MarkedDocument(NamedTuple):
-    """A document and the phrases and entities that came with it.
-
-    Attributes:
-        text: As it was read.
-        spans: Runs of its characters.
-    """
+    """A document as it was read, with the phrases and entities given with it."""
 
     text: str
     spans: tuple[GivenSpan, ...] = ()
 
 
-def marked_documents_of(piece: Piece, on_bad_line: OnBadLine) -> Iterator[MarkedDocument]:
-    """Read the documents of a piece with the spans that .jsonl records carry in their field `spans`.
-
-    Args:
-        on_bad_line: As in `documents_of`; also called for lines with wrong spans.
-    """
-    if piece.format != "jsonl" or isinstance(piece.payload, tuple):
-        yield from map(MarkedDocument, documents_of(piece, on_bad_line))
-        return
-    for number, text, record in _json_records(piece, piece.payload, on_bad_line):
-        try:
-            yield MarkedDocument(text, tuple(read_spans(record.get("spans"), text)))
-        except ValueError as error:
-            on_bad_line(BadLine(f"{piece.file}, line {number}", str(error)))
-
-
-def documents_of(piece: Piece, on_bad_line: OnBadLine) -> Iterator[str]:
-    """Read the documents of a piece, in order.
+def documents_of(piece: Piece, on_bad_line: OnBadLine, *, with_spans: bool = False) -> Iterator[MarkedDocument]:
+    """Read the documents of a piece, in order, with the field `spans` of .jsonl records if wanted.
 
     Args:
         on_bad_line: Called for each line that cannot be read; it raises, or returns to have the line skipped.
     """
     if isinstance(piece.payload, tuple):
-        yield from piece.payload
+        yield from map(MarkedDocument, piece.payload)
     elif piece.format == "jsonl":
-        yield from (text for _, text, _ in _json_records(piece, piece.payload, on_bad_line))
+        for number, text, record in _json_records(piece, piece.payload, on_bad_line):
+            try:
+                yield MarkedDocument(text, tuple(read_spans(record.get("spans"), text)) if with_spans else ())
+            except ValueError as error:
+                on_bad_line(BadLine(f"{piece.file}, line {number}", str(error)))
     else:
         text = decode_lines(piece.payload, piece.file, piece.first_line, on_bad_line)
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         match piece.format:
             case "blank_lines":
-                yield from (part for part in _BLANK_LINES.split(text) if part and not part.isspace())
+                documents = [part for part in _BLANK_LINES.split(text) if part and not part.isspace()]
             case "wiki_titles":
-                yield from _wiki_articles(text)
+                documents = list(_wiki_articles(text))
             case "markdown":
-                yield strip_markdown(text)
+                documents = [strip_markdown(text)]
             case _:
-                yield text
+                documents = [text]
+        yield from map(MarkedDocument, documents)
 
 
 def decode_lines(data: bytes, file: str, first_line: int, on_bad_line: OnBadLine) -> str:

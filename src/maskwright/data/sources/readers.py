@@ -1,7 +1,7 @@
 """Blocks of raw text from all sources, in order and in bounded memory.
 
-The parent process only finds where documents end; workers decode, parse, clean and split each block. How the corpus is
-cut depends only on the files, so any number of workers gives the same bytes.
+The parent process only finds where documents end; workers decode, parse, clean and split each block. Block boundaries
+depend only on the files, so any number of workers gives the same bytes.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.sources.arguments import Source, file_format
@@ -31,8 +31,8 @@ class RawBlock:
 
     Attributes:
         source: Number of the source.
-        pieces: Consecutive documents of one file or several.
-        bytes_read: Bytes on disk read so far, over all sources, when the block was complete.
+        pieces: Consecutive documents of one or more files.
+        bytes_read: Bytes read from disk so far, over all sources.
     """
 
     source: int
@@ -41,7 +41,7 @@ class RawBlock:
 
 
 class _Meter:
-    """Counts bytes read on disk, for progress; finished files exactly, the current one by its position."""
+    """Bytes read from disk, for progress: finished files, and the position in the current one."""
 
     def __init__(self) -> None:
         self.finished = 0
@@ -57,11 +57,11 @@ def raw_blocks(
     """Read all sources, one after the other, as blocks.
 
     Args:
-        on_bad_line: For each source, what is called with a broken table row; it raises, or returns to skip it.
-        workers: Processes for the `docstrings` source, which parses Python files.
+        on_bad_line: For each source, called with a broken table row; it raises, or returns to skip it.
+        workers: Processes for the `docstrings` source.
 
     Raises:
-        DataError: If a file is missing, damaged or of another kind than its name says.
+        DataError: If a file is missing, damaged or not of the kind of its name.
     """
     meter = _Meter()
     for number, source in enumerate(sources):
@@ -151,7 +151,7 @@ def _json_pieces(stream: BufferedReader, path: Path, column: str | None) -> Iter
             return
 
 
-def _text_pieces(stream: BufferedReader, path: Path, separator: str) -> Iterator[Piece]:
+def _text_pieces(stream: BufferedReader, path: Path, separator: PieceFormat | Literal["auto"]) -> Iterator[Piece]:
     waiting = bytearray()
     line = 1
     continues = False
@@ -161,7 +161,7 @@ def _text_pieces(stream: BufferedReader, path: Path, separator: str) -> Iterator
         waiting += data
         if format is None:
             waiting = waiting.removeprefix(b"\xef\xbb\xbf")
-            format = _separator(separator, bytes(waiting[: 1 << 16]))
+            format = _format(separator, bytes(waiting[: 1 << 16]))
         if not data:
             cut, whole = len(waiting), True
         else:
@@ -180,32 +180,22 @@ def _text_pieces(stream: BufferedReader, path: Path, separator: str) -> Iterator
             return
 
 
-def _separator(wanted: str, start: bytes) -> PieceFormat:
-    match wanted:
-        case "markdown":
-            return "markdown"
-        case "files":
-            return "files"
-        case "blank_lines":
-            return "blank_lines"
-        case "wiki_titles":
-            return "wiki_titles"
-        case _:
-            return "wiki_titles" if WIKI_TITLE.search(start.decode("utf-8", errors="replace")) else "blank_lines"
+def _format(separator: PieceFormat | Literal["auto"], start: bytes) -> PieceFormat:
+    if separator != "auto":
+        return separator
+    return "wiki_titles" if WIKI_TITLE.search(start.decode("utf-8", errors="replace")) else "blank_lines"
 
 
 def _last_document_start(data: bytearray, format: PieceFormat) -> int:
-    match format:
-        case "blank_lines":
-            plain, windows = data.rfind(b"\n\n"), data.rfind(b"\n\r\n")
-            # Pieces end before the line break that ends the blank line, so that line numbers stay exact.
-            return max(plain + 2 if plain >= 0 else 0, windows + 3 if windows >= 0 else 0) or max(
-                (match.end() for match in _SPACED_LINE.finditer(data)), default=0
-            )
-        case "wiki_titles":
-            return max((match.start() for match in _WIKI_TITLE_LINE.finditer(data)), default=0)
-        case _:
-            return 0
+    if format == "wiki_titles":
+        return max((match.start() for match in _WIKI_TITLE_LINE.finditer(data)), default=0)
+    if format != "blank_lines":
+        return 0
+    unix, windows = data.rfind(b"\n\n"), data.rfind(b"\n\r\n")
+    # Pieces end before the line break that ends the blank line, so that line numbers stay exact.
+    return max(unix + 2 if unix >= 0 else 0, windows + 3 if windows >= 0 else 0) or max(
+        (match.end() for match in _SPACED_LINE.finditer(data)), default=0
+    )
 
 
 def _line_end(data: bytearray) -> int:

@@ -16,7 +16,7 @@ from maskwright.data.sources.parsing import OnBadLine
 _USUAL_COLUMNS = ("text", "content")
 _ROWS_LOOKED_AT = 20
 _ROWS_AT_ONCE = 512
-# A field longer than this is an unbalanced quotation mark that swallows the rest of the file, not a text.
+# A longer field is not a text but the rest of a file after an unbalanced quotation mark.
 _MAX_FIELD_CHARACTERS = 1 << 27
 
 OnColumn = Callable[[str], None]
@@ -27,13 +27,10 @@ def _ignore(column: str) -> None:
 
 
 def choose_column(columns: Sequence[str], textual: Sequence[str], wanted: str | None, file: str) -> str:
-    """Return the column that holds the text: the wanted one, `text`, `content`, or the only textual one.
-
-    Args:
-        wanted: The user's choice (`file.csv#body`), if any.
+    """Return the text column: the user's (`file.csv#body`), `text`, `content`, or the only textual one.
 
     Raises:
-        DataError: If the wanted column is absent, or none was wanted and several or none could be meant.
+        DataError: If it is missing or ambiguous.
     """
     if wanted is not None:
         if wanted in columns:
@@ -46,7 +43,7 @@ def choose_column(columns: Sequence[str], textual: Sequence[str], wanted: str | 
             return name
     if len(textual) == 1:
         return textual[0]
-    found = f"several columns could hold the text ({', '.join(textual)})" if textual else "no column holds text"
+    found = f"several columns could contain the text ({', '.join(textual)})" if textual else "no column contains text"
     raise DataError(
         f"{file}: {found}; it has {', '.join(columns)}",
         allowed="a column named 'text' or 'content', or a single column of texts",
@@ -55,7 +52,7 @@ def choose_column(columns: Sequence[str], textual: Sequence[str], wanted: str | 
 
 
 def json_column(lines: bytes, file: str) -> str | None:
-    """Return the text field of JSON lines, by the first record among them; None if none is a JSON object."""
+    """Return the text field of JSON lines, from the first record; None if there is no JSON object."""
     for line in lines.split(b"\n"):
         try:
             record = json.loads(line)
@@ -75,9 +72,9 @@ def _is_text(value: object) -> bool:
 def csv_documents(
     stream: BinaryIO, path: Path, column: str | None, on_bad_line: OnBadLine, on_column: OnColumn = _ignore
 ) -> Iterator[str]:
-    """Read the text column of a CSV file with a header; comma, semicolon or tab, whichever the header has most of.
+    """Read the text column of a CSV file with a header; `on_column` receives its name.
 
-    `on_column` receives its name.
+    The delimiter is the header's most frequent of comma, semicolon and tab.
     """
     lines = _decoded_lines(stream, path, on_bad_line)
     header = next(lines, "")
@@ -134,8 +131,7 @@ def _is_number(field: str) -> bool:
 
 @contextmanager
 def long_fields() -> Iterator[None]:
-    """Let the csv module read fields of any length meanwhile."""
-    # The csv module's limit (131 072 characters) is one for the whole process: put it back afterwards.
+    """Allow the csv module fields of any length in the block; its limit is global."""
     before = csv.field_size_limit(_MAX_FIELD_CHARACTERS)
     try:
         yield
@@ -155,7 +151,7 @@ def parquet_documents(file: IO[bytes], path: Path, column: str | None, on_column
         name = choose_column(schema.names, textual, column, str(path))
         if name not in textual:
             raise DataError(
-                f"{path}: the column {name!r} holds {schema.field(name).type}, not text",
+                f"{path}: the column {name!r} has {schema.field(name).type}, not text",
                 allowed=", ".join(textual) or "columns of strings",
             )
         on_column(name)
@@ -179,11 +175,8 @@ def _holds_text(kind: Any) -> bool:
 def hub_documents(dataset: HubDataset, column: str | None) -> Iterator[str]:
     """Stream the text column of a dataset's split.
 
-    Args:
-        column: The column to read; None for `text`, `content` or the only column of texts.
-
     Raises:
-        DataError: If `datasets` is not installed, the dataset cannot be had, or no column fits.
+        DataError: If `datasets` is not installed, the dataset cannot be read, or no column fits.
     """
     try:
         import datasets
@@ -206,8 +199,7 @@ def hub_documents(dataset: HubDataset, column: str | None) -> Iterator[str]:
     except DataError:
         raise
     except Exception as error:
-        # Whatever goes wrong at the hub (network, names, permissions, a half-read file) comes in many classes of
-        # several packages; all of them mean that the text cannot be had.
+        # Network, names, permissions and damaged files raise many classes of several packages.
         where = f"after {rows:,} rows" if rows else "at its start"
         raise DataError(
             f"cannot read the dataset {dataset.name!r} ({dataset.split}) from the Hugging Face hub {where}: "

@@ -1,9 +1,10 @@
 """Words, phrases and entities as runs of tokens.
 
-Every unit begins as a run of characters and grows to whole words, so no whole word is ever split, whatever the
-tokenizer merged. `check_words` checks segmenters, dictionaries and lexicons before any work begins.
+Every span begins as a run of characters and grows to whole words, so no word is ever split, whatever the tokenizer
+merged. `check_words` checks segmenters, dictionaries and lexicons before any work begins.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,42 +15,32 @@ from numpy.typing import NDArray
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.tokenizers.stream_encoder import TokenPlaces, TokenStream
-from maskwright.data.words.lexicon import Lexicon, Spans, content_of, longest, read_dictionary, read_lexicon
+from maskwright.data.words.lexicon import Lexicon, Spans, content_of, longest, read_dictionary, read_lexicon, spans_of
 from maskwright.data.words.scripts import chinese_characters, code_points
 from maskwright.data.words.segmenters import NAME_RULES_VERSION, Segmenter, open_segmenter, segmenter_version
+from maskwright.data.words.span_facts import SpanFacts
 from maskwright.data.words.spec import LEXICON_SUFFIXES, Words
 
+_NO_SPANS = spans_of(())
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True)
 class Annotation:
-    """The facts of a stream of T tokens.
+    """The words and spans of T tokens.
 
     Attributes:
         word_starts: Shape (T,), True where a token begins a word.
-        level_starts: For each level, shape (T,), True where a token begins a unit of that level.
-        found: For each level, its units of two and more words as text, in order.
-        tokens_inside: For each level, how many tokens these hold.
-        lost: For each level, how many given spans cross a sentence's end or hold no token.
+        span_starts: For each kind, shape (T,), True where a token begins a span, or a word outside spans.
+        facts: For each kind, its spans of two and more words.
     """
 
     word_starts: BoolArray
-    level_starts: dict[str, BoolArray]
-    found: dict[str, list[str]]
-    tokens_inside: dict[str, int]
-    lost: dict[str, int]
-
-    @classmethod
-    def of_words(cls, word_starts: BoolArray) -> "Annotation":
-        """Return the facts of text in which nothing but words is looked for."""
-        return cls(word_starts=word_starts, level_starts={}, found={}, tokens_inside={}, lost={})
+    span_starts: dict[str, BoolArray]
+    facts: dict[str, SpanFacts]
 
 
 class Annotator:
-    """Finds words, phrases and entities.
-
-    Args:
-        segmenter: Who cuts Chinese text; None if nobody does.
-    """
+    """Finds words, phrases and entities; without a segmenter, Chinese text is not segmented."""
 
     def __init__(self, words: Words, segmenter: Segmenter | None, lexicons: Mapping[str, Sequence[Lexicon]]) -> None:
         self._words = words
@@ -59,127 +50,127 @@ class Annotator:
     def annotate(
         self, texts: Sequence[str], stream: TokenStream, given: Mapping[str, Spans] | None = None
     ) -> Annotation:
-        """Find the words, phrases and entities of some texts.
+        """Find the words and spans of some texts.
 
         Args:
-            given: For each level, spans that came with the texts, as characters of all texts joined.
+            given: For each kind, spans given with the texts, as characters of all texts joined.
         """
         assert stream.places is not None
-        text = _Text(texts)
-        cut = self._cut(text)
-        tokens = _Tokens(stream.places, self._word_starts(stream, text, cut))
-        level_starts: dict[str, BoolArray] = {}
-        found: dict[str, list[str]] = {}
-        inside: dict[str, int] = {}
-        lost: dict[str, int] = {}
-        for level in self._words.levels:
-            own = (given or {}).get(level, _NO_SPANS)
+        text = _Text.of(texts)
+        chinese = self._segment(text)
+        tokens = _Tokens(stream.places, self._word_starts(stream, text, chinese))
+        span_starts: dict[str, BoolArray] = {}
+        facts: dict[str, SpanFacts] = {}
+        for kind in self._words.span_kinds:
+            own = (given or {}).get(kind, _NO_SPANS)
             within = text.numbers[own.starts] == text.numbers[own.ends - 1]
             own = Spans(own.starts[within], own.ends[within])
-            lost[level] = int((~within).sum() + (~tokens.touched(own)).sum())
-            units = tokens.whole_words([own, *self._found(level, text, cut)])
-            level_starts[level] = tokens.starting(units)
-            found[level] = [text.joined[start:end] for start, end in zip(*tokens.characters(units), strict=True)]
-            inside[level] = int((units.ends - units.starts).sum())
-        return Annotation(
-            word_starts=tokens.word_starts, level_starts=level_starts, found=found, tokens_inside=inside, lost=lost
-        )
+            first, end = tokens.range_of(own)
+            spans = tokens.whole_words([own, *self._found(kind, text, chinese)])
+            span_starts[kind] = tokens.starts_of(spans)
+            starts, ends = stream.places.first[spans.starts], stream.places.end[spans.ends - 1]
+            facts[kind] = SpanFacts(
+                units=len(spans.starts),
+                tokens=int((spans.ends - spans.starts).sum()),
+                lost=int((~within).sum() + (first >= end).sum()),
+                counts=Counter(text.joined[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)),
+            )
+        return Annotation(tokens.word_starts, span_starts, facts)
 
-    def _cut(self, text: "_Text") -> "_Cut":
+    def _segment(self, text: "_Text") -> "_Chinese":
+        nothing = np.zeros(len(text.joined), dtype=np.bool_)
         if self._segmenter is None and self._words.units == "words":
-            return _Cut.nowhere(len(text.joined))
-        chinese = chinese_characters(text.codes, text.lengths)
-        begins = chinese & (text.starts | ~np.concatenate([[False], chinese])[:-1])
-        if self._segmenter is None or not chinese.any():
-            return _Cut(chinese, begins, _NO_SPANS, np.zeros(0, dtype=np.bool_))
+            return _Chinese(nothing, nothing, _NO_SPANS, nothing[:0])
+        mask = chinese_characters(text.codes, text.lengths)
+        begins = mask & (text.starts | ~np.concatenate([[False], mask])[:-1])
+        if self._segmenter is None or not mask.any():
+            return _Chinese(mask, begins, _NO_SPANS, nothing[:0])
         firsts = np.flatnonzero(begins)
-        lasts = np.flatnonzero(chinese & ~np.concatenate([chinese & ~begins, [False]])[1:]) + 1
+        lasts = np.flatnonzero(mask & ~np.concatenate([mask & ~begins, [False]])[1:]) + 1
         runs = [text.joined[start:end] for start, end in zip(firsts.tolist(), lasts.tolist(), strict=True)]
-        names = np.zeros(0, dtype=np.bool_)
+        is_name = nothing[:0]
         if "tags" in self._words.entities:
-            pieces = self._segmenter.tag(runs)
-            names = np.array([self._segmenter.is_name(word, tag) for word, tag in pieces], dtype=np.bool_)
+            words = self._segmenter.tag(runs)
+            is_name = np.array([self._segmenter.is_name(word, tag) for word, tag in words], dtype=np.bool_)
         else:
-            pieces = self._segmenter.cut(runs)
-        lengths = np.fromiter((len(word) for word, _ in pieces), dtype=np.int64, count=len(pieces))
+            words = self._segmenter.cut(runs)
+        lengths = np.fromiter((len(word) for word, _ in words), dtype=np.int64, count=len(words))
         ends = np.cumsum(lengths)
-        places = np.flatnonzero(chinese)
-        spans = Spans(places[ends - lengths], places[ends - 1] + 1)
+        positions = np.flatnonzero(mask)
+        spans = Spans(positions[ends - lengths], positions[ends - 1] + 1)
         begins[spans.starts] = True
-        return _Cut(chinese, begins, spans, names)
+        return _Chinese(mask, begins, spans, is_name)
 
-    def _word_starts(self, stream: TokenStream, text: "_Text", cut: "_Cut") -> BoolArray:
-        """Return where words begin: the tokenizer's own outside Chinese runs, the segmenter's within them."""
-        if not cut.chinese.any():
+    def _word_starts(self, stream: TokenStream, text: "_Text", chinese: "_Chinese") -> BoolArray:
+        """Return the tokenizer's word starts outside Chinese runs, the segmenter's within them. Shape (T,)."""
+        if not chinese.mask.any():
             return stream.word_starts
         assert stream.places is not None
         first = stream.places.first
-        begins = cut.begins if self._words.units == "words" else cut.chinese
-        # The tokenizer may not see that a Chinese run has ended: to GPT-2's pattern "模型model" is one word.
-        after_run = ~cut.chinese & ~text.starts & np.concatenate([[False], cut.chinese])[:-1]
+        begins = chinese.begins if self._words.units == "words" else chinese.mask
+        # The tokenizer may not see the end of a Chinese run: in GPT-2's pattern "模型model" is one word.
+        after_run = ~chinese.mask & ~text.starts & np.concatenate([[False], chinese.mask])[:-1]
         by_segmenter = (begins | after_run)[first] & stream.places.begins_character
-        starts: BoolArray = np.where(cut.chinese[first], by_segmenter, stream.word_starts | by_segmenter)
+        starts: BoolArray = np.where(chinese.mask[first], by_segmenter, stream.word_starts | by_segmenter)
         return starts
 
-    def _found(self, level: str, text: "_Text", cut: "_Cut") -> list[Spans]:
-        """Return what each source of a level finds, as characters of all texts joined."""
+    def _found(self, kind: str, text: "_Text", chinese: "_Chinese") -> list[Spans]:
+        """Return the spans that each source of a kind finds, as characters of all texts joined."""
         found = []
-        if level == "phrase" and "segmenter" in self._words.phrases:
-            several = cut.spans.ends - cut.spans.starts > 1
-            found.append(Spans(cut.spans.starts[several], cut.spans.ends[several]))
-        if level == "entity" and "tags" in self._words.entities and len(cut.names):
-            found.append(Spans(cut.spans.starts[cut.names], cut.spans.ends[cut.names]))
-        if self._lexicons.get(level):
-            # Whoever cuts, an entry may not begin or end within a word: 京大 is not found in 北京|大学.
+        if kind == "phrase" and "segmenter" in self._words.phrases:
+            several = chinese.words.ends - chinese.words.starts > 1
+            found.append(Spans(chinese.words.starts[several], chinese.words.ends[several]))
+        if kind == "entity" and "tags" in self._words.entities and len(chinese.is_name):
+            found.append(Spans(chinese.words.starts[chinese.is_name], chinese.words.ends[chinese.is_name]))
+        if self._lexicons.get(kind):
+            # An entry may not begin or end within a segmenter's word: 京大 is not found in 北京|大学.
             inside = np.zeros(len(text.joined) + 1, dtype=np.bool_)
             if self._segmenter is not None:
-                inside[:-1] = cut.chinese & ~cut.begins
-            found += [lexicon.find(text.joined, inside, text.numbers) for lexicon in self._lexicons[level]]
+                inside[:-1] = chinese.mask & ~chinese.begins
+            found += [lexicon.find(text.joined, inside, text.numbers) for lexicon in self._lexicons[kind]]
         return found
 
 
-_NO_SPANS = Spans(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-
-
+@dataclass(frozen=True, slots=True)
 class _Text:
     """Some texts joined. C characters.
 
     Attributes:
-        joined: The characters.
         lengths: Characters of each text.
-        numbers: Shape (C,), which text a character belongs to.
+        numbers: Shape (C,), the text of each character.
         starts: Shape (C,), True where a text begins.
         codes: Shape (C,), code points.
     """
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        self.joined = "".join(texts)
-        self.lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-        self.numbers: IntArray = np.repeat(np.arange(len(texts), dtype=np.int32), self.lengths)
-        self.starts: BoolArray = np.diff(self.numbers, prepend=-1) != 0
-        self.codes = code_points(self.joined)
+    joined: str
+    lengths: NDArray[np.int64]
+    numbers: IntArray
+    starts: BoolArray
+    codes: NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> "_Text":
+        joined = "".join(texts)
+        lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+        numbers = np.repeat(np.arange(len(texts), dtype=np.int32), lengths)
+        return cls(joined, lengths, numbers, np.diff(numbers, prepend=-1) != 0, code_points(joined))
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
-    """How a segmenter cut texts of C characters.
+class _Chinese:
+    """The Chinese runs among C characters, segmented.
 
     Attributes:
-        chinese: Shape (C,), True in runs of Chinese characters.
+        mask: Shape (C,), True in runs of Chinese characters.
         begins: Shape (C,), True where a word begins in such a run.
-        spans: The words.
-        names: For each word, whether its tag is that of a name; empty if nobody asked.
+        words: The words.
+        is_name: For each word, whether it is a name; empty if not needed.
     """
 
-    chinese: BoolArray
+    mask: BoolArray
     begins: BoolArray
-    spans: Spans
-    names: BoolArray
-
-    @classmethod
-    def nowhere(cls, length: int) -> "_Cut":
-        nothing = np.zeros(length, dtype=np.bool_)
-        return cls(nothing, nothing, _NO_SPANS, nothing[:0])
+    words: Spans
+    is_name: BoolArray
 
 
 class _Tokens:
@@ -191,37 +182,28 @@ class _Tokens:
         self._word_of = np.cumsum(word_starts) - 1
         self._bounds = np.append(np.flatnonzero(word_starts), len(word_starts))
 
-    def touched(self, spans: Spans) -> BoolArray:
-        """Return which runs of characters hold a part of a token."""
-        first, end = self._range(spans)
-        touched: BoolArray = first < end
-        return touched
+    def range_of(self, spans: Spans) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the first token of each run of characters, and one past the last; equal if it has none."""
+        first = np.searchsorted(self._places.end, spans.starts, side="right")
+        end = np.searchsorted(self._places.first, spans.ends, side="left")
+        return first, end
 
     def whole_words(self, sources: Sequence[Spans]) -> Spans:
-        """Return, as tokens, the runs that grow to two words and more; of those that overlap the longest."""
+        """Return, as tokens, the runs that grow to two words and more; of overlapping ones the longest."""
         spans = Spans(*(np.concatenate(parts) for parts in zip(*sources, strict=True)))
-        first, end = self._range(spans)
+        first, end = self.range_of(spans)
         held = first < end
         first_word, last_word = self._word_of[first[held]], self._word_of[end[held] - 1]
         several = first_word < last_word
         return longest(Spans(self._bounds[first_word[several]], self._bounds[last_word[several] + 1]))
 
-    def starting(self, units: Spans) -> BoolArray:
-        """Return where units begin: the first token of each run, and every word outside."""
+    def starts_of(self, spans: Spans) -> BoolArray:
+        """Return the first token of each span and of every word outside. Shape (T,)."""
         change = np.zeros(len(self.word_starts) + 1, dtype=np.int8)
-        change[units.starts + 1] += 1
-        change[units.ends] -= 1
+        change[spans.starts + 1] += 1
+        change[spans.ends] -= 1
         starts: BoolArray = self.word_starts & (np.cumsum(change[:-1], dtype=np.int8) == 0)
         return starts
-
-    def characters(self, units: Spans) -> tuple[list[int], list[int]]:
-        """Return the characters that runs of tokens cover, as (starts, ends)."""
-        return self._places.first[units.starts].tolist(), self._places.end[units.ends - 1].tolist()
-
-    def _range(self, spans: Spans) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        first = np.searchsorted(self._places.end, spans.starts, side="right")
-        end = np.searchsorted(self._places.first, spans.ends, side="left")
-        return first, end
 
 
 # Raise it with every change of what the same words become on the same tokens.
@@ -230,11 +212,7 @@ _TRIED = "语言模型"
 
 
 def check_words(words: Words) -> None:
-    """Find out at once what would fail later: a library, a model or a file that is missing or broken.
-
-    Raises:
-        DataError: If something is.
-    """
+    """Raise DataError at once if a library, a model or a file is missing or broken."""
     if words.dictionary is not None:
         read_dictionary(Path(words.dictionary))
     segmenter = segmenter_of(words)
@@ -247,9 +225,7 @@ def check_words(words: Words) -> None:
 
 
 def words_fingerprint(words: Words) -> str:
-    """Identify what counts as a word: the choices, the content of the files, the versions of segmenter and model.
-
-    Where the files are is no part of it.
+    """Identify words and spans: the choices, the content (not the path) of the files, the segmenter's version.
 
     Raises:
         DataError: If a file cannot be read.
@@ -263,11 +239,7 @@ def words_fingerprint(words: Words) -> str:
 
 
 def segmenter_fingerprint(words: Words) -> str:
-    """Identify who cuts Chinese text into words.
-
-    Raises:
-        DataError: If the dictionary cannot be read.
-    """
+    """Identify the segmentation of Chinese text (see `words_fingerprint`)."""
     if words.segmenter == "none":
         return "none"
     dictionary = "" if words.dictionary is None else content_of(Path(words.dictionary))
@@ -276,11 +248,7 @@ def segmenter_fingerprint(words: Words) -> str:
 
 
 def segmenter_of(words: Words) -> Segmenter | None:
-    """Load the segmenter, if there is one.
-
-    Raises:
-        DataError: If it cannot be loaded.
-    """
+    """Load the segmenter, if there is one (see `open_segmenter`)."""
     if words.segmenter == "none":
         return None
     dictionary = None if words.dictionary is None else Path(words.dictionary)
@@ -288,11 +256,10 @@ def segmenter_of(words: Words) -> Segmenter | None:
 
 
 def open_annotator(words: Words, collocations: Path | None = None) -> Annotator | None:
-    """Load all that finds words; None where they are simply the tokenizer's own.
+    """Load segmenter and lexicons; None if words are the tokenizer's own.
 
     Args:
-        words: What counts as a word, a phrase and an entity.
-        collocations: The corpus's own phrases, one a line; None leaves them out.
+        collocations: The phrases found in the corpus, one per line; None for none.
 
     Raises:
         DataError: If something cannot be loaded.

@@ -75,7 +75,7 @@ class Words(Spec):
     @property
     def are_the_tokenizers(self) -> bool:
         """Whether nothing is to be found: words are the tokenizer's own and there are no other levels."""
-        return self.segmenter == "none" and self.units == "words" and not self.levels
+        return self.segmenter == "none" and self.units == "words" and not self.span_kinds
 
     @property
     def needs_given_spans(self) -> bool:
@@ -83,7 +83,7 @@ class Words(Spec):
         return "corpus" in self.phrases or "corpus" in self.entities
 
     @property
-    def levels(self) -> tuple[Level, ...]:
+    def span_kinds(self) -> tuple[Level, ...]:
         """Levels of units that the stored text stores beside words."""
         return tuple(level for level, sources in self._sources if sources)
 

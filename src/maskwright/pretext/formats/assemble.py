@@ -83,7 +83,7 @@ def assemble(
         special=special,
         cu_seqlens=cu_seqlens,
         pair_labels=plan.pair_labels,
-        level_starts={level: with_specials(starts) for level, starts in taken.level_starts.items()},
+        span_starts={level: with_specials(starts) for level, starts in taken.span_starts.items()},
     )
 
 

@@ -42,8 +42,8 @@ class Masking(Spec):
         return frozenset()
 
     @property
-    def levels(self) -> frozenset[str]:
-        """Span types that the text must be annotated with: "phrase", "entity" (see `level_starts`)."""
+    def span_kinds(self) -> frozenset[str]:
+        """Span types that the text must be annotated with: "phrase", "entity" (see `span_starts`)."""
         return frozenset()
 
     @property

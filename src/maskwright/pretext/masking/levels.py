@@ -10,7 +10,7 @@ from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import RandomNumbers, bound_of
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.sampling import level_begins, whole_units
+from maskwright.pretext.masking.sampling import span_begins, whole_units
 from maskwright.pretext.shares import Share, check_shares
 
 _EXCLUDED = np.uint64((1 << 64) - 1)
@@ -64,7 +64,7 @@ class LevelMasking(Masking):
         return frozenset({"contiguous_units"})
 
     @property
-    def levels(self) -> frozenset[str]:
+    def span_kinds(self) -> frozenset[str]:
         """Levels other than basic units, which the text must be annotated with."""
         return frozenset(self._shares) - {"basic"}
 
@@ -102,7 +102,7 @@ class LevelMasking(Masking):
     def _begins(self, instances: Instances, rng: RandomNumbers) -> BoolArray:
         """Return where units begin, each sequence at its own level. Shape (T,)."""
         begins = {
-            level: instances.word_starts if level == "basic" else level_begins(instances, level)
+            level: instances.word_starts if level == "basic" else span_begins(instances, level)
             for level in self._shares
         }
         if len(begins) == 1:

@@ -5,7 +5,7 @@ from typing import Literal
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.sampling import level_begins, until_full
+from maskwright.pretext.masking.sampling import span_begins, until_full
 
 
 class PMIMasking(Masking):
@@ -24,7 +24,7 @@ class PMIMasking(Masking):
         return frozenset({"contiguous_units"})
 
     @property
-    def levels(self) -> frozenset[str]:
+    def span_kinds(self) -> frozenset[str]:
         """Collocations are phrases of the text."""
         return frozenset({"phrase"})
 
@@ -37,4 +37,4 @@ class PMIMasking(Masking):
         token_counts: IntArray | None,
     ) -> Selection:
         """Select units in random order while they fit (see `Masking.choose`)."""
-        return until_full(level_begins(instances, "phrase"), maskable, instances, budgets, rng)
+        return until_full(span_begins(instances, "phrase"), maskable, instances, budgets, rng)

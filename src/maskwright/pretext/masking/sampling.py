@@ -183,19 +183,19 @@ def whole_units(begins: BoolArray, starts: IntArray) -> Selection:
     return Selection(starts, UnitEnds.of(begins).at(starts))
 
 
-def level_begins(instances: Instances, level: str) -> BoolArray:
+def span_begins(instances: Instances, level: str) -> BoolArray:
     """Return where phrases or entities (`level`) begin. Shape (T,).
 
     Raises:
         DataError: If the text was prepared without them.
     """
-    if level not in instances.level_starts:
+    if level not in instances.span_starts:
         raise DataError(
             f"the text has no {level!r} annotations, which the masking needs",
-            allowed=", ".join(sorted(instances.level_starts)) or "none",
+            allowed=", ".join(sorted(instances.span_starts)) or "none",
             todo="Set words.phrases or words.entities and prepare the text again",
         )
-    return instances.level_starts[level]
+    return instances.span_starts[level]
 
 
 def ranks(sequences: NDArray[np.int64]) -> IntArray:

@@ -10,15 +10,14 @@ _EXAMPLES = 12
 
 
 @dataclass(slots=True)
-class LevelFacts:
-    """Units of two and more words of one level.
+class SpanFacts:
+    """Spans of two words and more of one kind.
 
     Attributes:
-        units: How many there are.
-        tokens: How many tokens they hold.
-        lost: Given spans that have no place among the tokens: they cross a sentence's end, or hold no token.
-        counts: How often each was found, as it is written. Beyond 2^20 different ones no new ones are taken in, so
-            memory stays bounded.
+        units: Number of spans.
+        tokens: Number of their tokens.
+        lost: Given spans that cross a sentence's end or have no token.
+        counts: How often each was found, as written; no new ones beyond 2^20, so memory stays bounded.
     """
 
     units: int = 0
@@ -26,7 +25,7 @@ class LevelFacts:
     lost: int = 0
     counts: Counter[str] = field(default_factory=Counter)
 
-    def add(self, other: "LevelFacts") -> None:
+    def add(self, other: "SpanFacts") -> None:
         """Add another part of the corpus to this."""
         self.units += other.units
         self.tokens += other.tokens
@@ -39,8 +38,8 @@ class LevelFacts:
                 self.counts[text] += count
 
     def to_json(self, num_tokens: int) -> dict[str, Any]:
-        """Return what the data card says, of a corpus of so many tokens."""
-        # The most frequent, and of equally common ones the first in the alphabet: the same for any order of blocks.
+        """Return the facts for the data card of a corpus of so many tokens."""
+        # Ties by alphabet: the same for any order of blocks.
         common = sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))[:_EXAMPLES]
         return {
             "units": self.units,
@@ -52,28 +51,28 @@ class LevelFacts:
         }
 
 
-def with_levels(page: str, levels: Mapping[str, Mapping[str, Any]]) -> str:
-    """Add to a data card's page what was found of each level."""
-    if not levels:
+def with_span_facts(page: str, facts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Append the facts of each kind of spans to a data card's page."""
+    if not facts:
         return page
-    lines = [f"- {describe_level(level, facts)}" for level, facts in levels.items()]
+    lines = [f"- {describe_spans(kind, of_kind)}" for kind, of_kind in facts.items()]
     return "\n".join([page.rstrip("\n"), "", "## Phrases and entities", "", *lines, ""])
 
 
-def describe_level(level: str, facts: Mapping[str, Any]) -> str:
-    """Say in a sentence what was found of a level (`LevelFacts.to_json`).
+def describe_spans(kind: str, facts: Mapping[str, Any]) -> str:
+    """Describe the spans of a kind (`SpanFacts.to_json`) in a sentence.
 
     Example:
-        >>> describe_level("phrase", {"units": 2, "share_of_tokens": 0.5, "distinct": 1,
+        >>> describe_spans("phrase", {"units": 2, "share_of_tokens": 0.5, "distinct": 1,
         ...                           "all_distinct_counted": True, "lost": 0, "examples": ["New York"]})
-        '2 phrases of two words and more, 1 different, hold 50.0 % of the tokens: New York'
+        '2 phrases of two words and more (1 distinct, 50.0 % of the tokens): New York'
     """
-    plural = {"phrase": "phrases", "entity": "entities"}[level]
     if not facts["units"]:
-        text = f"no {level} of two words and more was found"
+        text = f"no {kind} of two words and more was found"
     else:
-        different = f"{'' if facts['all_distinct_counted'] else 'over '}{facts['distinct']:,} different"
+        plural = {"phrase": "phrases", "entity": "entities"}[kind]
+        distinct = f"{'' if facts['all_distinct_counted'] else 'over '}{facts['distinct']:,} distinct"
         share = f"{100 * facts['share_of_tokens']:.1f} % of the tokens"
-        text = f"{facts['units']:,} {plural} of two words and more, {different}, hold {share}: "
+        text = f"{facts['units']:,} {plural} of two words and more ({distinct}, {share}): "
         text += ", ".join(facts["examples"])
-    return text + (f"; {facts['lost']:,} given ones have no place in a sentence" if facts["lost"] else "")
+    return text + (f"; {facts['lost']:,} given ones cross a sentence's end" if facts["lost"] else "")
