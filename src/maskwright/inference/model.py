@@ -94,7 +94,7 @@ class Model:
             ConversionError: If the model has no head for masked tokens.
             DataError: If a text has no mask, or masks too far apart for one sequence.
 
-        Example:
+        Examples:
             >>> model = maskwright.load("runs/quickstart")
             >>> for best in model.fill_mask("The [MASK] value is None.")[0][0]:
             ...     print(f"{best.score:.0%} {best.sequence}")
@@ -149,7 +149,7 @@ class Model:
             ConversionError: If the model has no head for replaced tokens.
             MaskwrightError: If the threshold is not a probability.
 
-        Example:
+        Examples:
             >>> model = maskwright.load("runs/electra")
             >>> [token.token for token in model.detect("The chef ate the meal.")[0].replaced]
             ['ate']
@@ -285,7 +285,7 @@ def load(model: str | Path, *, device: str = "auto", precision: Precision = "fp3
         DataError: If its tokenizer cannot be read.
         DeviceError: If there is no such device.
 
-    Example:
+    Examples:
         >>> model = maskwright.load("runs/quickstart")
         >>> model.embed(["A first text.", "A second one."]).shape
         (2, 256)
