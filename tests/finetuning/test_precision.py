@@ -17,7 +17,7 @@ from maskwright.training.device import Precision
 from maskwright.training.reporting import Silent
 
 SET = ("learning_rate=1e-3", "batch_size=8", "epochs=2", "max_length=32")
-GENTLE = ("learning_rate=1e-4", *SET[1:], *(f"{part}_dropout=0" for part in ("hidden", "attention", "head")))
+GENTLE = ("learning_rate=2e-5", *SET[1:], *(f"{part}_dropout=0" for part in ("hidden", "attention", "head")))
 
 
 @pytest.fixture
