@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import toy_tasks
+from tiny_tuned import pretrained
 
 from maskwright.core.errors import CheckpointError
 from maskwright.finetuning import evaluating
@@ -17,7 +18,13 @@ from maskwright.training.device import Precision
 from maskwright.training.reporting import Silent
 
 SET = ("learning_rate=1e-3", "batch_size=8", "epochs=2", "max_length=32")
-GENTLE = ("learning_rate=2e-5", *SET[1:], *(f"{part}_dropout=0" for part in ("hidden", "attention", "head")))
+GENTLE = ("learning_rate=1e-4", *SET[1:], *(f"{part}_dropout=0" for part in ("hidden", "attention", "head")))
+
+
+@pytest.fixture(scope="module")
+def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose weights are of about the usual size: rounding shows less than in the other tests' model."""
+    return pretrained(tmp_path_factory.mktemp("model"), "bert", initializer_range=0.05)
 
 
 @pytest.fixture
