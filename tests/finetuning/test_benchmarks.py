@@ -7,7 +7,9 @@ import pytest
 
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.finetuning.benchmarks import BENCHMARKS, SPLITS, Benchmark, benchmark
+from maskwright.finetuning.labeled import LabeledRequest, read_labeled
 from maskwright.finetuning.readers import read_examples
+from maskwright.training.reporting import Silent
 
 QA = {
     "data": [
@@ -175,3 +177,13 @@ def test_split_of_two_files_needs_both(tmp_path: Path) -> None:
     assert {split: [path.name for path in files] for split, files in found.items()} == {
         "dev": ["c3-m-dev.json", "c3-d-dev.json"]
     }
+
+
+def test_without_training_files_the_error_names_the_files_it_expects(tmp_path: Path) -> None:
+    (tmp_path / "dev.json").write_text("{}", encoding="utf-8")
+    columns = {"text": None, "text2": None, "label": None}
+    request = LabeledRequest.of(task="ocnli", data=tmp_path, files={}, columns=columns)
+    with pytest.raises(DataError, match=r"no training examples.*Allowed: train\.50k\.json or train\.json"):
+        read_labeled(request, {}, Silent())
+    with pytest.raises(RecipeError, match=r"no data was given.*train\.50k\.json.*dev\.json.*--data DIR"):
+        LabeledRequest.of(task="ocnli", files={"train": None}, columns=columns)

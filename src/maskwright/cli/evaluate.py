@@ -11,6 +11,9 @@ from maskwright.cli.texts import DEVICE_HELP, check_model
 
 FINE_TUNED_HELP = "Output directory of `maskwright finetune`, or a transformers model for the task."
 
+_CLASSES_SHOWN, _MOST_CONFUSED = 20, 8
+"""Rows of the table of classes; classes up to which the confusion matrix is shown."""
+
 
 def command(
     model: Annotated[str, typer.Argument(help=FINE_TUNED_HELP, show_default=False)],
@@ -63,5 +66,18 @@ def command(
         return
     output.heading(done.model, f"on {done.examples:,} examples of {done.file}")
     output.table(("metric", "value"), [(name, f"{value:.4f}") for name, value in done.metrics.items()], right=(1,))
+    names = ("precision", "recall", "f1")
+    if done.by_class:
+        rows = [
+            (label, *(f"{scores[name]:.4f}" for name in names), f"{scores['examples']:,.0f}")
+            for label, scores in list(done.by_class.items())[:_CLASSES_SHOWN]
+        ]
+        output.table(("class", *names, "examples"), rows, right=range(1, 5))
+    if 0 < len(done.confusion) <= _MOST_CONFUSED:
+        predicted = list(done.confusion)
+        rows = [(label, *(f"{counts[other]:,}" for other in predicted)) for label, counts in done.confusion.items()]
+        output.table(("true, by predicted", *predicted), rows, right=range(1, len(predicted) + 1))
+    if len(done.by_class) > _CLASSES_SHOWN or len(done.confusion) > _MOST_CONFUSED:
+        output.note("--json prints the scores of all classes and the whole confusion matrix")
     if done.cut:
         output.note(f"{done.cut:,} examples were truncated to the model's maximum length")

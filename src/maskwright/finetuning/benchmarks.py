@@ -70,16 +70,21 @@ class Benchmark:
             found = {split: files for split in SPLITS if (files := self._of_split(split, place))}
             if found:
                 return found
-        usual = [name for split in SPLITS for names in self.files.get(split, ()) for name in names]
+        usual = self.usual_files()
         there = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
         shown = ", ".join(there[:8]) + (", ..." if len(there) > 8 else "")
         guess = next((near for name in usual if (near := nearest(name, there))), None)
         raise DataError(
             f"{folder} holds no files of {self.title}, only {shown}" if there else f"{folder} is empty",
-            allowed=", ".join(dict.fromkeys(usual)),
+            allowed=", ".join(usual),
             todo="Rename them, or name the files themselves (train, dev, test)"
             + (f"; the nearest is {guess!r}." if guess else "."),
         )
+
+    def usual_files(self, *splits: Split) -> list[str]:
+        """Return the names that files of some splits (all by default) may have."""
+        found = [name for split in splits or SPLITS for names in self.files.get(split, ()) for name in names]
+        return list(dict.fromkeys(found))
 
     def _of_split(self, split: Split, folder: Path) -> tuple[Path, ...]:
         for names in self.files.get(split, ()):

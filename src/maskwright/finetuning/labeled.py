@@ -134,7 +134,9 @@ class LabeledRequest:
         given = {part: paths for part, paths in files.items() if paths}
         if data is None and not given:
             own = "--train FILE" if "train" in files else "--file FILE"
-            todo = "Name the folder of its files, `--data DIR`" if row else f"Name your files, e.g. `{own}`"
+            todo = f"Name your files, e.g. `{own}`"
+            if row:
+                todo = f"Name the folder of its files ({', '.join(row.usual_files())}), `--data DIR`"
             raise RecipeError(f"no data was given for the task {task!r}", todo=f"{todo}.")
         if data is not None and row is None:
             raise RecipeError(
@@ -203,7 +205,11 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: 
     train = request.read("train", talk)
     if train is None:
         where = f" in {request.data} for {row.title}" if row and request.data else ""
-        raise DataError(f"there are no training examples{where}", todo="Name their file, `--train FILE`.")
+        raise DataError(
+            f"there are no training examples{where}",
+            allowed=" or ".join(row.usual_files("train")) if row else "",
+            todo="Name their file, `--train FILE`.",
+        )
     # Guessed anew, the other files might be read as something else.
     read_as = to_keep(request.options, train.read_as)
     dev, test = (request.read(part, talk, train_read_as=read_as) for part in ("dev", "test"))
