@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from maskwright.inference.model import load as load
     from maskwright.inference.quickstart import quickstart as quickstart
     from maskwright.inference.showing import show as show
+    from maskwright.study.compare import compare as compare
     from maskwright.training.doctor import doctor as doctor
     from maskwright.training.pretrain import Run as Run
     from maskwright.training.pretrain import pretrain as pretrain
@@ -28,6 +29,7 @@ _MODULES = {
     "MaskwrightError": "core.errors",
     "Model": "inference.model",
     "Run": "training.pretrain",
+    "compare": "study.compare",
     "detect": "inference.commands",
     "doctor": "training.doctor",
     "embed": "inference.commands",
@@ -45,6 +47,7 @@ __all__ = [
     "MaskwrightError",
     "Model",
     "Run",
+    "compare",
     "detect",
     "doctor",
     "embed",

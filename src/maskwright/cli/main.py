@@ -48,6 +48,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "quickstart": Verb("quickstart", "Train and try a small model on text already on this machine.", _TRAIN),
         "pretrain": Verb("pretrain", "Pretrain an encoder on a corpus; run again to resume.", _TRAIN),
         "finetune": Verb("finetune", "Fine-tune a model on labeled examples and evaluate it.", _TRAIN),
+        "compare": Verb("compare", "Compare recipes on your text with equal spend, seeds and statistics.", _TRAIN),
         "fill-mask": Verb("fill_mask", "Predict the masked tokens of a text.", _USE),
         "detect": Verb("detect", "Mark tokens of a text that look replaced (ELECTRA).", _USE),
         "embed": Verb("embed", "Compute sentence embeddings.", _USE),

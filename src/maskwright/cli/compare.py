@@ -1,0 +1,157 @@
+"""`maskwright compare`: train recipes with equal spend and several seeds, and compare them with a baseline."""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from maskwright.cli import output
+
+if TYPE_CHECKING:
+    from maskwright.study.compare import PlannedRun
+
+
+def command(
+    corpus: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files, directories, globs, `docstrings`, or Hugging Face dataset names.", show_default=False
+        ),
+    ],
+    recipes: Annotated[
+        str,
+        typer.Option(help="Recipes, comma-separated; `LABEL=RECIPE` names one yourself.", show_default=False),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Study directory; the same command again resumes the study.", show_default=False)
+    ],
+    flops: Annotated[float | None, typer.Option(help="FLOPs of each run, e.g. 1e15.", show_default=False)] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            help="Minutes that the baseline is expected to train; all runs spend the FLOPs that it does in them.",
+            show_default=False,
+        ),
+    ] = None,
+    tokens: Annotated[float | None, typer.Option(help="Tokens of each run, e.g. 1e8.", show_default=False)] = None,
+    wall_clock: Annotated[
+        bool, typer.Option("--wall-clock", help="With --minutes: equal time instead of equal FLOPs.")
+    ] = False,
+    seeds: Annotated[int, typer.Option(help="Number of seeds; 3 or more to show differences.")] = 3,
+    seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    tasks: Annotated[
+        str,
+        typer.Option(
+            help="What to measure, comma-separated: masked, intrinsic, cost, `blimp=DIR` (minimal pairs), and tasks of "
+            "`finetune` with their data, `sst-2=DIR` or `classification=FILE`; `LABEL:TASK=PATH` names one yourself."
+        ),
+    ] = "masked,intrinsic,cost",
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="Recipe that the others are compared with. Default: the first.", show_default=False),
+    ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--vary",
+            help="Compare values of a field, e.g. `masking=token,whole_word,span`; repeatable, all combinations.",
+            show_default=False,
+        ),
+    ] = None,
+    set: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Override a field of all recipes, `masking.rate=0.3`, or of one, `LABEL:masking.rate=0.3`.",
+            show_default=False,
+        ),
+    ] = None,
+    clean: Annotated[
+        list[str] | None,
+        typer.Option("--clean", help="Override a field of the text cleaning; repeatable.", show_default=False),
+    ] = None,
+    finetune_set: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--finetune-set", help="Override a hyperparameter of fine-tuning, e.g. `epochs=2`.", show_default=False
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16"], typer.Option(help="Matmul precision of training: auto, fp32 or bf16.")
+    ] = "auto",
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that prepare text; default: one per core.", show_default=False)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the runs and what they may spend.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Compare recipes on a corpus: equal spend, same text, several seeds, statistics and a report. Ctrl-C saves; the
+    same command again resumes, and with another recipe, seed or task it runs only what is missing."""
+    from maskwright.recipes.catalog import resolve
+
+    names = split_list(recipes)
+    for name in names:  # before PyTorch is imported, which takes seconds
+        resolve(name.rpartition("=")[2])
+    from maskwright.study.compare import compare
+    from maskwright.study.results import sentences
+
+    done = compare(
+        corpus,
+        names,
+        out=out,
+        flops=flops,
+        tokens=tokens,
+        minutes=minutes,
+        wall_clock=wall_clock,
+        seeds=seeds,
+        seed=seed,
+        tasks=split_list(tasks),
+        baseline=baseline,
+        vary={field: split_list(values) for field, _, values in (each.partition("=") for each in vary or ())},
+        set=set or (),
+        clean=clean or (),
+        finetune_set=finetune_set or (),
+        device=device,
+        precision=precision,
+        workers=workers,
+        dry_run=dry_run,
+    )
+    if dry_run:
+        _print_plan(done.runs)
+    elif json:
+        output.print_json(done.report)
+    elif done.report is not None:
+        for sentence in sentences(done.report):
+            output.note(sentence)
+    if not (done.finished or dry_run):
+        sys.exit(130)
+
+
+def split_list(text: str) -> list[str]:
+    """Split at commas outside of brackets."""
+    return [part.strip() for part in re.split(r",(?![^\[{]*[\]}])", text) if part.strip()]
+
+
+def _print_plan(runs: "Sequence[PlannedRun]") -> None:
+    from maskwright.core.amounts import short_count
+
+    output.table(
+        ("recipe", "seed", "state", "FLOPs", "tokens, about", "to measure"),
+        [
+            (
+                run.label,
+                str(run.seed),
+                run.state,
+                f"{run.flops:.3g}" if run.flops else "–",
+                short_count(run.tokens) if run.tokens else "–",
+                ", ".join(run.to_measure) or "–",
+            )
+            for run in runs
+        ],
+        right=(1, 3, 4),
+    )
+    output.note(f"{len(runs)} runs, {sum(run.state == 'finished' for run in runs)} finished")

@@ -1,0 +1,583 @@
+"""`maskwright.compare`: train recipes with equal spend and several seeds, measure them, compare them with a baseline.
+
+OUT/study.json            what all runs share: corpus, cleaning, budget, vocabulary
+OUT/text/                 training text and held-out text (`study.text`)
+OUT/tokenizers/           one per tokenizer setting, so that recipes that may share a vocabulary do
+OUT/runs/LABEL/seed-N/    run directories of `pretrain`
+OUT/finetuning/...        directories of `finetune`
+OUT/measurements/LABEL/seed-N/TASK.json
+OUT/report.html, .md, .csv, .json
+
+Each of these is written whole or not at all, and what is there is not made again: the same call resumes, and with
+another recipe, seed or task it adds what is missing. Runs go seed by seed, so that whatever changes on the machine over
+hours affects all recipes alike.
+"""
+
+import itertools
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskwright.core.errors import CheckpointError, RecipeError, unknown_name
+from maskwright.core.files import atomic_folder, read_json, write_json
+from maskwright.core.spec import fingerprint, override, parse_overrides
+from maskwright.data.cleaning.store import clean_corpus
+from maskwright.data.cleaning.text import Cleaning
+from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.finetuning.benchmarks import BENCHMARKS
+from maskwright.finetuning.finetuning import finetune
+from maskwright.finetuning.tasks import KINDS
+from maskwright.inference.model import Model, load
+from maskwright.recipes.catalog import resolve
+from maskwright.recipes.recipe import Recipe, default_cleaning
+from maskwright.recipes.sizing import training_flops_per_token
+from maskwright.study import probes
+from maskwright.study.report import write_report
+from maskwright.study.results import Question, collect
+from maskwright.study.text import StudyText, prepare_text
+from maskwright.training.budget import Budget
+from maskwright.training.device import Precision, prepare_machine_again
+from maskwright.training.expectation import expected_tokens, measure_training_flops
+from maskwright.training.pretrain import Run, pretrain
+from maskwright.training.reporting import OnConsole, Reporter
+from maskwright.training.resolve import vocabulary_size
+
+DEFAULT_TASKS = ("masked", "intrinsic", "cost")
+_WITH_PATH = ("minimal-pairs", "blimp", *BENCHMARKS, *KINDS)
+_SAMPLES = "samples"
+_VOCABULARY = "tokenizer.vocab_size"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One recipe of the study.
+
+    Attributes:
+        label: Its name in the study.
+        base: The recipe as it is found under its name.
+        overrides: What the study sets in it, "field=value".
+        recipe: The result.
+    """
+
+    label: str
+    base: Recipe
+    overrides: tuple[str, ...]
+    recipe: Recipe
+
+    @property
+    def folder(self) -> str:
+        """Name of its folders."""
+        return re.sub(r"[^\w.=+-]+", "-", self.label)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Something to measure.
+
+    Attributes:
+        name: Its name in the study and of its files.
+        kind: "masked", "intrinsic", "cost", "minimal-pairs", "samples", or a task of `finetune`.
+        path: Its data, if it needs any.
+    """
+
+    name: str
+    kind: str
+    path: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """One line of a dry run.
+
+    Attributes:
+        label, seed: Which run.
+        state: "finished", "begun" or "missing".
+        flops, tokens: What it may spend, as far as it is known before training.
+        to_measure: Tasks that are missing.
+    """
+
+    label: str
+    seed: int
+    state: str
+    flops: float
+    tokens: float
+    to_measure: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The state of a study.
+
+    Attributes:
+        folder: Its directory; `report.html` is there once the runs of one seed are done.
+        finished: Whether all runs are trained and measured. If not, the same call resumes.
+        runs: All of them, as they were planned at the beginning of the call.
+        report: The content of `report.json`; None in a dry run and before the runs of one seed are done.
+    """
+
+    folder: Path
+    finished: bool
+    runs: tuple[PlannedRun, ...]
+    report: dict[str, Any] | None
+
+
+def compare(
+    corpus: str | Path | Sequence[str | Path],
+    recipes: Sequence[str | Recipe] | Mapping[str, str | Recipe],
+    *,
+    out: str | Path,
+    flops: float | None = None,
+    tokens: float | None = None,
+    minutes: float | None = None,
+    wall_clock: bool = False,
+    seeds: int = 3,
+    seed: int = 0,
+    tasks: Sequence[str] = DEFAULT_TASKS,
+    baseline: str | None = None,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    set: Sequence[str] = (),
+    clean: Sequence[str] = (),
+    finetune_set: Sequence[str] = (),
+    device: str = "auto",
+    precision: Precision = "auto",
+    workers: int | None = None,
+    cache: str | Path | None = None,
+    checkpoint_minutes: float = 1.0,
+    dry_run: bool = False,
+    reporter: Reporter | None = None,
+) -> Comparison:
+    """Compare recipes on a corpus with equal spend. The same call resumes; a larger one adds what is missing.
+
+    Args:
+        corpus: As for `pretrain`.
+        recipes: Names or files of recipes, "LABEL=RECIPE" to name one yourself; or recipes by label.
+        out: The study's directory.
+        flops, tokens, minutes: The budget of each run; give one. `minutes` is converted once into the FLOPs that the
+            baseline is expected to do in that time on this machine, which all runs then spend.
+        wall_clock: Give each run `minutes` of time instead.
+        seeds: How many seeds; 3 or more for a verdict that means something.
+        seed: The first one.
+        tasks: "masked", "intrinsic", "cost", "minimal-pairs=PATH" (or "blimp=PATH"), "BENCHMARK=DIR" and "KIND=FILE"
+            of `finetune`, each as "LABEL:TASK=PATH" to name it yourself.
+        baseline: A label; default: the first.
+        vary: Recipe fields with their values; each recipe is compared under all combinations.
+        set: Overrides of all recipes, "masking.rate=0.3", or of one, "LABEL:masking.rate=0.3".
+        clean: Overrides of the cleaning.
+        finetune_set: Hyperparameters of fine-tuning, "epochs=2".
+        device, precision, workers, cache, checkpoint_minutes: As for `pretrain`.
+        dry_run: Only list the runs.
+        reporter: Where messages go; None for standard error.
+
+    Raises:
+        MaskwrightError: If an argument is invalid, or `out` holds another study.
+
+    Example:
+        >>> done = maskwright.compare("corpus/", ["bert/mini", "electra/mini"], flops=1e15, out="studies/first")
+        >>> done.report["metrics"]["word_accuracy"]["rows"]["electra/mini"]["verdict"]
+        'no difference shown'
+    """
+    variants = variants_of(recipes, vary or {}, set)
+    baseline = baseline or next(iter(variants))
+    if baseline not in variants:
+        problem, allowed, todo = unknown_name("baseline", baseline, list(variants))
+        raise RecipeError(problem, allowed=allowed, todo=todo)
+    if seeds < 1:
+        raise RecipeError(f"--seeds is {seeds}", allowed="1 or more")
+    chosen = tasks_of(tasks)
+    asked = Budget.of(flops=flops, tokens=tokens, minutes=minutes)
+    if asked is None or (wall_clock and asked.unit != "seconds"):
+        raise RecipeError(
+            "no budget was given" if asked is None else "--wall-clock needs --minutes",
+            todo="Give the budget of one run: --minutes, --flops or --tokens.",
+        )
+    sources = (str(corpus),) if isinstance(corpus, str | Path) else tuple(map(str, corpus))
+    folder = Path(out).expanduser()
+    cached = None if cache is None else Path(cache).expanduser()
+    with reporter or OnConsole() as talk:
+        shared = _shared(
+            folder, sources, clean, asked, wall_clock, variants[baseline].recipe, device, precision, cached
+        )
+        study = _Study(
+            folder=folder,
+            variants=variants,
+            seeds=range(seed, seed + seeds),
+            tasks=chosen,
+            budget=Budget(**shared["budget"]),
+            vocabulary_tokens=shared["vocabulary_tokens"],
+            clean=tuple(clean),
+            finetune_set=tuple(finetune_set),
+            options={"device": device, "precision": precision, "checkpoint_minutes": checkpoint_minutes},
+            workers=workers,
+            cache=cached,
+            talk=talk,
+        )
+        runs = tuple(study.planned())
+        if dry_run:
+            return Comparison(folder=folder, finished=False, runs=runs, report=None)
+        write_json(folder / "study.json", shared)
+        question = Question(
+            folder=folder,
+            labels={label: variant.folder for label, variant in variants.items()},
+            overrides={label: variant.overrides for label, variant in variants.items()},
+            baseline=baseline,
+            seeds=tuple(study.seeds),
+            tasks=tuple(task.name for task in chosen),
+        )
+        report = study.run(sources, question)
+        return Comparison(folder=folder, finished=report is not None and study.complete, runs=runs, report=report)
+
+
+def variants_of(
+    recipes: Sequence[str | Recipe] | Mapping[str, str | Recipe], vary: Mapping[str, Sequence[Any]], set: Sequence[str]
+) -> dict[str, Variant]:
+    """Return the recipes to compare, by label.
+
+    Raises:
+        RecipeError: If a recipe or field is unknown, or two have the same label.
+    """
+    named: list[tuple[str, Recipe]] = []
+    for each in recipes.items() if isinstance(recipes, Mapping) else recipes:
+        label, recipe = each if isinstance(each, tuple) else (None, each)
+        if isinstance(recipe, str) and label is None and "=" in recipe:
+            label, _, recipe = recipe.partition("=")
+        found = recipe if isinstance(recipe, Recipe) else resolve(recipe)
+        named.append((label or (found.name if isinstance(recipe, Recipe) else recipe), found))
+    labels = [label for label, _ in named]
+    if not labels or len({*labels}) < len(labels):
+        raise RecipeError(
+            f"recipes to compare: {', '.join(labels) or 'none'}",
+            allowed="one or more different ones",
+            todo="Name a second one of the same recipe yourself: `--recipes bert/mini,again=bert/mini`.",
+        )
+    of_label: dict[str, list[str]] = {label: [] for label in labels}
+    for text in set:
+        target, colon, _ = text.partition("=")[0].rpartition(":")
+        if colon and target not in of_label:
+            problem, allowed, todo = unknown_name("label", target, labels)
+            raise RecipeError(f"--set {text}: {problem}", allowed=allowed, todo=todo)
+        for label in [target] if colon else labels:
+            of_label[label].append(text[len(target) + 1 :] if colon else text)
+    variants = {}
+    for label, base in named:
+        for values in itertools.product(*vary.values()):
+            varied = [f"{field}={_written(value)}" for field, value in zip(vary, values, strict=True)]
+            overrides = (*of_label[label], *varied)
+            name = " ".join([label, *varied])
+            variants[name] = Variant(
+                label=name, base=base, overrides=overrides, recipe=override(base, parse_overrides(overrides))
+            )
+    return variants
+
+
+def _written(value: Any) -> str:
+    return (
+        {True: "true", False: "false", None: "null"}[value] if value is None or value in (True, False) else str(value)
+    )
+
+
+def tasks_of(tasks: Sequence[str]) -> tuple[Task, ...]:
+    """Read tasks as they are written on the command line.
+
+    Raises:
+        RecipeError: If there is no such task, or its data is not there.
+    """
+    found: dict[str, Task] = {}
+    for text in dict.fromkeys(tasks):
+        front, _, path = text.partition("=")
+        label, _, kind = front.rpartition(":")
+        if kind not in (*DEFAULT_TASKS, *_WITH_PATH):
+            problem, allowed, todo = unknown_name("task", kind, (*DEFAULT_TASKS, *_WITH_PATH))
+            raise RecipeError(problem, allowed=allowed, todo=todo)
+        if bool(path) == (kind in DEFAULT_TASKS) or (path and not Path(path).expanduser().exists()):
+            raise RecipeError(
+                f"task {text!r}" + (f": there is no {path}" if path and kind in _WITH_PATH else ""),
+                allowed=f"{kind} alone" if kind in DEFAULT_TASKS else f"`{kind}=PATH` with an existing file or folder",
+            )
+        name = label or kind
+        if name in found or name == _SAMPLES:
+            raise RecipeError(f"two tasks are called {name!r}", todo=f"Name them: `LABEL:{text}`.")
+        place = Path(path).expanduser() if path else None
+        found[name] = Task(name=name, kind="minimal-pairs" if kind == "blimp" else kind, path=place)
+    return tuple(found.values())
+
+
+def _shared(
+    folder: Path,
+    sources: Sequence[str],
+    clean: Sequence[str],
+    asked: Budget,
+    wall_clock: bool,
+    baseline: Recipe,
+    device: str,
+    precision: Precision,
+    cache: Path | None,
+) -> dict[str, Any]:
+    """Return the content of `study.json`: that of an earlier call, which this call must agree with, or a new one.
+
+    Raises:
+        CheckpointError: If the folder holds another study.
+    """
+    request = {
+        "corpus": list(sources),
+        "clean": list(clean),
+        "asked": {asked.unit: asked.amount, "wall_clock": wall_clock},
+    }
+    place = folder / "study.json"
+    if place.is_file():
+        kept: dict[str, Any] = read_json(place)
+        if differing := [
+            f"{key} was {kept[key]!r}, now {request[key]!r}" for key in request if kept[key] != request[key]
+        ]:
+            raise CheckpointError(
+                f"{folder} holds another study: {'; '.join(differing)}",
+                todo="Repeat the old corpus, cleaning and budget to add to it, or choose another --out.",
+            )
+        return kept
+    reached = 0.0
+    if asked.unit == "seconds":
+        reached = measure_training_flops(baseline.encoder, prepare_machine_again({}, device, cache, precision)[0])
+    bought = expected_tokens(asked, baseline, _lengths(baseline), reached)
+    budget = asked
+    if asked.unit == "seconds" and not wall_clock:
+        length = baseline.training.phases[0].max_length
+        amount = bought * training_flops_per_token(baseline, baseline.tokenizer.vocab_size, length=length)
+        budget = Budget("flops", float(f"{amount:.3g}"))
+    return {
+        "format": 1,
+        **request,
+        "budget": {"unit": budget.unit, "amount": budget.amount},
+        "vocabulary_tokens": bought,
+    }
+
+
+def _lengths(recipe: Recipe) -> list[float]:
+    return [float(phase.max_length) for phase in recipe.training.phases]
+
+
+class _RunReporter(Reporter):
+    """Passes on progress, health and warnings of a run; its other lines would fill screens in a study."""
+
+    def __init__(self, talk: Reporter, label: str) -> None:
+        self._talk, self._label = talk, label
+
+    def say(self, topic: str, text: str) -> None:
+        if topic in ("warning", "health", "resuming"):
+            self._talk.say(topic, f"{self._label}: {text}")
+
+    def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        pass
+
+    def stage(self, name: str, done: int, total: int | None) -> None:
+        self._talk.stage(name, done, total)
+
+    def training(self, share: float, text: str) -> None:
+        self._talk.training(share, f"{self._label}  {text}")
+
+    def close(self) -> None:
+        self._talk.close()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Study:
+    """The work of one call (see `compare` for the fields)."""
+
+    folder: Path
+    variants: dict[str, Variant]
+    seeds: range
+    tasks: tuple[Task, ...]
+    budget: Budget
+    vocabulary_tokens: float
+    clean: tuple[str, ...]
+    finetune_set: tuple[str, ...]
+    options: dict[str, Any]
+    workers: int | None
+    cache: Path | None
+    talk: Reporter
+    complete: bool = False
+
+    def planned(self) -> list[PlannedRun]:
+        """Return all runs in the order in which they are done: seed by seed."""
+        runs = []
+        for seed in self.seeds:
+            for variant in self.variants.values():
+                recipe = self._with_vocabulary(variant)
+                length = recipe.training.phases[0].max_length
+                each = training_flops_per_token(recipe, recipe.tokenizer.vocab_size, length=length)
+                tokens = expected_tokens(self.budget, recipe, _lengths(recipe))
+                record = self._run_folder(variant, seed) / "run.json"
+                result = read_json(record).get("result", {}) if record.is_file() else None
+                runs.append(
+                    PlannedRun(
+                        label=variant.label,
+                        seed=seed,
+                        state="missing" if result is None else "finished" if result.get("finished") else "begun",
+                        flops=self.budget.amount if self.budget.unit == "flops" else tokens * each,
+                        tokens=tokens,
+                        to_measure=tuple(
+                            task.name for task in self.tasks if not self._is_measured(task, variant, seed)
+                        ),
+                    )
+                )
+        return runs
+
+    def run(self, sources: Sequence[str], question: Question) -> dict[str, Any] | None:
+        """Do what is missing; returns the report, or None if nothing could be reported before a stop."""
+        cleaning = override(Cleaning(), parse_overrides(self.clean))
+        text = prepare_text(
+            self.folder / "text", sources, cleaning, cache=self.cache, workers=self.workers, progress=self.talk.stage
+        )
+        todo = [run for run in self.planned() if run.state != "finished" or run.to_measure]
+        total, done, begun = len(self.seeds) * len(self.variants), 0, time.monotonic()
+        self.talk.say(
+            "study", f"{total} runs of {self.budget} each into {self.folder}; {total - len(todo)} are complete"
+        )
+        report: dict[str, Any] | None = None
+        for seed in self.seeds:
+            for variant in self.variants.values():
+                missing = any((run.label, run.seed) == (variant.label, seed) for run in todo)
+                if missing:
+                    left = (time.monotonic() - begun) / done * (len(todo) - done) if done else None
+                    ends = "" if left is None else f", about {_duration(left)} left, until {_clock(left)}"
+                    number = total - len(todo) + done + 1
+                    self.talk.say("run", f"{variant.label}, seed {seed}: {number} of {total}{ends}")
+                run = self._train(variant, seed, text)
+                if not run.finished or not self._measure(variant, seed, text):
+                    self.talk.say("stopped", "the same command resumes the study")
+                    return report
+                done += missing
+            # After each seed, so that a long study can be read before it is finished.
+            report = collect(question, seeds=tuple(each for each in self.seeds if each <= seed))
+            has_page = write_report(self.folder, report)
+        self.complete = True
+        page = "report.html" if has_page else "report.md (report.html needs the extra `report`)"
+        self.talk.say("report", f"{self.folder / page}; also .md, .csv and .json")
+        return report
+
+    def _run_folder(self, variant: Variant, seed: int) -> Path:
+        return self.folder / "runs" / variant.folder / f"seed-{seed}"
+
+    def _with_vocabulary(self, variant: Variant) -> Recipe:
+        """Return the recipe with the study's vocabulary size: the one that suits the baseline, at most the recipe's."""
+        recipe = variant.recipe
+        if any(name == _VOCABULARY for name, _ in parse_overrides(variant.overrides)):
+            return recipe
+        size = vocabulary_size(self.vocabulary_tokens, recipe.tokenizer.vocab_size)
+        return recipe.replace(tokenizer=recipe.tokenizer.replace(vocab_size=size))
+
+    def _tokenizer(self, variant: Variant, text: StudyText) -> Path | None:
+        if variant.recipe.teacher is not None:
+            return None  # The teacher's is used.
+        spec = self._with_vocabulary(variant).tokenizer
+        cleaning = override(default_cleaning(variant.recipe), parse_overrides(self.clean))
+        place = self.folder / "tokenizers" / f"{spec.kind}-{fingerprint([spec, cleaning])}"
+        if not place.exists():
+            cleaned = clean_corpus(
+                text.train, cleaning=cleaning, cache=self.cache, workers=self.workers, progress=self.talk.stage
+            )
+            tokenizer = train_tokenizer(spec, cleaned, seed=0, cache=self.cache, progress=self.talk.stage)
+            with atomic_folder(place) as temporary:
+                tokenizer.save(temporary)
+        return place
+
+    def _train(self, variant: Variant, seed: int, text: StudyText) -> Run:
+        tokenizer = self._tokenizer(variant, text)
+        overrides = [each for each in variant.overrides if tokenizer is None or each.partition("=")[0] != _VOCABULARY]
+        amount: dict[str, Any] = {self.budget.unit: self.budget.amount}
+        if self.budget.unit == "seconds":
+            amount = {"minutes": self.budget.amount / 60}
+        return pretrain(
+            text.train,
+            out=self._run_folder(variant, seed),
+            recipe=variant.base,
+            set=overrides,
+            tokenizer=tokenizer,
+            seed=seed,
+            clean=self.clean,
+            workers=self.workers,
+            cache=self.cache,
+            reporter=_RunReporter(self.talk, f"{variant.label}, seed {seed}"),
+            **amount,
+            **self.options,
+        )
+
+    def _file(self, task: Task, variant: Variant, seed: int) -> Path:
+        return self.folder / "measurements" / variant.folder / f"seed-{seed}" / f"{task.name}.json"
+
+    def _definition(self, task: Task) -> dict[str, Any]:
+        settings = list(self.finetune_set) if task.kind in (*BENCHMARKS, *KINDS) else []
+        return {"kind": task.kind, "path": None if task.path is None else str(task.path), "set": settings}
+
+    def _is_measured(self, task: Task, variant: Variant, seed: int) -> bool:
+        file = self._file(task, variant, seed)
+        return file.is_file() and read_json(file)["definition"] == self._definition(task)
+
+    def _measure(self, variant: Variant, seed: int, text: StudyText) -> bool:
+        """Measure what is missing of a run; returns False if a stop was requested."""
+        run = self._run_folder(variant, seed)
+        tasks = (*self.tasks, *([Task(name=_SAMPLES, kind=_SAMPLES)] if seed == self.seeds[0] else []))
+        missing = [task for task in tasks if not self._is_measured(task, variant, seed)]
+        if not missing:
+            return True
+        model = load(run, device=self.options["device"])
+        for number, task in enumerate(missing):
+            self.talk.stage(f"measuring {task.name}", number, len(missing))
+            content: dict[str, Any]
+            if task.kind == _SAMPLES:
+                content = probes.samples(model, text, run)
+            elif task.kind in ("masked", "intrinsic", "cost", "minimal-pairs"):
+                content = {"metrics": probes.measured_json(self._probe(task, model, run, text))}
+            elif (tuned := self._finetune(task, variant, seed, run)) is not None:
+                content = {"metrics": tuned}
+            else:
+                return False
+            write_json(self._file(task, variant, seed), {"definition": self._definition(task), **content})
+        return True
+
+    def _probe(self, task: Task, model: Model, run: Path, text: StudyText) -> probes.Measured:
+        if task.kind == "masked":
+            return probes.masked_words(model, text)
+        if task.kind == "intrinsic":
+            return probes.intrinsic(model, text, run)
+        if task.kind == "cost":
+            return probes.cost(model, text, run)
+        assert task.path is not None
+        found = probes.minimal_pairs(
+            model, task.path, lambda done, of: self.talk.stage(f"measuring {task.name}", done, of)
+        )
+        return {task.name if name == "minimal_pairs" else f"{task.name}/{name}": value for name, value in found.items()}
+
+    def _finetune(self, task: Task, variant: Variant, seed: int, run: Path) -> dict[str, Any] | None:
+        data: dict[str, Any] = {"data": task.path} if task.kind in BENCHMARKS else {"train": task.path}
+        done = finetune(
+            run,
+            task=task.kind,
+            out=self.folder / "finetuning" / variant.folder / f"seed-{seed}" / task.name,
+            seeds=1,
+            seed=seed,
+            set=self.finetune_set,
+            reporter=_RunReporter(self.talk, f"{variant.label}, seed {seed}, {task.name}"),
+            **data,
+            **self.options,
+        )
+        if done.results is None:
+            return None
+        part = "test" if done.results.spread("test") else "dev"
+        value = done.results.spread(part)[done.results.main_metric].mean
+        count = int(done.results.data[part]["examples"])
+        measured = {task.name: probes.Measurement(value=value, count=count, by=part)}
+        return {
+            name: {**each, "metric": done.results.main_metric} for name, each in probes.measured_json(measured).items()
+        }
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 5400:
+        return f"{max(1, round(seconds / 60))} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%a %H:%M", time.localtime(time.time() + seconds))

@@ -1,0 +1,447 @@
+"""What a study measures of a trained model, beside fine-tuning. Every probe is the same for all models.
+
+masked words   words of the held-out text, chosen by a key, are masked whole; the model's loss and accuracy at their
+               tokens, and per word, so that vocabularies compare: a word's loss is the sum over its tokens, and it is
+               right if all its tokens are.
+sentence order, next sentence, source
+               two passages that follow each other, in order or swapped (Lan et al. 2020), or the second from another
+               document (Devlin et al. 2019); the source a passage is from. By the model's own head if it has one,
+               else by a logistic regression on its frozen hidden states: [mean over tokens; first token].
+replaced words a share of the words is replaced by words drawn from the held-out text; the area under the ROC curve of
+               the model's score that a word was replaced (ELECTRA's head, else a logistic regression on the word's
+               states).
+minimal pairs  share of pairs in which the grammatical sentence has the higher pseudo-log-likelihood: the sum of the log
+               probabilities of its tokens, each masked alone (Salazar et al. 2020). Equal scores count half.
+cost           parameters, FLOPs, memory, disk, and measured speed.
+
+A model without a vocabulary head is measured by its generator's, if it has one (ELECTRA).
+"""
+
+import gzip
+import json
+import re
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from maskwright.core.errors import DataError, MaskwrightError
+from maskwright.core.files import read_json
+from maskwright.core.randomness import generator
+from maskwright.core.tensors import EncoderOutput
+from maskwright.core.types import IntArray
+from maskwright.huggingface.huggingface import load_model
+from maskwright.huggingface.weight_files import WEIGHTS
+from maskwright.inference.batching import TextBatch, batches
+from maskwright.inference.model import Model
+from maskwright.inference.showing import show
+from maskwright.model.sizes import flops_per_token
+from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
+from maskwright.recipes.catalog import resolve
+from maskwright.recipes.sizing import sizes, training_flops_per_token
+from maskwright.study.text import PASSAGE_BYTES, StudyText
+
+MASKED_SHARE = REPLACED_SHARE = 0.15
+PASSAGES, PAIRS = 800, 2000
+GROUPS = 20
+"""Groups of examples whose means are kept, for intervals over examples."""
+_TOKENS = 8192
+_LOGITS_AT_ONCE = 1024
+_WORD = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]|[^\\W_\u3400-\u4dbf\u4e00-\u9fff]+")
+"""A hanzi, or letters and digits of other scripts."""
+
+Floats = NDArray[np.float64]
+Scored = tuple[Floats, NDArray[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One number that a probe found.
+
+    Attributes:
+        value: The number.
+        count: Examples behind it; 0 where there are none (parameters).
+        groups: The same over groups of examples; empty if it has none.
+        by: Where it came from, if models differ in that: "head", "probe" or "generator".
+    """
+
+    value: float
+    count: int = 0
+    groups: tuple[float, ...] = ()
+    by: str = ""
+
+
+Measured = dict[str, Measurement]
+
+
+def measured_json(measured: Measured) -> dict[str, Any]:
+    """Return plain data."""
+    return {name: asdict(each) for name, each in measured.items()}
+
+
+def _mean(values: Floats, by: str = "") -> Measurement:
+    groups = [float(values[number::GROUPS].mean()) for number in range(GROUPS)] if len(values) >= 2 * GROUPS else []
+    return Measurement(value=float(values.mean()), count=len(values), groups=tuple(groups), by=by)
+
+
+def _encoded(
+    model: Model, sequences: Sequence[IntArray], segments: Sequence[IntArray] | None = None
+) -> Iterator[tuple[TextBatch, EncoderOutput]]:
+    device = model.encoder.word_embeddings.weight.device
+    with torch.inference_mode():
+        for laid in batches(sequences, tokens=_TOKENS, device=device):
+            batch = laid.batch
+            if segments is not None and model.encoder.config.type_vocab_size > 1:
+                ids = torch.zeros_like(batch.segment_ids)
+                for text, start in zip(laid.texts, laid.starts, strict=True):
+                    ids[start : start + len(segments[text])] = torch.from_numpy(segments[text]).to(device)
+                batch = replace(batch, segment_ids=ids)
+            yield replace(laid, batch=batch), model.encoder(batch)
+
+
+def log_probabilities(
+    model: Model, sequences: Sequence[IntArray], positions: Sequence[IntArray], labels: Sequence[IntArray]
+) -> list[Scored]:
+    """Return log probabilities of tokens, and whether each is the most probable one.
+
+    Args:
+        model: With a vocabulary head.
+        sequences: Token ids with special tokens, masks in place.
+        positions: Where to predict, in each sequence.
+        labels: The tokens there.
+    """
+    head, table = model.mlm_head, model.encoder.word_embeddings.weight
+    assert head is not None
+    scored: list[Scored] = [(np.zeros(0), np.zeros(0, dtype=np.bool_))] * len(sequences)
+    for laid, output in _encoded(model, sequences):
+        slots = np.concatenate([start + positions[text] for text, start in zip(laid.texts, laid.starts, strict=True)])
+        wanted = torch.from_numpy(np.concatenate([labels[text] for text in laid.texts]).astype(np.int64))
+        found, right = [], []
+        with torch.inference_mode():
+            for first in range(0, len(slots), _LOGITS_AT_ONCE):
+                part = slice(first, first + _LOGITS_AT_ONCE)
+                hidden = output.hidden[torch.from_numpy(slots[part]).to(table.device)]
+                logits = MaskedLanguageModeling().logits(head, hidden, table).float().cpu()
+                chosen = logits.gather(1, wanted[part, None])[:, 0]
+                found.append((chosen - logits.logsumexp(dim=1)).double().numpy())
+                right.append((chosen >= logits.amax(dim=1)).numpy())
+        ends = np.cumsum([len(positions[text]) for text in laid.texts])[:-1]
+        parts = zip(np.split(np.concatenate(found), ends), np.split(np.concatenate(right), ends), strict=True)
+        for text, part_of_text in zip(laid.texts, parts, strict=True):
+            scored[text] = part_of_text
+    return scored
+
+
+def _with_vocabulary(model: Model) -> tuple[Model, str] | None:
+    if model.mlm_head is not None:
+        return model, "head"
+    return None if model.generator is None else (model.generator, "generator")
+
+
+def masked_words(model: Model, text: StudyText) -> Measured:
+    """Measure loss (nats) and accuracy at masked words of the held-out text; nothing without a vocabulary head."""
+    if (chosen := _with_vocabulary(model)) is None:
+        return {}
+    scorer, by = chosen
+    special, room = scorer.tokenizer.special_tokens, scorer.max_length - 2
+    sequences, positions, labels, owners = [], [], [], []
+    num_words = 0
+    for number, (_, passage) in enumerate(text.passages(PASSAGES)):
+        encoded = scorer.tokenizer.encode(passage)
+        words = [match.span() for match in _WORD.finditer(passage)]
+        picked = generator(0, "study masks", 0, number).random(len(words)) < MASKED_SHARE
+        word_of = np.full(len(encoded.ids), -1)
+        for start, end in (word for word, is_picked in zip(words, picked, strict=True) if is_picked):
+            word_of[(encoded.offsets[:, 0] < end) & (encoded.offsets[:, 1] > start)] = num_words
+            num_words += 1
+        ids = np.where(word_of >= 0, special.mask, encoded.ids)
+        for first in range(0, len(ids), room):  # More than one window only where a tokenizer needs very many tokens.
+            masked = np.flatnonzero(word_of[first : first + room] >= 0)
+            if len(masked):
+                sequences.append(np.concatenate([[special.cls], ids[first : first + room], [special.sep]]))
+                positions.append(masked + 1)
+                labels.append(encoded.ids[first + masked])
+                owners.append(word_of[first + masked])
+    if not num_words:
+        raise DataError("the held-out text has no words to mask", todo="Give more text.")
+    scored = log_probabilities(scorer, sequences, positions, labels)
+    losses, right = -np.concatenate([each for each, _ in scored]), np.concatenate([each for _, each in scored])
+    right &= np.concatenate(labels) != special.unk  # An unknown token is no prediction of its word.
+    owner = np.concatenate(owners)
+    word_losses: Floats = np.bincount(owner, losses, minlength=num_words).astype(np.float64)
+    word_right = np.bincount(owner, ~right, minlength=num_words) == 0
+    return {
+        "word_loss": _mean(word_losses, by),
+        "word_accuracy": _mean(word_right.astype(np.float64), by),
+        "token_loss": _mean(losses, by),
+        "token_accuracy": _mean(right.astype(np.float64), by),
+    }
+
+
+def intrinsic(model: Model, text: StudyText, run: Path) -> Measured:
+    """Measure sentence order, next sentence, replaced words and, with several sources, source."""
+    pairs = text.pairs(PAIRS)
+    if len(pairs) < 4 or len({document for document, _, _ in pairs}) < 2:
+        raise DataError(f"the held-out text gives {len(pairs)} pairs of passages", todo="Give more text.")
+    draw = generator(0, "study pairs")
+    label = draw.integers(0, 2, len(pairs))
+    # Half of the documents train the probes; own heads are measured on the other half too.
+    documents = np.array([document for document, _, _ in pairs])
+    train = np.isin(documents, draw.permutation(np.unique(documents))[::2])
+    others = draw.permutation(len(pairs))
+    for index in np.flatnonzero(documents[others] == documents):  # The random passage is from another document.
+        others[index] = draw.choice(np.flatnonzero(documents != documents[index]))
+    in_order = [(first, second) for _, first, second in pairs]
+    swapped = [(b, a) if is_one else (a, b) for (a, b), is_one in zip(in_order, label, strict=True)]
+    moved = [
+        (a, in_order[other][1] if is_one else b) for (a, b), is_one, other in zip(in_order, label, others, strict=True)
+    ]
+    state = load_model(run).state
+    found: Measured = {}
+    for name, kind, texts in (("sentence_order", "sop", swapped), ("next_sentence", "nsp", moved)):
+        states, pooled = _pair_states(model, texts)
+        weight = state.get(f"heads.{kind}.classifier.weight")
+        if weight is not None and pooled is not None:
+            logits = pooled @ weight.numpy().T + state[f"heads.{kind}.classifier.bias"].numpy()
+            found[name] = _mean((logits.argmax(axis=1) == label)[~train].astype(np.float64), "head")
+        else:
+            found[name] = _mean((_fitted(states, label, train).predict(states[~train]) == label[~train]) * 1.0, "probe")
+    found["replaced_words"] = _replaced_words(model, text)
+    if len(set(text.sources)) > 1:
+        passages = text.passages(PAIRS)
+        sources = np.unique([text.sources[document] for document, _ in passages], return_inverse=True)[1]
+        half = np.arange(len(passages)) % 2 == 0
+        vectors = model.embed([passage for _, passage in passages]).astype(np.float64)
+        right = _fitted(vectors, sources, half).predict(vectors[~half]) == sources[~half]
+        found["source"] = _mean(right.astype(np.float64), "probe")
+    return found
+
+
+def _fitted(states: Floats, labels: IntArray, train: NDArray[np.bool_]) -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=500, class_weight="balanced"))
+    return probe.fit(states[train], labels[train])
+
+
+def _pair_states(model: Model, pairs: Sequence[tuple[str, str]]) -> tuple[Floats, Floats | None]:
+    """Return [mean over tokens; first token] of each pair (n, 2 H), and pooled vectors (n, H) if any."""
+    special, room = model.tokenizer.special_tokens, model.max_length - 3
+    encoded = [ids for ids, _ in model.tokenizer.encode_batch([text for pair in pairs for text in pair])]
+    sequences, segments = [], []
+    for first, second in zip(encoded[::2], encoded[1::2], strict=True):
+        kept = min(len(first), max(room // 2, room - len(second)))  # The longer one is cut, as in BERT.
+        second = second[: room - kept]
+        sequences.append(np.concatenate([[special.cls], first[:kept], [special.sep], second, [special.sep]]))
+        segments.append(np.repeat([0, 1], [kept + 2, len(second) + 1]))
+    width = model.encoder.config.hidden_size
+    states, pooled = np.zeros((len(pairs), 2 * width)), np.zeros((len(pairs), width))
+    for laid, output in _encoded(model, sequences, segments):
+        hidden = output.hidden.double().cpu().numpy()
+        for text, start in zip(laid.texts, laid.starts, strict=True):
+            states[text, :width] = hidden[start : start + len(sequences[text])].mean(axis=0)
+            states[text, width:] = hidden[start]
+        if output.pooled is not None:
+            pooled[laid.texts] = output.pooled.double().cpu().numpy()
+    return states, pooled if model.encoder.pooler is not None else None
+
+
+def _replaced_words(model: Model, text: StudyText) -> Measurement:
+    from sklearn.metrics import roc_auc_score
+
+    passages = [passage for _, passage in text.passages(PASSAGES)]
+    words = [list(_WORD.finditer(passage)) for passage in passages]
+    vocabulary = [match.group() for each in words for match in each]
+    labels, spans, changed = [], [], []
+    for number, (passage, matches) in enumerate(zip(passages, words, strict=True)):
+        draw = generator(0, "study replacements", 0, number)
+        parts, end, where = [], 0, []
+        for match in matches:
+            parts.append(passage[end : match.start()])
+            other = vocabulary[int(draw.integers(len(vocabulary)))]
+            is_replaced = draw.random() < REPLACED_SHARE and other.casefold() != match.group().casefold()
+            begin = sum(map(len, parts))
+            parts.append(other if is_replaced else match.group())
+            where.append((begin, begin + len(parts[-1])))
+            labels.append(is_replaced)
+            end = match.end()
+        changed.append("".join([*parts, passage[end:]]))
+        spans.append(where)
+    special, room = model.tokenizer.special_tokens, model.max_length - 2
+    encoded = [model.tokenizer.encode(passage) for passage in changed]
+    sequences = [np.concatenate([[special.cls], each.ids[:room], [special.sep]]) for each in encoded]
+    states: list[Floats] = [np.zeros(0)] * len(changed)
+    for laid, output in _encoded(model, sequences):
+        scores = output.hidden
+        if model.rtd_head is not None:
+            with torch.inference_mode():
+                scores = model.rtd_head(output.hidden)[:, None]
+        array = scores.double().cpu().numpy()
+        for number, start in zip(laid.texts, laid.starts, strict=True):
+            offsets = encoded[number].offsets[:room]
+            inside = [(offsets[:, 0] < end) & (offsets[:, 1] > begin) for begin, end in spans[number]]
+            rows = array[start + 1 : start + 1 + len(offsets)]
+            # A word behind the end of the longest sequence has no state: it gets that of its passage's last token.
+            states[number] = np.array([rows[mask].mean(axis=0) if mask.any() else rows[-1] for mask in inside])
+    replaced = np.array(labels)
+    of_passage = np.repeat(np.arange(len(passages)), [len(each) for each in words])
+    features = np.concatenate([each for each in states if len(each)])
+    train = of_passage % 2 == 0
+    if model.rtd_head is not None:
+        scores_of_test = features[~train, 0]
+    else:
+        scores_of_test = _fitted(features, replaced, train).decision_function(features[~train])
+    wanted, group = replaced[~train], of_passage[~train] // 2 % GROUPS
+    groups = [
+        float(roc_auc_score(wanted[group == number], scores_of_test[group == number]))
+        for number in range(GROUPS)
+        if len(set(wanted[group == number])) == 2
+    ]
+    return Measurement(
+        value=float(roc_auc_score(wanted, scores_of_test)),
+        count=len(wanted),
+        groups=tuple(groups),
+        by="probe" if model.rtd_head is None else "head",
+    )
+
+
+def read_minimal_pairs(path: Path) -> dict[str, list[tuple[str, str]]]:
+    """Read minimal pairs (grammatical, ungrammatical) by paradigm.
+
+    Args:
+        path: A file or a folder of `.jsonl` or `.jsonl.gz` files in BLiMP's format (`sentence_good`, `sentence_bad`); a
+            file is a paradigm.
+
+    Raises:
+        DataError: If there is no such file or a line is not such a record.
+    """
+    files = sorted(each for each in path.iterdir() if ".jsonl" in each.suffixes) if path.is_dir() else [path]
+    pairs = {}
+    for file in files:
+        try:
+            with (gzip.open if file.suffix == ".gz" else open)(file, "rt", encoding="utf-8") as lines:
+                records = [json.loads(line) for line in lines if line.strip()]
+            pairs[file.name.partition(".")[0]] = [(each["sentence_good"], each["sentence_bad"]) for each in records]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"cannot read minimal pairs from {file}: {error!r}",
+                allowed='.jsonl or .jsonl.gz, each line an object with "sentence_good" and "sentence_bad" (BLiMP)',
+            ) from error
+    if not any(pairs.values()):
+        raise DataError(f"{path} has no minimal pairs", allowed="a folder of .jsonl or .jsonl.gz files")
+    return pairs
+
+
+def pseudo_log_likelihoods(model: Model, sentences: Sequence[str]) -> Floats:
+    """Return the sum over its tokens of each one's log probability when it alone is masked (Salazar et al. 2020)."""
+    special = model.tokenizer.special_tokens
+    sequences: list[IntArray] = []
+    positions: list[IntArray] = []
+    labels: list[IntArray] = []
+    owners: list[int] = []
+    for number, (ids, _) in enumerate(model.tokenizer.encode_batch(sentences)):
+        whole = np.concatenate([[special.cls], ids[: model.max_length - 2], [special.sep]])
+        copies = np.tile(whole, (len(whole) - 2, 1))
+        where = np.arange(1, len(whole) - 1)
+        copies[where - 1, where] = special.mask
+        sequences.extend(copies)
+        positions.extend(where[:, None])
+        labels.extend(whole[where, None])
+        owners.extend([number] * len(where))
+    scored = log_probabilities(model, sequences, positions, labels)
+    sums = np.bincount(owners, [float(each[0]) for each, _ in scored], minlength=len(sentences))
+    return sums.astype(np.float64)
+
+
+def minimal_pairs(
+    model: Model, path: Path, progress: Callable[[int, int], None] = lambda done, total: None
+) -> Measured:
+    """Return the mean accuracy over paradigms ("minimal_pairs") and each one's; nothing without a vocabulary head."""
+    if (chosen := _with_vocabulary(model)) is None:
+        return {}
+    scorer, by = chosen
+    paradigms, found = read_minimal_pairs(path), {}
+    for number, (name, pairs) in enumerate(paradigms.items()):
+        progress(number, len(paradigms))
+        scores = pseudo_log_likelihoods(scorer, [sentence for pair in pairs for sentence in pair])
+        good, bad = scores[::2], scores[1::2]
+        # Pairs that differ only in what the tokenizer drops score the same up to rounding.
+        equal = np.isclose(good, bad, rtol=1e-6, atol=1e-5)
+        found[name] = _mean(np.where(equal, 0.5, good > bad), by)
+    groups = np.mean([each.groups for each in found.values()], axis=0) if all(e.groups for e in found.values()) else []
+    total = Measurement(
+        value=statistics.fmean(each.value for each in found.values()),
+        count=sum(each.count for each in found.values()),
+        groups=tuple(map(float, groups)),
+        by=by,
+    )
+    return {"minimal_pairs": total, **found} if len(found) > 1 else {"minimal_pairs": total}
+
+
+def cost(model: Model, text: StudyText, run: Path) -> Measured:
+    """Measure parameters, FLOPs per token, speed, memory and disk."""
+    recipe, result = resolve(str(run / "recipe.json")), read_json(run / "run.json")["result"]
+    length, vocabulary = recipe.training.max_length, recipe.tokenizer.vocab_size
+    passages = [passage[: PASSAGE_BYTES // 3] for _, passage in text.passages(32)]
+    found: dict[str, float] = {
+        "parameters": sum(each.numel() for each in model.encoder.parameters()),
+        "training_flops_per_token": training_flops_per_token(recipe, vocabulary, length=length),
+        "inference_flops_per_token": flops_per_token(recipe.encoder, length=length) / 3,
+        "training_memory": sum(sizes(recipe).memory.values()),
+        "size_on_disk": (run / WEIGHTS).stat().st_size,
+        "training_tokens_per_second": result["tokens"] / max(result["seconds"], 1e-9),
+        "latency_batch_1": _seconds(lambda: model.embed(passages[0])),
+        "latency_batch_32": _seconds(lambda: model.embed(passages)),
+    }
+    return {name: Measurement(value=float(value)) for name, value in found.items()}
+
+
+def _seconds(call: Callable[[], object], repeats: int = 7) -> float:
+    """Return the median time of a call, after one that is not timed."""
+    times = []
+    for number in range(repeats + 1):
+        begun = time.perf_counter()
+        call()
+        if number:
+            times.append(time.perf_counter() - begun)
+    return statistics.median(times)
+
+
+def samples(model: Model, text: StudyText, run: Path, count: int = 6) -> dict[str, Any]:
+    """Return what the recipe masks in a held-out passage and how the model fills masks, for the report."""
+    opening = "\n\n".join("".join(sentences[:4]) for sentences in text.documents[:2])
+    shown = show(str(run), opening, max_sequences=1)
+    masks = [
+        {"seen": token.seen, "original": token.original, "change": token.change}
+        for token in (shown.sequences[0].tokens if shown.sequences else ())
+    ]
+    fills = []
+    for number, (_, passage) in enumerate(text.passages(count, 160) if _with_vocabulary(model) else ()):
+        words = [match for match in _WORD.finditer(passage) if len(match.group()) > 3 or not match.group().isascii()]
+        if not words:
+            continue
+        word = words[int(generator(0, "study fills", 0, number).integers(len(words)))]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                best = model.fill_mask(f"{passage[: word.start()]}[MASK]{passage[word.end() :]}", top_k=3)[0][0]
+            except MaskwrightError:  # The passage itself has a written mask, or is longer than the model reads.
+                continue
+        fills.append(
+            {
+                "before": passage[: word.start()],
+                "word": word.group(),
+                "after": passage[word.end() :],
+                "filled": [{"token": each.token.strip(), "score": each.score} for each in best],
+            }
+        )
+    return {"masks": masks, "masks_from": shown.recipe.name, "fills": fills}

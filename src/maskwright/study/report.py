@@ -1,0 +1,155 @@
+"""`report.html`: one self-contained page with inline SVG, for paper appendices, dark screens and phones."""
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+from maskwright.core.files import write_json, write_text
+from maskwright.study import results
+
+COLORS = ("#3b7dd8", "#d9730d", "#0f9d76", "#d64550", "#8b5cf6", "#0891b2", "#c2418f", "#7a8f0a")
+"""Contrast of 3:1 or more on white and on near-black."""
+_MARKERS = "osD^vPX*"
+_INK = "#010203"
+"""Stands for the page's text color in plots and is replaced by `currentColor`."""
+
+
+def write_report(folder: Path, report: dict[str, Any]) -> bool:
+    """Write report.json, .md and .csv, and report.html if the extra `report` is installed; returns whether it is."""
+    write_json(folder / "report.json", report)
+    write_text(folder / "report.md", results.markdown(report))
+    write_text(folder / "report.csv", results.comma_separated(report))
+    try:
+        page = html(report)
+    except ModuleNotFoundError:
+        return False
+    write_text(folder / "report.html", page)
+    return True
+
+
+def html(report: dict[str, Any]) -> str:
+    """Return the page.
+
+    Raises:
+        ModuleNotFoundError: If Jinja2 or matplotlib are not installed.
+    """
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    for name in ("shown", "shown_interval", "shown_p", "title_with_unit"):
+        environment.filters[name] = getattr(results, name)
+    metrics = report["metrics"]
+    environment.filters["fill_rows"] = _fill_rows
+    page: str = environment.get_template("report.html.jinja").render(
+        report=report,
+        labels=list(report["recipes"]),
+        colors={label: COLORS[number % len(COLORS)] for number, label in enumerate(report["recipes"])},
+        sentences=results.sentences(report),
+        budget=results.budget_text(report),
+        curves=_curves(report),
+        pareto=_pareto(report),
+        main={name: each for name, each in metrics.items() if each["is_main"]},
+        details={name: each for name, each in metrics.items() if not each["is_main"] and "/" not in name},
+        paradigms={name: each for name, each in metrics.items() if "/" in name},
+        verdict_class={"better": "better", "worse": "worse", "no difference shown": "same"},
+    )
+    return page + "\n"
+
+
+def _fill_rows(samples: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return each masked passage with what every model fills in."""
+    rows: dict[str, dict[str, Any]] = {}
+    for label, each in samples.items():
+        for fill in each["fills"]:
+            row = rows.setdefault(fill["before"] + "\0" + fill["after"], {**fill, "by_label": []})
+            row["by_label"].append((label, fill["filled"]))
+    return list(rows.values())
+
+
+def _figure(title: str, x: str, y: str) -> tuple[Any, Any]:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": title, "font.size": 9})
+    figure = Figure(figsize=(4.3, 3.1), layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(title, fontsize=10, color=_INK, loc="left")
+    axes.set_xlabel(x, color=_INK)
+    axes.set_ylabel(y, color=_INK)
+    axes.tick_params(colors=_INK, which="both")
+    axes.grid(color=_INK, alpha=0.12, linewidth=0.6)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(_INK)
+        spine.set_alpha(0.4)
+    return figure, axes
+
+
+def _svg(figure: Any, name: str) -> str:
+    """Return a figure as inline SVG that scales with the page and takes its text color and font."""
+    import io
+
+    text = io.StringIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Glyphs that matplotlib's font lacks; the browser's font has them.
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'<g id="[^"]*">', "<g>", svg)
+    svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2)
+    # Ids are unique per page; matplotlib's are per figure.
+    svg = re.sub(r'(id="|url\(#|href="#)', rf"\1{name}-", svg)
+    return re.sub(r"font: ?([\d.]+px)[^;\"]*", r"font-size: \1", svg)
+
+
+def _curves(report: dict[str, Any]) -> str:
+    """Plot the held-out loss of each run against its spend."""
+    if not any(points for each in report["curves"].values() for points in each.values()):
+        return ""
+    figure, axes = _figure("Learning curves", "training FLOPs", "held-out loss, nats per token")
+    for number, by_seed in enumerate(report["curves"].values()):
+        for points in by_seed.values():
+            axes.plot(*zip(*points, strict=True), color=COLORS[number % len(COLORS)], linewidth=1.3, alpha=0.8)
+    axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0), useMathText=False)
+    axes.xaxis.get_offset_text().set_color(_INK)
+    return _svg(figure, "curves")
+
+
+def _pareto(report: dict[str, Any]) -> list[str]:
+    """Plot main metrics against the inference FLOPs per token; recipes that no other dominates are joined."""
+    cost = report["metrics"].get("inference_flops_per_token")
+    figures: list[str] = []
+    for name, metric in report["metrics"].items():
+        rows = metric["rows"]
+        if cost is None or not (metric["is_main"] and metric["is_tested"]) or len(rows) < 2 or len(figures) == 4:
+            continue
+        scale = 100 if metric["unit"] == "share" else 1
+        figure, axes = _figure(metric["title"].capitalize(), "inference FLOPs per token", results.UNITS[metric["unit"]])
+        points = []
+        for number, label in enumerate(report["recipes"]):
+            if (row := rows.get(label)) is None:
+                continue
+            x, y = cost["rows"][label]["mean"], scale * row["mean"]
+            points.append((x, y))
+            color = COLORS[number % len(COLORS)]
+            if row["low"] is not None:
+                axes.plot([x, x], [scale * row["low"], scale * row["high"]], color=color, linewidth=1.4)
+            axes.plot(x, y, _MARKERS[number % len(_MARKERS)], color=color, markersize=7)
+        sign = 1 if metric["higher_is_better"] else -1
+        front = [p for p in points if not any(q[0] <= p[0] and sign * q[1] >= sign * p[1] and q != p for q in points)]
+        axes.plot(
+            *zip(*sorted(set(front)), strict=True), color=_INK, alpha=0.4, linewidth=0.9, linestyle="--", zorder=0
+        )
+        axes.margins(0.12)
+        axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
+        axes.xaxis.get_offset_text().set_color(_INK)
+        figures.append(_svg(figure, f"pareto-{name.replace('/', '-')}"))
+    return figures

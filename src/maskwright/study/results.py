@@ -1,0 +1,324 @@
+"""The results of a study as plain data (`report.json`), Markdown and CSV, collected from its run directories.
+
+Everything but the key "made_by" and the speeds of task "cost" is a function of the request, so that an interrupted
+study has the results of an uninterrupted one.
+"""
+
+import csv
+import io
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from maskwright.core.amounts import plain_float, short_count, size_in_bytes
+from maskwright.core.files import read_json
+from maskwright.recipes.catalog import resolve
+from maskwright.recipes.table import diff
+from maskwright.study.statistics import ALPHA, BETTER, NOT_TESTED, WORSE, differences, estimate
+from maskwright.training.metrics import read_rows
+
+_MINUS = "\N{MINUS SIGN}"
+UNITS = {"share": "%", "nats": "nats"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What the report is about.
+
+    Attributes:
+        folder: The study's directory.
+        labels: Folder name of each recipe, by label, in order.
+        overrides: What the study set in each recipe.
+        baseline: A label.
+        seeds: All seeds of the study.
+        tasks: Names of what is measured.
+    """
+
+    folder: Path
+    labels: dict[str, str]
+    overrides: dict[str, tuple[str, ...]]
+    baseline: str
+    seeds: tuple[int, ...]
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """How a metric is shown and judged.
+
+    Attributes:
+        title: Its name in tables.
+        unit: "share", "nats", "count", "bytes", "seconds" or "per second".
+        higher_is_better: Which direction is an improvement.
+        is_tested: Whether it is compared by a test; costs are not.
+        is_main: Whether it is in the first table.
+    """
+
+    title: str
+    unit: str = "share"
+    higher_is_better: bool = True
+    is_tested: bool = True
+    is_main: bool = True
+
+
+METRICS = {
+    "word_accuracy": Metric("masked words, accuracy"),
+    "word_loss": Metric("masked words, loss per word", "nats", higher_is_better=False),
+    "token_accuracy": Metric("masked tokens, accuracy", is_main=False),
+    "token_loss": Metric("masked tokens, loss per token", "nats", higher_is_better=False, is_main=False),
+    "sentence_order": Metric("sentence order, accuracy"),
+    "next_sentence": Metric("next sentence, accuracy"),
+    "replaced_words": Metric("replaced words, ROC AUC"),
+    "source": Metric("source of a passage, accuracy"),
+    "parameters": Metric("encoder parameters", "count", False, False),
+    "training_flops_per_token": Metric("training FLOPs per token", "count", False, False, False),
+    "inference_flops_per_token": Metric("inference FLOPs per token", "count", False, False),
+    "training_memory": Metric("training memory without activations", "bytes", False, False, False),
+    "size_on_disk": Metric("size on disk", "bytes", False, False, False),
+    "training_tokens_per_second": Metric("training speed, tokens per second", "count", True, False),
+    "latency_batch_1": Metric("latency, batch of 1 passage", "seconds", False, False),
+    "latency_batch_32": Metric("latency, batch of 32 passages", "seconds", False, False, False),
+}
+
+
+def metric_of(name: str, details: str = "") -> Metric:
+    """Return how a metric is shown; names that are not in `METRICS` are tasks with data."""
+    if name in METRICS:
+        return METRICS[name]
+    if "/" in name:
+        return Metric(name.partition("/")[2].replace("_", " "), is_main=False)
+    return Metric(f"{name}, {details or 'accuracy'}")
+
+
+def collect(question: Question, seeds: Sequence[int]) -> dict[str, Any]:
+    """Return the content of `report.json`.
+
+    Args:
+        question: What the report is about.
+        seeds: Seeds whose runs are trained and measured.
+    """
+    folder, shared = question.folder, read_json(question.folder / "study.json")
+    runs = {
+        label: {seed: folder / "runs" / name / f"seed-{seed}" for seed in seeds}
+        for label, name in question.labels.items()
+    }
+    records = {label: {seed: read_json(run / "run.json") for seed, run in each.items()} for label, each in runs.items()}
+    recipes = {label: resolve(str(each[seeds[0]])) for label, each in runs.items()}
+    samples = {}
+    for label, name in question.labels.items():
+        sampled = read_json(folder / "measurements" / name / f"seed-{seeds[0]}" / "samples.json")
+        samples[label] = {"masks": sampled["masks"], "fills": sampled["fills"]}
+    first = records[question.baseline][seeds[0]]
+    card = read_json(runs[question.baseline][seeds[0]] / "data_card.json")
+    return {
+        "format": 1,
+        "corpus": shared["corpus"],
+        "asked": shared["asked"],
+        "budget": shared["budget"],
+        "baseline": question.baseline,
+        "seeds": list(seeds),
+        "planned_seeds": list(question.seeds),
+        "tasks": list(question.tasks),
+        "alpha": ALPHA,
+        "recipes": {
+            label: {
+                "name": recipe.name,
+                "summary": recipe.summary,
+                "overrides": list(question.overrides[label]),
+                "tokenizer": f"{recipe.tokenizer.kind}, {recipe.tokenizer.vocab_size:,} entries",
+                "changes": [
+                    {"axis": line.axis, "field": line.label, "baseline": line.left, "here": line.right}
+                    for line in diff(recipes[question.baseline], recipe)
+                ],
+                "spent": {
+                    str(seed): {key: record["result"][key] for key in ("flops", "tokens", "steps", "epochs")}
+                    for seed, record in records[label].items()
+                },
+            }
+            for label, recipe in recipes.items()
+        },
+        "metrics": _metrics(question, seeds),
+        "curves": {label: _curves(each, records[label]) for label, each in runs.items()},
+        "samples": samples,
+        "data": [
+            {"name": each["name"], **each["kept"], "read_characters": each["read"]["characters"]}
+            for each in card["sources"]
+        ],
+        "data_fingerprint": card["fingerprint"],
+        "made_by": {
+            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            "environment": first["environment"],
+            "machine": first["machine"],
+            "seconds": {
+                label: {str(seed): record["result"]["seconds"] for seed, record in each.items()}
+                for label, each in records.items()
+            },
+        },
+    }
+
+
+def _metrics(question: Question, seeds: Sequence[int]) -> dict[str, Any]:
+    """Return each metric's rows: estimate, difference from the baseline and verdict of each recipe that has it."""
+    found: dict[str, dict[str, dict[int, dict[str, Any]]]] = {}
+    for task in question.tasks:
+        for label, name in question.labels.items():
+            for seed in seeds:
+                file = question.folder / "measurements" / name / f"seed-{seed}" / f"{task}.json"
+                for metric, measured in read_json(file)["metrics"].items():
+                    found.setdefault(metric, {}).setdefault(label, {})[seed] = measured
+    metrics = {}
+    for name, by_label in found.items():
+        some = next(iter(next(iter(by_label.values())).values()))
+        metric = metric_of(name, some.get("metric", ""))
+        values = {
+            label: {seed: float(each["value"]) for seed, each in by_seed.items()} for label, by_seed in by_label.items()
+        }
+        compared = {}
+        if metric.is_tested and question.baseline in values:
+            compared = differences(values, question.baseline, higher_is_better=metric.higher_is_better)
+        rows = {}
+        for label in (each for each in question.labels if each in values):
+            groups = [each["groups"] for each in by_label[label].values()]
+            of_one = next(iter(by_label[label].values()))
+            rows[label] = {
+                "values": {str(seed): value for seed, value in values[label].items()},
+                "examples": of_one["count"],
+                "by": of_one["by"],
+                **asdict(estimate(list(values[label].values()), groups if all(groups) else None)),
+                "difference": asdict(compared[label]) if label in compared else None,
+                "verdict": compared[label].verdict if label in compared else "",
+            }
+        metrics[name] = {**asdict(metric), "rows": rows}
+    return metrics
+
+
+def _curves(runs: dict[int, Path], records: dict[int, dict[str, Any]]) -> dict[str, list[list[float]]]:
+    """Return, by seed, [FLOPs, masked-token loss on the run's own held-out text] along training."""
+    curves = {}
+    for seed, run in runs.items():
+        result, tokens, points = records[seed]["result"], 0.0, []
+        for row in read_rows(run / "metrics.jsonl"):
+            tokens = row.get("tokens", tokens)
+            if "held_out_mlm_loss" in row:
+                points.append([tokens * result["flops"] / result["tokens"], row["held_out_mlm_loss"]])
+        curves[str(seed)] = points
+    return curves
+
+
+def shown(value: float | None, unit: str, signed: bool = False) -> str:
+    """Write a value of a metric: a share as percent without its sign, an amount in short."""
+    if value is None:
+        return "–"
+    if unit == "share":
+        text = f"{100 * value:{'+' if signed else ''}.1f}"
+    elif unit == "nats":
+        text = f"{value:{'+' if signed else ''}.3f}"
+    elif unit == "seconds":
+        text = f"{1000 * value:.3g} ms"
+    else:
+        text = size_in_bytes(value) if unit == "bytes" else short_count(value)
+    return text.replace("-", _MINUS)
+
+
+def shown_interval(row: dict[str, Any], unit: str) -> str:
+    """Write an interval, or nothing if there is none."""
+    return "" if row["low"] is None else f"{shown(row['low'], unit)} to {shown(row['high'], unit)}"
+
+
+def shown_p(p: float | None) -> str:
+    """Write a p value."""
+    return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def title_with_unit(metric: dict[str, Any]) -> str:
+    """Return a metric's title and, for percent and nats, its unit."""
+    unit = UNITS.get(metric["unit"])
+    return f"{metric['title']}, {unit}" if unit else str(metric["title"])
+
+
+def sentences(report: dict[str, Any]) -> list[str]:
+    """State the findings: one sentence per recipe."""
+    found = []
+    for label in (each for each in report["recipes"] if each != report["baseline"]):
+        by_verdict: dict[str, list[str]] = {}
+        for metric in report["metrics"].values():
+            if metric["is_main"] and (row := metric["rows"].get(label)) and row["verdict"]:
+                by_verdict.setdefault(row["verdict"], []).append(metric["title"])
+        parts = [
+            f"{words} in {'; '.join(by_verdict[verdict])}"
+            for verdict, words in ((BETTER, "better"), (WORSE, "worse"), ("no difference shown", "no difference shown"))
+            if verdict in by_verdict
+        ]
+        if NOT_TESTED in by_verdict:
+            parts.append("not tested, since there is one seed")
+        found.append(f"{label} against {report['baseline']}: {'. '.join(parts) or 'nothing in common to compare'}.")
+    return found
+
+
+def budget_text(report: dict[str, Any]) -> str:
+    """Describe the budget of a run, and how equal the spend was."""
+    unit, amount = report["budget"]["unit"], report["budget"]["amount"]
+    text = {
+        "flops": f"{plain_float(amount)} FLOPs",
+        "tokens": f"{short_count(amount)} tokens",
+        "seconds": f"{amount / 60:g} minutes",
+    }[unit]
+    if unit in ("flops", "tokens"):
+        spent = [run[unit] for recipe in report["recipes"].values() for run in recipe["spent"].values()]
+        text += f" per run (spent: equal within {max(spent) / min(spent) - 1:.1%})"
+    return text
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """Return the page `report.md`."""
+    labels = list(report["recipes"])
+    lines = [
+        f"# Comparison of {', '.join(labels)}",
+        "",
+        f"Corpus {', '.join(report['corpus'])}; {budget_text(report)}; ",
+    ]
+    lines[-1] += f"seeds {', '.join(map(str, report['seeds']))}; baseline {report['baseline']}."
+    lines += ["", *(f"- {sentence}" for sentence in sentences(report)), ""]
+    lines += ["## Results", "", "| | " + " | ".join(labels) + " |", "|---" * (len(labels) + 1) + "|"]
+    for metric in report["metrics"].values():
+        cells = []
+        for label in labels:
+            row = metric["rows"].get(label)
+            verdict = f" ({row['verdict']})" if row and row["verdict"] not in ("", "baseline") else ""
+            cells.append("–" if row is None else shown(row["mean"], metric["unit"]) + verdict)
+        lines.append(f"| {title_with_unit(metric)} | {' | '.join(cells)} |")
+    lines += ["", "## Differences from the baseline", ""]
+    lines += ["| metric | recipe | mean | sd | 95 % interval | difference | 95 % interval | p | p (Holm) | verdict |"]
+    lines += ["|---" * 10 + "|"]
+    for metric in (each for each in report["metrics"].values() if each["is_tested"]):
+        for label, row in metric["rows"].items():
+            unit, other = metric["unit"], row["difference"]
+            cells = [title_with_unit(metric), label, shown(row["mean"], unit), shown(row["sd"], unit)]
+            cells.append(shown_interval(row, unit))
+            if other is None or label == report["baseline"]:
+                cells += ["", "", "", ""]
+            else:
+                cells += [shown(other["mean"], unit, signed=True), shown_interval(other, unit)]
+                cells += [shown_p(other["p"]), shown_p(other["p_holm"])]
+            lines.append("| " + " | ".join([*cells, row["verdict"]]) + " |")
+    lines += ["", "## Spend", "", "| recipe | seed | FLOPs | tokens | steps | epochs |", "|---" * 6 + "|"]
+    for label, recipe in report["recipes"].items():
+        for seed, spent in recipe["spent"].items():
+            amounts = f"{spent['flops']:.4g} | {spent['tokens']:,} | {spent['steps']:,} | {spent['epochs']:.2f}"
+            lines.append(f"| {label} | {seed} | {amounts} |")
+    return "\n".join([*lines, "", f"Made by `{report['made_by']['command']}`.", ""])
+
+
+def comma_separated(report: dict[str, Any]) -> str:
+    """Return `report.csv`: one line per metric, recipe and seed."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["metric", "unit", "recipe", "seed", "value", "examples", "verdict"])
+    for name, metric in report["metrics"].items():
+        for label, row in metric["rows"].items():
+            for seed, value in row["values"].items():
+                writer.writerow([name, metric["unit"], label, seed, value, row["examples"], row["verdict"]])
+    return text.getvalue()

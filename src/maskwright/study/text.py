@@ -1,0 +1,203 @@
+"""The text of a study: documents that all runs train on, documents that no run sees, and the examples probes take.
+
+The held-out documents are chosen by a hash of their text, so they are the same for every recipe, tokenizer and seed.
+(Each run also sets text of its own aside, which depends on its seed and tokenizer, from the training text; the learning
+curves are measured there.) Of a long document only the beginning is held out.
+"""
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from maskwright.core.errors import DataError
+from maskwright.core.files import atomic_folder, read_json, write_json
+from maskwright.core.randomness import generator
+from maskwright.data.cleaning.block import Counts, on_bad_line
+from maskwright.data.cleaning.store import clean_corpus
+from maskwright.data.cleaning.text import Cleaning
+from maskwright.data.progress import Progress
+from maskwright.data.sources.arguments import Source, resolve_sources
+from maskwright.data.sources.parsing import MarkedDocument, marked_documents_of
+from maskwright.data.sources.readers import raw_blocks
+
+SHARE, MOST_CHARACTERS = 0.05, 400_000
+"""Held out at most."""
+_PARTS = 16
+"""At least so many documents are held out."""
+PASSAGE_BYTES, HALF_BYTES = 300, 150
+"""Bytes of UTF-8 in a passage and in each half of a pair: about 60 and 30 English tokens, or 100 and 50 hanzi."""
+_BOUNDARY = re.compile(r"\n|(?<=[.!?])\s|(?<=[。！？])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyText:
+    """The text of a study on disk.
+
+    Attributes:
+        train: CORPUS arguments for `pretrain`.
+        documents: Held-out documents as sentences, with the space before each where there was one.
+        sources: The source of each.
+        folder: Where it lies.
+    """
+
+    train: tuple[str, ...]
+    documents: tuple[tuple[str, ...], ...]
+    sources: tuple[str, ...]
+    folder: Path
+
+    def passages(self, most: int, size: int = PASSAGE_BYTES) -> list[tuple[int, str]]:
+        """Return passages of whole sentences spread over the documents, as (document, text), in order.
+
+        Args:
+            most: How many at most.
+            size: Most bytes of UTF-8; a single longer sentence is left out.
+        """
+        found = [(number, text) for number, each in enumerate(self.documents) for text in _grouped(each, size)]
+        return [found[index] for index in _spread(len(found), most)]
+
+    def pairs(self, most: int) -> list[tuple[int, str, str]]:
+        """Return pairs of neighboring passages, as (document, first, second), in order."""
+        found = [
+            (number, *halves)
+            for number, each in enumerate(self.documents)
+            for halves in zip(*[iter(_grouped(each, HALF_BYTES))] * 2, strict=False)
+        ]
+        return [found[index] for index in _spread(len(found), most)]
+
+
+def prepare_text(
+    folder: Path,
+    corpus: Sequence[str],
+    cleaning: Cleaning,
+    *,
+    cache: Path | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> StudyText:
+    """Split a corpus, or open the split that is in the folder already.
+
+    Paragraphs that the training text holds too are removed from the held-out text.
+
+    Raises:
+        DataError: If the corpus cannot be read, or is too small to hold anything out.
+    """
+    if not folder.exists():
+        with atomic_folder(folder) as temporary:
+            _split(temporary, resolve_sources(corpus), cleaning)
+            _clean(temporary, cleaning, cache, workers, progress)
+    described = read_json(folder / "text.json")
+    documents = [json.loads(line) for line in (folder / "held_out.jsonl").read_text(encoding="utf-8").splitlines()]
+    return StudyText(
+        train=tuple(f"{folder / 'train' / name}{weight}" for name, weight in described["train"].items()),
+        documents=tuple(tuple(each["sentences"]) for each in documents),
+        sources=tuple(each["source"] for each in documents),
+        folder=folder,
+    )
+
+
+def _documents(sources: tuple[Source, ...], cleaning: Cleaning) -> Iterator[tuple[int, MarkedDocument]]:
+    reading = [on_bad_line(Counts(), cleaning) for _ in sources]
+    for block in raw_blocks(sources, cleaning, reading):
+        for piece in block.pieces:
+            for document in marked_documents_of(piece, reading[block.source]):
+                if document.text.strip():
+                    yield block.source, document
+
+
+def _key(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def _split(folder: Path, sources: tuple[Source, ...], cleaning: Cleaning) -> None:
+    keys, sizes = [], []
+    for _, document in _documents(sources, cleaning):
+        keys.append(_key(document.text))
+        sizes.append(len(document.text))
+    limit = min(SHARE * sum(sizes), MOST_CHARACTERS)
+    part = max(1, int(limit / _PARTS))
+    order = np.argsort(np.array(keys, dtype=np.uint64), kind="stable")
+    taken = np.minimum(np.array(sizes)[order], part).cumsum()
+    last = keys[order[min(int(np.searchsorted(taken, limit)), len(order) - 1)]]
+    names = {
+        number: f"{number:02d}-{re.sub(r'[^0-9A-Za-z_-]+', '-', Path(source.name).name.partition('.')[0])}.jsonl"
+        for number, source in enumerate(sources)
+    }
+    with contextlib.ExitStack() as stack:
+        train, held = (_opened(folder / kind, names.values(), stack) for kind in ("train", "held_out"))
+        _write(_documents(sources, cleaning), last, part, train, held)
+    weights = {names[n]: "" if each.weight is None else f":{each.weight:g}" for n, each in enumerate(sources)}
+    write_json(folder / "text.json", {"train": weights, "sources": {names[n]: s.name for n, s in enumerate(sources)}})
+
+
+def _opened(folder: Path, names: Iterable[str], stack: contextlib.ExitStack) -> list[IO[str]]:
+    folder.mkdir()
+    return [stack.enter_context(open(folder / name, "w", encoding="utf-8")) for name in names]
+
+
+def _write(
+    documents: Iterable[tuple[int, MarkedDocument]], last: int, part: int, train: list[IO[str]], held: list[IO[str]]
+) -> None:
+    """Write each document, or its beginning, to the held-out file of its source if its key is at most `last`."""
+    for source, document in documents:
+        cut = 0
+        if _key(document.text) <= last:
+            cut = len(document.text) if len(document.text) <= part else _boundary(document.text, part)
+        if cut:
+            held[source].write(json.dumps({"text": document.text[:cut]}) + "\n")
+        if document.text[cut:].strip():
+            record: dict[str, object] = {"text": document.text[cut:]}
+            if document.spans:
+                record["spans"] = [
+                    [span.start - cut, span.end - cut, span.level] for span in document.spans if span.start >= cut
+                ]
+            train[source].write(json.dumps(record) + "\n")
+
+
+def _boundary(text: str, size: int) -> int:
+    """Return the end of the last paragraph or sentence within `size` characters, or 0."""
+    return max((match.end() for match in _BOUNDARY.finditer(text, 0, size)), default=0)
+
+
+def _clean(
+    folder: Path, cleaning: Cleaning, cache: Path | None, workers: int | None, progress: Progress | None
+) -> None:
+    described = read_json(folder / "text.json")
+    train = [folder / "train" / name for name in described["train"]]
+    held = [path for path in sorted((folder / "held_out").iterdir()) if path.stat().st_size]
+    if not held:
+        raise DataError("the corpus is too small to hold text out", todo="Give more text, in at least 16 documents.")
+    # The training text first: of text that comes twice the first is kept.
+    cleaned = clean_corpus([*train, *held], cleaning=cleaning, cache=cache, workers=workers, progress=progress)
+    with open(folder / "held_out.jsonl", "w", encoding="utf-8") as file:
+        for block, source in enumerate(cleaned.block_sources):
+            if source >= len(train):
+                name = described["sources"][held[source - len(train)].name]
+                for sentences in cleaned.sentences(block):
+                    file.write(json.dumps({"source": name, "sentences": sentences}, ensure_ascii=False) + "\n")
+
+
+def _grouped(sentences: Sequence[str], size: int) -> list[str]:
+    """Join neighboring sentences to passages of at most `size` bytes; sentences that are longer end a passage."""
+    passages, text = [], ""
+    for sentence in (*sentences, ""):
+        if sentence and len((text + sentence).encode()) <= size:
+            text += sentence
+            continue
+        if len(text.encode()) >= size // 4:
+            passages.append(text.strip())
+        text = sentence if len(sentence.encode()) <= size else ""
+    return passages
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """Choose at most `most` of `count` indices, the same ones each time, ascending."""
+    if count <= most:
+        return list(range(count))
+    return sorted(generator(0, "study passages").choice(count, most, replace=False).tolist())
