@@ -40,7 +40,7 @@ from maskwright.core.types import IntArray
 from maskwright.huggingface.huggingface import load_model
 from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.inference.batching import TextBatch, batches
-from maskwright.inference.model import Model
+from maskwright.inference.model import Model, TextCut
 from maskwright.inference.showing import show
 from maskwright.model.sizes import flops_per_token
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
@@ -217,11 +217,17 @@ def intrinsic(model: Model, text: StudyText, run: Path) -> Measured:
     if len(set(text.sources)) > 1:
         passages = text.passages(PAIRS)
         sources = np.unique([text.sources[document] for document, _ in passages], return_inverse=True)[1]
-        half = np.arange(len(passages)) % 2 == 0
-        vectors = model.embed([passage for _, passage in passages]).astype(np.float64)
+        half = draw.permutation(len(passages)) % 2 == 0
+        vectors = _embedded(model, [passage for _, passage in passages])
         right = _fitted(vectors, sources, half).predict(vectors[~half]) == sources[~half]
         found["source"] = _mean(right.astype(np.float64), "probe")
     return found
+
+
+def _embedded(model: Model, texts: Sequence[str]) -> Floats:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TextCut)
+        return model.embed(texts).astype(np.float64)
 
 
 def _fitted(states: Floats, labels: IntArray, train: NDArray[np.bool_]) -> Any:
@@ -399,8 +405,8 @@ def cost(model: Model, text: StudyText, run: Path) -> Measured:
         "training_memory": sum(sizes(recipe).memory.values()),
         "size_on_disk": (run / WEIGHTS).stat().st_size,
         "training_tokens_per_second": result["tokens"] / max(result["seconds"], 1e-9),
-        "latency_batch_1": _seconds(lambda: model.embed(passages[0])),
-        "latency_batch_32": _seconds(lambda: model.embed(passages)),
+        "latency_batch_1": _seconds(lambda: _embedded(model, passages[:1])),
+        "latency_batch_32": _seconds(lambda: _embedded(model, passages)),
     }
     return {name: Measurement(value=float(value)) for name, value in found.items()}
 

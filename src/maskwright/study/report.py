@@ -11,6 +11,7 @@ from maskwright.study import results
 COLORS = ("#3b7dd8", "#d9730d", "#0f9d76", "#d64550", "#8b5cf6", "#0891b2", "#c2418f", "#7a8f0a")
 """Contrast of 3:1 or more on white and on near-black."""
 _MARKERS = "osD^vPX*"
+_PLOTS = 5
 _INK = "#010203"
 """Stands for the page's text color in plots and is replaced by `currentColor`."""
 
@@ -76,11 +77,13 @@ def _fill_rows(samples: dict[str, Any]) -> list[dict[str, Any]]:
 def _figure(title: str, x: str, y: str) -> tuple[Any, Any]:
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
 
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": title, "font.size": 9})
     figure = Figure(figsize=(4.3, 3.1), layout="constrained")
     axes = figure.subplots()
     axes.set_title(title, fontsize=10, color=_INK, loc="left")
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel(x, color=_INK)
     axes.set_ylabel(y, color=_INK)
     axes.tick_params(colors=_INK, which="both")
@@ -118,8 +121,6 @@ def _curves(report: dict[str, Any]) -> str:
     for number, by_seed in enumerate(report["curves"].values()):
         for points in by_seed.values():
             axes.plot(*zip(*points, strict=True), color=COLORS[number % len(COLORS)], linewidth=1.3, alpha=0.8)
-    axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0), useMathText=False)
-    axes.xaxis.get_offset_text().set_color(_INK)
     return _svg(figure, "curves")
 
 
@@ -127,10 +128,14 @@ def _pareto(report: dict[str, Any]) -> list[str]:
     """Plot main metrics against the inference FLOPs per token; recipes that no other dominates are joined."""
     cost = report["metrics"].get("inference_flops_per_token")
     figures: list[str] = []
-    for name, metric in report["metrics"].items():
-        rows = metric["rows"]
-        if cost is None or not (metric["is_main"] and metric["is_tested"]) or len(rows) < 2 or len(figures) == 4:
+    # Tasks with data before the probes made from the text itself; a loss says little that its accuracy does not.
+    order = sorted(report["metrics"], key=lambda name: (name != "word_accuracy", name in results.METRICS))
+    for name in order:
+        metric, rows = report["metrics"][name], report["metrics"][name]["rows"]
+        if not (metric["is_main"] and metric["is_tested"] and metric["unit"] == "share") or len(rows) < 2:
             continue
+        if cost is None or len(figures) == _PLOTS:
+            break
         scale = 100 if metric["unit"] == "share" else 1
         figure, axes = _figure(metric["title"].capitalize(), "inference FLOPs per token", results.UNITS[metric["unit"]])
         points = []
@@ -149,7 +154,6 @@ def _pareto(report: dict[str, Any]) -> list[str]:
             *zip(*sorted(set(front)), strict=True), color=_INK, alpha=0.4, linewidth=0.9, linestyle="--", zorder=0
         )
         axes.margins(0.12)
-        axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
-        axes.xaxis.get_offset_text().set_color(_INK)
+        axes.set_xlim(0, 1.12 * max(x for x, _ in points))  # From 0, or small differences of cost would look large.
         figures.append(_svg(figure, f"pareto-{name.replace('/', '-')}"))
     return figures

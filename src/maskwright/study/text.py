@@ -121,7 +121,7 @@ def _split(folder: Path, sources: tuple[Source, ...], cleaning: Cleaning) -> Non
         keys.append(_key(document.text))
         sizes.append(len(document.text))
     limit = min(SHARE * sum(sizes), MOST_CHARACTERS)
-    part = max(1, int(limit / _PARTS))
+    part = max(PASSAGE_BYTES, int(limit / _PARTS))
     order = np.argsort(np.array(keys, dtype=np.uint64), kind="stable")
     taken = np.minimum(np.array(sizes)[order], part).cumsum()
     last = keys[order[min(int(np.searchsorted(taken, limit)), len(order) - 1)]]
@@ -171,10 +171,19 @@ def _clean(
     described = read_json(folder / "text.json")
     train = [folder / "train" / name for name in described["train"]]
     held = [path for path in sorted((folder / "held_out").iterdir()) if path.stat().st_size]
-    if not held:
-        raise DataError("the corpus is too small to hold text out", todo="Give more text, in at least 16 documents.")
+    if not held or not all(path.stat().st_size for path in train):
+        raise DataError(
+            "the corpus is too small to hold text out of training",
+            todo="Give more text: at least 16 documents, and several of each source.",
+        )
     # The training text first: of text that comes twice the first is kept.
-    cleaned = clean_corpus([*train, *held], cleaning=cleaning, cache=cache, workers=workers, progress=progress)
+    cleaned = clean_corpus(
+        [*train, *held],
+        cleaning=cleaning.replace(min_document_bytes=1),
+        cache=cache,
+        workers=workers,
+        progress=progress,
+    )
     with open(folder / "held_out.jsonl", "w", encoding="utf-8") as file:
         for block, source in enumerate(cleaned.block_sources):
             if source >= len(train):

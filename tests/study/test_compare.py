@@ -1,0 +1,271 @@
+"""Studies of toy recipes: spend, order, resuming, adding, and the report."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.cli.compare import split_list
+from maskwright.core.errors import CheckpointError, RecipeError
+from maskwright.core.files import read_json
+from maskwright.study import compare as module
+from maskwright.study.compare import Comparison, compare, tasks_of, variants_of
+from maskwright.training.reporting import Silent
+
+TOY = (
+    "encoder.hidden_size=16",
+    "encoder.num_heads=2",
+    "encoder.num_layers=1",
+    "encoder.intermediate_size=32",
+    "tokenizer.vocab_size=300",
+    "training.batch_sequences=8",
+    'training.phases=[{"share": 1.0, "max_length": 32}]',
+)
+RECIPES = {"base": "bert/tiny", "words": "bert/tiny"}
+FLOPS = 4e7
+ONE_SEED = {"seeds": 1, "tasks": ("masked",)}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("studies")
+    texts = [
+        " ".join(
+            f"The {'old' if n % 3 else 'new'} captain number {n} sees {m} ships of {n + m} men."
+            for m in range(4 + n % 5)
+        )
+        for n in range(160)
+    ]
+    (folder / "corpus.txt").write_text("\n\n".join(texts), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def study(shared: Path) -> Callable[..., Comparison]:
+    def run(out: str, **changes: Any) -> Comparison:
+        settings: dict[str, Any] = {
+            "recipes": RECIPES,
+            "flops": FLOPS,
+            "seeds": 2,
+            "tasks": ("masked", "intrinsic"),
+            "set": (*TOY, "words:masking=whole_word"),
+            "clean": ("deduplicate=none",),
+            "workers": 1,
+            "cache": shared / "cache",
+            "reporter": Silent(),
+        }
+        settings |= changes
+        return compare(shared / "corpus.txt", settings.pop("recipes"), out=shared / out, **settings)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(study: Callable[..., Comparison]) -> Comparison:
+    return study("whole")
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The runs that were not finished when `pretrain` was called, in order."""
+    names: list[str] = []
+    pretrain = module.pretrain
+
+    def noted(*args: Any, out: Path, **rest: Any) -> Any:
+        record = out / "run.json"
+        if not (record.is_file() and read_json(record).get("result", {}).get("finished")):
+            names.append(f"{out.parent.name}/{out.name}")
+        return pretrain(*args, out=out, **rest)
+
+    monkeypatch.setattr(module, "pretrain", noted)
+    return names
+
+
+def results(folder: Path) -> dict[str, Any]:
+    report: dict[str, Any] = read_json(folder / "report.json")
+    report.pop("made_by")
+    return {**report, "corpus": None}
+
+
+def test_all_runs_spend_the_same_on_the_same_text_with_the_same_vocabulary(whole: Comparison) -> None:
+    assert whole.finished
+    assert whole.report is not None
+    recipes = whole.report["recipes"]
+    for run in (run for recipe in recipes.values() for run in recipe["spent"].values()):
+        assert FLOPS <= run["flops"] < FLOPS + 1.5 * run["flops"] / run["steps"], "at most one batch more"
+    runs = sorted((whole.folder / "runs").glob("*/seed-*"))
+    assert len(runs) == 4
+    assert len({(run / "tokenizer.json").read_bytes() for run in runs}) == 1
+    assert len({read_json(run / "run.json")["clean_fingerprint"] for run in runs}) == 1
+    assert recipes["words"]["changes"][0]["axis"] == "masking"
+    assert {row["examples"] for row in whole.report["metrics"]["word_loss"]["rows"].values()} == {
+        whole.report["metrics"]["word_loss"]["rows"]["base"]["examples"]
+    }
+
+
+def test_a_killed_study_gives_the_same_report(
+    whole: Comparison, study: Callable[..., Comparison], monkeypatch: pytest.MonkeyPatch, trained: list[str]
+) -> None:
+    measured, calls = module.probes.masked_words, iter(range(9))
+
+    def killed(*args: Any) -> Any:
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        return measured(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module.probes, "masked_words", killed)
+        with pytest.raises(KeyboardInterrupt):
+            study("killed")
+    assert trained == ["base/seed-0", "words/seed-0"], "seed by seed"
+    # The second run as if it had been killed before its first checkpoint.
+    shutil.rmtree(whole.folder.parent / "killed" / "runs" / "words" / "seed-0")
+    assert study("killed").finished
+    assert trained[2:] == ["words/seed-0", "base/seed-1", "words/seed-1"]
+    assert results(whole.folder.parent / "killed") == results(whole.folder)
+
+
+def test_adding_a_seed_runs_only_what_is_missing(
+    whole: Comparison, study: Callable[..., Comparison], trained: list[str]
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (whole.folder / "measurements").rglob("*.json")}
+    again = study("whole")
+    assert (trained, again.report["metrics"] if again.report else None) == ([], (whole.report or {})["metrics"])
+    assert before == {path: path.stat().st_mtime_ns for path in (whole.folder / "measurements").rglob("*.json")}
+    plan = study("whole", seeds=3, dry_run=True).runs
+    assert [(run.label, run.seed, run.state) for run in plan if run.to_measure] == [
+        ("base", 2, "missing"),
+        ("words", 2, "missing"),
+    ]
+    assert all(run.flops == FLOPS for run in plan)
+    grown = study("whole", seeds=3)
+    assert trained == ["base/seed-2", "words/seed-2"]
+    assert grown.report is not None
+    assert grown.report["seeds"] == [0, 1, 2]
+
+
+def test_identical_recipes_show_no_difference_and_the_report_says_what_was_done(
+    study: Callable[..., Comparison],
+) -> None:
+    done = study(
+        "same", recipes=["base=bert/tiny", "same=bert/tiny"], set=TOY, **(ONE_SEED | {"seeds": 2, "flops": 1e7})
+    )
+    assert done.report is not None
+    for metric in done.report["metrics"].values():
+        assert metric["rows"]["same"]["verdict"] == "no difference shown"
+        assert metric["rows"]["same"]["values"] == metric["rows"]["base"]["values"]
+
+
+class _Checked(HTMLParser):
+    """Collects headings and ids, and checks that tags close and nothing is loaded from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        values = dict(attributes)
+        assert not {"src", "srcset"} & values.keys()
+        assert (values.get("href") or values.get("xlink:href") or "#").startswith("#")
+        self.ids += [values["id"]] if values.get("id") else []
+        if tag not in ("meta", "link", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attributes)
+        if self.open and self.open[-1] == tag:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_loads_nothing(whole: Comparison) -> None:
+    page = (whole.folder / "report.html").read_text(encoding="utf-8")
+    parser = _Checked()
+    parser.feed(page)
+    assert parser.open == []
+    assert len({*parser.ids}) == len(parser.ids)
+    sections = ["results", "plots", "differences", "spend", "recipes", "masks", "fills", "data", "made"]
+    assert [id for id in parser.ids if id in sections] == sections
+    assert page.count("<svg") >= 1
+    assert "prefers-color-scheme: dark" in page
+    assert len(page) < 400_000
+    table = (whole.folder / "report.csv").read_text(encoding="utf-8").splitlines()
+    assert table[0] == "metric,unit,recipe,seed,value,examples,verdict"
+    report = read_json(whole.folder / "report.json")
+    assert len(table) == 1 + 2 * len(report["seeds"]) * len(report["metrics"])
+    assert "| masked words, accuracy, % |" in (whole.folder / "report.md").read_text(encoding="utf-8")
+
+
+def test_another_budget_in_the_same_folder_is_refused(whole: Comparison, study: Callable[..., Comparison]) -> None:
+    with pytest.raises(CheckpointError, match=r"asked was .*40000000.*now .*80000000"):
+        study("whole", flops=2 * FLOPS)
+
+
+def test_minutes_become_the_flops_of_the_baseline_once(
+    whole: Comparison, study: Callable[..., Comparison], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "measure_training_flops", lambda *_: 1e9)
+    plan = study("timed", flops=None, minutes=2, dry_run=True).runs
+    assert 0.9 * 1.2e11 < plan[0].flops < 2 * 1.2e11  # More than speed times time by what the last layers skip.
+    assert {run.flops for run in plan} == {plan[0].flops}
+    with pytest.raises(RecipeError, match="--wall-clock needs --minutes"):
+        study("timed", wall_clock=True, dry_run=True)
+    assert not (whole.folder.parent / "timed").exists()
+
+
+def test_variants_are_all_combinations_with_their_own_overrides() -> None:
+    vary = {"masking": ["token", "whole_word"], "masking.rate": [0.15, 0.3]}
+    found = variants_of(["bert/tiny", "low=roberta/tiny"], vary, ["low:encoder.num_layers=1", "masks.copies=3"])
+    assert len(found) == 8
+    low = found["low masking=whole_word masking.rate=0.3"]
+    assert (low.recipe.encoder.num_layers, low.recipe.masking.kind, low.recipe.masking.rate) == (1, "whole_word", 0.3)
+    assert low.recipe.masks.copies == 3
+    assert found["bert/tiny masking=token masking.rate=0.15"].recipe.encoder.num_layers == 2
+    assert len({variant.folder for variant in found.values()}) == 8
+    with pytest.raises(RecipeError, match="Name a second one"):
+        variants_of(["bert/tiny", "bert/tiny"], {}, [])
+    with pytest.raises(RecipeError, match=r"unknown label 'lo'.*low"):
+        variants_of(["low=bert/tiny"], {}, ["lo:masking.rate=0.3"])
+
+
+def test_tasks_are_checked_before_anything_runs(tmp_path: Path) -> None:
+    found = tasks_of(["masked", f"blimp={tmp_path}", f"reviews:classification={tmp_path}"])
+    assert [(task.name, task.kind) for task in found] == [
+        ("masked", "masked"),
+        ("blimp", "minimal-pairs"),
+        ("reviews", "classification"),
+    ]
+    for wrong, message in (
+        ("maskd", "Did you mean 'masked'"),
+        ("blimp", "blimp=PATH"),
+        ("blimp=/nowhere", "there is no /nowhere"),
+        (f"masked={tmp_path}", "masked alone"),
+    ):
+        with pytest.raises(RecipeError, match=message):
+            tasks_of([wrong])
+
+
+def test_lists_are_split_at_commas_outside_of_brackets() -> None:
+    assert split_list("a, b=[x,y],{c: [1], d: 2},e") == ["a", "b=[x,y]", "{c: [1], d: 2}", "e"]
+
+
+def test_a_fine_tuning_task_is_measured_and_resumed(study: Callable[..., Comparison], shared: Path) -> None:
+    rows = "".join(f"the {'old' if n % 2 else 'new'} captain {n}\t{n % 2}\n" for n in range(60))
+    (shared / "ages.tsv").write_text("text\tlabel\n" + rows, encoding="utf-8")
+    task = f"ages:classification={shared / 'ages.tsv'}"
+    settings = {"recipes": {"base": "bert/tiny"}, "set": TOY, "finetune_set": ("epochs=1",), "flops": 1e7, "seeds": 1}
+    done = study("tuned", tasks=("masked", task), **settings)
+    assert done.report is not None
+    row = done.report["metrics"]["ages"]["rows"]["base"]
+    assert 0 <= row["mean"] <= 1
+    assert row["by"] == "dev"
+    assert json.loads((done.folder / "measurements/base/seed-0/ages.json").read_text())["definition"]["set"] == [
+        "epochs=1"
+    ]

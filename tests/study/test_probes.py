@@ -1,0 +1,150 @@
+"""What a study measures of a model: against transformers, and against values worked out by hand."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright.core.errors import DataError
+from maskwright.inference.model import Model, load
+from maskwright.study import probes
+from maskwright.study.text import StudyText
+
+SENTENCES = ["the cats sat on the mat.", "a dog ran to the tree!", "we love the cat, and the dogs run"]
+TEXT = StudyText(
+    train=(),
+    documents=tuple(
+        tuple(
+            f" the cat{'s' * (n % 2)} sat on {'the' if n % 3 else 'a'} mat and a dog ran to the tree." for n in range(m)
+        )
+        for m in range(6, 16)
+    ),
+    sources=("one", "two") * 5,
+    folder=Path(),
+)
+
+
+@pytest.fixture(params=["bert_folder", "roberta_folder"])
+def folder(request: pytest.FixtureRequest) -> Path:
+    found: Path = request.getfixturevalue(request.param)
+    return found
+
+
+def test_pseudo_log_likelihood_equals_transformers_token_by_token(folder: Path) -> None:
+    from transformers import AutoModelForMaskedLM
+
+    model = load(folder)
+    theirs = AutoModelForMaskedLM.from_pretrained(folder).eval()
+    special, expected = model.tokenizer.special_tokens, []
+    for sentence in SENTENCES:
+        ids = torch.tensor([special.cls, *model.tokenizer.encode(sentence).ids.tolist(), special.sep])
+        total = 0.0
+        for place in range(1, len(ids) - 1):
+            masked = ids.clone()
+            masked[place] = special.mask
+            with torch.inference_mode():
+                scores = theirs(masked[None]).logits[0, place].log_softmax(0)
+            total += float(scores[ids[place]])
+        expected.append(total)
+    np.testing.assert_allclose(probes.pseudo_log_likelihoods(model, SENTENCES), expected, rtol=1e-5)
+
+
+def test_masked_words_are_scored_per_token_and_per_word(folder: Path) -> None:
+    model = load(folder)
+    found = probes.masked_words(model, TEXT)
+    ratio = found["token_loss"].count / found["word_loss"].count
+    assert found["word_loss"].value == pytest.approx(ratio * found["token_loss"].value)
+    assert found["word_accuracy"].value <= found["token_accuracy"].value
+    assert len(found["word_loss"].groups) == probes.GROUPS
+    # All models are asked for the same words.
+    assert found["word_loss"].count == 186
+
+
+def test_the_generator_stands_in_for_a_discriminator(electra_folder: Path) -> None:
+    model = load(electra_folder)
+    assert model.generator is not None
+    own, of_generator = probes.masked_words(model, TEXT), probes.masked_words(model.generator, TEXT)
+    assert own["word_loss"].value == of_generator["word_loss"].value
+    assert (own["word_loss"].by, of_generator["word_loss"].by) == ("generator", "head")
+
+
+def test_own_heads_are_used_where_there_are_any(bert_folder: Path, electra_folder: Path, roberta_folder: Path) -> None:
+    found = {
+        path.name: probes.intrinsic(load(path), TEXT, path) for path in (bert_folder, electra_folder, roberta_folder)
+    }
+    by = {name: {task: each.by for task, each in measured.items()} for name, measured in found.items()}
+    everything = dict.fromkeys(("sentence_order", "next_sentence", "replaced_words", "source"), "probe")
+    assert by == {
+        "tiny-bert": {**everything, "next_sentence": "head"},
+        "tiny-electra": {**everything, "replaced_words": "head"},
+        "tiny-roberta": everything,
+    }
+    assert all(0 <= each.value <= 1 for measured in found.values() for each in measured.values())
+
+
+def test_a_pair_head_gives_the_scores_of_transformers(bert_folder: Path) -> None:
+    from transformers import BertForNextSentencePrediction
+
+    from maskwright.huggingface.huggingface import load_model
+
+    model, state = load(bert_folder), load_model(bert_folder).state
+    theirs = BertForNextSentencePrediction.from_pretrained(bert_folder).eval()
+    first, second = "the cat sat", "a dog ran to the tree"
+    special = model.tokenizer.special_tokens
+    parts = [model.tokenizer.encode(text).ids.tolist() for text in (first, second)]
+    ids = torch.tensor([[special.cls, *parts[0], special.sep, *parts[1], special.sep]])
+    segments = torch.tensor([[0] * (len(parts[0]) + 2) + [1] * (len(parts[1]) + 1)])
+    with torch.inference_mode():
+        expected = theirs(ids, token_type_ids=segments).logits[0].numpy()
+    _, pooled = probes._pair_states(model, [("we love", "run"), (first, second)])
+    assert pooled is not None
+    weight, bias = (state[f"heads.nsp.classifier.{name}"].numpy() for name in ("weight", "bias"))
+    np.testing.assert_allclose(pooled[1] @ weight.T + bias, expected, rtol=1e-4, atol=1e-5)
+
+
+def write_pairs(path: Path, pairs: list[tuple[str, str]]) -> None:
+    lines = "".join(json.dumps({"sentence_good": good, "sentence_bad": bad}) + "\n" for good, bad in pairs).encode()
+    path.write_bytes(gzip.compress(lines) if path.suffix == ".gz" else lines)
+
+
+def test_minimal_pairs_count_ties_as_half(bert_folder: Path, tmp_path: Path) -> None:
+    model = load(bert_folder)
+    good, bad = sorted(SENTENCES[:2], key=lambda each: -probes.pseudo_log_likelihoods(model, [each])[0])
+    write_pairs(tmp_path / "order.jsonl", [(good, bad), (bad, good), (good, bad), (good, bad)])
+    write_pairs(tmp_path / "tie.jsonl.gz", [(good, good.upper())])
+    (tmp_path / "README.md").write_text("no pairs")
+    found = probes.minimal_pairs(model, tmp_path)
+    assert {name: each.value for name, each in found.items()} == {"minimal_pairs": 0.625, "order": 0.75, "tie": 0.5}
+    assert list(probes.minimal_pairs(model, tmp_path / "order.jsonl")) == ["minimal_pairs"]
+
+
+def test_wrong_files_of_minimal_pairs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no minimal pairs"):
+        probes.read_minimal_pairs(tmp_path)
+    (tmp_path / "bad.jsonl").write_text('{"good": "a"}\n')
+    with pytest.raises(DataError, match=r"bad\.jsonl.*sentence_good"):
+        probes.read_minimal_pairs(tmp_path)
+
+
+def test_a_probe_finds_what_the_states_hold(bert_folder: Path) -> None:
+    """Passages of two sources with different words are told apart even by an untrained encoder."""
+    documents = tuple(
+        tuple(f" {'the cat sat on the mat' if n % 2 else '我爱北京天安门'} ." * 3 for _ in range(4)) for n in range(20)
+    )
+    text = StudyText(train=(), documents=documents, sources=("zh", "en") * 10, folder=Path())
+    assert probes.intrinsic(load(bert_folder), text, bert_folder)["source"].value == 1
+
+
+def test_models_without_a_vocabulary_head_have_no_masked_words(bert_folder: Path) -> None:
+    model = load(bert_folder)
+    headless = Model(
+        name="headless",
+        tokenizer=model.tokenizer,
+        encoder=model.encoder,
+        mlm_head=None,
+        max_length=model.max_length,
+    )
+    assert probes.masked_words(headless, TEXT) == {}

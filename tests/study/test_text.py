@@ -1,0 +1,79 @@
+"""The split of a corpus into training text and held-out text, and the passages that probes take."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from maskwright.core.errors import DataError
+from maskwright.data.cleaning.text import Cleaning
+from maskwright.study.text import PASSAGE_BYTES, StudyText, prepare_text
+
+LONG = " ".join(f"Sentence {number} of the long book tells of day {number}." for number in range(400))
+NOTICE = "This notice stands at the foot of every page and must be held out of nothing."
+
+
+def documents() -> list[str]:
+    short = [
+        f"Letter {n} begins here, and nobody knows why. It goes on for {n} days. It ends on day {n}.\n{NOTICE}"
+        for n in range(200)
+    ]
+    return [*short, LONG]
+
+
+def split(folder: Path, texts: list[str], **changes: object) -> StudyText:
+    corpus = folder / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps({"text": text, **changes}) + "\n" for text in texts), encoding="utf-8")
+    return prepare_text(folder / "text", [f"{corpus}:0.5"], Cleaning(), cache=folder / "cache", workers=1)
+
+
+def training_text(text: StudyText) -> str:
+    lines = Path(text.train[0].removesuffix(":0.5")).read_text(encoding="utf-8").splitlines()
+    return "\n".join(json.loads(line)["text"] for line in lines)
+
+
+def test_held_out_text_is_in_no_training_text_and_nothing_else_is_lost(tmp_path: Path) -> None:
+    text = split(tmp_path, documents())
+    trained = training_text(text)
+    held = [sentence.strip() for document in text.documents for sentence in document]
+    assert 16 <= len(text.documents) <= 60
+    assert not any(sentence in trained for sentence in held if sentence.startswith(("Letter", "Sentence")))
+    assert NOTICE not in held, "what the training text holds too is removed"
+    whole = sum(map(len, documents()))
+    assert 0.02 * whole < sum(map(len, held)) < 0.06 * whole
+    assert len(trained) > 0.9 * whole
+    assert set(text.sources) == {"corpus.jsonl"}
+
+
+def test_the_split_depends_on_the_documents_not_on_their_order(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first, second = split(tmp_path / "a", documents()), split(tmp_path / "b", documents()[::-1])
+    assert sorted(first.documents) == sorted(second.documents)
+    again = prepare_text(tmp_path / "a" / "text", ["no longer there"], Cleaning())
+    assert again == first
+
+
+def test_spans_of_the_rest_of_a_document_move_with_it(tmp_path: Path) -> None:
+    where = LONG.index("Sentence 390")
+    text = split(tmp_path, [LONG], spans=[[0, 8, "entity"], [where, where + 12, "entity"]])
+    record = json.loads(Path(text.train[0].removesuffix(":0.5")).read_text(encoding="utf-8"))
+    assert len(record["text"]) < len(LONG)
+    [[start, end, level]] = record["spans"]
+    assert (record["text"][start:end], level) == ("Sentence 390", "entity")
+
+
+def test_a_corpus_too_small_to_hold_anything_out_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="too small"):
+        split(tmp_path, ["One document of one long sentence that cannot be cut anywhere, whatever one may try to do"])
+
+
+def test_passages_are_whole_sentences_and_pairs_are_neighbors() -> None:
+    sentences = tuple(f" The {n}th sentence has a few words in it." for n in range(100))
+    text = StudyText(train=(), documents=(sentences, sentences[:3]), sources=("a", "b"), folder=Path())
+    passages = text.passages(1000)
+    assert all(len(passage.encode()) <= PASSAGE_BYTES for _, passage in passages)
+    assert "".join(passage for document, passage in passages if document == 0).count("sentence") == 100
+    assert len(text.passages(5)) == 5
+    joined = "".join(sentences)
+    assert all(f"{first} {second}" in joined for _, first, second in text.pairs(1000))
