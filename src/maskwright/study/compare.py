@@ -145,7 +145,6 @@ def compare(
     precision: Precision = "auto",
     workers: int | None = None,
     cache: str | Path | None = None,
-    checkpoint_minutes: float = 1.0,
     dry_run: bool = False,
     reporter: Reporter | None = None,
 ) -> Comparison:
@@ -167,7 +166,7 @@ def compare(
         set: Overrides of all recipes, "masking.rate=0.3", or of one, "LABEL:masking.rate=0.3".
         clean: Overrides of the cleaning.
         finetune_set: Hyperparameters of fine-tuning, "epochs=2".
-        device, precision, workers, cache, checkpoint_minutes: As for `pretrain`.
+        device, precision, workers, cache: As for `pretrain`.
         dry_run: Only list the runs.
         reporter: Where messages go; None for standard error.
 
@@ -209,7 +208,7 @@ def compare(
             vocabulary_tokens=shared["vocabulary_tokens"],
             clean=tuple(clean),
             finetune_set=tuple(finetune_set),
-            options={"device": device, "precision": precision, "checkpoint_minutes": checkpoint_minutes},
+            options={"device": device, "precision": precision},
             workers=workers,
             cache=cached,
             talk=talk,
