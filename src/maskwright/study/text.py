@@ -24,7 +24,7 @@ from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.progress import Progress
 from maskwright.data.sources.arguments import Source, resolve_sources
-from maskwright.data.sources.parsing import MarkedDocument, marked_documents_of
+from maskwright.data.sources.parsing import MarkedDocument, documents_of
 from maskwright.data.sources.readers import raw_blocks
 
 SHARE, MOST_CHARACTERS = 0.05, 400_000
@@ -106,7 +106,7 @@ def _documents(sources: tuple[Source, ...], cleaning: Cleaning) -> Iterator[tupl
     reading = [on_bad_line(Counts(), cleaning) for _ in sources]
     for block in raw_blocks(sources, cleaning, reading):
         for piece in block.pieces:
-            for document in marked_documents_of(piece, reading[block.source]):
+            for document in documents_of(piece, reading[block.source], with_spans=True):
                 if document.text.strip():
                     yield block.source, document
 
