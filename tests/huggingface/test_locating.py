@@ -18,17 +18,16 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "runs"
 
 
-def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locating, "_from_hub", lambda name: pytest.fail(f"{name} was asked for on the hub"))
-
-
 @pytest.mark.parametrize("name", ["runs/quickstat", Path("runs/quickstat")])
 def test_a_misspelled_folder_is_not_requested_from_the_hub(
     name: str | Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    no_hub(monkeypatch)
+    monkeypatch.setattr(locating, "_from_hub", lambda name: pytest.fail(f"{name} was requested from the hub"))
     with pytest.raises(ConversionError, match=r"no folder 'runs/quickstat'.*others.*Did you mean 'runs/quickstart'\?"):
         locate(name)
+    monkeypatch.chdir(runs)
+    with pytest.raises(ConversionError, match="Did you mean 'quickstart'"):
+        locate("quick_start")
 
 
 def test_folders_are_found_and_hub_names_go_to_the_hub(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

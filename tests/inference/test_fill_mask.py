@@ -221,12 +221,6 @@ def test_fill_mask_of_nothing_is_nothing(bert: Model) -> None:
     assert bert.fill_mask([]) == []
 
 
-def test_fill_mask_needs_the_head(bert: Model) -> None:
-    bare = Model(name="bare", tokenizer=bert.tokenizer, encoder=bert.encoder, mlm_head=None, max_length=40)
-    with pytest.raises(ConversionError, match=r"no head for masked tokens.*Use `embed`"):
-        bare.fill_mask("the [MASK]")
-
-
 def test_read_masks_finds_characters_of_each_mask(bert_folder: Path) -> None:
     masked = read_masks("the [MASK]s 我<mask>", "x", Tokenizer.from_folder(bert_folder), 40)
     assert [masked.text[start:end] for start, end in masked.spans] == ["[MASK]", "[MASK]"]
