@@ -10,7 +10,6 @@ import torch
 import maskwright
 from maskwright.core.errors import MaskwrightError
 from maskwright.inference import mlm_scores, precision
-from maskwright.inference.mlm_scores import PlainHead
 from maskwright.inference.precision import PrecisionChanged, choose_precision
 from maskwright.model import states
 from maskwright.model.states import PlainEncoder
@@ -119,7 +118,6 @@ def test_devices_that_nothing_is_laid_out_for_use_the_modules(
         monkeypatch.setattr(module, "packs", lambda *_: False)
     plain.precision = asked
     assert isinstance(plain._states, PlainEncoder)
-    assert isinstance(plain._scores, PlainHead)
     tolerance = 1e-5 if asked == "fp32" else 0.05
     np.testing.assert_allclose(plain.embed(TEXTS), packed.embed(TEXTS), atol=tolerance, rtol=0)
     np.testing.assert_allclose(

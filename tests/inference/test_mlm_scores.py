@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from maskwright.core.types import ProductPrecision
-from maskwright.inference.mlm_scores import PackedHead
+from maskwright.inference.mlm_scores import packed_scores
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.initialization import initialize
@@ -36,7 +36,7 @@ def test_packed_head_scores_as_the_module(precision: ProductPrecision) -> None:
     head = MaskedLanguageModelingHead(config.head_shape(WORDS)).eval()
     hidden, words = torch.randn(5, WIDTH), encoder.word_embeddings.weight
     with torch.inference_mode():
-        found = PackedHead(head, words, precision)(hidden)
+        found = packed_scores(head, words, precision)(hidden)
         wanted = MaskedLanguageModeling().logits(head, hidden, words)
     assert found.dtype == torch.float32
     assert found.shape == (5, WORDS)

@@ -1,6 +1,6 @@
-"""The head that scores the vocabulary, for use alone: laid out for a processor, or the module as it is."""
+"""Vocabulary scores of a masked-language-model head at inference."""
 
-from typing import Protocol, final
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -13,12 +13,8 @@ from maskwright.model.states import packs
 from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 
-
-class Scores(Protocol):
-    """A masked-language-model head that is only used."""
-
-    def __call__(self, hidden: Tensor) -> Tensor:
-        """Turn hidden states (M, H) into scores of all vocabulary entries (M, V), fp32."""
+Scores = Callable[[Tensor], Tensor]
+"""Turns hidden states (M, H) into fp32 scores of all vocabulary entries (M, V)."""
 
 
 def scores_of(
@@ -27,55 +23,27 @@ def scores_of(
     precision: ProductPrecision,
     output_matrix: Tensor | None = None,
 ) -> Scores:
-    """Return the fastest implementation that scores the vocabulary.
+    """Return the fastest implementation. At one position the head is a third of a base model's weights.
 
     Args:
-        head: The head, in evaluation mode.
-        encoder: Its encoder.
+        head: In evaluation mode.
         precision: Of the matmuls.
         output_matrix: Shape (V, E); None for the word embeddings.
     """
     matrix = encoder.word_embeddings.weight if output_matrix is None else output_matrix
-    return (PackedHead if packs(encoder, precision) else PlainHead)(head, matrix, precision)
+    if packs(encoder, precision):
+        return packed_scores(head, matrix, precision)
+
+    def scores(hidden: Tensor) -> Tensor:
+        with torch.autocast(hidden.device.type, torch.bfloat16, enabled=precision == "bf16"):
+            return MaskedLanguageModeling().logits(head, hidden, matrix).float()
+
+    return scores
 
 
-@final
-class PackedHead:
-    """A masked-language-model head that is only used. At one position it is a third of a base model's weights.
-
-    Args:
-        head: The head, in fp32 on the CPU.
-        word_embeddings: The tied output matrix. Shape (V, E).
-        precision: Of its products.
-    """
-
-    def __init__(self, head: MaskedLanguageModelingHead, word_embeddings: Tensor, precision: ProductPrecision) -> None:
-        self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        self._dense = pack(head.dense.weight, head.dense.bias, precision, head.activation)
-        self._norm = Norm(head.layer_norm)
-        self._words = pack(word_embeddings, head.bias, precision)
-
-    def __call__(self, hidden: Tensor) -> Tensor:
-        """Turn hidden states (M, H) into scores of all vocabulary entries (M, V), fp32."""
-        return self._words(self._norm(self._dense(hidden.to(self._dtype)))).float()
-
-
-@final
-class PlainHead:
-    """A masked-language-model head, called in a precision.
-
-    Args:
-        head: The head, in evaluation mode.
-        word_embeddings: The tied output matrix. Shape (V, E).
-        precision: Of the products of matrices.
-    """
-
-    def __init__(self, head: MaskedLanguageModelingHead, word_embeddings: Tensor, precision: ProductPrecision) -> None:
-        self._head = head
-        self._word_embeddings = word_embeddings
-        self._autocast = precision == "bf16"
-
-    def __call__(self, hidden: Tensor) -> Tensor:
-        """Score the vocabulary (see `Scores`)."""
-        with torch.autocast(hidden.device.type, torch.bfloat16, enabled=self._autocast):
-            return MaskedLanguageModeling().logits(self._head, hidden, self._word_embeddings).float()
+def packed_scores(head: MaskedLanguageModelingHead, output_matrix: Tensor, precision: ProductPrecision) -> Scores:
+    """Return the head with packed weights; it is in fp32 on the CPU."""
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    dense = pack(head.dense.weight, head.dense.bias, precision, head.activation)
+    norm, words = Norm(head.layer_norm), pack(output_matrix, head.bias, precision)
+    return lambda hidden: words(norm(dense(hidden.to(dtype)))).float()

@@ -35,7 +35,6 @@ class Quickstart:
     """The result of the quickstart.
 
     Attributes:
-        run: The trained run.
         prompts: Texts with one mask each; none if the run was interrupted.
         filled: For each prompt, the best tokens of its mask.
     """
@@ -64,9 +63,7 @@ def quickstart(
     """Train on the docstrings of this Python installation and fill some masks.
 
     Args:
-        out: The run directory.
         minutes: Training time; the first run needs about one more for preparation.
-        recipe: What to train.
         prompts: Texts with one mask each.
         reporter: Where messages go; None for standard error.
     """
