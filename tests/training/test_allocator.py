@@ -47,11 +47,6 @@ def test_large_blocks_come_from_a_heap_that_is_kept() -> None:
     assert free_at_the_top >= 48 << 20
 
 
-def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocator.sys, "platform", "darwin")
-    assert not allocator.keep_freed_memory()
-
-
 HUGE = """
 from maskwright.training.allocator import keep_freed_memory
 

@@ -1,11 +1,20 @@
+"""Checkpoints, their timer, signals, and what can be saved."""
+
+import os
+import signal
 from pathlib import Path
 
 import pytest
 import torch
 
 from maskwright.core import tensor_files
-from maskwright.core.errors import CheckpointError
+from maskwright.core.errors import CheckpointError, ConversionError
+from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
+from maskwright.recipes.catalog import names, resolve
 from maskwright.training import checkpoint
+from maskwright.training.checkpoint import CheckpointTimer, check_savable
+from maskwright.training.interrupt import stop_on_signals
 
 
 def save(folder: Path, step: int) -> Path:
@@ -63,3 +72,59 @@ def test_a_save_that_fails_leaves_the_old_one_and_no_remains(tmp_path: Path, mon
     with pytest.raises(Exception, match="disk is full"):
         save(tmp_path, 2)
     assert [folder.name for folder in tmp_path.iterdir()] == ["step-000000001"]
+
+
+def test_the_timer_writes_each_step_once() -> None:
+    written = list[int]()
+    timer = CheckpointTimer(lambda: written.append(1), -1, seconds=0.0)
+    assert timer.is_due()
+    timer.keep(3)
+    timer.keep(3)
+    assert len(written) == 1
+    assert timer.is_due()
+
+
+def test_the_timer_waits_between_checkpoints() -> None:
+    timer = CheckpointTimer(lambda: None, -1, seconds=1000.0)
+    assert not timer.is_due()
+    timer.keep(1)
+    assert not timer.is_due()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_requests_a_stop_and_a_second_one_interrupts(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with stop_on_signals() as stop:
+        assert not stop
+        os.kill(os.getpid(), number)
+        assert stop
+        assert stop.signal == number.name
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert signal.getsignal(number) == before
+
+
+TEXTS = ["The cat watches the old captain.", "A dog follows the long road, and the river."] * 20
+
+
+def test_the_padding_id_of_a_kind_is_that_of_a_vocabulary_learnt() -> None:
+    learnt = (
+        train_wordpiece(WordPiece(vocab_size=120), TEXTS, TEXTS),
+        train_unigram(Unigram(vocab_size=120), TEXTS, TEXTS),
+        train_byte_bpe(ByteBPE(vocab_size=300), TEXTS),
+    )
+    for kind, tokenizer in zip((WordPiece, Unigram, ByteBPE), learnt, strict=True):
+        assert kind.pad == tokenizer.special_tokens.pad, kind
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_recipe_can_be_saved(name: str) -> None:
+    recipe = resolve(name)
+    check_savable(recipe, recipe.tokenizer.pad)
+
+
+def test_a_generator_must_be_savable_too() -> None:
+    # ELECTRA's generator class has the exact GELU only.
+    recipe = resolve("electra/tiny", ["encoder.hidden_activation=gelu_tanh"])
+    with pytest.raises(ConversionError, match="hidden_activation gelu_tanh"):
+        check_savable(recipe, 0)

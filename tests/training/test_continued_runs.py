@@ -97,25 +97,6 @@ def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
     assert any(topic == "weights" and "layers 0 of 2" in text for topic, text in heard.lines)
 
 
-def test_a_student_begins_exactly_where_its_teacher_is(
-    train: Callable[..., Run], teacher: Path, tmp_path: Path
-) -> None:
-    run = train(tmp_path / "run", recipe="distilbert/tiny", steps=1, set=(*HALF, *STILL), teacher=teacher)
-    mine, theirs = weights(run.folder), weights(teacher)
-    for name, tensor in mine.items():
-        torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=1e-9)
-    random = train(
-        tmp_path / "random",
-        recipe="distilbert/tiny",
-        steps=1,
-        set=(*HALF, *STILL, "teacher.initialise=none"),
-        teacher=teacher,
-    )
-    other = weights(random.folder)["encoder.word_embeddings.weight"]
-    assert not torch.allclose(other, theirs["encoder.word_embeddings.weight"], atol=1e-3)
-    assert json.loads((random.folder / "run.json").read_text())["begun_with"] is None
-
-
 def test_the_teacher_may_be_set_like_any_field(train: Callable[..., Run], teacher: Path, tmp_path: Path) -> None:
     option = train(tmp_path / "option", recipe="distilbert/tiny", steps=2, set=HALF, teacher=teacher)
     field = train(tmp_path / "field", recipe="distilbert/tiny", steps=2, set=(*HALF, f"teacher.model={teacher}"))

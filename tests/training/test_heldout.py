@@ -6,7 +6,6 @@ from test_batches import toy_text
 
 from maskwright.core.types import Documents
 from maskwright.recipes.catalog import resolve
-from maskwright.training.evaluation import Baseline, Measured, health_line
 from maskwright.training.workload import build_workload, split
 
 
@@ -40,21 +39,6 @@ def test_held_out_text_is_bounded_and_keyed_by_the_seed() -> None:
     assert 3000 <= first.held_out.num_tokens <= 4000
     assert np.array_equal(first.held_out.first, again.held_out.first)
     assert not np.array_equal(first.held_out.first, other.held_out.first)
-
-
-@pytest.mark.parametrize(
-    ("loss", "words"),
-    [
-        (10.2, "uniform"),
-        (7.5, "not better than the unigram baseline"),
-        (6.94, "not better than the unigram baseline"),  # 0.6 % worse than the baseline is not learned
-        (6.8, "plateau"),
-        (6.0, "begun"),
-        (3.0, "uses context well"),
-    ],
-)
-def test_health_line_names_the_stage_of_learning(loss: float, words: str) -> None:
-    assert words in health_line(Measured(loss, 0.1, 100), Baseline(6.9, 0.05), 8192)
 
 
 def test_long_documents_give_their_beginnings_from_many_of_them() -> None:

@@ -373,16 +373,3 @@ def test_fingerprints_tell_models_apart_and_copies_not(tmp_path: Path) -> None:
         for name, seed in (("one", 1), ("same", 1), ("other", 2))
     )
     assert one == same != other
-
-
-def test_a_misspelt_folder_is_answered_with_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save_toy(tmp_path / "runs" / "quickstart", "bert/tiny")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConversionError, match=r"Did you mean 'runs/quickstart'\?"):
-        open_existing("runs/quickstat")
-
-
-def test_a_run_that_has_saved_nothing_yet_is_told(tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_text("{}")
-    with pytest.raises(ConversionError, match="has not saved a model yet"):
-        open_existing(str(tmp_path))

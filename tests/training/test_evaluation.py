@@ -1,10 +1,10 @@
-"""The line that says how a detector of replaced tokens stands."""
+"""Held-out quality in words."""
 
 import math
 
 import pytest
 
-from maskwright.training.evaluation import Measured, detection_line
+from maskwright.training.evaluation import Baseline, Measured, detection_line, health_line
 
 BASELINE = -(0.1 * math.log(0.1) + 0.9 * math.log(0.9))
 """Loss of a prediction that knows only that a tenth of the tokens is replaced."""
@@ -21,7 +21,7 @@ BASELINE = -(0.1 * math.log(0.1) + 0.9 * math.log(0.9))
         (0.01, {"replaced": 0.0}, "predicts every token correctly"),
     ],
 )
-def test_detection_line_tells_the_stage_of_learning(loss: float, details: dict[str, float], words: str) -> None:
+def test_detection_line_names_the_stage_of_learning(loss: float, details: dict[str, float], words: str) -> None:
     assert words in detection_line(Measured(loss, 0.9, 1000, details))
 
 
@@ -29,3 +29,18 @@ def test_detection_line_gives_the_numbers() -> None:
     line = detection_line(Measured(0.2, 0.9, 1000, {"replaced": 0.1, "precision": 0.75, "recall": 0.25}))
     assert f"loss 0.200 (baseline {BASELINE:.3f}), recall 25.0%, precision 75.0%; 10.0% of the tokens" in line
     assert "precision undefined" in detection_line(Measured(0.3, 0.9, 1000, {"replaced": 0.1, "recall": 0.0}))
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (10.2, "uniform"),
+        (7.5, "not better than the unigram baseline"),
+        (6.94, "not better than the unigram baseline"),  # 0.6 % worse than the baseline is not learned
+        (6.8, "plateau"),
+        (6.0, "begun"),
+        (3.0, "uses context well"),
+    ],
+)
+def test_health_line_names_the_stage_of_learning(loss: float, words: str) -> None:
+    assert words in health_line(Measured(loss, 0.1, 100), Baseline(6.9, 0.05), 8192)
