@@ -94,6 +94,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Pretrain an encoder on a corpus within a budget. Ctrl-C saves a checkpoint; the same command again resumes."""
+    from maskwright.core.amounts import counted
     from maskwright.recipes.catalog import resolve
 
     resolve(recipe, set or ())  # before PyTorch is imported, which takes seconds
@@ -125,11 +126,10 @@ def command(
     if json:
         output.print_json(run.to_json())
     elif run.finished:
-        output.note(f"finished: {run.steps:,} steps, {run.tokens:,} tokens")
         output.note(f"try it: {_next_command(run.folder)}")
     if not run.finished:
         output.note(
-            f"stopped by {run.stopped_by} after step {run.steps:,}, checkpoint saved; "
+            f"stopped by {run.stopped_by} after {counted(run.steps, 'step')}, checkpoint saved; "
             "run the same command again to resume"
         )
         sys.exit(130)

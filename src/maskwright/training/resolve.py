@@ -7,10 +7,10 @@ measurements behind the constants are in LOG.md.
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from maskwright.core.amounts import exact_or_short, plain_float, short_count
+from maskwright.core.amounts import counted, exact_or_short, plain_float, short_count
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.optimization import LengthPhase
 from maskwright.recipes.recipe import Recipe
@@ -151,6 +151,8 @@ def resolve(
     # The length first: how many tokens the budget buys depends on it, and the vocabulary size depends on that.
     recipe, lengths = fit_length(recipe, tokens(recipe), fixed)
     recipe, vocabulary = fit_vocabulary(recipe, tokens(recipe), fixed)
+    # A smaller vocabulary costs less per token, so that the budget buys more.
+    vocabulary = [replace(choice, reason=_occurrences(tokens(recipe), choice.chosen)) for choice in vocabulary]
     return ResolvedRun(recipe=recipe, expected_tokens=tokens(recipe), choices=(*phrases, *lengths, *vocabulary))
 
 
@@ -182,12 +184,14 @@ def fit_vocabulary(recipe: Recipe, tokens: float, fixed: Collection[str]) -> tup
     size = vocabulary_size(tokens, published)
     if size == published or _is_fixed("tokenizer.vocab_size", fixed):
         return recipe, []
-    times = tokens_per_entry(tokens, size)
-    reason = f"the rarest entries occur about {times:.0f} times"
-    if times < OCCURRENCES:
-        reason = f"the smallest size, for {reason} (the goal is {OCCURRENCES})"
     changed = recipe.replace(tokenizer=recipe.tokenizer.replace(vocab_size=size))
-    return changed, [Choice("tokenizer.vocab_size", published, size, reason)]
+    return changed, [Choice("tokenizer.vocab_size", published, size, _occurrences(tokens, size))]
+
+
+def _occurrences(tokens: float, size: int) -> str:
+    times = tokens_per_entry(tokens, size)
+    reason = f"its rarest entries occur {f'about {times:.0f} times' if times >= 1.5 else 'at most once'}"
+    return reason if times >= OCCURRENCES else f"the smallest size; {reason} (goal: {OCCURRENCES})"
 
 
 def fit_batch(recipe: Recipe, tokens: float, mean_length: float, fixed: Collection[str]) -> int:
@@ -232,7 +236,7 @@ def fit_schedule(
     replaces_lamb = lamb and batch < LAMB_SEQUENCES and not _is_fixed("training.learning_rate", fixed)
     replaces_lamb = replaces_lamb and not _is_fixed("training.optimizer.kind", fixed)
     wanted: list[tuple[str, Any, str]] = [
-        ("training.batch_sequences", batch, f"about {step_tokens} tokens per step, {steps:,} steps"),
+        ("training.batch_sequences", batch, f"about {step_tokens} tokens per step, {counted(steps, 'step')}"),
         ("training.steps", steps, f"{short_count(tokens)} tokens at this batch size"),
     ]
     if steps < published.steps:

@@ -6,7 +6,7 @@ A run has one session; each time it is interrupted and resumed, one more.
 import contextlib
 from dataclasses import dataclass
 
-from maskwright.core.amounts import short_count
+from maskwright.core.amounts import counted, short_count
 from maskwright.core.errors import CheckpointError
 from maskwright.kernels.setting import use_native_kernels
 from maskwright.recipes.recipe import Recipe
@@ -42,8 +42,9 @@ EVALUATIONS = 20
 _SEQUENCES_OF_PROOF = 8
 _HELD_OUT_SHARE = 0.005
 _HELD_OUT_LEAST, _HELD_OUT_MOST = 5_000, 60_000
-_REPLAN_FROM, _REPLAN_TOLERANCE = 0.1, 0.25
-"""Share of a time budget after which the plan is compared with the measured speed; relative error that is reported."""
+_REPLAN_FROM, _REPLAN_FACTOR, _REPLAN_AGAIN_FACTOR = 0.1, 1.25, 2.0
+"""Share of a time budget after which the plan is compared with the measured speed; ratio of both that is reported the
+first time, and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,8 @@ class Session:
         self._report_quality(held_out)
         if progress >= 1:
             planned, trained = short_count(self.expected_tokens), short_count(position.spent.tokens)
-            self.reporter.say("tokens", f"planned {planned}, trained on {trained} in {self.budget}")
+            done = counted(position.spent.steps, "step")
+            self.reporter.say("finished", f"{done} in {self.budget}: trained on {trained} tokens, planned {planned}")
         return SessionEnd(position.spent, position.epochs, progress >= 1, held_out, self.baseline)
 
     def _replan(self, spent: Spent, progress: float) -> None:
@@ -181,7 +183,8 @@ class Session:
         if self.budget.unit != "seconds" or not _REPLAN_FROM <= progress < 1:
             return
         tokens = spent.tokens / progress
-        if abs(tokens / self.planned_tokens - 1) > _REPLAN_TOLERANCE:
+        factor = _REPLAN_FACTOR if self.planned_tokens == self.expected_tokens else _REPLAN_AGAIN_FACTOR
+        if not 1 / factor <= tokens / self.planned_tokens <= factor:
             planned, self.planned_tokens = self.planned_tokens, tokens
             self.directory.update_record(replanned_tokens=tokens)
             self.reporter.say(
