@@ -1,4 +1,4 @@
-"""Distinct words of a corpus sample as token ids, their counts, and the spellings of a file's words."""
+"""Distinct words of a corpus sample as token ids with their counts, and the spellings of a file's words."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,13 +19,11 @@ _STRETCHES = 1024
 
 @dataclass(frozen=True, slots=True)
 class TokenSample:
-    """Running text as tokens.
+    """Running text as T tokens.
 
     Attributes:
-        ids: Shape (T,), int32.
-        word_starts: Shape (T,), True where a token begins a word.
         sentence_ends: Shape (S,), int64, ascending, the last is T: where each sentence ends.
-        share: Which share of the corpus's tokens this is.
+        share: Share of the corpus's tokens.
     """
 
     ids: IntArray
@@ -35,7 +33,7 @@ class TokenSample:
 
 
 def sample_tokens(corpus: Corpus, most: int = DEFAULT_TOKENS) -> TokenSample:
-    """Take whole sentences from all over a corpus: about `most` tokens, or everything if it has no more."""
+    """Take whole sentences from all over a corpus: about `most` tokens, or all."""
     ends, total = corpus.documents.sentence_ends, corpus.num_tokens
     if total <= most:
         lows, highs = np.zeros(1, dtype=np.int64), np.full(1, total)
@@ -43,7 +41,7 @@ def sample_tokens(corpus: Corpus, most: int = DEFAULT_TOKENS) -> TokenSample:
         stretches = min(_STRETCHES, most)
         length = most // stretches
         begins = np.linspace(0, total - length, stretches).astype(np.int64)
-        # From the beginning of the sentence that holds a stretch's first token to the end of that with its last.
+        # From the start of the sentence with a stretch's first token to the end of that with its last.
         first = np.searchsorted(ends, begins, side="right")
         lows = np.where(first == 0, 0, ends[np.maximum(first - 1, 0)])
         highs = ends[np.searchsorted(ends, begins + length)]
@@ -64,13 +62,13 @@ class CountedWords:
 
     Attributes:
         hashes: Shape (W,), uint64, ascending.
-        counts: Shape (W,), int64: how often each occurs.
-        lengths: Shape (W,), int64: tokens of each.
-        starts: Shape (W,), int64: where each begins in `ids`.
+        counts: Shape (W,), occurrences.
+        lengths: Shape (W,), tokens of each.
+        starts: Shape (W,), where each begins in `ids`.
         ids: Shape (sum of lengths,), int32: the words, one after another.
-        ordinary: Shape (W,), True for words without a special token (an unknown one, say).
+        ordinary: Shape (W,), True for words without special tokens.
         running: Shape (N,), int32: the text as numbers of words.
-        sentence_ends: Shape (S,), int64, ascending: where each sentence ends in `running`.
+        sentence_ends: Shape (S,), ascending: where each sentence ends in `running`.
     """
 
     hashes: NDArray[np.uint64]
@@ -86,7 +84,7 @@ class CountedWords:
         return len(self.hashes)
 
     def find(self, hashes: NDArray[np.uint64]) -> IntArray:
-        """Return the number of each word with such a hash, -1 where there is none. Shape (K,)."""
+        """Return the number of the word with each hash, -1 if there is none. Shape (K,)."""
         if not len(self):
             return np.full(len(hashes), -1)
         places = np.minimum(np.searchsorted(self.hashes, hashes), len(self) - 1)
@@ -128,14 +126,10 @@ def runs(starts: IntArray, lengths: IntArray) -> IntArray:
 
 
 def spellings(words: Sequence[str], tokenizer: Tokenizer, *, capitals: bool) -> Iterator[list[IntArray]]:
-    """Yield the token ids of all words, once for each way of writing them that the tokenizer tells apart.
+    """Yield the token ids of all words, once for each distinct way of writing them.
 
-    Byte-level BPE has other tokens after a space; a tokenizer that keeps capitals has others at the beginning of a
-    sentence. A word that cannot be written that way (one with a space inside, one that needs an unknown token) has
-    no tokens.
-
-    Args:
-        capitals: Whether lower-case words are also written with a capital.
+    Byte-level BPE has other tokens after a space, and a cased tokenizer at the beginning of a sentence (if `capitals`).
+    A word with a space inside or an unknown token has no tokens.
     """
     special = tokenizer.special_tokens
     never = {special.pad, special.unk, special.cls, special.sep, special.mask}

@@ -39,11 +39,7 @@ from maskwright.data.words.similar_words.vectors import (
 
 
 def check_source(spec: SimilarWordsSpec) -> None:
-    """Find what can be found wrong at no cost: a missing or broken package, a missing file, one that is no thesaurus.
-
-    Raises:
-        DataError: If the source cannot be used.
-    """
+    """Raise DataError if a package or file is missing, or the file is not a thesaurus or vectors."""
     if spec.source == "corpus":
         require_gensim()
         return
@@ -60,15 +56,14 @@ _TABLE, _CARD = "table.npz", "coverage.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """What a table covers.
+    """The coverage of a table.
 
     Attributes:
-        source: What similar words were taken from, in words.
-        similar_words: Distinct words of the text that have a similar one.
-        distinct_words: Distinct words of the text.
-        covered, words: Occurrences of words in the text that have a similar one, and all.
+        source: Description of the source.
+        similar_words, distinct_words: Distinct words of the text that have a similar one, and all.
+        covered, words: The same in occurrences.
         covered_tokens, tokens: The same in tokens.
-        share: Which share of the corpus's tokens was counted.
+        share: Share of the corpus's tokens that was counted.
     """
 
     source: str
@@ -81,7 +76,7 @@ class Coverage:
     share: float
 
     def describe(self) -> str:
-        """Say it in a sentence."""
+        """Describe the coverage in a sentence."""
         where = "the corpus" if self.share == 1 else f"a sample of the corpus ({self.share:.1%} of its tokens)"
         return (
             f"{self.covered / max(1, self.words):.1%} of the words in {where} have a similar word "
@@ -121,24 +116,23 @@ def similar_words(
     progress: Progress | None = None,
     most_tokens: int = DEFAULT_TOKENS,
 ) -> KeptTable:
-    """Build the table of similar words of a corpus, or open it if that has been done before.
+    """Build the table of similar words of a corpus, or open it from the cache.
 
-    The same corpus, settings and source give the same table on the same machine (float products of vectors may
-    round otherwise on another).
+    The same corpus, settings and source give the same table on the same machine (matmuls may round differently on
+    another).
 
     Args:
-        corpus: The tokens; a word is what runs from one word start to the next.
-        tokenizer: What made them, for the words of a file.
-        cache: Folder for prepared data; None for `core.files.cache_folder()`.
+        tokenizer: The corpus's.
+        cache: Cache directory; None for `core.files.cache_folder()`.
         most_tokens: Words are counted, and vectors learned, in about so many tokens from all over the corpus.
 
     Raises:
-        DataError: If the source cannot be used, or no word of the corpus has a similar one by it.
+        DataError: If the source cannot be used, or no word of the corpus has a similar one.
         DeviceError: If the cache cannot be written.
     """
-    kept_in = cache or cache_folder()
+    cache = cache or cache_folder()
     settings = [_VERSION, spec.replace(source="-"), LEARNING, MAX_WORDS, most_tokens]
-    source = _source_fingerprint(spec, kept_in)
+    source = _source_fingerprint(spec, cache)
     key = fingerprint(["similar words", settings, source, corpus.fingerprint, tokenizer.fingerprint])
 
     def make(folder: Path) -> None:
@@ -146,14 +140,14 @@ def similar_words(
         np.savez(folder / _TABLE, **{field.name: getattr(made.table, field.name) for field in fields(SimilarWords)})
         write_json(folder / _CARD, asdict(made.coverage))
 
-    kept = open_or_build(kept_in / f"similar-words-{key}", _open, make)
+    kept = open_or_build(cache / f"similar-words-{key}", _open, make)
     if not len(kept.table):
         raise DataError(f"no word of the corpus has a similar word ({kept.coverage.source})", todo=_mend(spec))
     return kept
 
 
 def _mend(spec: SimilarWordsSpec) -> str:
-    """Return what to check where a source gives nothing."""
+    """Return what to check if a source gives nothing."""
     if spec.source == "corpus":
         return (
             f"Give more text, or let rarer words count: --set replacement.table.min_count=N (now {spec.min_count}), "
@@ -161,18 +155,18 @@ def _mend(spec: SimilarWordsSpec) -> str:
         )
     return (
         "Check that the file is of the corpus's language and script, and that the recipe finds whole words in the "
-        "corpus (a Chinese word is one only where words.segmenter finds it); a similar word has as many tokens."
+        "corpus (Chinese words need words.segmenter); a similar word has as many tokens."
     )
 
 
 def table_of(
     spec: SimilarWordsSpec, sample: TokenSample, tokenizer: Tokenizer, *, progress: Progress | None = None
 ) -> KeptTable:
-    """Build the table of similar words of some running text (see `similar_words`); nothing is kept."""
+    """Build the table of similar words of some running text (see `similar_words`), without the cache."""
     words = count_words(sample, tokenizer.special_tokens)
-    tell = progress or no_progress
+    report = progress or no_progress
     if spec.source == "corpus":
-        numbers, vectors = learn_vectors(words, spec.min_count, tell)
+        numbers, vectors = learn_vectors(words, spec.min_count, report)
         pairs = _pairs_of_vectors([(numbers, vectors)], words, spec, tokenizer)
         frequent = int(words.counts[words.counts >= spec.min_count].sum())
         source = (
@@ -184,8 +178,8 @@ def table_of(
         path = Path(spec.source).expanduser()
         layout = layout_of(path)
         if layout == "vectors":
-            read = read_vectors(path, words, tokenizer, tell)
-            source, pairs = read.description, _pairs_of_vectors(read.spellings, words, spec, tokenizer)
+            vectors_by_spelling, source = read_vectors(path, words, tokenizer, report)
+            pairs = _pairs_of_vectors(vectors_by_spelling, words, spec, tokenizer)
         else:
             thesaurus = read_thesaurus(path, layout)
             source, pairs = thesaurus.description, _pairs_of_thesaurus(thesaurus, words, tokenizer, spec.candidates)
@@ -239,13 +233,13 @@ def _pairs_of_thesaurus(thesaurus: Thesaurus, words: CountedWords, tokenizer: To
             number = int(numbers[places[word]])
             if number < 0 or number in found:
                 continue
-            # Stable: of equally common ones, the thesaurus's order.
+            # Stable: ties in the thesaurus's order.
             ranked = sorted((places[synonym] for synonym in synonyms), key=lambda place: -counts[place])
             same = encoded[places[word]].tobytes()
             fitting = {
                 encoded[place].tobytes(): encoded[place] for place in ranked if lengths[place] == words.lengths[number]
             }
-            fitting.pop(same, None)  # two spellings of one word that the tokenizer does not tell apart
+            fitting.pop(same, None)  # another spelling of the same tokens
             if fitting:
                 found[number] = list(fitting.values())[:most]
     number_of = np.array([number for number, others in found.items() for _ in others], dtype=np.int64)
@@ -255,7 +249,7 @@ def _pairs_of_thesaurus(thesaurus: Thesaurus, words: CountedWords, tokenizer: To
 
 
 def _joined(parts: list[tuple[IntArray, IntArray, NDArray[np.float32]]], lengths: IntArray) -> Pairs:
-    """Put (words, tokens of their candidates, similarities) in order of words; of one word the first part counts."""
+    """Order (words, tokens of their candidates, similarities) by word; of one word the first part counts."""
     if not parts:
         return Pairs(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32))
     words, ids, similarities = (np.concatenate(each) for each in zip(*parts, strict=True))
@@ -288,7 +282,7 @@ def _assembled(pairs: Pairs, words: CountedWords, min_count: int) -> SimilarWord
 
 
 def _random_pool(words: CountedWords, min_count: int) -> IntArray:
-    """Return the words that random words are drawn from, by length: the frequent ones, or all where none is."""
+    """Return the words to sample random words from, by length: the frequent ones, or all if there are none."""
     ordinary = np.flatnonzero(words.ordinary)
     frequent = words.counts[ordinary] >= min_count
     lengths = words.lengths[ordinary]
@@ -302,7 +296,7 @@ def _source_fingerprint(spec: SimilarWordsSpec, cache: Path) -> str:
         require_gensim()
         return f"gensim {version('gensim')}"
     path = Path(spec.source).expanduser()
-    layout_of(path)  # says what is wrong with a file that is missing or empty
+    layout_of(path)  # raises if the file is missing or empty
     with ChecksumBook(cache / CHECKSUMS) as book:
         return book.checksum(path)
 

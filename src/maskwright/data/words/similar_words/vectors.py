@@ -15,18 +15,18 @@ from maskwright.data.progress import Progress
 from maskwright.data.words.similar_words.counting import CountedWords
 
 MAX_WORDS = 50_000
-"""Words compared with each other at most, the most frequent: a second or two of comparing for each 20,000."""
+"""Maximum number of compared words, the most frequent; a second or two for each 20,000."""
 
 _COMPARED_AT_ONCE = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Which words are similar to which, ordered by word and then from the most similar one on.
+    """Similar words, ordered by word and falling similarity.
 
     Attributes:
         words: Shape (P,), numbers of words, ascending.
-        ids: Shape (sum of lengths,), the tokens of what is similar to each, one after another; as many as the word has.
+        ids: Shape (sum of lengths,), the tokens of the similar words, one after another.
         similarities: Shape (P,), float32.
     """
 
@@ -48,8 +48,8 @@ def nearest(
     Returns:
         (words, neighbors, cosines), each of shape (P,), ordered by word and falling cosine.
     """
-    # What all words have in common says nothing about any two; in vectors learned from little text it is nearly
-    # everything (Mu and Viswanath 2018, "All-but-the-top", section 2).
+    # The mean vector says nothing about any two words; in vectors from little text it is nearly everything (Mu and
+    # Viswanath 2018, "All-but-the-top", section 2).
     own = vectors - vectors.mean(axis=0)
     unit = own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), np.finfo(np.float32).tiny)
     found = [_nearest_in(np.flatnonzero(groups == group), unit, most, least) for group in np.unique(groups).tolist()]
@@ -80,19 +80,18 @@ def _nearest_in(
     return np.concatenate(words), np.concatenate(others), np.concatenate(cosines)
 
 
-# Window 2 rather than word2vec's 5: near words say what can stand in a word's place, far ones what the text is
-# about (Levy and Goldberg 2014, "Dependency-based word embeddings", section 4). The rest is the default of
-# word2vec for skip-gram.
+# Window 2, not word2vec's 5: near words determine what can replace a word, far ones the topic (Levy and Goldberg 2014,
+# "Dependency-based word embeddings", section 4). The rest is word2vec's default for skip-gram.
 SETTINGS = {"vector_size": 100, "window": 2, "sg": 1, "negative": 5}
-# A small text is read more often. Measured on 0.4 M Chinese words: after 5 passes all vectors still point the same
-# way, after 30 the neighbors of Beijing are other cities. On 4 M words 3 passes are enough.
+# A small text gets more passes. Measured on 0.4 M Chinese words: after 5 passes all vectors still point the same way,
+# after 30 the neighbors of Beijing are other cities. On 4 M words 3 passes are enough.
 READ_WORDS, LEAST_PASSES, MOST_PASSES = 12_000_000, 3, 30
 _SEED = 1
 LEARNING = [SETTINGS, READ_WORDS, LEAST_PASSES, MOST_PASSES, _SEED]
-"""Everything that a table learned from the corpus depends on apart from the text and the recipe."""
+"""Constants that a table learned from the corpus depends on."""
 
 _SENTENCES_AT_ONCE = 4096
-# gensim cuts a longer sentence off.
+# gensim truncates longer sentences.
 _MAX_WORDS = 10_000
 
 
@@ -112,7 +111,7 @@ def require_gensim() -> Any:
 
 
 def learn_vectors(words: CountedWords, min_count: int, progress: Progress) -> tuple[IntArray, NDArray[np.float32]]:
-    """Learn a vector for each ordinary word that is frequent enough; the same text gives the same vectors.
+    """Learn a vector for each ordinary frequent word; the same text gives the same vectors.
 
     Returns:
         (numbers of words, shape (K,), ascending; vectors, shape (K, size)), K at most `MAX_WORDS`.
@@ -125,7 +124,7 @@ def learn_vectors(words: CountedWords, min_count: int, progress: Progress) -> tu
     if not (frequent & words.ordinary).any():
         return np.empty(0, dtype=np.int64), np.empty((0, int(SETTINGS["vector_size"])), dtype=np.float32)
     passes = min(max(round(READ_WORDS / len(words.running)), LEAST_PASSES), MOST_PASSES)
-    # One worker: two would race for the weights, and no two runs would agree.
+    # One worker: two race for the weights, which makes runs differ.
     model = gensim.models.Word2Vec(
         _Sentences(words, passes + 1, progress),  # words are counted in one more pass
         min_count=min_count,
@@ -142,7 +141,7 @@ def learn_vectors(words: CountedWords, min_count: int, progress: Progress) -> tu
 
 
 class _Sentences:
-    """The text as gensim reads it, several times: lists of words, each written as its number."""
+    """The text as lists of words, each written as its number, for gensim's several passes."""
 
     def __init__(self, words: CountedWords, passes: int, progress: Progress) -> None:
         self._words, self._passes, self._progress = words, passes, progress
