@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from maskwright.core.errors import DataError, RecipeError
+from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.similar_words import SimilarWordsSpec
 from maskwright.core.types import Documents, Examples, Instances, IntArray, SpecialTokens, TakenTokens
@@ -41,13 +43,11 @@ class ShownToken:
     """One token of a sequence.
 
     Attributes:
-        seen: The token the encoder sees, as readable text (byte-level tokens without their leading space).
-        original: The token before masking.
+        seen, original: The token the encoder sees and the token before masking, as readable text.
         seen_id, original_id: Their ids.
         segment: 0 or 1.
-        begins_word: Whether a word begins here.
         special: Whether the input format inserted it.
-        unit: Index within the sequence of the selected unit it belongs to; None if not selected.
+        unit: Index within the sequence of its selected unit; None if not selected.
         change: Outcome for a selected token; None if not selected.
     """
 
@@ -73,12 +73,7 @@ class ShownToken:
 
 @dataclass(frozen=True, slots=True)
 class ShownSequence:
-    """One sequence.
-
-    Attributes:
-        tokens: In order.
-        pair_label: 0 or 1, with the meaning in `Format.label_meanings`; -1 = no label.
-    """
+    """The tokens of a sequence and its label: 0 or 1 (see `Format.label_meanings`), -1 for none."""
 
     tokens: tuple[ShownToken, ...]
     pair_label: int
@@ -98,11 +93,9 @@ class Showing:
     """What a recipe does to a text.
 
     Attributes:
-        recipe: The recipe.
         tokenizer: Description of the tokenizer.
-        seed: The run's seed.
-        epoch: The epoch, from 0.
-        refresh: Index of the sample of layouts and masks that this epoch uses.
+        epoch: From 0.
+        refresh: Index of the sample of layouts and masks that the epoch uses.
         stage: Masking stage, from 1.
         max_length: Maximum tokens per sequence.
         sequences: The first sequences of the text.
@@ -127,19 +120,10 @@ class Showing:
         return f"{meanings[label]} (label {label})" if meanings is not None and label >= 0 else ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data, for programs."""
-        return {
-            "recipe": self.recipe.name,
-            "tokenizer": self.tokenizer,
-            "seed": self.seed,
-            "epoch": self.epoch,
-            "refresh": self.refresh,
-            "stage": self.stage,
-            "max_length": self.max_length,
-            "num_sequences": self.num_sequences,
-            "notes": list(self.notes),
-            "sequences": [asdict(sequence) for sequence in self.sequences],
-        }
+        """Return plain data."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        sequences = [asdict(sequence) for sequence in self.sequences]
+        return {**values, "recipe": self.recipe.name, "notes": list(self.notes), "sequences": sequences}
 
 
 def show(
@@ -164,14 +148,11 @@ def show(
         tokenizer: A tokenizer directory. None uses the run's if `recipe` is a run directory; otherwise it trains a
             small one on the docstrings of the Python installation and the text, so that all its characters are known.
         corpus: Corpus arguments, as for `pretrain`. The vocabulary (unless a tokenizer is given), phrases, similar
-            words and token counts come from it. The recipe is used as it is, not fitted to the corpus.
-        seed: The run's seed.
-        epoch: Which epoch, from 0.
+            words and token counts come from it. The recipe is not fitted to the corpus.
+        epoch: From 0.
         stage: Masking stage, from 1, if masking has several (ERNIE); None for the last.
         set: Overrides of the recipe, "field.path=value", if it is given by name.
-        max_sequences: Maximum number of sequences shown.
         cache: Cache directory; None for the user's.
-        progress: Called during preparation.
 
     Raises:
         RecipeError: If the recipe is unknown, has no such stage, or an override does not fit.
@@ -186,63 +167,39 @@ def show(
     if not documents:
         raise DataError("the text to show is empty", todo="Give a sentence or more.")
     tokenizer = tokenizer or _tokenizer_of_run(recipe)
-    notes = []
     stage, masking = _stage(chosen, stage)
-    if len(chosen.masking.stages) > 1:
-        share = chosen.masking.stages[stage - 1][0]
-        notes.append(
-            f"masking has {len(chosen.masking.stages)} stages of training; this is stage {stage}, "
-            f"{chosen.masking.stage_names[stage - 1]} ({share:.0%} of training); choose another with --stage N"
-        )
-    tokens: Corpus | None = None
     if (spec := chosen.replacement.similar_words) is not None:
         check_source(spec)
+    prepared: Corpus | None = None
     if corpus is not None:
-        named = [str(source) for source in ([corpus] if isinstance(corpus, str | Path) else corpus)]
-        tokens = _prepared_corpus(chosen, named, tokenizer, seed=seed, cache=cache, progress=progress)
-        used = tokens.tokenizer()
-        words = f"{tokenizer or ', '.join(named)}, {used.special_tokens.vocab_size:,} entries"
+        sources = [str(source) for source in ([corpus] if isinstance(corpus, str | Path) else corpus)]
+        prepared = _prepared_corpus(chosen, sources, tokenizer, seed=seed, cache=cache, progress=progress)
+        used, described = prepared.tokenizer(), str(tokenizer or ", ".join(sources))
     elif tokenizer is None:
         used = small_tokenizer(chosen.tokenizer, text, cache=cache, progress=progress)
-        words = f"{used.special_tokens.vocab_size:,} entries, trained on docstrings and this text"
+        described = "trained on docstrings and this text"
     else:
-        used = Tokenizer.from_folder(tokenizer)
-        words = f"{tokenizer}, {used.special_tokens.vocab_size:,} entries"
-        if used.kind != chosen.tokenizer.kind:
-            notes.append(f"the tokenizer is of kind {used.kind}, the recipe's of {chosen.tokenizer.kind}")
-    if "next_sentence_label" in chosen.format.provides and len(documents) == 1:
-        notes.append('with a single document, "random" second texts come from it too; blank lines separate documents')
-    if chosen.generator is not None:
-        notes.append(
-            "this is what the generator sees; its sampled tokens then replace all predicted positions, and the encoder "
-            "(the discriminator) classifies each token as original or replaced"
-        )
-    if unseen := _unseen(chosen, tokens):
-        notes.append(unseen)
+        used, described = Tokenizer.from_folder(tokenizer), str(tokenizer)
+    notes = list(_notes(chosen, stage, masking, used, prepared, num_documents=len(documents)))
     refresh = chosen.masks.refresh(epoch)
-    stream, encoded = _encoded(chosen, documents, used, tokens)
+    stream, encoded = _encoded(chosen, documents, used, prepared)
     special = used.special_tokens
-    counts = tokens.token_counts if tokens else np.bincount(encoded.ids, minlength=special.vocab_size)
-    if tokens is None and (masking.uses_token_counts or chosen.replacement.uses_token_counts):
-        notes.append(
-            "masking depends on token counts of the training corpus; here only this text is counted. Give a corpus "
-            "with --corpus"
-        )
+    counts = prepared.token_counts if prepared else np.bincount(encoded.ids, minlength=special.vocab_size)
     vocabulary = VocabularyFacts(special_tokens=special, token_counts=counts)
     if spec is not None:
         sample = TokenSample(encoded.ids, encoded.word_starts, stream.sentence_ends)
-        made, note = _similar_words_for(spec, sample, used, tokens, cache=cache, progress=progress)
+        made, note = _similar_words_for(spec, sample, used, prepared, cache=cache, progress=progress)
         vocabulary = replace(vocabulary, similar_words=made.table)
         notes.append(note)
     rng, instances, total = _laid_out(chosen, stream, encoded, special, seed, refresh, max_sequences)
     examples = corrupt(instances, masking, chosen.replacement, rng, vocabulary)
     outcomes = chosen.replacement.outcomes(instances, examples.selection, rng, vocabulary)
-    if sum(outcomes.values()):
-        described = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if count)
-        notes.append(f"of the {sum(outcomes.values())} predicted tokens shown: {described}")
+    if selected := sum(outcomes.values()):
+        counted = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if count)
+        notes.append(f"of the {selected} predicted tokens shown: {counted}")
     return Showing(
         recipe=chosen,
-        tokenizer=words,
+        tokenizer=f"{described}, {special.vocab_size:,} entries",
         seed=seed,
         epoch=epoch,
         refresh=refresh,
@@ -252,6 +209,36 @@ def show(
         num_sequences=total,
         notes=tuple(notes),
     )
+
+
+def _notes(
+    recipe: Recipe, stage: int, masking: Masking, tokenizer: Tokenizer, corpus: Corpus | None, *, num_documents: int
+) -> Iterator[str]:
+    stages = recipe.masking.stages
+    if len(stages) > 1:
+        yield (
+            f"masking has {len(stages)} stages of training; this is stage {stage}, "
+            f"{recipe.masking.stage_names[stage - 1]} ({stages[stage - 1][0]:.0%} of training); choose another with "
+            "--stage N"
+        )
+    if tokenizer.kind != recipe.tokenizer.kind:
+        yield f"the tokenizer is of kind {tokenizer.kind}, the recipe's of {recipe.tokenizer.kind}"
+    if "next_sentence_label" in recipe.format.provides and num_documents == 1:
+        yield 'with a single document, "random" second texts come from it too; blank lines separate documents'
+    if recipe.generator is not None:
+        yield (
+            "this is what the generator sees; its sampled tokens then replace all predicted positions, and the encoder "
+            "(the discriminator) classifies each token as original or replaced"
+        )
+    needs_corpus = {"collocations", "corpus"} if corpus is None else {"corpus"}
+    unseen = [source for source in (*recipe.words.phrases, *recipe.words.entities) if source in needs_corpus]
+    if unseen:
+        yield f"phrases and entities from {' and '.join(dict.fromkeys(unseen))} need a corpus and are not shown"
+    if corpus is None and (masking.uses_token_counts or recipe.replacement.uses_token_counts):
+        yield (
+            "masking depends on token counts of the training corpus; here only this text is counted. Give a corpus "
+            "with --corpus"
+        )
 
 
 def sentences_of_documents(text: str, cleaning: Cleaning = Cleaning()) -> list[list[str]]:
@@ -304,14 +291,12 @@ def _laid_out(
     refresh: int,
     most: int,
 ) -> tuple[RandomNumbers, Instances, int]:
-    """Return the random-number keys and instances of the first sequences, and the number of all sequences."""
+    """Return the random numbers and instances of the first sequences, and the number of all sequences."""
 
     def take(starts: IntArray, ends: IntArray) -> TakenTokens:
-        lengths = ends - starts
-        offsets = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        places = np.repeat(starts, lengths) + offsets
-        levels = {level: begins[places] for level, begins in encoded.span_starts.items()}
-        return TakenTokens(encoded.ids[places], encoded.word_starts[places], levels)
+        positions = concatenated_ranges(starts, ends - starts)
+        spans = {kind: begins[positions] for kind, begins in encoded.span_starts.items()}
+        return TakenTokens(encoded.ids[positions], encoded.word_starts[positions], spans)
 
     plan = recipe.format.plan(documents, recipe.training.phases[0].max_length, seed, refresh)
     number = np.arange(min(most, len(plan)))
@@ -340,15 +325,6 @@ def _encoded(
         return documents, TakenTokens(stream.ids, stream.word_starts)
     found = annotator.annotate(sentences, stream)
     return documents, TakenTokens(stream.ids, found.word_starts, found.span_starts)
-
-
-def _unseen(recipe: Recipe, corpus: Corpus | None) -> str:
-    """Describe the phrases and entities that need a corpus and are not shown; "" if none."""
-    belong = {"collocations", "corpus"} if corpus is None else {"corpus"}
-    unseen = [source for source in (*recipe.words.phrases, *recipe.words.entities) if source in belong]
-    if not unseen:
-        return ""
-    return f"phrases and entities from {' and '.join(dict.fromkeys(unseen))} need a corpus and are not shown"
 
 
 def _prepared_corpus(
@@ -409,30 +385,29 @@ def _shown_sequences(examples: Examples, tokenizer: Tokenizer) -> Iterator[Shown
     instances, selection = examples.instances, examples.selection
     units = np.full(len(instances.ids), -1, dtype=np.int64)
     units[selection.positions] = selection.units
-    for number, (start, end) in enumerate(zip(instances.cu_seqlens[:-1], instances.cu_seqlens[1:], strict=True)):
-        inside = units[start:end]
-        first_unit = int(inside[inside >= 0].min()) if (inside >= 0).any() else 0
-        tokens = tuple(
-            _token(examples, tokenizer, position, int(units[position]), first_unit)
-            for position in range(int(start), int(end))
-        )
-        yield ShownSequence(tokens, int(instances.pair_labels[number]))
-
-
-def _token(examples: Examples, tokenizer: Tokenizer, position: int, unit: int, first_unit: int) -> ShownToken:
-    instances = examples.instances
-    original, seen = int(instances.ids[position]), int(examples.corrupted[position])
-    return ShownToken(
-        seen=_readable(tokenizer, seen),
-        original=_readable(tokenizer, original),
-        seen_id=seen,
-        original_id=original,
-        segment=int(instances.segment_ids[position]),
-        begins_word=bool(instances.word_starts[position]),
-        special=bool(instances.special[position]),
-        unit=unit - first_unit if unit >= 0 else None,
-        change=_change(original, seen, tokenizer.special_tokens.mask) if unit >= 0 else None,
-    )
+    mask = tokenizer.special_tokens.mask
+    for label, (start, end) in zip(
+        instances.pair_labels.tolist(), pairwise(instances.cu_seqlens.tolist()), strict=True
+    ):
+        selected = units[start:end][units[start:end] >= 0]
+        tokens = []
+        for position in range(start, end):
+            original, seen = int(instances.ids[position]), int(examples.corrupted[position])
+            change: Change = "masked" if seen == mask else "kept" if seen == original else "replaced"
+            is_selected = units[position] >= 0
+            token = ShownToken(
+                seen=_readable(tokenizer, seen),
+                original=_readable(tokenizer, original),
+                seen_id=seen,
+                original_id=original,
+                segment=int(instances.segment_ids[position]),
+                begins_word=bool(instances.word_starts[position]),
+                special=bool(instances.special[position]),
+                unit=int(units[position] - selected.min()) if is_selected else None,
+                change=change if is_selected else None,
+            )
+            tokens.append(token)
+        yield ShownSequence(tuple(tokens), label)
 
 
 def _readable(tokenizer: Tokenizer, id: int) -> str:
@@ -440,9 +415,3 @@ def _readable(tokenizer: Tokenizer, id: int) -> str:
     stripped = text.strip()
     # A whitespace-only token would be invisible, so it is escaped.
     return stripped or (repr(text)[1:-1] if text.strip(" ") else "␣" * len(text))
-
-
-def _change(original: int, seen: int, mask: int) -> Change:
-    if seen == mask:
-        return "masked"
-    return "kept" if seen == original else "replaced"

@@ -44,8 +44,16 @@ def _sequence_text(sequence: ShownSequence) -> Text:
     previous: ShownToken | None = None
     for token in sequence.tokens:
         if previous is not None:
-            text.append_text(_between(previous, token))
-        text.append_text(_token(token))
+            if token.begins_word:
+                joined = token.continues_unit(previous)
+                text.append(_SAME_UNIT if joined else " ", style="bold" if joined else "")
+            else:
+                text.append("" if token.has_continuation_prefix else _CONTINUES, style="dim")
+        if token.change is None:
+            text.append(token.seen, style=_SPECIAL if token.special else _SECOND if token.segment else "")
+        else:
+            text.append(token.seen, style=_ON[token.change])
+            text.append(f"{{{token.original}}}", style=_BESIDE[token.change])
         previous = token
     return text
 
@@ -95,20 +103,6 @@ def _caption_parts(showing: Showing, sequence: ShownSequence) -> Iterator[str]:
         yield pair
 
 
-def _token(token: ShownToken) -> Text:
-    if token.change is None:
-        style = _SPECIAL if token.special else _SECOND if token.segment else ""
-        return Text(token.seen, style=style)
-    return Text.assemble((token.seen, _ON[token.change]), (f"{{{token.original}}}", _BESIDE[token.change]))
-
-
-def _between(previous: ShownToken, token: ShownToken) -> Text:
-    """Return the separator between two tokens."""
-    if token.begins_word:
-        return Text(_SAME_UNIT, style="bold") if token.continues_unit(previous) else Text(" ")
-    return Text("" if token.has_continuation_prefix else _CONTINUES, style="dim")
-
-
 _SHOWN_AXES = ("input format", "masking", "replacement", "masks", "objectives")
 
 
@@ -148,28 +142,17 @@ def _choices(showing: Showing) -> list[str]:
 
 def _html_sequence(showing: Showing, sequence: ShownSequence, number: int) -> str:
     facts = "".join(f"<span>{escape(part)}</span>" for part in _caption_parts(showing, sequence))
-    words = "".join(_html_word(word, sequence) for word in _token_numbers(sequence))
-    return f'<article><header><b>{number}</b>{facts}</header><p class="text">{words}</p></article>'
-
-
-def _token_numbers(sequence: ShownSequence) -> list[list[int]]:
-    """Return the token indices of each word."""
-    words: list[list[int]] = []
-    for number, token in enumerate(sequence.tokens):
-        if token.begins_word or not words:
-            words.append([])
-        words[-1].append(number)
-    return words
-
-
-def _html_word(numbers: list[int], sequence: ShownSequence) -> str:
-    tokens, first = sequence.tokens, numbers[0]
-    tied = first > 0 and tokens[first].continues_unit(tokens[first - 1])
-    pieces = _html_token(tokens[first], first)
-    for number in numbers[1:]:
-        joint = "" if tokens[number].has_continuation_prefix else f'<span class="joint">{_CONTINUES}</span>'
-        pieces += joint + _html_token(tokens[number], number)
-    return f'<span class="word{" tied" if tied else ""}">{pieces}</span> '
+    text = ""
+    previous: ShownToken | None = None
+    for place, token in enumerate(sequence.tokens):
+        if token.begins_word or previous is None:
+            tied = previous is not None and token.continues_unit(previous)
+            text += f'{"</span> " if previous else ""}<span class="word{" tied" if tied else ""}">'
+        elif not token.has_continuation_prefix:
+            text += f'<span class="joint">{_CONTINUES}</span>'
+        text += _html_token(token, place)
+        previous = token
+    return f'<article><header><b>{number}</b>{facts}</header><p class="text">{text}</span> </p></article>'
 
 
 def _html_token(token: ShownToken, number: int) -> str:
