@@ -6,21 +6,18 @@ the loss functions and the bodies of methods do.
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, cast
 
+import numpy as np
 from pydantic import Field
 
 from maskwright.core.spec import Spec
 from maskwright.core.types import Examples, HeadShape, IntArray, Targets
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from maskwright.core.tensors import LossInputs, LossTerm
-
-InitialBias = Literal["zero", "frequencies"]
-"""Initial output bias over the vocabulary: "zero" (all papers) or log unigram "frequencies" of the corpus, which spares
-a short run the steps in which it learns nothing else."""
 
 
 class Objective(Spec):
@@ -34,11 +31,11 @@ class Objective(Spec):
             (that objective's head).
         predicts: What a target position is: the offset of a selected "token" or of "every_token", or the number of
             a "sequence".
-        on_generator: Whether this objective trains the generator, where a recipe has one, instead of the encoder.
-        needs_pooler: Whether the loss reads `EncoderOutput.pooled`.
+        on_generator: Whether this objective trains the generator, if a recipe has one, instead of the encoder.
+        needs_pooler: Whether the loss uses `EncoderOutput.pooled`.
         needs_teacher_width: Whether a teacher's hidden states must be as wide as the encoder's.
-        needs_teacher_scores: Whether the loss reads the logits of a teacher's masked-token head.
-        classes: Number of labels of a sequence; 0 where tokens are predicted, whose labels are the vocabulary.
+        needs_teacher_scores: Whether the loss uses the logits of a teacher's masked-token head.
+        classes: Number of labels of a sequence; 0 if tokens are predicted, whose labels are the vocabulary.
     """
 
     kind: str
@@ -55,24 +52,18 @@ class Objective(Spec):
     def targets(self, examples: Examples) -> Targets:
         """Return the targets of a flat batch of examples. Positions ascend."""
 
-    @abstractmethod
     def head(self, shape: HeadShape) -> "nn.Module":
-        """Build the head, with PyTorch's default initialization (the model's initializer runs over it).
+        """Build the head, with PyTorch's default initialization (the model's initializer runs over it)."""
+        from torch import nn
 
-        An objective without weights of its own returns `nn.Identity()`.
-        """
+        return nn.Identity()
 
-    @abstractmethod
     def num_parameters(self, shape: HeadShape) -> int:
-        """Return the number of parameters of the head; tied word embeddings are not counted."""
+        """Return the number of parameters of the head, without tied word embeddings."""
+        return 0
 
     def prepare(self, head: "nn.Module", token_counts: IntArray | None) -> None:
-        """Set the parts of a freshly initialized head that depend on the corpus; nothing by default.
-
-        Args:
-            head: The result of `head`.
-            token_counts: Shape (V,), the count of each id in the corpus; None where it is not known.
-        """
+        """Set the parts of a new head that depend on the corpus's count of each id (V,); None if unknown."""
 
     @abstractmethod
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
@@ -80,17 +71,49 @@ class Objective(Spec):
 
     @abstractmethod
     def flops(self, shape: HeadShape) -> float:
-        """Return the forward FLOPs of one prediction (a multiply and an add are two); a pooler is not counted."""
+        """Return the forward FLOPs of one prediction (a multiply and an add are two), without a pooler."""
 
     def predictions_per_token(self, rate: float, length: float) -> float:
-        """Return the number of predictions per real token of full sequences.
-
-        Args:
-            rate: Share of tokens that the masking selects.
-            length: Tokens of a sequence.
-        """
+        """Return predictions per token of full sequences of some length, of which `rate` tokens are selected."""
         return {"token": rate, "every_token": 1.0, "sequence": 1 / length}[self.predicts]
 
     def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
         """Turn the `LossTerm.tallies` of `count` predictions into shares for the metrics; none by default."""
         return {}
+
+
+class VocabularyObjective(Objective):
+    """An objective whose head has an output bias over the vocabulary.
+
+    Attributes:
+        initial_bias: "zero" (all papers), or the log unigram "frequencies" of the corpus, so that a short run need not
+            learn them first.
+    """
+
+    initial_bias: Literal["zero", "frequencies"] = "zero"
+
+    def prepare(self, head: "nn.Module", token_counts: IntArray | None) -> None:
+        """Set the output bias to the log-frequencies if `initial_bias` says so."""
+        if self.initial_bias == "frequencies" and token_counts is not None:
+            from maskwright.pretext.objectives.heads import set_unigram_bias
+
+            set_unigram_bias(cast("Tensor", head.bias), token_counts)
+
+
+class EveryTokenObjective(Objective):
+    """An objective with a loss at all tokens, special ones too.
+
+    Attributes:
+        loss_at: Where the loss is computed: "everywhere", or only at the "selected" tokens.
+    """
+
+    predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "every_token"
+    loss_at: Literal["everywhere", "selected"] = "everywhere"
+
+    def positions(self, examples: Examples) -> IntArray:
+        """Return the offsets of the targets. Shape (M,)."""
+        return np.arange(len(examples.instances.ids)) if self.loss_at == "everywhere" else examples.selection.positions
+
+    def predictions_per_token(self, rate: float, length: float) -> float:
+        """1, or the share of selected tokens."""
+        return 1.0 if self.loss_at == "everywhere" else rate

@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field
 
 from maskwright.core.types import Examples, HeadShape, Targets
-from maskwright.pretext.objectives.base import Objective
+from maskwright.pretext.objectives.base import EveryTokenObjective, Objective
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MLM = "mlm"
 
 
-class SoftTargets(Objective):
+class SoftTargets(EveryTokenObjective):
     """Match the teacher's distribution over the vocabulary (Hinton et al. 2015; Sanh et al. 2019, section 3).
 
     The loss is the Kullback-Leibler divergence of the student's distribution from the teacher's, both softened by a
@@ -27,32 +27,18 @@ class SoftTargets(Objective):
 
     Attributes:
         temperature: T, by which logits are divided before the softmax.
-        loss_at: Where the loss is computed: "everywhere", at special tokens too, or at the "selected" tokens only
-            (distillation: train.py, restrict_ce_to_mask).
+        loss_at: "selected" is the original's option `restrict_ce_to_mask` (distillation: train.py).
     """
 
     kind: Literal["soft_targets"] = "soft_targets"
     needs: ClassVar[frozenset[str]] = frozenset({"teacher", "mlm"})
-    predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "every_token"
     needs_teacher_scores: ClassVar[bool] = True
     temperature: float = Field(default=2.0, gt=0)
-    loss_at: Literal["everywhere", "selected"] = "everywhere"
 
     def targets(self, examples: Examples) -> Targets:
         """Return the positions of the loss; the labels, the original tokens, are not used."""
-        ids = examples.instances.ids
-        positions = np.arange(len(ids)) if self.loss_at == "everywhere" else examples.selection.positions
-        return Targets(positions=positions, labels=ids[positions].astype(np.int64))
-
-    def head(self, shape: HeadShape) -> "nn.Module":
-        """Return `nn.Identity()`."""
-        from torch import nn
-
-        return nn.Identity()
-
-    def num_parameters(self, shape: HeadShape) -> int:
-        """No weights of its own."""
-        return 0
+        positions = self.positions(examples)
+        return Targets(positions=positions, labels=examples.instances.ids[positions].astype(np.int64))
 
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
         """Sum the divergence over the targets."""
@@ -78,10 +64,6 @@ class SoftTargets(Objective):
         """Dense H x E, output E x V; the teacher's own head is counted with the teacher."""
         return 2.0 * (shape.hidden_size * shape.embedding_size + shape.embedding_size * shape.vocab_size)
 
-    def predictions_per_token(self, rate: float, length: float) -> float:
-        """1, or the share of selected tokens."""
-        return 1.0 if self.loss_at == "everywhere" else rate
-
 
 class Cosine(Objective):
     """Align the last hidden states of all tokens with the teacher's (Sanh et al. 2019, section 3).
@@ -99,16 +81,6 @@ class Cosine(Objective):
         """Return all tokens, special ones too; the labels, the tokens themselves, are not used."""
         ids = examples.instances.ids
         return Targets(positions=np.arange(len(ids)), labels=ids.astype(np.int64))
-
-    def head(self, shape: HeadShape) -> "nn.Module":
-        """Return `nn.Identity()`."""
-        from torch import nn
-
-        return nn.Identity()
-
-    def num_parameters(self, shape: HeadShape) -> int:
-        """No weights of its own."""
-        return 0
 
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
         """Sum 1 - cosine over the targets, in fp32. Tally: the sum of the "cosine"."""

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import numpy as np
 
-from maskwright.core.types import Examples, HeadShape, IntArray, Targets
-from maskwright.pretext.objectives.base import InitialBias, Objective
+from maskwright.core.types import Examples, HeadShape, Targets
+from maskwright.pretext.objectives.base import VocabularyObjective
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -14,19 +14,14 @@ if TYPE_CHECKING:
     from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
 
 
-class MaskedLanguageModeling(Objective):
+class MaskedLanguageModeling(VocabularyObjective):
     """Predict the original token at every selected position, kept ones included (Devlin et al. 2019, 3.1).
 
-    The loss is summed over the targets of the batch, in fp32.
-
-    Attributes:
-        initial_bias: Initial output bias: "zero" (all papers), or the logarithm of the tokens' "frequencies" in the
-            corpus, which spares a short run the steps in which it learns nothing else.
+    The loss is summed in fp32.
     """
 
     kind: Literal["mlm"] = "mlm"
     on_generator: ClassVar[bool] = True
-    initial_bias: InitialBias = "zero"
 
     def targets(self, examples: Examples) -> Targets:
         """Return the selected positions and their original ids."""
@@ -42,13 +37,6 @@ class MaskedLanguageModeling(Objective):
     def num_parameters(self, shape: HeadShape) -> int:
         """Dense H x E with bias, LayerNorm of E, output bias V."""
         return (shape.hidden_size + 3) * shape.embedding_size + shape.vocab_size
-
-    def prepare(self, head: "nn.Module", token_counts: IntArray | None) -> None:
-        """Set the output bias to the log-frequencies if `initial_bias` says so."""
-        if self.initial_bias == "frequencies" and token_counts is not None:
-            from maskwright.pretext.objectives.heads import set_unigram_bias
-
-            set_unigram_bias(cast("Tensor", head.bias), token_counts)
 
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
         """Sum the cross entropy at the targets.

@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field
 
 from maskwright.core.types import Examples, HeadShape, Targets
-from maskwright.pretext.objectives.base import Objective
+from maskwright.pretext.objectives.base import EveryTokenObjective
 
 if TYPE_CHECKING:
     from torch import nn
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from maskwright.pretext.objectives.heads import ReplacedTokenDetectionHead
 
 
-class ReplacedTokenDetection(Objective):
+class ReplacedTokenDetection(EveryTokenObjective):
     """Classify tokens as sampled by a generator (label 1) or original (label 0) (Clark et al. 2020, section 3.1).
 
     Every token is predicted, special ones too (electra: run_pretraining.py:55-290, all that is not padding). The
@@ -24,22 +24,17 @@ class ReplacedTokenDetection(Objective):
     the model: 1 where the sampled token differs from the original; a token that is sampled correctly is original.
 
     Attributes:
-        weight: 50 as in the paper (chosen among 1, 10, 20, 50 and 100), also where this objective is added to another
-            recipe: a sigmoid's loss is small beside a softmax's.
-        loss_at: Where the loss is computed: "everywhere", or only at the "selected" tokens ("ELECTRA 15 %", Table 5 of
-            the paper, which shows that learning from all tokens is what helps most).
+        weight: 50 as in the paper (chosen among 1, 10, 20, 50 and 100): a sigmoid's loss is small beside a softmax's.
+        loss_at: "selected" is "ELECTRA 15 %" (Table 5 of the paper: learning from all tokens helps most).
     """
 
     kind: Literal["rtd"] = "rtd"
     weight: Annotated[float, Field(gt=0)] = 50.0
     needs: ClassVar[frozenset[str]] = frozenset({"generator"})
-    predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "every_token"
-    loss_at: Literal["everywhere", "selected"] = "everywhere"
 
     def targets(self, examples: Examples) -> Targets:
         """Return all tokens, or the selected ones, labeled as original."""
-        everywhere = self.loss_at == "everywhere"
-        positions = np.arange(len(examples.instances.ids)) if everywhere else examples.selection.positions
+        positions = self.positions(examples)
         return Targets(positions=positions, labels=np.zeros(len(positions), dtype=np.int64))
 
     def head(self, shape: HeadShape) -> "ReplacedTokenDetectionHead":
@@ -80,10 +75,6 @@ class ReplacedTokenDetection(Objective):
     def flops(self, shape: HeadShape) -> float:
         """Dense H x H, dense H x 1."""
         return 2.0 * (shape.hidden_size * shape.hidden_size + shape.hidden_size)
-
-    def predictions_per_token(self, rate: float, length: float) -> float:
-        """1, or the share of selected tokens."""
-        return 1.0 if self.loss_at == "everywhere" else rate
 
     def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
         """Return the share of replaced tokens, and precision and recall on them, each only where it is defined."""

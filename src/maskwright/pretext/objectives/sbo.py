@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from maskwright.core.types import Examples, HeadShape, IntArray, Selection, Targets
-from maskwright.pretext.objectives.base import InitialBias, Objective
+from maskwright.pretext.objectives.base import VocabularyObjective
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -18,7 +18,7 @@ PLACE_WIDTH = 200
 """Width of the position embeddings; constant, since the original's flag for it never reaches the constructor."""
 
 
-class SpanBoundaryObjective(Objective):
+class SpanBoundaryObjective(VocabularyObjective):
     """Predict each token of a masked span from its boundary tokens and its position (Joshi et al. 2020, section 3.2).
 
     A span is a run of adjacent selected units. A span beside a special token is skipped, so that boundaries are always
@@ -31,13 +31,11 @@ class SpanBoundaryObjective(Objective):
 
     Attributes:
         max_places: Maximum number of tokens predicted per span. 20 is the code's default; its README's command uses 15.
-        initial_bias: As in `MaskedLanguageModeling`.
     """
 
     kind: Literal["sbo"] = "sbo"
     needs: ClassVar[frozenset[str]] = frozenset({"contiguous_units"})
     max_places: Annotated[int, Field(ge=1, le=512)] = 20
-    initial_bias: InitialBias = "zero"
 
     def targets(self, examples: Examples) -> Targets:
         """Return the targets, with "left" and "right" as anchors and "place" in the span, from 1, as extra value."""
@@ -65,13 +63,6 @@ class SpanBoundaryObjective(Objective):
         hidden, width = shape.hidden_size, shape.embedding_size
         inner = (2 * hidden + PLACE_WIDTH + 3) * hidden
         return self.max_places * PLACE_WIDTH + inner + (hidden + 3) * width + shape.vocab_size
-
-    def prepare(self, head: "nn.Module", token_counts: IntArray | None) -> None:
-        """Set the output bias to the log-frequencies if `initial_bias` says so."""
-        if self.initial_bias == "frequencies" and token_counts is not None:
-            from maskwright.pretext.objectives.heads import set_unigram_bias
-
-            set_unigram_bias(cast("Tensor", head.bias), token_counts)
 
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
         """Sum the cross entropy at the targets."""

@@ -1,4 +1,4 @@
-"""Soft targets: say not only which token is right, but how likely a teacher finds every other one."""
+"""Kullback-Leibler divergence of a student's distributions over the vocabulary from a teacher's, in blocks."""
 
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from maskwright.kernels.cross_entropy import (
 
 
 class Scorer(NamedTuple):
-    """What scores of the whole vocabulary are made of: `features @ weight.T + bias`.
+    """The parts of logits over the vocabulary: `features @ weight.T + bias`.
 
     Attributes:
         features: Shape (M, E).
@@ -32,12 +32,11 @@ class Scorer(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """How a student's distributions stand to a teacher's.
+    """Divergence and agreement of student and teacher.
 
     Attributes:
-        total: Summed divergence times the squared temperature, in nats (scalar, fp32 or finer; differentiable once,
-            and backward runs once).
-        agreed: At how many places both find the same token best (scalar, int64).
+        total: Summed divergence times the squared temperature, in nats (scalar, fp32 or finer; differentiable once).
+        agreed: Number of positions with the same best token (scalar, int64).
     """
 
     total: Tensor
@@ -47,26 +46,20 @@ class Agreement(NamedTuple):
 def summed_divergence(
     student: Scorer, teacher: Scorer, temperature: float, block_elements: int = BLOCK_ELEMENTS
 ) -> Agreement:
-    """Sum T^2 KL(softmax(teacher / T) || softmax(student / T)) over M places.
+    """Sum T^2 KL(softmax(teacher / T) || softmax(student / T)) over M positions.
 
-    Equals `T * T * kl_div(log_softmax(s / T), softmax(t / T), reduction="sum")` of both scores as a whole. They are
-    made in blocks of places and the student's turned into their own gradient at once, so that no more than one block
-    is ever held; the plain way holds both of them several times.
-
-    Args:
-        student: Scores to be trained.
-        teacher: Scores to be matched, over the same vocabulary; they get no gradient. The widths may differ.
-        temperature: T.
-        block_elements: Most scores held at a time, both sides counted.
+    Equals `T * T * kl_div(log_softmax(s / T), softmax(t / T), reduction="sum")`. Logits are computed in blocks of
+    positions of at most `block_elements` numbers, and the student's become their gradient at once, so no more than one
+    block is in memory. The teacher gets no gradient; the widths may differ.
     """
     device = student.features.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else student.weight.dtype
     with torch.autocast(device, enabled=False):
-        mine = [part.to(dtype) for part in student]
+        own = [part.to(dtype) for part in student]
         theirs = [part.detach().to(dtype) for part in teacher]
         rows = max(1, block_elements // (2 * len(student.weight)))
         total, agreed = _SummedDivergence.apply(  # type: ignore[no-untyped-call]
-            *mine, *theirs, temperature, rows, torch.is_grad_enabled()
+            *own, *theirs, temperature, rows, torch.is_grad_enabled()
         )
     return Agreement(total, agreed)
 
@@ -85,13 +78,13 @@ class _SummedDivergence(torch.autograd.Function):
         rows: int,
         with_gradients: bool,
     ) -> tuple[Tensor, Tensor]:
-        # Sums are kept in fp32 (or fp64) whatever the precision of the products.
+        # Sums are in fp32 (or fp64) whatever the precision of the matmuls.
         exact = exact_dtype(weight.dtype)
         total = weight.new_zeros((), dtype=exact)
         agreed = torch.zeros((), dtype=torch.int64, device=weight.device)
         bias_grad = bias.new_zeros(bias.shape if with_gradients else 0, dtype=exact)
 
-        def slopes_of(part: slice, block: Tensor) -> Tensor | None:
+        def gradient_of(part: slice, block: Tensor) -> Tensor | None:
             scores = nn.functional.linear(block, weight, bias).to(exact)
             wanted = nn.functional.linear(teacher_features[part], teacher_weight, teacher_bias).to(exact)
             agreed.add_((highest(scores)[1] == highest(wanted)[1]).sum())
@@ -102,11 +95,11 @@ class _SummedDivergence(torch.autograd.Function):
             if not with_gradients:
                 return None
             # d (T^2 KL) / d scores = T (student - teacher), written over the scores.
-            slopes = scores.exp_().sub_(probabilities).mul_(temperature)
-            bias_grad.add_(slopes.sum(dim=0))
-            return slopes.to(weight.dtype)
+            grad = scores.exp_().sub_(probabilities).mul_(temperature)
+            bias_grad.add_(grad.sum(dim=0))
+            return grad.to(weight.dtype)
 
-        features_grad, weight_grad = in_blocks(features, weight, len(features), rows, slopes_of)
+        features_grad, weight_grad = in_blocks(features, weight, len(features), rows, gradient_of)
         if with_gradients:
             keep(ctx, features_grad, ended(weight_grad, weight), bias_grad.to(bias.dtype))
         ctx.mark_non_differentiable(agreed)
@@ -114,5 +107,5 @@ class _SummedDivergence(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, slope: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        return *scaled_once(ctx, slope), *[None] * 6
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        return *scaled_once(ctx, grad), *[None] * 6
