@@ -1,9 +1,11 @@
+"""GELU's tanh form equals PyTorch's, in value and gradient."""
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from maskwright.core.activations import gelu_tanh, gelu_tanh_and_slope
+from maskwright.core.activations import gelu_tanh, gelu_tanh_and_derivative
 from maskwright.core.tensors import activation
 
 ULP = 2.0**-23
@@ -66,10 +68,10 @@ def test_gelu_tanh_takes_any_layout_and_size():
     torch.testing.assert_close(leaf.grad, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_slope_has_no_history():
-    result, slope = gelu_tanh_and_slope(torch.ones(3).requires_grad_())
+def test_the_derivative_has_no_gradient():
+    result, derivative = gelu_tanh_and_derivative(torch.ones(3).requires_grad_())
     assert not result.requires_grad
-    assert not slope.requires_grad
+    assert not derivative.requires_grad
 
 
 def test_an_unknown_activation_is_refused():

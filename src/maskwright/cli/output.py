@@ -56,7 +56,7 @@ def table(
         right: Indices of right-aligned columns.
         fixed: Indices of columns whose cells are never wrapped.
     """
-    drawn = Table(
+    grid = Table(
         title=Text(title, style="bold") if title else None,
         title_justify="left",
         box=box.SIMPLE_HEAD,
@@ -66,15 +66,15 @@ def table(
         padding=(0, 2, 0, 0),
     )
     for number, name in enumerate(columns):
-        drawn.add_column(
+        grid.add_column(
             Text(name),
             justify="right" if number in right else "left",
             no_wrap=number in fixed,
             overflow="fold",
         )
     for row in rows:
-        drawn.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
-    console().print(drawn)
+        grid.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    console().print(grid)
 
 
 def heading(name: str, remark: str) -> None:

@@ -1,11 +1,16 @@
-"""GELU in its tanh form by passes that PyTorch has fast CPU kernels for (Hendrycks and Gimpel 2016, section 2).
+"""GELU in its tanh form (Hendrycks and Gimpel 2016, section 2), faster than PyTorch's on a CPU.
 
-x (1 + tanh u) / 2 is x s with s = sigmoid(z) and z = 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3). A sigmoid takes a sixth
-of a tanh's time here. The slope is s + s (1 - s) x z', where x z' = 3 z - 4 sqrt(2 / pi) x, so all that the backward
-pass needs is at hand in the forward pass: it keeps the slope in the input's place, and going back is one product.
+x (1 + tanh u) / 2 is x s with s = sigmoid(z) and z = 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3); a sigmoid takes a sixth
+of a tanh's time. The derivative is s + s (1 - s) x z', where x z' = 3 z - 4 sqrt(2 / pi) x. The forward pass computes and
+saves it, so that the backward pass is one multiplication.
 
-Measured on one core, 1,024 x 3,072 values, forward and backward: 7.6 ms in fp32 and 7.3 in bf16, where PyTorch's tanh
-form takes 11.9 and 13.0, its erf form 6.3 and 4.7.
+Measured on one core, 1,024 x 3,072 values, forward and backward, in ms:
+
+| | fp32 | bf16 |
+|---|---|---|
+| here | 7.6 | 7.3 |
+| PyTorch, tanh | 11.9 | 13.0 |
+| PyTorch, erf | 6.3 | 4.7 |
 """
 
 import math
@@ -19,8 +24,8 @@ from torch.nn import functional as F
 _LINEAR = 2 * math.sqrt(2 / math.pi)
 _CUBIC = 0.044715 * _LINEAR
 _BLOCK = 1 << 18
-"""Values that all passes are done on before the next are begun: the caches hold them. A quarter quicker than all at
-once, in bf16 a third; blocks of a quarter of this cost a tenth more."""
+"""Values per block: all operations run on one block, which fits the caches, before the next. A quarter faster than
+all values at once, in bf16 a third."""
 
 
 def gelu_tanh(values: Tensor) -> Tensor:
@@ -31,34 +36,34 @@ def gelu_tanh(values: Tensor) -> Tensor:
     if torch.is_grad_enabled() and values.requires_grad:
         return cast(Tensor, _GeluTanh.apply(values))  # type: ignore[no-untyped-call]
     result = torch.empty_like(values, memory_format=torch.contiguous_format)
-    for given, made in zip(_blocks(values), _blocks(result), strict=True):
-        exact = _exact(given)
-        torch.mul(exact, _sigmoid_argument(exact).sigmoid_(), out=made)
+    for block, out in zip(_blocks(values), _blocks(result), strict=True):
+        wide = _wide(block)
+        torch.mul(wide, _sigmoid_argument(wide).sigmoid_(), out=out)
     return result
 
 
-def gelu_tanh_and_slope(values: Tensor) -> tuple[Tensor, Tensor]:
+def gelu_tanh_and_derivative(values: Tensor) -> tuple[Tensor, Tensor]:
     """Return GELU's tanh form and its derivative, both of the values' shape and dtype, without gradients.
 
-    Values beyond 1e12, of which the cube is no fp32 number, have none.
+    The derivative is NaN beyond 1e12, where the cube overflows fp32.
     """
-    result, slope = (torch.empty_like(values, memory_format=torch.contiguous_format) for _ in range(2))
-    for given, made, risen in zip(_blocks(values), _blocks(result), _blocks(slope), strict=True):
-        exact = _exact(given)
-        rest = _sigmoid_argument(exact)
-        share = rest.sigmoid()
-        torch.mul(exact, share, out=made)
-        rest.sub_(exact, alpha=2 * _LINEAR / 3)
-        torch.ops.aten.sigmoid_backward.grad_input(rest, share, grad_input=rest)
-        torch.add(share, rest, alpha=3, out=risen)
-    return result, slope
+    result, derivative = (torch.empty_like(values, memory_format=torch.contiguous_format) for _ in range(2))
+    for block, out, out_derivative in zip(_blocks(values), _blocks(result), _blocks(derivative), strict=True):
+        wide = _wide(block)
+        rest = _sigmoid_argument(wide)
+        sigmoid = rest.sigmoid()
+        torch.mul(wide, sigmoid, out=out)
+        rest.sub_(wide, alpha=2 * _LINEAR / 3)
+        torch.ops.aten.sigmoid_backward.grad_input(rest, sigmoid, grad_input=rest)
+        torch.add(sigmoid, rest, alpha=3, out=out_derivative)
+    return result, derivative
 
 
 def _blocks(values: Tensor) -> tuple[Tensor, ...]:
     return torch.split(values.detach().reshape(-1), _BLOCK)
 
 
-def _exact(values: Tensor) -> Tensor:
+def _wide(values: Tensor) -> Tensor:
     return values.float() if values.dtype.itemsize < torch.float32.itemsize else values
 
 
@@ -69,13 +74,12 @@ def _sigmoid_argument(values: Tensor) -> Tensor:
 class _GeluTanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
-        result, slope = gelu_tanh_and_slope(values)
-        ctx.save_for_backward(slope)
+        result, derivative = gelu_tanh_and_derivative(values)
+        ctx.save_for_backward(derivative)
         return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        (slope,) = ctx.saved_tensors
-        (gradient,) = gradients
-        return cast(Tensor, gradient * slope)
+        (derivative,) = ctx.saved_tensors
+        return cast(Tensor, gradients[0] * derivative)

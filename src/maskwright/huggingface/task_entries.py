@@ -9,7 +9,7 @@ from maskwright.core.types import HeadKind
 from maskwright.huggingface.families import Family
 
 ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
-"""Hugging Face's names for what the scores of a sequence mean; its text pipeline reads them."""
+"""Hugging Face's names for the meaning of a sequence's scores; its text pipeline uses them."""
 
 # Hugging Face's default number of labels.
 _ASSUMED_LABELS = 2
@@ -22,9 +22,8 @@ class TaskEntries:
     """A head for labeled examples, as config.json describes it.
 
     Attributes:
-        kind: What it scores.
         labels: Names of the scores, in their order; empty for "span" and "choice".
-        problem_type: What the scores mean; None if it follows from the kind or is not stated.
+        problem_type: None if it follows from the kind or is not stated.
         dropout: Rate before the last layer.
     """
 
@@ -61,14 +60,7 @@ def entries_to_json(family: Family, task: TaskEntries) -> dict[str, Any]:
 def entries_from_json(
     family: Family, data: Mapping[str, Any], kind: HeadKind, hidden_dropout: float, source: str
 ) -> TaskEntries:
-    """Return the description of a head that the folder of the config.json at `source` contains.
-
-    Args:
-        family: The tables.
-        data: The file's content.
-        kind: The head.
-        hidden_dropout: The rate of the encoder's hidden states.
-        source: The file's path, for messages.
+    """Return the description of a head from the content `data` of the config.json at `source`.
 
     Raises:
         ConversionError: If the labels are not numbered from 0, or an entry has an unsupported value.
@@ -99,18 +91,18 @@ def entries_from_json(
 
 
 def _labels(data: Mapping[str, Any], source: str) -> tuple[str, ...]:
-    named = data.get("id2label")
-    if named is None:
+    names = data.get("id2label")
+    if names is None:
         number = data.get("num_labels", _ASSUMED_LABELS)
         if not isinstance(number, int) or number < 1:
             raise ConversionError(f"{source}: num_labels is {number!r}", allowed="a whole number, 1 or more")
         return unnamed_labels(number)
-    if not isinstance(named, dict) or not _counts(list(named)):
+    if not isinstance(names, dict) or not _counts(list(names)):
         raise ConversionError(
-            f"{source}: id2label is {named!r}",
+            f"{source}: id2label is {names!r}",
             allowed='an object that maps places from 0 to names, e.g. {"0": "negative", "1": "positive"}',
         )
-    return tuple(str(named[str(place)]) for place in range(len(named)))
+    return tuple(str(names[str(place)]) for place in range(len(names)))
 
 
 def _counts(places: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from maskwright.core.activations import gelu_tanh_and_slope
+from maskwright.core.activations import gelu_tanh_and_derivative
 from maskwright.core.tensors import activation
 
 _NARROWEST = 512
@@ -73,6 +73,6 @@ class _ActivatedLinear(torch.autograd.Function):
             activated = F.gelu(values)
             torch.ops.aten.gelu_backward.grad_input(of_values, values, grad_input=of_values)
         else:
-            activated, slope = gelu_tanh_and_slope(values)
+            activated, slope = gelu_tanh_and_derivative(values)
             of_values.mul_(slope)
         return of_values, gradient.t() @ activated, gradient.sum(0), None
