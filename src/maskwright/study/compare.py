@@ -428,6 +428,7 @@ class _Study:
         text = prepare_text(
             self.folder / "text", sources, cleaning, cache=self.cache, workers=self.workers, progress=self.talk.stage
         )
+        probes.check_text(text)
         todo = [run for run in self.planned() if run.state != "finished" or run.to_measure]
         total, done, begun = len(self.seeds) * len(self.variants), 0, time.monotonic()
         self.talk.say(

@@ -139,6 +139,21 @@ def log_probabilities(
     return scored
 
 
+def check_text(text: StudyText) -> None:
+    """Refuse held-out text that is too little for the probes, before anything is trained.
+
+    Raises:
+        DataError: If so.
+    """
+    pairs = text.pairs(PAIRS)
+    if len(pairs) < 8 or len({document for document, _, _ in pairs}) < 2:
+        raise DataError(
+            f"the held-out text gives {len(pairs)} pairs of neighboring passages",
+            allowed="8 or more, from 2 documents or more",
+            todo="Give more text; documents need several sentences each.",
+        )
+
+
 def _with_vocabulary(model: Model) -> tuple[Model, str] | None:
     if model.mlm_head is not None:
         return model, "head"
@@ -169,8 +184,6 @@ def masked_words(model: Model, text: StudyText) -> Measured:
                 positions.append(masked + 1)
                 labels.append(encoded.ids[first + masked])
                 owners.append(word_of[first + masked])
-    if not num_words:
-        raise DataError("the held-out text has no words to mask", todo="Give more text.")
     scored = log_probabilities(scorer, sequences, positions, labels)
     losses, right = -np.concatenate([each for each, _ in scored]), np.concatenate([each for _, each in scored])
     right &= np.concatenate(labels) != special.unk  # An unknown token is no prediction of its word.
@@ -188,13 +201,13 @@ def masked_words(model: Model, text: StudyText) -> Measured:
 def intrinsic(model: Model, text: StudyText, run: Path) -> Measured:
     """Measure sentence order, next sentence, replaced words and, with several sources, source."""
     pairs = text.pairs(PAIRS)
-    if len(pairs) < 4 or len({document for document, _, _ in pairs}) < 2:
-        raise DataError(f"the held-out text gives {len(pairs)} pairs of passages", todo="Give more text.")
     draw = generator(0, "study pairs")
-    label = draw.integers(0, 2, len(pairs))
     # Half of the documents train the probes; own heads are measured on the other half too.
     documents = np.array([document for document, _, _ in pairs])
     train = np.isin(documents, draw.permutation(np.unique(documents))[::2])
+    label = np.empty(len(pairs), dtype=np.int64)
+    for half in (train, ~train):
+        label[half] = draw.permutation(int(half.sum())) % 2
     others = draw.permutation(len(pairs))
     for index in np.flatnonzero(documents[others] == documents):  # The random passage is from another document.
         others[index] = draw.choice(np.flatnonzero(documents != documents[index]))
@@ -380,8 +393,9 @@ def minimal_pairs(
         progress(number, len(paradigms))
         scores = pseudo_log_likelihoods(scorer, [sentence for pair in pairs for sentence in pair])
         good, bad = scores[::2], scores[1::2]
-        # Pairs that differ only in what the tokenizer drops score the same up to rounding.
-        equal = np.isclose(good, bad, rtol=1e-6, atol=1e-5)
+        tokens = [ids.tolist() for ids, _ in scorer.tokenizer.encode_batch([each for pair in pairs for each in pair])]
+        # Sentences of the same tokens, which differ in case for example, have the same score up to rounding.
+        equal = (good == bad) | [a == b for a, b in zip(tokens[::2], tokens[1::2], strict=True)]
         found[name] = _mean(np.where(equal, 0.5, good > bad), by)
     groups = np.mean([each.groups for each in found.values()], axis=0) if all(e.groups for e in found.values()) else []
     total = Measurement(

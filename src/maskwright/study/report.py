@@ -47,6 +47,7 @@ def html(report: dict[str, Any]) -> str:
     for name in ("shown", "shown_interval", "shown_p", "title_with_unit"):
         environment.filters[name] = getattr(results, name)
     metrics = report["metrics"]
+    main = {name: each for name, each in metrics.items() if each["is_main"]}
     environment.filters["fill_rows"] = _fill_rows
     page: str = environment.get_template("report.html.jinja").render(
         report=report,
@@ -56,7 +57,8 @@ def html(report: dict[str, Any]) -> str:
         budget=results.budget_text(report),
         curves=_curves(report),
         pareto=_pareto(report),
-        main={name: each for name, each in metrics.items() if each["is_main"]},
+        corpus=[Path(each).name for each in report["corpus"]],
+        main=dict(sorted(main.items(), key=lambda item: not item[1]["is_tested"])),
         details={name: each for name, each in metrics.items() if not each["is_main"] and "/" not in name},
         paradigms={name: each for name, each in metrics.items() if "/" in name},
         verdict_class={"better": "better", "worse": "worse", "no difference shown": "same"},
@@ -117,7 +119,7 @@ def _curves(report: dict[str, Any]) -> str:
     """Plot the held-out loss of each run against its spend."""
     if not any(points for each in report["curves"].values() for points in each.values()):
         return ""
-    figure, axes = _figure("Learning curves", "training FLOPs", "held-out loss, nats per token")
+    figure, axes = _figure("learning curves", "training FLOPs", "held-out loss, nats per token")
     for number, by_seed in enumerate(report["curves"].values()):
         for points in by_seed.values():
             axes.plot(*zip(*points, strict=True), color=COLORS[number % len(COLORS)], linewidth=1.3, alpha=0.8)
@@ -137,23 +139,22 @@ def _pareto(report: dict[str, Any]) -> list[str]:
         if cost is None or len(figures) == _PLOTS:
             break
         scale = 100 if metric["unit"] == "share" else 1
-        figure, axes = _figure(metric["title"].capitalize(), "inference FLOPs per token", results.UNITS[metric["unit"]])
-        points = []
+        figure, axes = _figure(metric["title"], "inference FLOPs per token", results.UNITS[metric["unit"]])
+        points: list[tuple[float, float]] = []
+        width = max(row["mean"] for row in cost["rows"].values())
         for number, label in enumerate(report["recipes"]):
             if (row := rows.get(label)) is None:
                 continue
             x, y = cost["rows"][label]["mean"], scale * row["mean"]
+            aside = x + 0.025 * width * sum(abs(x - other) < 0.01 * width for other, _ in points)
             points.append((x, y))
             color = COLORS[number % len(COLORS)]
             if row["low"] is not None:
-                axes.plot([x, x], [scale * row["low"], scale * row["high"]], color=color, linewidth=1.4)
-            axes.plot(x, y, _MARKERS[number % len(_MARKERS)], color=color, markersize=7)
-        sign = 1 if metric["higher_is_better"] else -1
-        front = [p for p in points if not any(q[0] <= p[0] and sign * q[1] >= sign * p[1] and q != p for q in points)]
-        axes.plot(
-            *zip(*sorted(set(front)), strict=True), color=_INK, alpha=0.4, linewidth=0.9, linestyle="--", zorder=0
-        )
+                axes.plot([aside] * 2, [scale * row["low"], scale * row["high"]], color=color, linewidth=1.4)
+            axes.plot(aside, y, _MARKERS[number % len(_MARKERS)], color=color, markersize=7)
+        front = sorted({p for p in points if not any(q[0] <= p[0] and q[1] >= p[1] and q != p for q in points)})
+        axes.plot(*zip(*front, strict=True), color=_INK, alpha=0.4, linewidth=0.9, linestyle="--", zorder=0)
         axes.margins(0.12)
-        axes.set_xlim(0, 1.12 * max(x for x, _ in points))  # From 0, or small differences of cost would look large.
+        axes.set_xlim(0, 1.15 * width)  # From 0, or small differences of cost would look large.
         figures.append(_svg(figure, f"pareto-{name.replace('/', '-')}"))
     return figures
