@@ -1,8 +1,7 @@
 """`maskwright.pretrain`: from a corpus and a recipe to a trained, loadable model."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,48 +16,12 @@ from maskwright.recipes.recipe import Recipe, default_cleaning
 from maskwright.training.budget import Budget
 from maskwright.training.compiling import Compiling, compiles_on
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again, pretraining_microbatch
-from maskwright.training.evaluation import Baseline, Measured
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.preparation import Prepared, Request, prepare, prepare_again
 from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.run_directory import RunDirectory, environment
+from maskwright.training.session import Run as Run
 from maskwright.training.session import Session
-from maskwright.training.teacher import build_teacher
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """The state of a run.
-
-    Attributes:
-        folder: The run directory; also a Hugging Face model directory.
-        finished: Whether the budget is spent; if not, the same call resumes the run.
-        steps: Optimizer steps done.
-        tokens: Training tokens, padding not counted.
-        epochs: Passes over the training text.
-        seconds: Seconds inside the training loop.
-        flops: Training FLOPs by the formula of `model.sizes`; 0 in runs of earlier versions.
-        held_out: Loss and accuracy of each objective on held-out text, by kind.
-        baseline: The unigram baseline there; None without held-out text.
-        fitted: Fitted fields: field, published and chosen value, reason.
-        stopped_by: The signal that interrupted the run, or None.
-    """
-
-    folder: Path
-    finished: bool
-    steps: int
-    tokens: int
-    epochs: float
-    seconds: float
-    held_out: dict[str, Measured]
-    baseline: Baseline | None
-    fitted: list[dict[str, Any]]
-    stopped_by: str | None
-    flops: float = 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data, as `run.json` keeps it."""
-        return {**dataclasses.asdict(self), "folder": str(self.folder)}
 
 
 def pretrain(
@@ -141,7 +104,7 @@ def pretrain(
             record = directory.open(request.to_json())
             if record.get("result", {}).get("finished"):
                 reporter.say("finished", f"{directory.path} is already trained; nothing to do")
-                return _run_of(record["result"], directory.path)
+                return Run.from_json(record["result"], directory.path)
             machine, warning = prepare_machine_again(record.get("machine", {}), device, request.cache, precision)
             if warning:
                 reporter.say("warning", warning)
@@ -149,22 +112,10 @@ def pretrain(
             if machine.device.type == "cuda" and not compiles:
                 machine = replace(machine, kernels="reference")
             with computing_on(machine):
-                session, record = _open_session(request, directory, record, machine, reporter, compiles=compiles)
+                prepared, record = _prepare(request, directory, record, machine, reporter)
+                session = Session(directory, request, prepared, record, machine, reporter, compiles=compiles)
                 with stop_on_signals() as stop:
-                    end = session.run(stop, checkpoint_minutes * 60)
-            run = Run(
-                folder=directory.path,
-                finished=end.finished,
-                steps=end.spent.steps,
-                tokens=end.spent.tokens,
-                epochs=end.epochs,
-                seconds=end.spent.seconds,
-                flops=end.spent.flops,
-                held_out=end.held_out,
-                baseline=end.baseline,
-                fitted=record["fitted"],
-                stopped_by=None if end.finished else stop.signal,
-            )
+                    run = session.run(stop, checkpoint_minutes * 60)
             directory.update_record(result=run.to_json())
             return run
         except KeyboardInterrupt:
@@ -213,16 +164,10 @@ def _published_budget(recipe: Recipe, as_published: bool) -> Budget:
     )
 
 
-def _open_session(
-    request: Request,
-    directory: RunDirectory,
-    record: dict[str, Any],
-    machine: Machine,
-    reporter: Reporter,
-    *,
-    compiles: bool,
-) -> tuple[Session, dict[str, Any]]:
-    """Prepare the text, or prepare it again for a run that resumes. Return the session and the run's record."""
+def _prepare(
+    request: Request, directory: RunDirectory, record: dict[str, Any], machine: Machine, reporter: Reporter
+) -> tuple[Prepared, dict[str, Any]]:
+    """Prepare the text (again, if the run resumes) and report the plan. Return it with the run's record."""
     reporter.say(
         "machine",
         f"{machine.name}, {counted(machine.threads, 'thread')}, peak matmul throughput "
@@ -247,22 +192,7 @@ def _open_session(
     )
     if prepared.start is not None:
         reporter.say("weights", prepared.start.describe())
-    session = Session(
-        directory=directory,
-        recipe=recipe,
-        text=prepared.text,
-        budget=request.budget,
-        seed=request.seed,
-        machine=machine,
-        expected_tokens=prepared.expected_tokens,
-        replanned_tokens=record.get("replanned_tokens"),
-        reporter=reporter,
-        teacher=None if prepared.teacher is None else build_teacher(prepared.teacher, recipe),
-        start=prepared.start,
-        tokens_per_microbatch=_tokens_per_microbatch(record, recipe, machine),
-        compiles=compiles,
-    )
-    return session, record
+    return prepared, record
 
 
 def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepared, machine: Machine) -> dict[str, Any]:
@@ -290,22 +220,3 @@ def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepare
     }
     directory.write_record(begun)
     return begun
-
-
-def _tokens_per_microbatch(record: Mapping[str, Any], recipe: Recipe, machine: Machine) -> int:
-    # Dropout is keyed by micro-batch, so a resumed run keeps its size on the same kind of device.
-    kind = str(record.get("machine", {}).get("device", "")).partition(":")[0]
-    kept: int = record.get("tokens_per_microbatch", 0) if kind == machine.device.type else 0
-    return kept or pretraining_microbatch(machine, recipe)
-
-
-def _run_of(result: Mapping[str, Any], folder: Path) -> Run:
-    baseline = result["baseline"]
-    return Run(
-        **{
-            **result,
-            "folder": folder,  # It may have been moved since.
-            "held_out": {kind: Measured(**value) for kind, value in result["held_out"].items()},
-            "baseline": None if baseline is None else Baseline(**baseline),
-        }
-    )

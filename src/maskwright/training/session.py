@@ -4,17 +4,20 @@ A run has one session; each time it is interrupted and resumed, one more.
 """
 
 import contextlib
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from maskwright.core.amounts import counted, short_count
 from maskwright.core.errors import CheckpointError
 from maskwright.kernels.setting import use_native_kernels
-from maskwright.recipes.recipe import Recipe
 from maskwright.training import checkpoint
-from maskwright.training.budget import Budget, Spent
+from maskwright.training.budget import Spent
 from maskwright.training.checkpoint import CheckpointTimer, save_models
 from maskwright.training.compiling import KernelCheck, check_kernels
-from maskwright.training.device import Machine
+from maskwright.training.device import Machine, pretraining_microbatch
 from maskwright.training.evaluation import (
     Baseline,
     Measured,
@@ -26,16 +29,16 @@ from maskwright.training.evaluation import (
     unigram_baseline,
 )
 from maskwright.training.flops import step_flops
-from maskwright.training.initialization import Start
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.loop import Position, Schedule, train
 from maskwright.training.metrics import Journal
 from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
+from maskwright.training.preparation import Prepared, Request
 from maskwright.training.reporting import Reporter
 from maskwright.training.run_directory import RunDirectory
-from maskwright.training.teacher import TeacherModel
-from maskwright.training.workload import Text, build_workload
+from maskwright.training.teacher import build_teacher
+from maskwright.training.workload import build_workload
 
 EVALUATIONS = 20
 """Held-out evaluations in a run, evenly spaced over its budget."""
@@ -47,76 +50,92 @@ _REPLAN_FROM, _REPLAN_FACTOR, _REPLAN_AGAIN_FACTOR = 0.1, 1.25, 2.0
 first time, and again."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionEnd:
-    """The state of the run when the session ended.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The state of a run.
 
     Attributes:
-        spent: Over all sessions.
+        folder: The run directory; also a Hugging Face model directory.
+        finished: Whether the budget is spent; if not, the same call resumes the run.
+        steps: Optimizer steps done.
+        tokens: Training tokens, padding not counted.
         epochs: Passes over the training text.
-        finished: Whether the budget is spent.
-        held_out: The last evaluation, by objective; empty if there is no held-out text.
-        baseline: The unigram baseline at the same targets.
+        seconds: Seconds inside the training loop.
+        flops: Training FLOPs by the formula of `model.sizes`; 0 in runs of earlier versions.
+        held_out: Loss and accuracy of each objective on held-out text, by kind.
+        baseline: The unigram baseline there; None without held-out text.
+        fitted: Fitted fields: field, published and chosen value, reason.
+        stopped_by: The signal that interrupted the run, or None.
     """
 
-    spent: Spent
-    epochs: float
+    folder: Path
     finished: bool
+    steps: int
+    tokens: int
+    epochs: float
+    seconds: float
     held_out: dict[str, Measured]
     baseline: Baseline | None
+    fitted: list[dict[str, Any]]
+    stopped_by: str | None
+    flops: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, as `run.json` keeps it."""
+        return {**dataclasses.asdict(self), "folder": str(self.folder)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], folder: Path) -> "Run":
+        """Read what `to_json` wrote; the folder may have been moved since."""
+        held_out = {kind: Measured(**value) for kind, value in data["held_out"].items()}
+        baseline = None if data["baseline"] is None else Baseline(**data["baseline"])
+        return cls(**{**data, "folder": folder, "held_out": held_out, "baseline": baseline})
 
 
 class Session:
     """The model, optimizer and data of one training session.
 
     Args:
-        directory: The run directory, opened.
-        expected_tokens: Planned tokens of the whole run; also determines the size of the held-out text.
-        replanned_tokens: The plan that an earlier session corrected, if one did.
-        start: Initial weights instead of random ones; a checkpoint takes precedence.
-        tokens_per_microbatch: Tokens of a forward and backward pass; dropout depends on it.
+        record: The content of run.json.
         compiles: Whether to use native GPU kernels, if they are verified to give the same (`check_kernels`).
     """
 
     def __init__(
         self,
-        *,
         directory: RunDirectory,
-        recipe: Recipe,
-        text: Text,
-        budget: Budget,
-        seed: int,
+        request: Request,
+        prepared: Prepared,
+        record: Mapping[str, Any],
         machine: Machine,
-        expected_tokens: float,
         reporter: Reporter,
-        replanned_tokens: float | None = None,
-        teacher: TeacherModel | None = None,
-        start: Start | None = None,
-        tokens_per_microbatch: int,
+        *,
         compiles: bool = False,
     ) -> None:
+        recipe, text = prepared.recipe, prepared.text
         self.directory, self.recipe, self.text, self.reporter = directory, recipe, text, reporter
-        self.budget, self.machine, self.compiles = budget, machine, compiles
-        self.expected_tokens, self.planned_tokens = expected_tokens, replanned_tokens or expected_tokens
+        self.budget, self.machine, self.record, self.compiles = request.budget, machine, record, compiles
+        self.expected_tokens = prepared.expected_tokens
+        self.planned_tokens = record.get("replanned_tokens") or prepared.expected_tokens
         self.workload = build_workload(
             recipe,
             text,
-            seed=seed,
-            held_out_tokens=int(min(max(_HELD_OUT_SHARE * expected_tokens, _HELD_OUT_LEAST), _HELD_OUT_MOST)),
-            tokens_per_microbatch=tokens_per_microbatch,
+            seed=request.seed,
+            held_out_tokens=int(min(max(_HELD_OUT_SHARE * self.expected_tokens, _HELD_OUT_LEAST), _HELD_OUT_MOST)),
+            tokens_per_microbatch=self._tokens_per_microbatch(),
         )
         if not self.workload.held_out:
             reporter.say("warning", "the corpus is too small for held-out text; no held-out loss will be reported")
         self.baseline = unigram_baseline(self.workload.held_out, text.vocabulary.token_counts)
-        self.teacher = None if teacher is None else teacher.to(machine.device)
+        teacher = prepared.teacher
+        self.teacher = None if teacher is None else build_teacher(teacher, recipe).to(machine.device)
         self.model = build_model(recipe, text.vocab_size, self.teacher)
-        self.model.initialize(seed, text.vocabulary.token_counts)
-        if start is not None:
-            start.put_into(self.model)
+        self.model.initialize(request.seed, text.vocabulary.token_counts)
+        if prepared.start is not None:  # A checkpoint replaces these weights.
+            prepared.start.put_into(self.model)
         self.model.to(machine.device).train()
         self.optimizer = Optimizer(self.model.named_parameters(), recipe.training.optimizer)
 
-    def run(self, stop: StopRequest, checkpoint_seconds: float) -> SessionEnd:
+    def run(self, stop: StopRequest, checkpoint_seconds: float) -> Run:
         """Train until the budget is spent or a stop is requested; the model is saved either way.
 
         Raises:
@@ -176,7 +195,26 @@ class Session:
             planned, trained = short_count(self.expected_tokens), short_count(position.spent.tokens)
             done = counted(position.spent.steps, "step")
             self.reporter.say("finished", f"{done} in {self.budget}: trained on {trained} tokens, planned {planned}")
-        return SessionEnd(position.spent, position.epochs, progress >= 1, held_out, self.baseline)
+        spent = position.spent
+        return Run(
+            folder=self.directory.path,
+            finished=progress >= 1,
+            steps=spent.steps,
+            tokens=spent.tokens,
+            epochs=position.epochs,
+            seconds=spent.seconds,
+            flops=spent.flops,
+            held_out=held_out,
+            baseline=self.baseline,
+            fitted=self.record["fitted"],
+            stopped_by=None if progress >= 1 else stop.signal,
+        )
+
+    def _tokens_per_microbatch(self) -> int:
+        # Dropout is keyed by micro-batch, so a resumed run keeps its size on the same kind of device.
+        kind = str(self.record.get("machine", {}).get("device", "")).partition(":")[0]
+        recorded: int = self.record.get("tokens_per_microbatch", 0) if kind == self.machine.device.type else 0
+        return recorded or pretraining_microbatch(self.machine, self.recipe)
 
     def _replan(self, spent: Spent, progress: float) -> None:
         """Correct the plan of a time budget, on screen and in run.json, if the measured speed contradicts it."""
