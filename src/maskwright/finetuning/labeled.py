@@ -44,13 +44,7 @@ _HOLD_OUT_SEED = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Training, development or test examples.
-
-    Attributes:
-        name: The file, or what else they are.
-        examples: The examples.
-        skipped: Rows that were left out.
-    """
+    """Training, development or test examples of a file, and the number of its rows that were left out."""
 
     name: str
     examples: tuple[Any, ...]
@@ -99,11 +93,9 @@ class LabeledRequest:
     """Which files of which task.
 
     Attributes:
-        kind: The kind of task.
-        benchmark: The benchmark; None for the user's own data.
+        benchmark: None for the user's own data.
         data: The folder of the benchmark's files.
-        files: Files by part ("train", "dev", "test"), instead of the benchmark's.
-        options: How to read them.
+        files: Files by part, instead of the benchmark's.
     """
 
     kind: Kind
@@ -172,15 +164,13 @@ class LabeledRequest:
         """Read a part, and report how many examples it has, what was left out, and what was guessed.
 
         Args:
-            part: "train", "dev" or "test".
-            talk: Receives the report.
             needed: Whether rows without label are left out; None: except for test examples, which often have none.
             called: Name of the part in the report; "" for its own.
             train_read_as: How the training part was read; this one must be readable in the same way.
             trained: How the training file of a model was read; this one is read in the same way if it can be.
 
         Returns:
-            The examples; None where there is no such file.
+            None where there is no such file.
         """
         paths = self.paths(part)
         if not paths:

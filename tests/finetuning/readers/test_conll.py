@@ -83,8 +83,8 @@ def test_sentence_with_a_bad_line_is_skipped_whole(tmp_path: Path) -> None:
     assert len(file.examples) == 4
     assert [(skip.place.rpartition(", ")[2], skip.reason) for skip in file.skipped] == [
         ("line 14", "1 column where most lines have 2"),
-        ("line 16", "no word"),
         ("line 19", "3 columns where most lines have 2"),
+        ("line 16", "one of the words is empty"),
     ]
 
 

@@ -6,18 +6,16 @@ refused.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError, nearest
-from maskwright.core.half_characters import HALF_CHARACTER
 from maskwright.finetuning.examples import ExampleFile, TaggedExample
 from maskwright.finetuning.metrics.entities import is_entity_tag, mark_entities, scheme_of
 from maskwright.finetuning.readers.files import Skips, format_of, lines_of, load_text
 from maskwright.finetuning.readers.options import ReadOptions
-from maskwright.finetuning.readers.tables import TAGS, TEXTS, WORDS, read_table
+from maskwright.finetuning.readers.tables import TAGS, TEXTS, WORDS, Cells, Row, Table, read_table
 from maskwright.finetuning.readers.texts import as_text, class_name
 
 # A Han character (with its extensions), a run of letters and digits of any other script, or a single other mark.
@@ -27,16 +25,6 @@ _WORD = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+|[^\w\s]")
 _SPACES = " \t"
 _DIGIT_SHARE = 0.95
 _TAGS_SHOWN = 8
-
-
-class _Sentence(NamedTuple):
-    """A sentence as a file has it; `places` says where each word is, `text` is what the words were split from."""
-
-    key: str
-    words: tuple[str, ...]
-    tags: tuple[str, ...] | None
-    places: Sequence[str]
-    text: str | None = None
 
 
 def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[TaggedExample]:
@@ -49,20 +37,38 @@ def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile
         DataError: If the file cannot be read, columns cannot be found, or most rows are bad.
     """
     skips = Skips(str(path), options.bad_rows)
-    notes: list[str] = []
-    read_as: dict[str, str] = {}
-    conll = format_of(path, "tagging", options) == "conll"
-    sentences = list((_of_columns if conll else _of_records)(path, options, skips, notes, read_as))
-    if options.word_ending == "segmentation_digit":
-        sentences = list(_without_digits(sentences, skips))
-    elif conll:
-        words = [word for sentence in sentences for word in sentence.words]
-        if sum(len(word) > 1 and word[-1].isdecimal() for word in words) > _DIGIT_SHARE * len(words):
-            notes.append("nearly every word ends in a digit (`--read word_ending=segmentation_digit` removes it)")
-    skipped = skips.finished(len(sentences))
-    examples = tuple(TaggedExample(key=one.key, words=one.words, tags=one.tags, text=one.text) for one in sentences)
-    notes += _of_tags([one for one in sentences if one.tags is not None])
-    return ExampleFile(name=str(path), examples=examples, skipped=skipped, notes=tuple(notes), read_as=read_as)
+    format = format_of(path, "tagging", options)
+    is_conll = format == "conll"
+    table = _read_conll(path, options, skips) if is_conll else read_table(path, format, options, skips)
+    words_column = "words" if is_conll else table.need(options.text or (*WORDS, *TEXTS), "the words", "--text")
+    tags_column = "tags" if is_conll else table.label(options, TAGS, "the tags")
+    key = None if is_conll else table.key(options, taken=(words_column, tags_column))
+    examples: list[TaggedExample] = []
+    places: list[str] = []
+    for place, number, cells in table.rows:
+        try:
+            words, text = _words(cells[words_column])
+            if options.word_ending == "segmentation_digit":
+                words = _without_digits(words)
+            tags = _tags(cells[tags_column], len(words), is_text=text is not None) if tags_column else None
+            if tags is None and options.labels == "needed":
+                raise ValueError("no tags")
+            name = as_text(cells[key]).strip() if key else number
+            examples.append(TaggedExample(key=name, words=words, tags=tags, text=text))
+            places.append(place)
+        except ValueError as error:
+            skips.add(place, str(error))
+    skipped = skips.finished(len(examples))
+    notes = list(table.notes)
+    if split := sum(example.text is not None for example in examples):
+        notes.append(f"{counted(split, 'text')} split into words: Han characters one by one, else at spaces and marks")
+    all_words = [word for example in examples for word in example.words]
+    if is_conll and sum(len(word) > 1 and word[-1].isdecimal() for word in all_words) > _DIGIT_SHARE * len(all_words):
+        notes.append("nearly every word ends in a digit (`--read word_ending=segmentation_digit` removes it)")
+    notes += _check_tags(examples, places, is_conll=is_conll)
+    read_as = {"text": words_column} | ({"label": tags_column} if tags_column else {})
+    read_as = dict(table.read_as) if is_conll else read_as
+    return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes), read_as=read_as)
 
 
 def cut_into_words(text: str) -> tuple[str, ...]:
@@ -75,32 +81,6 @@ def cut_into_words(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(text))
 
 
-def _of_records(
-    path: Path, options: ReadOptions, skips: Skips, notes: list[str], read_as: dict[str, str]
-) -> Iterator[_Sentence]:
-    table = read_table(path, format_of(path, "tagging", options), options, skips)
-    words_column = table.need(options.text or (*WORDS, *TEXTS), "the words", "--text")
-    tags_column = table.label(options, TAGS, "the tags")
-    key = table.key(options, taken=(words_column, tags_column))
-    read_as |= {"text": words_column} | ({"label": tags_column} if tags_column else {})
-    notes += table.notes
-    split = 0
-    for place, number, cells in table.rows:
-        try:
-            words, text = _words(cells[words_column])
-            tags = _tags(cells[tags_column], len(words), is_text=text is not None) if tags_column else None
-            if tags is None and options.labels == "needed":
-                raise ValueError("no tags")
-            name = as_text(cells[key]).strip() if key else number
-        except ValueError as error:
-            skips.add(place, str(error))
-            continue
-        split += text is not None
-        yield _Sentence(name, words, tags, [f"{place}, word {count}" for count in range(1, len(words) + 1)], text)
-    if split:
-        notes.append(f"{counted(split, 'text')} split into words: Han characters one by one, else at spaces and marks")
-
-
 def _words(value: object) -> tuple[tuple[str, ...], str | None]:
     """Return the words of a cell, and the text that they were split from, if any."""
     text = as_text(value) if isinstance(value, str) else None
@@ -109,9 +89,16 @@ def _words(value: object) -> tuple[tuple[str, ...], str | None]:
     words = cut_into_words(text) if text is not None else tuple(as_text(word) for word in value)  # type: ignore[attr-defined]
     if not words:
         raise ValueError("no words")
-    if not all(word.strip() for word in words):
+    if not all(word.strip(_SPACES) for word in words):
         raise ValueError("one of the words is empty")
     return words, text
+
+
+def _without_digits(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Remove the digit that ends each word of Weibo NER: "科0" is 科, the first character of its word."""
+    if wrong := [word for word in words if len(word) < 2 or not word[-1].isdecimal()]:
+        raise ValueError(f"the word {wrong[0]!r} does not end in a digit as the others do")
+    return tuple(word[:-1] for word in words)
 
 
 def _tags(value: object, words: int, *, is_text: bool) -> tuple[str, ...] | None:
@@ -129,10 +116,8 @@ def _tags(value: object, words: int, *, is_text: bool) -> tuple[str, ...] | None
     return tags
 
 
-def _of_columns(
-    path: Path, options: ReadOptions, skips: Skips, notes: list[str], read_as: dict[str, str]
-) -> Iterator[_Sentence]:
-    """Yield the sentences of CoNLL columns.
+def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
+    """Read CoNLL columns as rows of words and tags.
 
     Columns are separated by tabs if the file has any, else by runs of spaces. The word is the first column and the
     tag the last, unless the options name others by number ("1", "4", "-1"). `-DOCSTART-` lines and comments are
@@ -140,17 +125,17 @@ def _of_columns(
     A sentence with a bad line is left out whole: one missing word would be wrong too.
     """
     text, more = load_text(path, options.encoding)
-    notes += more
+    notes = list(more)
     tabs = "\t" in text
     lines = [(number, _split(line, tabs)) for number, line in enumerate(lines_of(text), 1)]
     counts = Counter(len(fields) for _, fields in lines if fields)
     width = counts.most_common(1)[0][0] if counts else 0
     word, tag = _column(path, options.text, 1, width, "words"), _tag_column(path, options, width, notes)
-    read_as |= {"text": str(word % width + 1)} | ({} if tag is None else {"label": str(tag % width + 1)})
     if tag is not None and not options.label and width > 2:
         notes.append(f"the words are taken from column {word + 1} and the tags from the last of {width} columns")
     tags = {fields[tag] for _, fields in lines if tag is not None and len(fields) == width and fields[0][:1] != "#"}
     comments = 0
+    rows: list[Row] = []
     sentence: list[tuple[int, list[str]]] = []
     for number, fields in [*lines, (0, [])]:
         is_word = len(fields) == width and (tag is None or fields[tag] in tags)
@@ -161,18 +146,21 @@ def _of_columns(
         elif fields:
             sentence.append((number, fields))
         elif sentence:
-            if problem := next(filter(None, (_problem(*line, word, tag, width) for line in sentence)), None):
-                skips.add(f"{path}, line {problem[0]}", problem[1])
+            if bad := [(number, len(fields)) for number, fields in sentence if len(fields) != width]:
+                skips.add(f"{path}, line {bad[0][0]}", f"{counted(bad[0][1], 'column')} where most lines have {width}")
             else:
-                yield _Sentence(
-                    key=str(sentence[0][0]),
-                    words=tuple(fields[word] for _, fields in sentence),
-                    tags=None if tag is None else tuple(fields[tag].strip() for _, fields in sentence),
-                    places=[f"{path}, line {number}" for number, _ in sentence],
-                )
+                cells: Cells = {
+                    "words": [fields[word] for _, fields in sentence],
+                    "tags": None if tag is None else [fields[tag] for _, fields in sentence],
+                }
+                rows.append(Row(f"{path}, line {sentence[0][0]}", str(sentence[0][0]), cells))
             sentence = []
     if comments:
         notes.append(f"{counted(comments, 'line')} beginning with # taken as comments")
+    read_as = (
+        {"text": str(word % width + 1)} | ({} if tag is None else {"label": str(tag % width + 1)}) if width else {}
+    )
+    return Table(name=str(path), columns=("words", "tags"), rows=rows, notes=tuple(notes), read_as=read_as)
 
 
 def _split(line: str, tabs: bool) -> list[str]:
@@ -211,34 +199,13 @@ def _fitting(names: Sequence[str], width: int) -> list[int]:
     return [number for name in names if re.fullmatch(r"-?\d+", name) and 1 <= abs(number := int(name)) <= width]
 
 
-def _problem(number: int, fields: Sequence[str], word: int, tag: int | None, width: int) -> tuple[int, str] | None:
-    if len(fields) != width:
-        return number, f"{counted(len(fields), 'column')} where most lines have {width}"
-    if not fields[word].strip(_SPACES):
-        return number, "no word"
-    if HALF_CHARACTER.search(fields[word]):
-        return number, "half a character in the word (broken UTF-8)"
-    return (number, "no tag") if tag is not None and not fields[tag].strip() else None
-
-
-def _without_digits(sentences: Sequence[_Sentence], skips: Skips) -> Iterator[_Sentence]:
-    """Remove the digit that ends each word of Weibo NER: "科0" is 科, the first character of its word."""
-    for sentence in sentences:
-        wrong = [word for word in sentence.words if len(word) < 2 or not word[-1].isdecimal()]
-        if wrong:
-            skips.add(sentence.places[0], f"the word {wrong[0]!r} does not end in a digit as the others do")
-        else:
-            yield sentence._replace(words=tuple(word[:-1] for word in sentence.words))
-
-
-def _of_tags(sentences: Sequence[_Sentence]) -> list[str]:
+def _check_tags(examples: Sequence[TaggedExample], places: Sequence[str], *, is_conll: bool) -> list[str]:
     """Return a note on the scheme of the tags.
 
     Raises:
         DataError: If some tags mark entities and others are not "O": each would be a class that marks no entity.
     """
-    tags = [sentence.tags for sentence in sentences if sentence.tags is not None]
-    counts = Counter(tag for its in tags for tag in its)
+    counts = Counter(tag for example in examples for tag in example.tags or ())
     if not counts:
         return []
     shown = ", ".join([tag for tag, _ in counts.most_common()][:_TAGS_SHOWN]) + ", ..." * (len(counts) > _TAGS_SHOWN)
@@ -246,18 +213,23 @@ def _of_tags(sentences: Sequence[_Sentence]) -> list[str]:
     if wrong and not mark_entities(counts):
         return [f"{len(counts)} tags that mark no entities, as B-PER would: {shown}"]
     if wrong:
-        places = (
-            place for one in sentences for tag, place in zip(one.tags or (), one.places, strict=True) if tag == wrong[0]
+        example, place = next(
+            (example, place)
+            for example, place in zip(examples, places, strict=True)
+            if wrong[0] in (example.tags or ())
         )
+        number = (example.tags or ()).index(wrong[0])
+        where = f"line {int(example.key) + number}" if is_conll else f"word {number + 1}"
         known = {tag.upper(): tag for tag in counts if is_entity_tag(tag)}
         guess = known.get(nearest(wrong[0].upper(), known) or "")
         raise DataError(
-            f"{next(places)}: {wrong[0]!r} is not a tag of entities, as others of the file are; "
-            f"{sum(counts[tag] for tag in wrong):,} of {counts.total():,} are not ({', '.join(wrong[:_TAGS_SHOWN])})",
+            f"{place.rpartition(', ')[0] if is_conll else place}, {where}: {wrong[0]!r} is not a tag of entities, as "
+            f"others of the file are; {sum(counts[tag] for tag in wrong):,} of {counts.total():,} are not "
+            f"({', '.join(wrong[:_TAGS_SHOWN])})",
             allowed='"O", or B, I, E, S, L, U or M with a hyphen and a type, e.g. "B-PER"',
             todo=(f"Did you mean {guess!r}? " if guess else "") + "Correct the tag in the file.",
         )
     try:
-        return [f"tags of scheme {scheme_of(tags)} ({shown})"]
+        return [f"tags of scheme {scheme_of(example.tags or () for example in examples)} ({shown})"]
     except DataError as error:
         return [f"tags of no known scheme ({shown}): {error.problem}"]
