@@ -1,14 +1,16 @@
 """Benchmarks: rows that fit together, files found as published, every file's layout read."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.finetuning.benchmarks import BENCHMARKS, SPLITS, Benchmark, benchmark
-from maskwright.finetuning.labeled import LabeledRequest, read_labeled
-from maskwright.finetuning.readers import read_examples
+from maskwright.finetuning.labeled import LabeledRequest, load_read_as, read_for_model, read_labeled, save_read_as
+from maskwright.finetuning.readers import ReadOptions, read_examples
 from maskwright.training.reporting import Silent
 
 QA = {
@@ -63,32 +65,93 @@ PUBLISHED: dict[str, tuple[str, str, object]] = {
 }  # fmt: skip
 
 
-def test_every_benchmark_has_its_published_layout_here() -> None:
-    assert set(PUBLISHED) == set(BENCHMARKS)
+_PAIRS = 'index\tsentence1\tsentence2\n0\ta\tb\n1\tc " d\te\n'
+# One test file of each benchmark, and what its examples hold; published without labels where these were kept back.
+TESTS: dict[str, tuple[str, list[Sequence[str]]]] = {
+    "cola": ("index\tsentence\n0\tThey \" drank .\n", [["They \" drank ."]]),
+    "sst-2": ("index\tsentence\n0\tuneasy mishmash \" . \n", [["uneasy mishmash \" . "]]),
+    "mrpc": ("index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t2\t3\t\" a\tlonger b\n", [["\" a", "longer b"]]),
+    "sts-b": ("index\tgenre\tsource1\tsentence1\tsentence2\n0\tx\ty\ta\tb\n", [["a", "b"]]),
+    "qqp": ("id\tquestion1\tquestion2\n5\ta\tb\n", [["a", "b"]]),
+    "mnli": ("index\tgenre\tsentence1_parse\tsentence1\tsentence2\n0\tg\tlong parse\ta\tb\n", [["a", "b"]]),
+    "mnli-mm": ("index\tgenre\tsentence1_parse\tsentence1\tsentence2\n0\tg\tlong parse\ta\tb\n", [["a", "b"]]),
+    "qnli": ("index\tquestion\tsentence\n0\ta\tb\n", [["a", "b"]]),
+    "rte": (_PAIRS, [["a", "b"], ["c \" d", "e"]]),
+    "wnli": (_PAIRS, [["a", "b"], ["c \" d", "e"]]),
+    "squad-1.1": (json.dumps(QA), [["?", "在北京。"]]),
+    "squad-2.0": (json.dumps(QA), [["?", "在北京。"]]),
+    "race": (json.dumps(RACE), [["a", "q", "x", "y"]]),
+    "dream": (json.dumps(DREAM), [["turn", "q", "x", "y"]]),
+    "swag": (SWAG.replace(",label", "") + "0,v,1,p,s,t,gold,a,b,c,d\n", [["s", "t", "a", "b", "c", "d"]]),
+    "conll-2003": ("-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nsays VBZ I-VP O\n", [["EU", "says"]]),
+    "wnut17": ("Ada\tB-person\n\t\ncodes\tO\n", [["Ada"], ["codes"]]),
+    "cmrc2018": (json.dumps(QA), [["?", "在北京。"]]),
+    "drcd": (json.dumps(QA), [["?", "在北京。"]]),
+    "chnsenticorp": ("label\ttext_a\n1\t這間\"酒店\n", [["這間\"酒店"]]),
+    "afqmc": ("借呗取消\t蚂蚁借呗恢复\n网商贷\t切换为借呗\n", [["借呗取消", "蚂蚁借呗恢复"], ["网商贷", "切换为借呗"]]),
+    "lcqmc": ("谁\t哪个\t1\n", [["谁", "哪个"]]),
+    "ocnli": ('{"sentence1": "a", "sentence2": "b", "id": 0}\n', [["a", "b"]]),
+    "xnli": ("language\tgold_label\tsentence1\tsentence2\nde\tneutral\tc\td\nzh\tneutral\t\"b\td\n", [["\"b", "d"]]),
+    "tnews": ('{"id": 0, "sentence": "江疏影", "keywords": "很长很长很长的"}\n', [["江疏影"]]),
+    "c3": (json.dumps(DREAM), [["turn", "q", "x", "y"]] * 2),
+    "sts-b-zh": ("一个女孩\t她在梳头\t2\n我\t你\t3\n", [["一个女孩", "她在梳头"], ["我", "你"]]),
+    "weibo-ner": ("科0\tO\n技1\tB-ORG.NAM\n", [["科", "技"]]),
+}  # fmt: skip
+# Training files: as the development files, with two different labels for scores that need them.
+TRAINS = {
+    "cola": 'gj04\t0\t*\tThey drank .\ngj04\t1\t\tHe " ate .\n',
+    "sts-b": "index\tgenre\tsentence1\tsentence2\tscore\n0\tx\ta\tb\t4.750\n1\tx\ta\tb\t1.0\n",
+    "sts-b-zh": "一个女孩\t她在梳头\t2\n一个\t她在\t4\n",
+}
+
+
+def inputs_of(example: Any) -> list[str]:
+    """What an example holds but its key and its label."""
+    for names in (("texts",), ("words",), ("context", "question", "options"), ("question", "context")):
+        if all(hasattr(example, name) for name in names):
+            values = [getattr(example, name) for name in names]
+            return [text for value in values for text in ((value,) if isinstance(value, str) else value)]
+    raise TypeError(type(example).__name__)
+
+
+def laid_out(folder: Path, name: str) -> dict[str, list[Path]]:
+    """Write a benchmark's files under their published names; those without a test file have what it would be in dev."""
+    row, (dev_name, dev_text, _) = benchmark(name), PUBLISHED[name]
+    last = "test" if "test" in row.files else "dev"
+    written = {}
+    for split in [split for split in SPLITS if split in row.files]:
+        text = TESTS[name][0] if split == last else TRAINS.get(name, dev_text)
+        names = (dev_name,) if split == "dev" and split != last else row.files[split][0]
+        written[split] = [folder / name for name in names]
+        if name == "race":
+            written[split] = [folder / split]
+            (folder / split / "high").mkdir(parents=True)
+        if name == "c3":
+            written[split] = [folder / f"c3-{genre}-{split}.json" for genre in "md"]
+        for path in written[split]:
+            place = path / "high" / "1.txt" if name == "race" else path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8", newline="")
+    return written
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_published_layouts_are_found_and_read(tmp_path: Path, name: str) -> None:
+    """In training and evaluation, and for prediction as in evaluation."""
     row = benchmark(name)
-    file, text, label = PUBLISHED[name]
-    path = tmp_path / row.folders[0] / file
-    path.parent.mkdir(parents=True)
-    path.write_text(text, encoding="utf-8", newline="")
-    if name == "c3":
-        path.with_name("c3-d-dev.json").write_text(text, encoding="utf-8")
-    for folder in (tmp_path, tmp_path / row.folders[0]):
-        found = row.find(folder)
-        assert list(found) == ["dev"]
-    examples = read_examples(found["dev"], row.kind, row.options.replace(known_labels=row.labels)).examples
-    first = examples[0]
-    match row.kind:
-        case "tagging":
-            assert first.tags == label
-            assert all(not word.endswith("0") for word in first.words)
-        case "question_answering":
-            assert first.answers[0].start == label
-        case _:
-            assert first.label == label
+    written = laid_out(tmp_path / row.folders[0], name)
+    labeled = read_labeled(LabeledRequest.of(task=name, data=tmp_path, files={}, columns={}), {}, Silent())
+    first, label = labeled.dev.examples[0], PUBLISHED[name][2]
+    found = {"tagging": "tags", "question_answering": "answers"}.get(row.kind, "label")
+    assert (first.answers[0].start if found == "answers" else getattr(first, found)) == label
+    save_read_as(tmp_path, labeled.read_as)
+    trained = load_read_as(tmp_path)
+    assert trained == labeled.read_as
+    last = labeled.test or labeled.dev
+    file = read_for_model(list(written.values())[-1], row.kind, ReadOptions(labels="ignored"), trained)
+    assert [(one.key, inputs_of(one)) for one in file.examples] == [(one.key, inputs_of(one)) for one in last.examples]
+    assert [inputs_of(one) for one in file.examples] == [list(texts) for texts in TESTS[name][1]]
+    assert file.notes[0].startswith(f"read as files of {row.title} are")
 
 
 @pytest.mark.parametrize(
