@@ -49,9 +49,8 @@ def test_race_folders_are_read(tmp_path: Path) -> None:
         read_choices(tmp_path / "empty")
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.txt"])
-def test_race_lines_are_read(tmp_path: Path, name: str) -> None:
-    file = read(tmp_path, "\n".join(json.dumps(RACE | {"id": str(n)}) for n in range(3)) + "\r\n", name=name)
+def test_race_lines_are_read(tmp_path: Path) -> None:
+    file = read(tmp_path, "\n".join(json.dumps(RACE | {"id": str(n)}) for n in range(3)) + "\r\n", name="a.txt")
     assert [example.label for example in file.examples] == [0, 1] * 3
     assert file.examples[4].key == "2-1"
 
@@ -97,14 +96,7 @@ def test_dream_and_c3_are_read(tmp_path: Path) -> None:
             ],
             "3",
         ],
-        [
-            ["x"],
-            [
-                {"question": "q", "choice": ["b", "c"], "answer": "c"},
-                {"question": "p", "choice": ["b", "c"], "answer": "b"},
-            ],
-            "4",
-        ],
+        [["x"], [{"question": name, "choice": ["b", "c"], "answer": "c"} for name in "qp"], "4"],
     ]
     file = read(tmp_path, json.dumps(data, indent=2).replace("\n", "\r\n"))
     assert file.examples[0] == ChoiceExample(
