@@ -70,14 +70,6 @@ def test_columns_without_header_are_numbers(tmp_path: Path) -> None:
     assert rows(file) == [("一个女孩", "她在梳头", 2.0), ("一群人", "他们在跑", 3.5)]
 
 
-def test_number_is_the_position_of_a_column_below_a_header_too(tmp_path: Path) -> None:
-    text = "Urteil\tSatz\n" + "gut\tein Satz\nschlecht\tnoch einer\n"
-    assert rows(read(tmp_path, "a.tsv", text, options=ReadOptions(text="2", label="1"))) == [
-        ("ein Satz", "gut"),
-        ("noch einer", "schlecht"),
-    ]
-
-
 def test_labels_are_refused_if_missing_and_ignored_on_request(tmp_path: Path) -> None:
     text = "index\tsentence1\tsentence2\n0\ta\tb\n1\tc\td\n"
     named = ReadOptions(text="sentence1", text2="sentence2", label="label")
@@ -96,6 +88,8 @@ def test_wrong_column_names_the_nearest(tmp_path: Path) -> None:
         read(tmp_path, "a.csv", text, options=ReadOptions(text="label", label="label"))
     with pytest.raises(DataError, match="the second text is named"):
         read(tmp_path, "a.csv", text, options=ReadOptions(text2="label"))
+    with pytest.raises(DataError, match=r"no column '1' for the text\. Allowed: sentence, label"):
+        read(tmp_path, "a.csv", text, options=ReadOptions(text="1", label="2"))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +98,11 @@ def test_wrong_column_names_the_nearest(tmp_path: Path) -> None:
         ("lcqmc.tsv", "谁\t哪个\t1\n什么\t怎么\t0\n", r"the first row is 1: 谁; 2: 哪个; 3: 1.*--text COLUMN --text2"),
         ("a.csv", "label,title,description\n1,A,A text\n0,B,B text\n", r"title, description.*--text title"),
         ("b.csv", "title,Inhalt,label\nA,ein Text,1\n", "several columns could be the text: title, Inhalt"),
-        ("trec.txt", "DESC:manner How ?\nLOC:other Where ?\n", r"one text per line and no labels.*sed.*--text 2"),
+        (
+            "trec.txt",
+            "DESC:manner How ?\nLOC:other Where ?\n",
+            r"one text per line and no labels.*delimiter= .*--text 2",
+        ),
         ("c.csv", "a,b,text\n1,0,ein Satz\n", r"no column has a usual name of a label\..* a, b, text\. .*--label"),
         ("d.csv", "text\nnur Text\n", "no column has a usual name of a label"),
         ("e.csv", "text,text,label\na,b,1\n", r"Allowed: text \(1\), text \(2\), label"),
@@ -115,11 +113,12 @@ def test_columns_that_are_not_obvious_must_be_named(tmp_path: Path, name: str, t
         read(tmp_path, name, text)
 
 
-def test_trec_is_read_after_sed(tmp_path: Path) -> None:
-    """As the message for files of one text per line says."""
+def test_lines_of_label_and_text_are_split_at_the_first_space(tmp_path: Path) -> None:
+    """As TREC has them, in Latin-1."""
     lines = [f"{label} How did serfdom d\xe9velop {n} ?" for n in range(9) for label in ("DESC:manner", "LOC:other")]
-    (tmp_path / "trec.tsv").write_bytes("\n".join(line.replace(" ", "\t", 1) for line in lines).encode("latin-1"))
-    file = read_texts(tmp_path / "trec.tsv", "classification", ReadOptions(label="1", text="2"))
+    (tmp_path / "trec.label").write_bytes("\n".join(lines).encode("latin-1"))
+    options = ReadOptions(delimiter=" ", label="1", text="2")
+    file = read_texts(tmp_path / "trec.label", "classification", options)
     assert rows(file)[0] == ("How did serfdom dévelop 0 ?", "DESC:manner")
 
 
@@ -207,10 +206,8 @@ def test_header_is_recognized_above_numbers(tmp_path: Path) -> None:
     assert rows(read(tmp_path, "c.tsv", "Satz\tlabel\na b\tlabel\n", options=forced))[0] == ("Satz", "label")
 
 
-def test_delimiter_is_named_by_excel_or_the_user(tmp_path: Path) -> None:
+def test_first_line_of_excel_names_the_delimiter(tmp_path: Path) -> None:
     assert rows(read(tmp_path, "a.csv", "sep=|\ntext|label\na,b|x\nc|y\n")) == [("a,b", "x"), ("c", "y")]
-    spaces = ReadOptions(delimiter=" ", text="2", label="1")
-    assert rows(read(tmp_path, "b.txt", "x a\ny b\n", options=spaces.replace(format="tsv"))) == [("a", "x"), ("b", "y")]
 
 
 def test_texts_without_labels_read_for_prediction(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def _guess(path: Path, kind: Kind, options: ReadOptions) -> Format:
         widths = [len(line.split()) for line in lines]
         in_columns = max(widths) <= 1 or (len(set(widths)) == 1 and len(widths) > 1 and widths[0] <= 5)
         return "text" if options.labels == "ignored" and suffix == ".txt" and not in_columns else "conll"
-    return "tsv" if sum("\t" in line for line in lines) > len(lines) // 2 else "text"
+    return "tsv" if options.delimiter or sum("\t" in line for line in lines) > len(lines) // 2 else "text"
 
 
 @dataclass

@@ -83,8 +83,8 @@ Format = Literal["csv", "tsv", "json", "parquet", "text", "conll", "jsonl", "squ
 JSON too, since the nesting of these benchmarks is recognized. "text": one text per line; "conll": one word per line."""
 
 Columns = Annotated[tuple[str, ...], BeforeValidator(lambda value: as_names(as_name(value)))]
-"""A column's name, or several of which the first that the file has is used. A number ("1", or "-1" for the last CoNLL
-column) is the column's position."""
+"""A column's name, or several of which the first that the file has is used. A file without header has
+columns called "1", "2" and so on; "-1" is the last one of CoNLL columns."""
 
 Names = Annotated[tuple[str, ...], BeforeValidator(name_list)]
 Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(name_pairs)]
@@ -111,7 +111,7 @@ class ReadOptions(Spec):
             read, as for prediction.
         header: Whether the first line names the columns.
         quoting: "csv": double quotes may enclose fields; "none": a double quote is an ordinary character.
-        delimiter: One character.
+        delimiter: One character. A space separates only the first column from the rest of the line (TREC).
         encoding: As Python names it.
         word_ending: "segmentation_digit": each word ends in a digit that is not part of it ("科0"), as in Weibo NER.
         bad_rows: Whether a bad row is left out and counted, or the whole file is refused.

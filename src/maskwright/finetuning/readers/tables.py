@@ -79,7 +79,6 @@ class Table:
         rows: Its rows; values are text, or what JSON and Parquet hold.
         notes: What was guessed about the file.
         read_as: The same as fields of `ReadOptions`.
-        has_positions: Whether columns may be named by position.
         nested: Whether the rows come from nested JSON (SQuAD, RACE, DREAM), whose columns have fixed names.
     """
 
@@ -88,7 +87,6 @@ class Table:
     rows: Sequence[Row]
     notes: tuple[str, ...] = ()
     read_as: Mapping[str, Any] = field(default_factory=dict)
-    has_positions: bool = False
     nested: bool = False
 
     def values_of(self, column: str) -> list[object]:
@@ -96,17 +94,11 @@ class Table:
         return [row.cells[column] for row in self.rows]
 
     def find(self, names: Sequence[str], besides: Collection[str] = ()) -> str | None:
-        """Return the first of the named columns that the table has, besides some; case is ignored if none fits exactly.
-
-        A single number is a position, from 1.
-        """
+        """Return the first of the named columns that the table has, besides some; exact names before other case."""
         there = [column for column in self.columns if column not in besides]
         folded = {column.casefold(): column for column in reversed(there)}
         found = next((name for name in names if name in there), None)
-        found = found or next((folded[name.casefold()] for name in names if name.casefold() in folded), None)
-        if found is None and self.has_positions and len(names) == 1 and names[0].isdecimal():
-            return next(iter(self.columns[int(names[0]) - 1 :][:1]), None)
-        return found
+        return found or next((folded[name.casefold()] for name in names if name.casefold() in folded), None)
 
     def need(self, names: Sequence[str], what: str, option: str) -> str:
         """Return the first of the named columns that the table has.
@@ -301,14 +293,14 @@ def _read_delimited(path: Path, text: str, notes: Sequence[str], options: ReadOp
     if excel:
         text = text[excel.end() :]
     quoted = options.quoting == "csv"
-    if options.quoting is None and '"' in text:
+    if options.quoting is None and '"' in text and delimiter != " ":
         quoted = _is_quoted(text, delimiter)
         read_as["quoting"] = "csv" if quoted else "none"
         notes.append("double quotes enclose texts, as in CSV" if quoted else "double quotes are part of the texts")
     parsed: Iterable[tuple[int, list[str]]] = (
         _quoted_lines(path, text, delimiter, skips)
         if quoted
-        else enumerate((line.split(delimiter) for line in lines_of(text)), 1)
+        else enumerate((line.split(delimiter, 1 if delimiter == " " else -1) for line in lines_of(text)), 1)
     )
     lines = [(number, fields) for number, fields in parsed if any(field.strip() for field in fields)]
     if not lines:
@@ -335,7 +327,7 @@ def _read_delimited(path: Path, text: str, notes: Sequence[str], options: ReadOp
             rows.append(Row(place, str(number), dict(zip(columns, fields, strict=True))))
         else:
             skips.add(place, f"{counted(len(fields), 'column')} where {where} {len(columns)}")
-    return Table(name=str(path), columns=columns, rows=rows, notes=tuple(notes), read_as=read_as, has_positions=True)
+    return Table(name=str(path), columns=columns, rows=rows, notes=tuple(notes), read_as=read_as)
 
 
 def _delimiter(path: Path, text: str, notes: list[str]) -> str:

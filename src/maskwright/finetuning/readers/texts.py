@@ -162,12 +162,11 @@ def _not_found(table: Table, could: Collection[str], role: str) -> DataError:
     if role == "text":
         first, second = (*could, "COLUMN", "COLUMN")[:2] if len(could) > 1 else ("COLUMN", "COLUMN")
         todo = f"Name it, `--text {first}`, or two for pairs, `--text {first} --text2 {second}`."
-    if role == "label" and table.columns == ("text",) and not table.has_positions:
+    if role == "label" and "one text per line" in table.notes:
         return DataError(
             f"{table.name} has one text per line and no labels",
             allowed="a CSV, TSV, JSON Lines or Parquet file with a column of labels",
-            todo="If each line starts with its label and a space, `sed 's/ /\\t/' FILE > FILE.tsv` makes a TSV file; "
-            "read it with `--label 1 --text 2`.",
+            todo='If each line starts with its label and a space: `--read "delimiter= " --label 1 --text 2`.',
         )
     if could:
         problem = f"{table.name}: several columns could be the {role}: {', '.join(could)}"
