@@ -82,7 +82,7 @@ def test_read_texts_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> Non
         ("a.txt", b"one\ncaf\xe9 here\n", r"a\.txt, line 2: not UTF-8.*iconv"),
         ("a.txt", "one\n".encode("utf-16"), r"a\.txt is UTF-16"),
         ("a.jsonl", b'"one"\n{"text": }\n', r"a\.jsonl, line 2: not JSON"),
-        ("a.jsonl", b'{"a": "one", "b": "two"}\n', r"several columns could hold the text \(a, b\).*`--column a`"),
+        ("a.jsonl", b'{"a": "one", "b": "two"}\n', r"several columns could contain the text \(a, b\).*`--column a`"),
         ("a.jsonl", b'{"text": "one"}\n{"txt": "two"}\n', r"a\.jsonl, line 2: no field 'text' \(found: 'txt'\)"),
         ("a.csv", b"label,title,description\n1,a,b\n", r"several columns .*\(title, description\).*`--column title`"),
         ("a.csv", b"text,label\na,b,c\n", r"a\.csv, line 2: 3 columns where the header has 2"),
