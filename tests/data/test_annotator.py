@@ -130,14 +130,6 @@ def test_whole_word_masks_hide_every_word_whole_and_keep_the_rate(
         assert 100 < inside.any(axis=1).sum() < 500  # of 2000: each word has its turn
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_joiners_within_words_part_nothing(kind: str, tokenizers: dict[str, Tokenizer]) -> None:
-    persian, hindi = SCRIPTS["persian"][0], SCRIPTS["devanagari"][2]
-    words = ["من", "می\u200cخواهم", "کتاب\u200cهای", "تازه", "بخوانم"]
-    assert units(tokenizers[kind], Words(), persian)[:5] == words
-    assert units(tokenizers[kind], Words(), hindi)[1:4] == ["क्\u200dष", "और", "क्\u200cष"]
-
-
 def test_japanese_keeps_the_tokenizers_words(tokenizers: dict[str, Tokenizer]) -> None:
     for tokenizer in tokenizers.values():
         own = StreamEncoder(tokenizer).encode(list(SCRIPTS["japanese"]))

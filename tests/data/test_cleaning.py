@@ -64,10 +64,6 @@ def test_unicode_forms() -> None:
     assert clean_document("e\u0301", Cleaning(unicode="none")) == ["e\u0301"]
 
 
-def test_control_characters_can_be_kept() -> None:
-    assert clean_document("a\x07b\x00", Cleaning(control_characters="keep")) == ["a\x07b"]
-
-
 WRAPPED = """It is a truth universally acknowledged, that a single man in
 possession of a good fortune, must be in want of a wife. However
 little known the feelings or views of such a man may be on his
@@ -91,7 +87,3 @@ def test_lines_that_are_sentences_stay_paragraphs() -> None:
     assert not is_wrapped(LISTED)
     assert len(clean_document(LISTED, Cleaning())) == 5
     assert clean_document(LISTED, Cleaning(line_breaks="space")) == [LISTED.replace("\n", " ")]
-
-
-def test_joined_chinese_lines_get_no_space() -> None:
-    assert clean_document("我们在这\n里写字 A\nB", Cleaning(line_breaks="space")) == ["我们在这里写字 A B"]

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from token_samples import clean_corpus_of
 
-from maskwright.data.words import collocations
 from maskwright.data.words.collocations import WordCounter, collocations_of, find_collocations
 from maskwright.data.words.segmenters import open_segmenter
 
@@ -60,12 +59,6 @@ def test_phrases_are_those_of_the_plain_count_in_its_order() -> None:
     assert [scores[phrase] for phrase in found] == sorted(scores.values())
     assert {"puerto rico", "state of the arts", "quick brown foxes"} <= set(found)
     assert "the day" not in found
-
-
-def test_only_so_many_of_each_length_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collocations, "_MOST", 4)
-    found = collocations_of(text_with_phrases())
-    assert Counter(phrase.count(" ") + 1 for phrase in found) == {2: 2, 3: 1}
 
 
 def test_marks_numbers_and_sentence_ends_break_phrases() -> None:

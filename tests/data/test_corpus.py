@@ -64,13 +64,6 @@ def test_corpus_survives_pickling_by_mapping_anew(corpus: Corpus) -> None:
     assert again.fingerprint == corpus.fingerprint
 
 
-def test_documents_can_be_picked(corpus: Corpus) -> None:
-    picked = corpus.documents.pick(np.array([3, 1]))
-    starts, ends = picked.bounds(picked.first), picked.bounds(picked.last)
-    assert ends.tolist() == corpus.document_ends[[3, 1]].tolist()
-    assert (ends - starts).sum() == picked.num_tokens
-
-
 def test_opening_what_is_no_corpus_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="damaged"):
         Corpus.open(tmp_path)

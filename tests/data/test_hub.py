@@ -29,11 +29,6 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return state
 
 
-def test_rows_are_streamed(hub: SimpleNamespace) -> None:
-    assert list(hub_documents(HubDataset("owner/name", "config", "test"), None)) == ["One.", ""]
-    assert hub.asked == (("owner/name", "config"), {"split": "test", "streaming": True})
-
-
 def test_column_is_chosen_or_found(hub: SimpleNamespace) -> None:
     hub.rows = [{"title": "t", "body": "b"}]
     assert list(hub_documents(DATASET, "body")) == ["b"]

@@ -16,7 +16,6 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.vocabulary import train_tokenizer
 from maskwright.data.words.annotator import Annotator, words_fingerprint
-from maskwright.data.words.lexicon import Lexicon
 from maskwright.data.words.segmenters import open_segmenter
 from maskwright.data.words.span_facts import SpanFacts, describe_spans
 from maskwright.data.words.spec import Words
@@ -108,23 +107,6 @@ def test_files_are_the_same_bytes_for_any_number_of_workers(
         assert (pooled.folder / name).read_bytes() == (ernie.folder / name).read_bytes()
 
 
-def test_only_levels_that_are_wanted_have_files(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    plain = corpus_of(clean, tokenizer, tmp_path, Words())
-    assert not list(plain.folder.glob("*_starts-*")) or {
-        path.name.split("_starts")[0] for path in plain.folder.glob("*_starts-*")
-    } == {"word"}
-    assert plain.take(np.array([0]), np.array([5])).span_starts == {}
-    assert plain.span_facts == {}
-    segmented = corpus_of(clean, tokenizer, tmp_path, Words(segmenter="rjieba"))
-    assert segmented.fingerprint != plain.fingerprint
-    manifest = json.loads((segmented.folder / "manifest.json").read_text(encoding="utf-8"))
-    assert (manifest["version"], manifest["words"]["segmenter"], manifest["levels"]) == (2, "rjieba", {})
-    everything = np.array([0]), np.array([plain.num_tokens])
-    ours, theirs = segmented.take(*everything), plain.take(*everything)
-    assert ours.ids.tolist() == theirs.ids.tolist()
-    assert ours.word_starts.sum() < theirs.word_starts.sum()
-
-
 def test_changed_lexicon_makes_other_shards(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path) -> None:
     lexicon = tmp_path / "list.txt"
     words = Words(phrases=(str(lexicon),))
@@ -194,7 +176,3 @@ def test_facts_count_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert describe_spans("entity", SpanFacts(lost=2).to_json(0)) == (
         "no entity of two words and more was found; 2 given ones cross a sentence's end"
     )
-
-
-def test_an_empty_lexicon_finds_nothing() -> None:
-    assert len(Lexicon([]).find("text", np.zeros(5, dtype=np.bool_), np.zeros(4, dtype=np.int64)).starts) == 0

@@ -1,4 +1,3 @@
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from maskwright.core.errors import DataError
 from maskwright.data.words.lexicon import (
     DictionaryWord,
     Lexicon,
-    Spans,
     longest,
     read_dictionary,
     read_lexicon,
@@ -62,11 +60,6 @@ def test_longest_spans_are_the_greedy_choice_from_the_left(pairs: list[tuple[int
     assert list(zip(chosen.starts.tolist(), chosen.ends.tolist(), strict=True)) == expected
 
 
-def test_spans_of_nothing_are_empty() -> None:
-    assert isinstance(longest(spans_of(())), Spans)
-    assert all(len(part) == 0 for part in longest(spans_of(())))
-
-
 def test_lexicon_file_is_read_in_clean_form(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("\ufeffNew  York\r\n\n模型\ncafe\u0301\nNew York\n".encode())
     (tmp_path / "a.tsv").write_text("New York\tLOC\t5\n模型\n", encoding="utf-8")
@@ -112,25 +105,7 @@ def test_missing_and_unreadable_word_lists_are_told_alike(read: Callable[[Path],
             read(path)
 
 
-def test_words_are_read_once_each_and_in_order(tmp_path: Path) -> None:
-    path = tmp_path / "words.txt"
-    path.write_bytes("\ufeffmyocarditis\r\n\n  tachycardia \nmyocarditis\ncafe\u0301\n".encode())
-    assert read_words(path) == ["myocarditis", "tachycardia", "café"]
-
-
 def test_line_that_is_no_dictionary_entry_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("模型 100 n\nthis is a sentence\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"a\.txt, line 2.*WORD FREQUENCY TAG"):
         read_dictionary(tmp_path / "a.txt")
-
-
-def test_empty_column_of_a_table_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text("\tLOC\n", encoding="utf-8")
-    with pytest.raises(DataError, match="empty first column"):
-        read_lexicon(tmp_path / "a.tsv")
-
-
-def test_all_entries_of_a_long_list_are_found() -> None:
-    letters = "abcde"
-    entries = ["".join(word) for word in itertools.product(letters, repeat=4)]
-    assert found(entries, " ".join(entries)) == entries

@@ -54,11 +54,6 @@ def test_pieces_end_where_documents_end(tmp_path: Path, small_blocks: None, sepa
     assert read(path) == documents
 
 
-def test_text_without_blank_lines_is_one_document(tmp_path: Path) -> None:
-    text = "\n".join(f"Line {number}." for number in range(50))
-    assert read(write(tmp_path / "a.txt", text.encode())) == [text]
-
-
 def test_document_longer_than_memory_should_hold_is_cut_at_a_line_end(tmp_path: Path, small_blocks: None) -> None:
     lines = [f"Line number {number}." for number in range(100)]
     path = write(tmp_path / "a.txt", "\n".join(lines).encode())
@@ -74,11 +69,6 @@ def test_document_longer_than_memory_should_hold_is_cut_at_a_line_end(tmp_path: 
 def test_line_without_end_is_cut_between_characters(tmp_path: Path, small_blocks: None) -> None:
     text = "中文" * 500
     assert "".join(read(write(tmp_path / "a.txt", text.encode()))) == text
-
-
-def test_whole_files_can_be_documents(tmp_path: Path) -> None:
-    text = "One.\n\nStill the same."
-    assert read(write(tmp_path / "a.txt", text.encode()), Cleaning(text_documents="files")) == [text]
 
 
 WIKITEXT = (
@@ -98,11 +88,6 @@ def test_titles_separate_documents_of_wikitext(tmp_path: Path, name: str) -> Non
     ]
     assert second.endswith("1,000 .")
     assert len(read(tmp_path / name, Cleaning(text_documents="blank_lines"))) == 6
-
-
-def test_wikitext_pieces_end_before_titles(tmp_path: Path, small_blocks: None) -> None:
-    articles = [f" = Title {number} = \n \n" + " Some words . \n" * (number % 9 + 1) for number in range(30)]
-    assert len(read(write(tmp_path / "wiki.txt", "".join(articles).encode()))) == 30
 
 
 def jsonl(*records: object) -> bytes:
@@ -174,11 +159,6 @@ def test_csv_reads_quoted_line_breaks_and_long_fields(tmp_path: Path) -> None:
     assert read(path) == ['One,\n"two".', long.strip()]
 
 
-def test_csv_separator_follows_the_header(tmp_path: Path) -> None:
-    assert read(write(tmp_path / "a.csv", b"id;text\n1;One, two.")) == ["One, two."]
-    assert read(write(tmp_path / "a.tsv", b"id\ttext\n1\tOne, two; three.")) == ["One, two; three."]
-
-
 def test_csv_row_of_another_width_is_named_or_skipped(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", b"id,text\n1,One.\n2,Two.,more\n3,Three.")
     with pytest.raises(DataError, match=r"a\.csv, line 3: 3 columns where the header has 2"):
@@ -197,11 +177,6 @@ def test_parquet_column_of_numbers_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["x"], "n": [1]}), tmp_path / "a.parquet")
     with pytest.raises(DataError, match="has int64, not text"):
         read(f"{tmp_path / 'a.parquet'}#n")
-
-
-def test_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a\.parquet is not a readable Parquet file"):
-        read(write(tmp_path / "a.parquet", b"PAR1 nothing"))
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])

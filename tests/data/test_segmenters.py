@@ -157,12 +157,6 @@ def test_broken_library_is_told_before_any_work(
         check_words(Words(segmenter="ltp"))
 
 
-def test_missing_pyahocorasick_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ahocorasick", None)
-    with pytest.raises(DataError, match=r"pyahocorasick.*maskwright\[words\]"):
-        check_words(Words(phrases=("collocations",)))
-
-
 def test_model_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, "ltp", {"LTP": FakeLTP})
     with pytest.raises(DataError, match=r"'ltp' cannot load its model 'other' \(OSError.*rjieba"):
@@ -197,8 +191,3 @@ def test_fingerprint_is_of_content_and_versions_not_of_places(tmp_path: Path, mo
     assert first == of("b.txt", "New York\n") != of("a.txt", "Los Angeles\n")
     monkeypatch.setattr(segmenters.metadata, "version", lambda name: "99")
     assert of("a.txt", "New York\n") != first
-
-
-def test_fingerprint_needs_its_files(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot read the word list"):
-        words_fingerprint(Words(phrases=(str(tmp_path / "gone.txt"),)))

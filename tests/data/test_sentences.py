@@ -102,7 +102,3 @@ def test_endless_sentences_are_cut_at_clauses_or_white_space() -> None:
 )
 def test_language_follows_the_script(text: str, language: str) -> None:
     assert language_of(text) == language
-
-
-def test_given_language_is_used() -> None:
-    assert split_paragraph("Nr. 5 z.B. ist da. Gut.", language="de")[-1] == " Gut."

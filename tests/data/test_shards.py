@@ -86,15 +86,6 @@ def test_shards_hold_every_token_and_boundary(clean: CleanCorpus, tokenizer: Tok
     assert corpus.num_tokens == ends[-1] == corpus.documents.num_tokens
 
 
-def test_counts_are_those_of_the_tokens(clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus) -> None:
-    ids, _, _ = corpus.take(np.array([0]), np.array([corpus.num_tokens]))
-    assert corpus.token_counts.tolist() == np.bincount(ids, minlength=corpus.vocab_size).tolist()
-    assert corpus.vocab_size == tokenizer.special_tokens.vocab_size
-    assert (corpus.num_bytes, corpus.num_characters) == (clean.num_bytes, clean.num_characters)
-    assert corpus.clean_card == clean.card
-    assert corpus.source_names == ("source 0", "source 1")
-
-
 def test_sentences_and_documents_without_tokens_are_left_out_and_counted(
     clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus
 ) -> None:
@@ -141,10 +132,6 @@ def test_shards_are_kept_and_progress_is_told_in_bytes(
     assert not told
     assert again.fingerprint == first.fingerprint
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checksums.json", f"tokens-{first.fingerprint}"]
-
-
-def test_shards_keep_their_tokenizer(tokenizer: Tokenizer, corpus: Corpus) -> None:
-    assert corpus.tokenizer().fingerprint == tokenizer.fingerprint == corpus.manifest.tokenizer_fingerprint
 
 
 @pytest.mark.parametrize("harm", ["cut", "gone", "manifest", "other version"])
@@ -226,11 +213,6 @@ def test_corpus_without_a_token_is_refused_and_leaves_nothing(tokenizer: Tokeniz
     with pytest.raises(DataError, match="no token"):
         tokenize_corpus(clean_corpus_of(tmp_path / "text", []), tokenizer, cache=tmp_path / "cache", workers=1)
     assert not list((tmp_path / "cache").iterdir())
-
-
-def test_shard_size_that_cuts_a_byte_is_refused(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="multiple of 8"):
-        tokenize_corpus(clean, tokenizer, cache=tmp_path, shard_tokens=100)
 
 
 def test_preparing_text_does_not_import_torch() -> None:

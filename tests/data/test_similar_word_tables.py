@@ -72,11 +72,6 @@ def test_cilin_is_read_in_its_own_encoding_and_in_utf_8(tmp_path: Path, text: st
     assert "HIT Cilin: 2 classes" in read.description
 
 
-def test_a_word_of_several_classes_has_the_synonyms_of_all(tmp_path: Path) -> None:
-    path = written(tmp_path / "c.txt", "Aa01A01= 家 人\nBa01A01= 家 屋\n")
-    assert read_thesaurus(path, "cilin").synonyms["家"] == ["人", "屋"]
-
-
 def test_wordnet_synonyms_go_from_the_lemma_to_the_others_only(tmp_path: Path) -> None:
     path = written(tmp_path / "w.tsv", WORDNET)
     assert layout_of(path) == "wordnet"
@@ -277,17 +272,6 @@ def test_too_little_text_to_learn_from_is_a_warning(english: tuple[Corpus, Token
     assert not few_words_warning(SimilarWordsSpec(source="s.txt"), dataclasses.replace(coverage, words=20_000))
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gbk"])
-def test_vectors_are_read_in_the_encodings_of_thesauri(tmp_path: Path, encoding: str) -> None:
-    corpus, tokenizer = corpus_of(tmp_path, [["北 南 山 水。"] * 9], WordPiece(vocab_size=200))
-    text = "南 1 0 0\n北 0.9 0.1 0\n山 0 1 0\n水 0 0.9 0.1\n".replace("\n", " 0 0 0 0 0 0\n")
-    for header in ("", "4 9\n"):
-        path = written(tmp_path / "v.txt", (header + text).encode(encoding))
-        made = table_of(SimilarWordsSpec(source=str(path)), sample_tokens(corpus), tokenizer)
-        assert candidates(made, tokenizer, "北")[:1] == ["南"]
-        assert candidates(made, tokenizer, "南")[:1] == ["北"]
-
-
 def test_a_broken_word_among_vectors_is_passed_over(tmp_path: Path) -> None:
     corpus, tokenizer = corpus_of(tmp_path, [["北 南 山 水。"] * 9], WordPiece(vocab_size=200))
     lines = "南 1 0 0\n北 0.9 0.1 0\n".encode() + b"\xe5\x8c 0 1 0\n"
@@ -295,14 +279,6 @@ def test_a_broken_word_among_vectors_is_passed_over(tmp_path: Path) -> None:
     made = table_of(SimilarWordsSpec(source=str(path), min_similarity=-1), sample_tokens(corpus), tokenizer)
     assert candidates(made, tokenizer, "北") == ["南"]
     assert "3 word vectors" in made.coverage.source
-
-
-def test_among_plain_words_a_word_of_no_known_encoding_is_passed_over(tmp_path: Path) -> None:
-    corpus, tokenizer = corpus_of(tmp_path, [["good fine"] * 6], WordPiece(vocab_size=200))
-    path = written(tmp_path / "v.txt", b"3 3\ngood 1 0 0\n\xff 0 1 0\nfine 1 0 0.1\n")
-    check_source(SimilarWordsSpec(source=str(path)))
-    made = table_of(SimilarWordsSpec(source=str(path), min_similarity=-1), sample_tokens(corpus), tokenizer)
-    assert candidates(made, tokenizer, "good") == ["fine"]
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,6 @@ def test_file_resolves_to_itself(here: Path) -> None:
     )
 
 
-def test_lone_string_or_path_is_one_argument(here: Path) -> None:
-    path = write(here / "novels.txt")
-    assert resolve_sources("novels.txt")[0].files == (Path("novels.txt"),)
-    assert resolve_sources(path)[0].files == (path,)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("written", "weight"), [("novels.txt:0.7", 0.7), ("novels.txt:2", 2.0), ("novels.txt:1e-1", 0.1)]
 )
@@ -97,11 +91,6 @@ def test_hub_names_are_recognised(here: Path) -> None:
     assert resolve_sources(["imdb[test]"])[0].dataset is not None
 
 
-def test_docstrings_name_the_corpus_at_hand(here: Path) -> None:
-    (source,) = resolve_sources(["docstrings:0.2"])
-    assert (source.kind, source.weight) == ("docstrings", 0.2)
-
-
 def test_names_are_unique(here: Path) -> None:
     write(here / "a" / "x.txt")
     write(here / "b" / "x.txt")
@@ -118,12 +107,6 @@ def test_missing_path_suggests_the_nearest_name(here: Path, argument: str) -> No
     write(here / "data" / "novels.txt")
     with pytest.raises(DataError, match=r"no such file or folder.*novels\.txt"):
         resolve_sources([argument])
-
-
-def test_pattern_without_a_match_suggests(here: Path) -> None:
-    write(here / "novels.txt")
-    with pytest.raises(DataError, match="nothing matches"):
-        resolve_sources(["novls*.jsonl"])
 
 
 @pytest.mark.parametrize(
@@ -147,8 +130,3 @@ def test_folder_without_text_says_what_it_holds_and_what_is_read(here: Path) -> 
     write(here / "pictures" / "a.png")
     with pytest.raises(DataError, match=r"1 \.png.*\.txt, \.md, \.jsonl"):
         resolve_sources(["pictures"])
-
-
-def test_no_argument_is_refused() -> None:
-    with pytest.raises(DataError, match="no corpus"):
-        resolve_sources([])

@@ -122,16 +122,3 @@ def test_full_memory_is_emptied_without_a_trace(
         encoder = StreamEncoder(encoders[name])
         for text in AWKWARD:
             assert_same_as_one_by_one(encoder, encoders[name], [text, f"{text} {text}"])
-
-
-def test_no_texts_give_an_empty_stream(encoders: dict[str, Tokenizer]) -> None:
-    stream = StreamEncoder(encoders["uncased"]).encode([])
-    assert stream.ids.shape == stream.word_starts.shape == stream.lengths.shape == (0,)
-
-
-def test_sentence_with_a_space_before_it_begins_with_a_spaced_token(encoders: dict[str, Tokenizer]) -> None:
-    tokenizer = encoders["byte_bpe"]
-    stream = StreamEncoder(tokenizer).encode(["The function", " The function"])
-    first, second = np.split(stream.ids, [stream.lengths[0]])
-    assert tokenizer.tokens(first)[0].startswith("T")
-    assert tokenizer.tokens(second)[0].startswith("Ġ")

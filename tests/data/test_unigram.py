@@ -76,13 +76,6 @@ def test_cleaning_agrees_with_alberts_rules_step_by_step(
     assert learnt[lowercase].backend.normalizer.normalize_str(text) == expected
 
 
-def test_white_space_of_any_kind_and_amount_is_one_space(learnt: dict[bool, Tokenizer]) -> None:
-    tokenizer = learnt[True]
-    expected = tokenizer.encode("the function returns").ids
-    for text in ("  the \t function\u00a0returns ", "the\u3000function\n\n returns\r\n", "The▁Function▁returns"):
-        assert np.array_equal(tokenizer.encode(text).ids, expected)
-
-
 # Words.
 
 
@@ -130,25 +123,6 @@ def test_words_of_no_language_are_torn(text: str, learnt: dict[bool, Tokenizer])
     assert len(tokenizer.encode(text).ids) > len(words)
 
 
-def test_words_end_at_signs_ideographs_and_spaces_and_not_at_digits(learnt: dict[bool, Tokenizer]) -> None:
-    tokenizer = learnt[True]
-    assert words_of(tokenizer, "don't (say) a-b, x=90210 e2e") == [
-        *("don", "'", "t", "(", "say", ")", "a", "-", "b", ",", "x", "=", "90210", "e2e")
-    ]
-    assert words_of(tokenizer, "他说Linux") == [*("他", "说"), "linux"]
-    for text in CHINESE:
-        encoded = tokenizer.encode(text)
-        ideographs = [any("\u4e00" <= letter <= "\u9fff" for letter in p) for p in tokenizer.tokens(encoded.ids)]
-        joined = np.append(False, np.array(tokenizer.tokens(encoded.ids)) == "▁")[:-1]
-        assert encoded.word_starts[np.array(ideographs) & ~joined].all()
-
-
-def test_unknown_characters_go_on_with_their_word(learnt: dict[bool, Tokenizer]) -> None:
-    encoded = learnt[True].encode("ab\U00010330c \U00010330")
-    assert learnt[True].special_tokens.unk in encoded.ids
-    assert encoded.word_starts.sum() == 2
-
-
 # Special tokens.
 
 
@@ -179,14 +153,6 @@ def test_text_goes_on_after_a_mask_as_after_a_word(learnt: dict[bool, Tokenizer]
         assert tokenizer.tokens(encoded.ids) == expected
         masks = encoded.ids == tokenizer.special_tokens.mask
         assert {text[start:end] for start, end in encoded.offsets[masks]} == {"[MASK]"}
-
-
-@given(text=awkward_text)
-def test_text_without_masks_is_read_as_ever(text: str, learnt: dict[bool, Tokenizer]) -> None:
-    around, plain = (learnt[True].encode_around_masks(text), learnt[True].encode(text, special_tokens_in_text=True))
-    if "▁" not in text:
-        assert np.array_equal(around.ids, plain.ids)
-        assert np.array_equal(around.word_starts, plain.word_starts)
 
 
 def test_token_text_says_whether_a_space_precedes(learnt: dict[bool, Tokenizer]) -> None:

@@ -116,24 +116,6 @@ def test_words_that_are_entries_already_are_passed_over(tokenizer: Tokenizer) ->
         extend_vocabulary(once.tokenizer, [DOMAIN[0]])
 
 
-def test_no_more_entries_than_asked_for(tokenizer: Tokenizer) -> None:
-    assert len(extend_vocabulary(tokenizer, DOMAIN[1:], 30).pieces) <= 30
-    if tokenizer.kind != "byte_bpe":
-        assert extend_vocabulary(tokenizer, DOMAIN, 2).words == DOMAIN[:2]
-
-
-def test_words_are_cleaned_like_the_corpus(trained: dict[str, Tokenizer]) -> None:
-    for kind in ("wordpiece", "unigram"):
-        new = extend_vocabulary(trained[kind], ["Myocardítis"]).tokenizer
-        assert len(in_running_text(new, "myocarditis")) == 1
-
-
-def test_an_extended_tokenizer_is_saved_and_read_like_any_other(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    new = extend_vocabulary(tokenizer, DOMAIN).tokenizer
-    new.save(tmp_path)
-    assert Tokenizer.from_folder(tmp_path).fingerprint == new.fingerprint
-
-
 def test_an_extended_tokenizer_loads_in_transformers_with_the_same_ids(tokenizer: Tokenizer, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 

@@ -49,22 +49,6 @@ def test_assemble_lays_out_single_texts_and_pairs_as_published() -> None:
     assert laid_out.segment_ids.dtype == np.int8
 
 
-def test_assemble_puts_two_separators_between_the_texts_of_a_roberta_pair() -> None:
-    laid_out = assemble(plan_of((0, 2, 5, 6)), reader(100 + np.arange(10)), SPECIAL, num_separators_between=2)
-    assert laid_out.ids.tolist() == [CLS, 100, 101, SEP, SEP, 105, SEP]
-    assert laid_out.segment_ids.tolist() == [0, 0, 0, 0, 0, 1, 1]
-
-
-def test_assemble_marks_only_points_strictly_inside_a_text() -> None:
-    points = np.array([0, 2, 4, 6, 10])
-    laid_out = assemble(
-        plan_of((0, 6, 0, 0), (6, 10, 0, 0)), reader(100 + np.arange(10)), SPECIAL, separator_points=points
-    )
-    first = [CLS, 100, 101, SEP, 102, 103, SEP, 104, 105, SEP]
-    assert laid_out.ids.tolist() == [*first, CLS, 106, 107, 108, 109, SEP]
-    assert laid_out.special.sum() == 6
-
-
 def test_assemble_begins_a_word_after_every_special_token() -> None:
     # Tokens 3 and 5 are later pieces of words; truncation and a document's end leave them after specials.
     continues = np.isin(np.arange(8), [1, 3, 5])
@@ -150,9 +134,3 @@ def test_a_format_knows_lengths_before_it_lays_out(format: Format) -> None:
     plan = format.plan(documents, 32, seed=0, refresh=0)
     lengths = format.lengths(plan, format.separator_points(documents))
     assert lengths.tolist() == lay_out(format, documents, plan).lengths.tolist()
-
-
-def test_assemble_of_no_rows_is_empty() -> None:
-    laid_out = assemble(plan_of(), reader(np.arange(3)), SPECIAL)
-    assert len(laid_out) == 0
-    assert laid_out.cu_seqlens.tolist() == [0]

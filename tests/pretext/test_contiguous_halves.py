@@ -10,7 +10,7 @@ from pretext_samples import documents_of, lay_out, ranges, within
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import generator
-from maskwright.core.types import Documents, Plan
+from maskwright.core.types import Plan
 from maskwright.pretext.formats import ContiguousHalves
 
 Row = tuple[list[int], list[int]]
@@ -132,15 +132,6 @@ def test_shares_are_those_of_the_original() -> None:
     assert set((plan.first_end - plan.first_start)[alone].tolist()) == {126}
 
 
-def test_documents_do_not_mix_and_the_last_example_may_be_short() -> None:
-    plan = ContiguousHalves(short_share=0, single_share=0).plan(documents_of([[5], [4, 4], [9]]), 32, 0, 0)
-    assert rows_of(plan) == [
-        (list(range(5)), []),
-        (list(range(5, 13)), []),  # 8 tokens are below the half of 14: nothing is left for a second text
-        (list(range(13, 22)), []),
-    ]
-
-
 def test_layouts_repeat_for_a_refresh_and_differ_between_refreshes() -> None:
     documents = documents_of([[9, 14, 3, 22, 8, 30]] * 30)
     plans = [
@@ -152,19 +143,9 @@ def test_layouts_repeat_for_a_refresh_and_differ_between_refreshes() -> None:
     assert plans[0] != plans[3]
 
 
-def test_empty_documents_are_passed_over() -> None:
-    full = documents_of([[5, 6], [7, 8]])
-    holed = Documents(full.sentence_ends, np.array([0, 2, 2, 4]), np.array([2, 2, 4, 4]))
-    assert rows_of(ContiguousHalves().plan(holed, 32, 1, 0)) == rows_of(ContiguousHalves().plan(full, 32, 1, 0))
-
-
 @pytest.mark.parametrize("between", [1, 2])
 def test_lengths_without_room_are_refused(between: int) -> None:
     format = ContiguousHalves.model_validate({"num_separators_between": between, "short_share": 1})
     with pytest.raises(RecipeError, match=f"at least {4 + between}"):
         format.plan(documents_of([[5, 5]]), 3 + between, 0, 0)
     assert len(format.plan(documents_of([[5, 5]]), 4 + between, 0, 0))
-
-
-def test_nothing_is_said_about_the_pair() -> None:
-    assert ContiguousHalves().provides == frozenset()

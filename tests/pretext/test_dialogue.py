@@ -55,14 +55,6 @@ def test_segments_tell_the_roles_and_each_turn_takes_its_separator() -> None:
         assert row.special.sum() == 4
 
 
-def test_roles_are_those_of_each_sequence_in_a_batch() -> None:
-    documents = documents_of(TURNS)
-    plan = Dialogue().plan(documents, 64, seed=1, refresh=0)
-    together = lay_out(Dialogue(), documents, plan)
-    alone = [row.segment_ids for row in laid_out(Dialogue(), TURNS)]
-    assert together.segment_ids.tolist() == np.concatenate(alone).tolist()
-
-
 def test_fake_dialogues_have_a_first_or_last_turn_from_elsewhere() -> None:
     turns = [[2, 3, 2]] * 3000  # a dialogue has 7 tokens
     rows = laid_out(Dialogue(), turns[:400])
@@ -120,23 +112,6 @@ def test_how_a_dialogue_is_cut_does_not_tell_whether_it_is_fake() -> None:
 def test_lengths_without_room_for_three_turns_are_refused() -> None:
     with pytest.raises(RecipeError, match="at least 7"):
         Dialogue().plan(documents_of(TURNS), 6, seed=0, refresh=0)
-
-
-def test_passes_are_drawn_anew_from_seed_and_refresh() -> None:
-    documents = documents_of([[2, 3, 2]] * 60)
-
-    def labels(seed: int, refresh: int) -> list[int]:
-        return Dialogue().plan(documents, 64, seed, refresh).pair_labels.tolist()
-
-    assert labels(1, 0) == labels(1, 0)
-    assert labels(1, 0) != labels(1, 1)
-    assert labels(1, 0) != labels(2, 0)
-
-
-def test_labels_are_said_in_words() -> None:
-    real, fake = Dialogue().label_meanings
-    assert "real" in real
-    assert "fake" in fake
 
 
 def test_the_judge_asks_for_the_label_of_each_dialogue() -> None:

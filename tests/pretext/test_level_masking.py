@@ -28,17 +28,6 @@ def begins_of(instances: Instances, level: str) -> set[tuple[int, int]]:
 
 
 @settings(deadline=None, max_examples=40)
-@given(lengths, st.floats(0.3, 1), st.integers(0, 100), st.sampled_from(["basic", "phrase", "entity"]))
-def test_units_of_a_level_stay_whole_and_no_sequence_is_without(
-    lengths: list[int], share: float, seed: int, level: str
-) -> None:
-    instances = with_levels(batch_of(lengths, seed, share), seed)
-    selection = only(level).select(instances, rng_for(instances, seed))
-    assert set(ranges(selection.starts, selection.ends)) <= begins_of(instances, level)
-    assert np.bincount(instances.sequence_ids[selection.starts], minlength=len(lengths)).min() >= 1
-
-
-@settings(deadline=None, max_examples=40)
 @given(lengths, st.integers(0, 50))
 def test_units_are_drawn_one_by_one_with_the_number_of_their_place(lengths: list[int], seed: int) -> None:
     instances = with_levels(batch_of(lengths, seed, 0.7), seed)
@@ -65,14 +54,6 @@ def test_each_unit_is_drawn_with_the_rate_and_counts_vary(level: str) -> None:
     counts = np.bincount(instances.sequence_ids[selection.starts])
     # The spread of independent draws; a budget would have none.
     assert counts.std() == pytest.approx(np.sqrt(num_units / 400 * 0.15 * 0.85), rel=0.15)
-
-
-def test_masked_tokens_are_a_share_of_the_tokens_on_every_level() -> None:
-    # Issues 33, 550 and 787 of the original: the expected share of tokens is the same at all stages.
-    instances = with_levels(batch_of([200] * 400, share_of_word_starts=0.8))
-    for level in ("basic", "phrase", "entity"):
-        share = len(only(level).select(instances, rng_for(instances)).positions) / (198 * 400)
-        assert share == pytest.approx(0.15, abs=0.006)
 
 
 def test_mixed_levels_are_drawn_a_sequence_by_their_shares() -> None:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from pretext_samples import SPECIAL, VOCABULARY, batch_of, looks_uniform, one_of, rng_for, within
-from pydantic import ValidationError
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.types import Instances, IntArray, Selection
@@ -11,12 +10,6 @@ from maskwright.pretext.masking import SpanMasking, TokenMasking
 from maskwright.pretext.replacement import MaskRandomKeep, VocabularyFacts
 
 NEVER = {SPECIAL.pad, SPECIAL.unk, SPECIAL.cls, SPECIAL.sep}
-
-
-def test_the_corpus_is_counted_only_where_random_tokens_come_from_it() -> None:
-    assert MaskRandomKeep(random_from="corpus").uses_token_counts
-    assert not MaskRandomKeep().uses_token_counts
-    assert not MaskRandomKeep(random_from="corpus", mask=1, random=0, keep=0).uses_token_counts
 
 
 def pairs_of_tokens(number: int) -> tuple[Instances, Selection]:
@@ -52,12 +45,6 @@ def test_per_token_decides_each_token_and_per_unit_each_unit() -> None:
         same = (masked[:, 0] == masked[:, 1]).mean()
         # A random token is the mask token once in 996 times.
         assert abs(same - agreeing) < 4.5 * 0.5 / np.sqrt(20_000) + 1 / 996
-
-
-def test_random_tokens_of_a_unit_are_drawn_one_by_one() -> None:
-    _, after = replaced(MaskRandomKeep(mask=0, random=1, keep=0, per="unit"), 20_000)
-    pairs = after.reshape(-1, 2)
-    assert abs((pairs[:, 0] == pairs[:, 1]).mean() - 1 / 1000) < 4.5 * np.sqrt(1 / 1000 / 20_000)
 
 
 def test_bert_draws_random_tokens_from_the_whole_vocabulary() -> None:
@@ -136,8 +123,3 @@ def test_a_batch_is_replaced_like_its_sequences_one_by_one(per: str) -> None:
         alone = replacement.replace_tokens(single, TokenMasking().select(single, rng), rng, VOCABULARY)
         low, high = instances.cu_seqlens[number : number + 2]
         assert np.array_equal(together[low:high], alone)
-
-
-def test_shares_that_do_not_add_up_are_refused() -> None:
-    with pytest.raises(ValidationError, match="add up to 1"):
-        MaskRandomKeep(mask=0.9)

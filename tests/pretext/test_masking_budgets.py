@@ -50,12 +50,6 @@ def test_rounding_up_and_down(rounding: str, counted: str, count: int) -> None:
     assert masking.budgets(instances, rng_for(instances)).tolist() == [count]
 
 
-def test_every_sequence_gives_up_at_least_one_token() -> None:
-    instances = batch_of([3, 3, 3])
-    selection = TokenMasking(rounding="down").select(instances, rng_for(instances))
-    assert selection.positions.tolist() == [1, 4, 7]
-
-
 @settings(deadline=None, max_examples=200)
 @given(maskings, lengths, st.floats(0.2, 1), st.integers(0, 100))
 def test_selection_keeps_to_budget_candidates_and_order(

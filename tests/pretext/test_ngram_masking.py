@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import batch_of, looks_uniform, one_of, rng_for, within
+from pretext_samples import batch_of, looks_uniform, rng_for, within
 from pydantic import ValidationError
 
 from maskwright.core.randomness import RandomNumbers
-from maskwright.core.types import Instances, Selection
+from maskwright.core.types import Instances
 from maskwright.pretext.masking import NgramMasking
-from maskwright.pretext.masking.ngram import Visits, take_windows
 
 ALBERT = NgramMasking()
 CAPPED = NgramMasking(max_targets=20)
@@ -174,23 +173,6 @@ def test_units_are_whole_words_of_one_text_within_the_budget(
         assert np.array_equal(spent, np.minimum(budgets, words))
 
 
-@settings(deadline=None, max_examples=60)
-@given(batches, st.integers(0, 50), st.integers(0, 3), st.sampled_from([ALBERT, CAPPED, IN_WORDS, MACBERT]))
-def test_a_batch_draws_what_its_sequences_draw_one_by_one(
-    lengths: list[int], seed: int, refresh: int, masking: NgramMasking
-) -> None:
-    instances = batch_of(lengths, seed, 0.6)
-    together = masking.select(instances, rng_for(instances, seed, refresh, first_index=7))
-    alone = []
-    for number in range(len(instances)):
-        single = one_of(instances, number)
-        selection = masking.select(single, rng_for(single, seed, refresh, first_index=7 + number))
-        offset = instances.cu_seqlens[number]
-        alone.append(Selection(selection.starts + offset, selection.ends + offset))
-    assert np.array_equal(together.starts, np.concatenate([part.starts for part in alone]))
-    assert np.array_equal(together.ends, np.concatenate([part.ends for part in alone]))
-
-
 @pytest.mark.parametrize(
     ("masking", "shares", "mean"), [(ALBERT, [6 / 11, 3 / 11, 2 / 11], 18 / 11), (MACBERT, [0.4, 0.3, 0.2, 0.1], 2.0)]
 )
@@ -204,14 +186,6 @@ def test_lengths_are_drawn_with_the_published_shares(masking: NgramMasking, shar
     for length, share in enumerate(shares, 1):
         assert within((lengths == length).mean(), share, count)
     assert abs(lengths.mean() - mean) < 4.5 * lengths.std() / np.sqrt(count)
-
-
-def test_the_first_window_of_a_sequence_has_the_drawn_length() -> None:
-    # A budget of 3 tokens: only a window that comes first can have all three, unless the text ends before.
-    instances = batch_of([102] * 8000)
-    selection = ALBERT.replace(max_targets=3).select(instances, rng_for(instances))
-    lengths = selection.ends - selection.starts
-    assert within((lengths == 3).sum() / 8000, 2 / 11 * 98 / 100, 8000)
 
 
 def test_windows_walked_from_left_to_right_have_the_drawn_lengths() -> None:
@@ -255,33 +229,6 @@ def test_macbert_gives_up_15_percent_of_the_words_rounded_down() -> None:
     assert np.bincount(instances.sequence_ids[selection.positions]).tolist() == [15, 14]
 
 
-def test_a_word_longer_than_the_budget_is_skipped_and_others_are_tried() -> None:
-    instances = batch_of([42] * 300)
-    word_starts = instances.special.copy()
-    # Words of 30, 1, 1, ... tokens; the budget is round(.15 * 42) = 6.
-    word_starts[(instances.cu_seqlens[:-1, None] + np.array([1, *range(31, 42)])).ravel()] = True
-    instances = replace(instances, word_starts=word_starts)
-    selection = ALBERT.select(instances, rng_for(instances))
-    assert np.bincount(instances.sequence_ids[selection.positions]).tolist() == [6] * 300
-    assert (selection.starts - instances.cu_seqlens[instances.sequence_ids[selection.starts]] >= 31).all()
-
-
-def test_a_window_that_touches_another_is_skipped_and_one_that_overruns_is_shortened() -> None:
-    # Ten words of one token; windows of 3 from words 4, 5, 2, 7, 0 in this order, 5 to spend.
-    visits = Visits(
-        words=lambda visits: np.array([4, 5, 2, 7, 0, 1, 3, 6, 8, 9])[visits],
-        begins=np.array([0]),
-        ends=np.array([10]),
-        reach=np.arange(10, 0, -1),
-        size_before=np.arange(11),
-        lengths=lambda words: np.full(len(words), 3),
-    )
-    # 4-6 is taken; 5 touches it; 2 is cut to 2-3 and just misses it.
-    assert take_windows(visits, np.array([5])).tolist() == [0, 0, 2, 0, 3, 0, 0, 0, 0, 0]
-    # With 6 to spend 2-4 touches it, 7-9 does not.
-    assert take_windows(visits, np.array([6])).tolist() == [0, 0, 0, 0, 3, 0, 0, 3, 0, 0]
-
-
 def test_an_empty_batch_and_texts_without_words_give_nothing() -> None:
     for instances in (batch_of([]), batch_of([2, 2])):
         for masking in (ALBERT, MACBERT):
@@ -303,7 +250,3 @@ def test_an_empty_batch_and_texts_without_words_give_nothing() -> None:
 def test_choices_that_make_no_sense_are_refused(fields: dict[str, object], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         NgramMasking.model_validate(fields)
-
-
-def test_ngrams_provide_contiguous_units() -> None:
-    assert NgramMasking().provides == {"contiguous_units"}

@@ -194,16 +194,6 @@ def test_nsp_loss_is_summed_and_counts_right_answers() -> None:
     assert (term.count, term.correct.item()) == (2, 1)
 
 
-def test_nsp_without_targets_is_zero_and_still_differentiable() -> None:
-    nsp = NextSentencePrediction()
-    head = nsp.head(SHAPE)
-    output = EncoderOutput(torch.zeros(9, 24), torch.randn(3, 24, requires_grad=True))
-    term = nsp.loss(head, inputs_of(output, targets_of([], []), NO_EMBEDDINGS))
-    term.total.backward()
-    assert term.total.item() == 0
-    assert head.classifier.weight.grad is not None
-
-
 def test_nsp_needs_a_pooled_vector() -> None:
     nsp = NextSentencePrediction()
     assert nsp.needs == {"next_sentence_label"}
@@ -212,22 +202,6 @@ def test_nsp_needs_a_pooled_vector() -> None:
         nsp.loss(
             nsp.head(SHAPE), inputs_of(EncoderOutput(torch.zeros(4, 24), None), targets_of([0], [1]), NO_EMBEDDINGS)
         )
-
-
-def test_sop_needs_an_order_and_a_pooled_vector() -> None:
-    sop = SentenceOrderPrediction()
-    assert sop.needs == {"order_label"}
-    assert sop.needs_pooler
-    with pytest.raises(RecipeError, match="objective 'sop' reads the pooled vector"):
-        sop.loss(
-            sop.head(SHAPE), inputs_of(EncoderOutput(torch.zeros(4, 24), None), targets_of([0], [1]), NO_EMBEDDINGS)
-        )
-
-
-def test_classes_are_those_that_the_head_tells_apart() -> None:
-    assert MaskedLanguageModeling.classes == 0
-    nsp = NextSentencePrediction()
-    assert nsp.head(SHAPE)(torch.zeros(3, 24)).shape == (3, nsp.classes)
 
 
 def test_mlm_bias_can_begin_at_the_frequencies_of_the_corpus() -> None:

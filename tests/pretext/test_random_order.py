@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import SPECIAL, batch_of, looks_uniform, one_of, rng_for
+from pretext_samples import SPECIAL, batch_of, looks_uniform, rng_for
 
 from maskwright.core.types import BoolArray, Instances
 from maskwright.pretext.masking.sampling import RandomOrder, count_reached
@@ -47,16 +47,6 @@ def test_the_first_tokens_are_those_that_come_first(lengths: list[int], seed: in
     assert order.first(counts).tolist() == sorted(expected)
 
 
-def test_other_sequences_of_the_batch_change_nothing() -> None:
-    instances = batch_of([30, 200, 7, 64, 64, 17])
-    together = RandomOrder.of(~instances.special, instances, rng_for(instances))
-    for number in range(len(instances)):
-        alone = one_of(instances, number)
-        order = RandomOrder.of(~alone.special, alone, rng_for(alone, first_index=number))
-        begin = int(instances.cu_seqlens[number])
-        assert [begin + token for token in in_order(order, 0)] == in_order(together, number)
-
-
 @pytest.mark.parametrize("number", [3, 70_000])
 def test_sequences_are_shuffled_in_batches_of_any_size(number: int) -> None:
     instances = batch_of([4] * number)
@@ -64,12 +54,6 @@ def test_sequences_are_shuffled_in_batches_of_any_size(number: int) -> None:
     tokens = order.tokens(order.slots[:, None] + np.arange(4))
     assert np.array_equal(np.sort(tokens, axis=1).ravel(), np.arange(4 * number))
     assert number == 3 or looks_uniform(np.bincount(tokens[-4000:, 0] % 4, minlength=4))
-
-
-def test_a_batch_without_sequences_has_an_order() -> None:
-    instances = batch_of([])
-    order = RandomOrder.of(np.zeros(0, dtype=bool), instances, rng_for(instances))
-    assert order.first(np.zeros(0, dtype=np.int64)).tolist() == []
 
 
 @given(st.lists(st.floats(0, 1), max_size=40), st.lists(st.floats(0, 1), max_size=20))

@@ -7,14 +7,12 @@ from pretext_samples import VOCABULARY, batch_of, rng_for
 from torch.nn.functional import binary_cross_entropy_with_logits, gelu, linear
 from transformers import ElectraConfig, ElectraForPreTraining
 
-from maskwright.core.errors import RecipeError
 from maskwright.core.tensors import EncoderOutput, LossInputs, LossTerm, TargetTensors, View
 from maskwright.core.types import Examples, HeadShape
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import ReplacedTokenDetection
 from maskwright.pretext.replacement import MaskRandomKeep
-from maskwright.recipes.catalog import resolve
 
 SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation="gelu", layer_norm_eps=1e-12)
 RTD = ReplacedTokenDetection()
@@ -91,11 +89,6 @@ def test_hits_misses_and_false_alarms_are_counted() -> None:
     assert told == {"replaced": 0.4, "precision": 0.5, "recall": 0.5}
 
 
-def test_shares_that_are_no_numbers_are_left_out() -> None:
-    assert RTD.details({"replaced": 3.0, "flagged": 0.0, "hit": 0.0}, 30) == {"replaced": 0.1, "recall": 0.0}
-    assert RTD.details({"replaced": 0.0, "flagged": 2.0, "hit": 0.0}, 30) == {"replaced": 0.0, "precision": 0.0}
-
-
 def test_without_targets_the_loss_is_zero_and_still_differentiable() -> None:
     head, hidden = RTD.head(SHAPE), torch.randn(6, 24, requires_grad=True)
     term = loss_of(hidden, head, [], [])
@@ -132,19 +125,3 @@ def test_head_and_loss_equal_those_of_transformers(activation: str, theirs: str)
         term = loss_of(hidden, head, list(range(30)), labels.flatten().tolist())
         assert (head(hidden) - expected.logits.flatten()).abs().max() <= 1e-5
     assert term.total.item() / term.count == pytest.approx(expected.loss.item(), rel=1e-5)
-
-
-def test_flops_are_those_of_two_dense_layers() -> None:
-    assert RTD.flops(SHAPE) == 2 * (24 * 24 + 24)
-
-
-def test_detection_needs_a_generator_and_says_so() -> None:
-    assert RTD.needs == {"generator"}
-    with pytest.raises(RecipeError, match=r"'rtd' needs a generator that replaces tokens: set generator=\{\}"):
-        resolve("electra/small", ["generator=null"])
-    with pytest.raises(RecipeError, match=r"'rtd' needs a generator"):
-        resolve("bert/tiny", ["objectives=[mlm, rtd]"])
-    with pytest.raises(RecipeError, match="no objective uses the generator: add 'rtd'"):
-        resolve("electra/small", ["objectives=[mlm]"])
-    with pytest.raises(RecipeError, match="the generator needs the objective 'mlm'"):
-        resolve("electra/small", ["objectives=[rtd]"])

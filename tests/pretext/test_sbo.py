@@ -41,35 +41,6 @@ def test_the_papers_example() -> None:
     assert targets.labels.tolist() == [104, 105, 106, 107]
 
 
-def test_spans_at_an_edge_of_the_text_are_not_asked() -> None:
-    instances = batch_of([12, 12])  # ordinary tokens 1..10 and 13..22
-    at_edges = [(1, 3), (9, 11), (13, 23)]
-    assert SpanBoundaryObjective().targets(examples_of(instances, at_edges)).count == 0
-    inside = [(2, 3), (8, 10)]
-    assert asked(SpanBoundaryObjective().targets(examples_of(instances, inside))) == [
-        (1, 2, 3, 1), (7, 8, 10, 1), (7, 9, 10, 2)
-    ]  # fmt: skip
-
-
-def test_units_that_touch_are_one_span() -> None:
-    # Whole words are not merged by their masking, and a boundary must not be hidden itself.
-    instances = batch_of([12])
-    targets = SpanBoundaryObjective().targets(examples_of(instances, [(3, 4), (4, 6), (8, 9)]))
-    assert asked(targets) == [(2, 3, 6, 1), (2, 4, 6, 2), (2, 5, 6, 3), (7, 8, 9, 1)]
-
-
-def test_no_more_than_max_places_are_asked_of_a_span() -> None:
-    instances = batch_of([40])
-    targets = SpanBoundaryObjective(max_places=3).targets(examples_of(instances, [(5, 30), (33, 35)]))
-    assert targets.positions.tolist() == [5, 6, 7, 33, 34]
-    assert targets.extra["place"].tolist() == [1, 2, 3, 1, 2]
-    assert targets.anchors["right"].tolist() == [30, 30, 30, 35, 35]
-
-
-def test_nothing_selected_asks_nothing() -> None:
-    assert SpanBoundaryObjective().targets(examples_of(batch_of([12]), [])).count == 0
-
-
 @settings(deadline=None, max_examples=100)
 @given(
     st.sampled_from([SpanMasking(rate=0.3), WholeWordMasking(rate=0.3), WholeWordMasking(rate=0.4, candidates="all")]),
@@ -165,11 +136,6 @@ def test_a_batch_without_targets_is_zero_and_still_differentiable() -> None:
     assert all(parameter.grad is not None and not parameter.grad.any() for parameter in head.parameters())
 
 
-def test_operations_are_those_of_the_products() -> None:
-    products = (2 * 24 + 200) * 24 + 24 * 12 + 12 * 60
-    assert SpanBoundaryObjective().flops(SHAPE) == 2 * products
-
-
 def test_the_bias_begins_where_the_masked_language_models_does() -> None:
     counts = np.arange(60)
     for initial in ("zero", "frequencies"):
@@ -180,8 +146,3 @@ def test_the_bias_begins_where_the_masked_language_models_does() -> None:
             biases.append(head.bias)
         assert torch.equal(*biases)
         assert bool(biases[0].any()) is (initial == "frequencies")
-
-
-def test_needs_units_with_boundaries() -> None:
-    assert SpanBoundaryObjective().needs == {"contiguous_units"}
-    assert not SpanBoundaryObjective.on_generator

@@ -11,7 +11,7 @@ from pretext_samples import documents_of, lay_out, ranges, reader, within
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import generator
-from maskwright.core.types import Documents, Plan, SpecialTokens
+from maskwright.core.types import Plan, SpecialTokens
 from maskwright.pretext.formats import SegmentPair, SentencePair
 from maskwright.pretext.formats.pairing import cut_pair
 
@@ -186,16 +186,6 @@ def test_segment_pair_sequences_fit_and_hold_text(
         assert (plan.pair_labels >= 0).all() or second == "next_or_swapped"
 
 
-def test_segment_pair_uses_every_sentence_as_a_first_or_a_real_next_text() -> None:
-    documents = documents_of([[20] * 50] * 40)
-    plan = SegmentPair().plan(documents, 128, seed=1, refresh=0)
-    seen = np.zeros(int(documents.sentence_ends[-1]), dtype=bool)
-    for first, second, label in rows_of(plan):
-        seen[first] = True
-        seen[second] |= label == 0
-    assert seen.reshape(-1, 20).any(axis=1).all()
-
-
 def test_segment_pair_without_next_sentence_prediction_loses_no_text() -> None:
     # 25 tokens fill the room of 125 exactly, so nothing needs to be cut.
     documents = documents_of([[25] * number for number in range(1, 60)])
@@ -205,15 +195,6 @@ def test_segment_pair_without_next_sentence_prediction_loses_no_text() -> None:
     assert len(used) == documents.num_tokens
     joined = (plan.second_end > 0) & (plan.second_start != plan.first_end)
     assert not joined.any()
-
-
-def test_segment_pair_without_next_sentence_prediction_keeps_single_sentences_single() -> None:
-    documents = documents_of([[200], [7]])
-    format = SegmentPair(second="next", short_share=0)
-    plan = format.plan(documents, 128, seed=1, refresh=0)
-    assert lay_out(format, documents, plan).lengths.tolist() == [128, 9]
-    assert format.provides == frozenset()
-    assert SegmentPair().provides == {"next_sentence_label"}
 
 
 @pytest.mark.parametrize(("sentences", "share"), [(1, 1.0), (2, 0.668), (3, 0.628), (10, 0.587), (50, 0.552)])
@@ -236,30 +217,6 @@ def test_segment_pair_draws_a_short_target_for_one_document_in_ten() -> None:
     targets = spans[np.flatnonzero(np.diff(document, prepend=-1))][~whole]
     assert targets.min() >= 2
     assert abs(targets.mean() - (2 + 124) / 2) < 4.5 * 123 / np.sqrt(12 * len(targets))
-
-
-def test_segment_pair_in_a_corpus_of_one_document_takes_random_texts_from_it() -> None:
-    documents = documents_of([[10] * 200])
-    plan = SegmentPair().plan(documents, 128, seed=0, refresh=0)
-    random = plan.pair_labels == 1
-    assert random.any()
-    assert plan.second_end.max() <= 2000
-
-
-def test_segment_pair_layouts_repeat_for_a_refresh_and_differ_between_refreshes() -> None:
-    documents = documents_of([[9, 14, 3, 22, 8, 30]] * 30)
-    plans = [
-        rows_of(SegmentPair().plan(documents, 64, seed, refresh)) for seed, refresh in [(5, 0), (5, 0), (5, 1), (6, 0)]
-    ]
-    assert plans[0] == plans[1]
-    assert plans[0] != plans[2]
-    assert plans[0] != plans[3]
-
-
-def test_segment_pair_passes_over_empty_documents() -> None:
-    full = documents_of([[5, 6], [7, 8]])
-    holed = Documents(full.sentence_ends, np.array([0, 2, 2, 4]), np.array([2, 2, 4, 4]))
-    assert rows_of(SegmentPair().plan(holed, 32, 1, 0)) == rows_of(SegmentPair().plan(full, 32, 1, 0))
 
 
 @pytest.mark.parametrize("between", [1, 2])

@@ -88,22 +88,6 @@ def test_full_sentences_of_a_subset_do_not_reach_over_its_gaps() -> None:
     assert texts(FullSentences().plan(subset, 64, 0, 0)) == [(0, 7), (12, 16)]
 
 
-def test_doc_sentences_end_with_their_document() -> None:
-    documents = documents_of([[3, 3], [2], [9, 4]])
-    assert texts(DocSentences().plan(documents, 12, 0, 0)) == [(0, 6), (6, 8), (8, 17), (17, 21)]
-
-
-def test_packing_cuts_a_long_sentence_and_goes_on_behind_it() -> None:
-    documents = documents_of([[4, 25, 3]])
-    assert texts(FullSentences().plan(documents, 12, 0, 0)) == [(0, 4), (4, 14), (14, 24), (24, 32)]
-
-
-def test_packing_draws_nothing_at_random() -> None:
-    documents = documents_of([[5, 9, 2, 7]] * 20)
-    plans = [texts(FullSentences().plan(documents, 32, seed, refresh)) for seed in (0, 1) for refresh in (0, 1)]
-    assert plans[0] == plans[1] == plans[2] == plans[3]
-
-
 def test_packing_refuses_lengths_without_room() -> None:
     with pytest.raises(RecipeError, match="at least 3"):
         DocSentences().plan(documents_of([[4]]), 2, 0, 0)

@@ -42,10 +42,3 @@ def test_sentence_pair_follows_half_of_the_time_and_jumps_elsewhere_otherwise() 
     same = plan.first_start[jumps] // 2100 == plan.second_start[jumps] // 2100
     assert same.mean() < 0.001
     assert SentencePair().provides == {"next_sentence_label"}
-
-
-def test_sentence_pair_cuts_sentences_beyond_the_limit() -> None:
-    documents = documents_of([[100, 3], [90]])
-    format = SentencePair()
-    laid_out = lay_out(format, documents, format.plan(documents, 32, seed=0, refresh=0))
-    assert laid_out.lengths.max() == 32

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretext_samples import SPECIAL, VOCABULARY, batch_of, looks_uniform, one_of, rng_for, within
-from pydantic import ValidationError
 from similar_tables import Word, knowing, table_of
 
 from maskwright.core.randomness import RandomNumbers
@@ -250,11 +249,6 @@ def test_without_a_table_it_says_so() -> None:
     selection = TokenMasking().select(instances, rng_for(instances))
     with pytest.raises(ValueError, match="similar_words"):
         SimilarWord().replace_tokens(instances, selection, rng_for(instances), VOCABULARY)
-
-
-def test_shares_that_do_not_add_up_are_refused() -> None:
-    with pytest.raises(ValidationError, match="add up to 1"):
-        SimilarWord(similar=0.9)
 
 
 # The worked example: 使用 语言 模型 来 预测 , 语言模型 selected as one unit of four characters.

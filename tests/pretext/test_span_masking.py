@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretext_samples import batch_of, documents_of, lay_out, looks_uniform, one_of, ranges, rng_for, within
-from pydantic import ValidationError
 
 from maskwright.core.randomness import RandomNumbers, keys, uniform
 from maskwright.core.types import Instances
@@ -169,17 +168,3 @@ def test_spans_stop_at_the_separator_of_a_pair() -> None:
     inside = instances.segment_ids
     assert np.array_equal(inside[selection.starts], inside[selection.ends - 1])
     assert not instances.special[selection.positions].any()
-
-
-def test_spans_provide_contiguous_units_and_refuse_special_tokens() -> None:
-    assert SpanMasking().provides == {"contiguous_units"}
-    with pytest.raises(ValidationError, match="never cross special tokens"):
-        SpanMasking(candidates="all")
-    with pytest.raises(ValidationError, match="longest_span"):
-        SpanMasking(longest_span=0)
-
-
-def test_an_empty_batch_gives_up_nothing() -> None:
-    instances = batch_of([])
-    for cut in (True, False):
-        assert len(SpanMasking(cut_last_word=cut).select(instances, rng_for(instances)).positions) == 0

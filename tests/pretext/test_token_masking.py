@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from pretext_samples import batch_of, looks_uniform, one_of, rng_for, within
+from pretext_samples import batch_of, looks_uniform, rng_for, within
 from pydantic import ValidationError
 
 from maskwright.core.errors import RecipeError
@@ -32,12 +32,6 @@ def test_roberta_also_predicts_special_tokens() -> None:
     masking = TokenMasking(rounding="random", candidates="all")
     counts = np.bincount(masking.select(instances, rng_for(instances)).positions % 20, minlength=20)
     assert looks_uniform(counts)
-
-
-def test_token_masking_gives_up_all_candidates_if_the_budget_is_larger() -> None:
-    instances = batch_of([6])  # four ordinary tokens, budget 5
-    selection = TokenMasking(rate=0.9).select(instances, rng_for(instances))
-    assert selection.positions.tolist() == [1, 2, 3, 4]
 
 
 def test_rare_tokens_are_favoured_by_their_weights() -> None:
@@ -70,36 +64,6 @@ def test_rare_tokens_are_drawn_like_one_by_one_without_replacement() -> None:
         for second in range(first + 1, 4):
             expected = shares[first] * shares[second] * (1 / (1 - shares[first]) + 1 / (1 - shares[second]))
             assert within(pairs[first * 4 + second] / 60_000, expected, 60_000)
-
-
-def test_smoothing_of_zero_and_equal_counts_favour_nobody() -> None:
-    instances = batch_of([12] * 20_000)
-    counts = np.random.default_rng(0).integers(0, 9999, 1000)
-    for masking, known in (
-        (TokenMasking(favour="rare", smoothing=0), counts),
-        (TokenMasking(favour="rare"), counts * 0),
-    ):
-        positions = masking.select(instances, rng_for(instances, seed=3), known).positions
-        assert looks_uniform(np.bincount(positions % 12, minlength=12)[1:11])
-
-
-def test_favoured_draws_of_a_batch_are_those_of_its_sequences() -> None:
-    instances = batch_of([9, 40, 3, 120, 25], seed=2)
-    counts = np.random.default_rng(1).integers(0, 5000, 1000)
-    masking = TokenMasking(favour="rare", rounding="up")
-    whole = masking.select(instances, rng_for(instances), counts).positions
-    alone = [
-        masking.select(one_of(instances, number), rng_for(one_of(instances, number), first_index=number), counts)
-        for number in range(5)
-    ]
-    assert whole.tolist() == [
-        position + start
-        for selection, start in zip(alone, instances.cu_seqlens[:-1].tolist(), strict=True)
-        for position in selection.positions.tolist()
-    ]
-    assert np.array_equal(
-        np.bincount(instances.sequence_ids[whole]), np.minimum(np.ceil(0.15 * instances.lengths), instances.lengths - 2)
-    )
 
 
 def test_a_weight_that_would_do_nothing_is_refused() -> None:
