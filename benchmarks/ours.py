@@ -24,8 +24,7 @@ LEVERS: Mapping[str, Mapping[str, Any]] = {
 }
 INFERENCE_LEVERS: Mapping[str, Mapping[str, Any]] = {
     "PyTorch instead of all native kernels": {
-        "maskwright.kernels.cpu.dense.fits": False,
-        "maskwright.model.packed.native_encoder.fits": False,
+        "maskwright.model.inference._layers": None,
     },
 }
 

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from maskwright.cli.main import main
-from maskwright.kernels.cpu.int8_support import Int8Support
 from maskwright.training import doctor as module
 from maskwright.training.doctor import Diagnosis, read_hardware
 
@@ -16,7 +15,7 @@ def test_results_are_printed(as_json, monkeypatch, capsys):
         hardware=read_hardware(),
         peak_flops={"cpu": {"fp32": 2e11, "fp32_onednn": 5e11}},
         training={"device": "cpu", "precision": "fp32", "matmul": "onednn", "kernels": "auto"},
-        int8=Int8Support(by="libraries", why="there is no C compiler here", todo="Install gcc."),
+        int8="there is no C compiler here",
         advice=("Set [this] to that.",),
     )
     monkeypatch.setattr(
@@ -33,4 +32,4 @@ def test_results_are_printed(as_json, monkeypatch, capsys):
         return
     for expected in ("200 GFLOP/s", "500 GFLOP/s", "fp32, oneDNN", "- Set [this] to that."):
         assert expected in out
-    assert "PyTorch: there is no C compiler here" in " ".join(out.split())
+    assert "unavailable, fp32 instead: there is no C compiler here" in " ".join(out.split())

@@ -30,7 +30,7 @@ from maskwright.huggingface.families import FAMILIES as TABLES
 from maskwright.huggingface.families import family_named
 from maskwright.huggingface.huggingface import load_model, save_model
 from maskwright.huggingface.task_entries import TaskEntries, entries_from_json, entries_to_json
-from maskwright.kernels.dropout import DropoutKey, dropout_factors
+from maskwright.kernels.dropout import DropoutKey
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 
@@ -175,9 +175,8 @@ def test_dropout_stands_where_the_class_has_it_and_follows_its_key(tmp_path, fam
         pools = family in ("bert", "albert", "ernie") or (family, kind) == ("roberta", "choice")
         read = output.pooled if pools else output.hidden[made.batch.batch.first_tokens]
     plain = _dropped(kind, family, head, read, 1.0, 1.0)
-    key = DropoutKey.on(torch.device("cpu"), 99)
-    layers = 2
-    first, second = (dropout_factors(read.shape, head.rate, key, 1 + 3 * layers + more) for more in (0, 1))
+    masks = (DropoutKey(99, torch.device("cpu")).mask(1 + 3 * 2 + more, head.rate) for more in (0, 1))
+    first, second = (1.0 if mask is None else mask.factors(read.shape) for mask in masks)
     torch.testing.assert_close(
         head.train()(output, with_key(made.batch, 99)), _dropped(kind, family, head, read, first, second)
     )

@@ -6,7 +6,8 @@ from tiny_tuned import EVERY, LABELS, pretrained, ragged
 
 from maskwright.finetuning.fine_tuned import build
 from maskwright.finetuning.tasks import Classification, MultipleChoice, QuestionAnswering, Tagging
-from maskwright.model.states import PlainEncoder, states_of
+from maskwright.kernels.setting import use_native_kernels
+from maskwright.model.inference import InferenceEncoder
 from maskwright.training.device import multiplies_bf16
 
 TASKS = {
@@ -27,8 +28,9 @@ def test_scores_are_those_of_the_modules(family, kind, tmp_path):
     model, batch = made(tmp_path, family, kind)
     with torch.inference_mode():
         wanted = model.scores(batch)
-        exact = model.scores_from(states_of(model.encoder, "fp32"), batch)
-        plain = model.scores_from(PlainEncoder(model.encoder, "fp32"), batch)
+        exact = model.scores_from(InferenceEncoder(model.encoder, "fp32"), batch)
+        with use_native_kernels(False):
+            plain = model.scores_from(InferenceEncoder(model.encoder, "fp32"), batch)
     torch.testing.assert_close(exact, wanted, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(plain, wanted, atol=1e-5, rtol=1e-5)
 
@@ -40,6 +42,6 @@ def test_bf16_stays_near(family, kind, tmp_path):
     with torch.inference_mode():
         wanted = model.scores(batch)
         with torch.autocast("cpu", torch.bfloat16):
-            rounded = model.scores_from(states_of(model.encoder, "bf16"), batch)
+            rounded = model.scores_from(InferenceEncoder(model.encoder, "bf16"), batch)
     assert rounded.dtype == torch.float32
     assert (rounded - wanted).abs().max() <= 0.05 * wanted.abs().max()

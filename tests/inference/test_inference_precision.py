@@ -1,4 +1,4 @@
-"""What is asked for is what is computed in, or it is said, once, that it is not."""
+"""The requested precision is used, or one warning says why it is not."""
 
 import warnings
 from pathlib import Path
@@ -8,11 +8,10 @@ import pytest
 import torch
 
 import maskwright
-from maskwright.core.errors import MaskwrightError
-from maskwright.inference import mlm_scores, precision
+from maskwright.core.errors import DeviceError, MaskwrightError
+from maskwright.inference import precision
 from maskwright.inference.precision import PrecisionChanged, choose_precision
-from maskwright.model import states
-from maskwright.model.states import PlainEncoder
+from maskwright.kernels.setting import use_native_kernels
 from tests.precisions import skip_without
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -22,7 +21,8 @@ MASKED = ["the cat sat on the [MASK].", "[MASK] and the <mask> ran to a tree", "
 
 def _only(monkeypatch: pytest.MonkeyPatch, *, bf16: bool = False, int8: bool = False) -> None:
     monkeypatch.setattr(precision, "multiplies_bf16", lambda _: bf16)
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_vnni": int8})
+    problem = None if int8 else DeviceError("this processor lacks instructions")
+    monkeypatch.setattr(precision.ops, "inference_problem", lambda name: problem)
 
 
 def test_a_processor_computes_exactly_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,10 +44,10 @@ def test_a_gpu_takes_bf16_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "device", "why"),
     [
-        ("bf16", CPU, "fp32: cpu does not multiply bf16 numbers by itself"),
-        ("bf16", GPU, "fp32: cuda does not multiply bf16 numbers by itself"),
-        ("int8", CPU, "fp32: this processor has no instructions for products of 8-bit numbers"),
-        ("int8", GPU, "fp32: int8 is for processors, and the model is on cuda"),
+        ("bf16", CPU, "fp32: cpu has no bf16 instructions"),
+        ("bf16", GPU, "fp32: cuda has no bf16 instructions"),
+        ("int8", CPU, "fp32: this processor lacks instructions"),
+        ("int8", GPU, "fp32: int8 is for CPUs, and the model is on cuda"),
     ],
 )
 def test_what_a_device_lacks_is_said_in_a_line(
@@ -108,20 +108,9 @@ def test_a_generator_computes_in_the_precision_of_its_model(electra_folder: Path
         assert judged.probability == pytest.approx(wanted.probability, abs=0.05)
 
 
-@pytest.mark.parametrize("asked", ["fp32", "bf16"])
-def test_devices_that_nothing_is_laid_out_for_use_the_modules(
-    asked: precision.ProductPrecision, bert_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    packed, plain = (maskwright.load(bert_folder, device="cpu") for _ in range(2))
-    assert isinstance(packed._states, PlainEncoder) != states.packs(packed.encoder, "fp32")
-    for module in (states, mlm_scores):
-        monkeypatch.setattr(module, "packs", lambda *_: False)
-    plain.precision = asked
-    assert isinstance(plain._states, PlainEncoder)
-    tolerance = 1e-5 if asked == "fp32" else 0.05
-    np.testing.assert_allclose(plain.embed(TEXTS), packed.embed(TEXTS), atol=tolerance, rtol=0)
-    np.testing.assert_allclose(
-        plain.embed(TEXTS, pooling="first"), packed.embed(TEXTS, pooling="first"), atol=tolerance, rtol=0
-    )
-    for ours, theirs in zip(plain.fill_mask(MASKED), packed.fill_mask(MASKED), strict=True):
-        assert [best[0].score for best in ours] == pytest.approx([best[0].score for best in theirs], abs=tolerance)
+def test_without_c_code_the_modules_give_the_same(bert_folder: Path) -> None:
+    compiled, plain = (maskwright.load(bert_folder, device="cpu") for _ in range(2))
+    vectors = compiled.embed(TEXTS)
+    with use_native_kernels(False):
+        np.testing.assert_allclose(plain.embed(TEXTS), vectors, atol=1e-5, rtol=0)
+    assert plain._states.layers is None

@@ -1,8 +1,9 @@
 from dataclasses import replace
 
 import torch
-from flat_batches import SMALL, VOCAB_SIZE, encoder, packed
+from packed_batches import SMALL, VOCAB_SIZE, encoder, packed
 
+from maskwright.kernels.setting import use_native_kernels
 from maskwright.model.encoder import Encoder
 
 
@@ -86,3 +87,34 @@ def test_encoder_is_built_on_the_meta_device():
     with torch.device("meta"):
         model = Encoder(SMALL, VOCAB_SIZE)
     assert {p.device.type for p in model.parameters()} == {"meta"}
+
+
+def test_changing_one_sequence_changes_no_other():
+    batch = packed()
+    model = encoder()
+    owners = torch.repeat_interleave(torch.arange(batch.num_sequences), batch.lengths)
+    changed = replace(batch, ids=torch.where(owners == 1, 6, batch.ids))
+    differs = (model(batch).hidden != model(changed).hidden).any(dim=1)
+    assert torch.equal(differs, owners == 1)
+
+
+def test_the_reference_gives_the_same_results_and_gradients():
+    outcomes = []
+    for native in (True, False):
+        model = encoder()
+        with use_native_kernels(native):
+            output = model(packed())
+        (output.hidden**3).mean().backward()
+        outcomes.append((output.hidden.detach(), output.pooled.detach(), [p.grad for p in model.parameters()]))
+    (hidden, pooled, gradients), (expected, expected_pooled, expected_gradients) = outcomes
+    torch.testing.assert_close(hidden, expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(pooled, expected_pooled, atol=1e-5, rtol=0)
+    for found, wanted in zip(gradients, expected_gradients, strict=True):
+        assert wanted is None or torch.allclose(found, wanted, atol=1e-5, rtol=1e-4)
+
+
+def test_a_model_in_fp64_stays_in_it_under_autocast():
+    model, batch = encoder(SMALL.replace(hidden_size=32, num_heads=2)).double(), packed()
+    expected = model(batch).hidden
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(model(batch).hidden, expected)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from flat_batches import SMALL, encoder, packed
+from packed_batches import SMALL, encoder, packed
 from torch import Tensor
 
 from maskwright.core.products import fp32_products

@@ -1,34 +1,29 @@
-"""`Encoder.forward(read=...)`: what is read, and every gradient, is that of reading all, however it is computed.
+"""Output positions: their hidden states and all gradients are those of computing all tokens.
 
 Only hidden dropout behind the last attention differs: see the last test.
 """
 
 import pytest
 import torch
-from flat_batches import SMALL, encoder, packed
+from packed_batches import SMALL, encoder, packed
 from torch import Tensor
 
-from maskwright.kernels.attention import Backend
+from maskwright.kernels.setting import use_native_kernels
 from maskwright.model.config import EncoderConfig
 
-READ = torch.tensor([0, 3, 10, 11, 17, 20, 30, 44, 64, 67, 72, 77, 82, 87, 90])
-BACKENDS: tuple[Backend, ...] = ("rows", "sdpa", "jagged", "reference")
+POSITIONS = torch.tensor([0, 3, 10, 11, 17, 20, 30, 44, 64, 67, 72, 77, 82, 87, 90])
 ATTENTION_ONLY = SMALL.replace(hidden_dropout=0.0, attention_dropout=0.3)
 
 
 def results(
-    config: EncoderConfig,
-    backend: Backend | None,
-    read: Tensor | None,
-    *,
-    half: bool = False,
+    config: EncoderConfig, positions: Tensor | None, *, native: bool = True, half: bool = False
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Hidden states at READ, pooled vectors and gradients, in training, with the dropout that the config has."""
-    model = encoder(config, backend)
-    with torch.autocast("cpu", torch.bfloat16, enabled=half):
-        output = model(packed(key=7), read)
+    """Hidden states at POSITIONS, pooled vectors and gradients, in training, with the dropout that the config has."""
+    model = encoder(config)
+    with torch.autocast("cpu", torch.bfloat16, enabled=half), use_native_kernels(native):
+        output = model(packed(key=7), positions)
     assert output.pooled is not None
-    wanted = output.hidden[READ]
+    wanted = output.hidden[POSITIONS]
     (wanted.float().square() * torch.arange(1, len(wanted) + 1)[:, None]).mean().backward()  # type: ignore[no-untyped-call]
     gradients = {name: each.grad for name, each in model.named_parameters() if each.grad is not None}
     return wanted.detach(), output.pooled.detach(), gradients
@@ -44,27 +39,26 @@ def assert_same(
         torch.testing.assert_close(found[2][name], gradient, atol=1e-5, rtol=1e-4, msg=name)
 
 
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_attention_drops_the_same_in_training(backend: Backend) -> None:
-    assert_same(results(ATTENTION_ONLY, backend, READ), results(ATTENTION_ONLY, backend, None))
+@pytest.mark.parametrize("native", [True, False])
+def test_attention_drops_the_same_in_training(native: bool) -> None:
+    expected = results(ATTENTION_ONLY, None, native=native)
+    assert_same(results(ATTENTION_ONLY, POSITIONS, native=native), expected)
 
 
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_half_precision_reads_the_same_up_to_the_order_of_sums(backend: Backend) -> None:
-    read, everything = (results(ATTENTION_ONLY, backend, which, half=True) for which in (READ, None))
+@pytest.mark.parametrize("native", [True, False])
+def test_half_precision_is_the_same_up_to_the_order_of_sums(native: bool) -> None:
+    some, everything = (results(ATTENTION_ONLY, which, native=native, half=True) for which in (POSITIONS, None))
     # The same rounded factors; sums over other numbers of rows may be taken in another order and round otherwise.
-    torch.testing.assert_close(read[0], everything[0], atol=0.05, rtol=0)
+    torch.testing.assert_close(some[0], everything[0], atol=0.05, rtol=0)
     for name, gradient in everything[2].items():
-        assert (read[2][name] - gradient).norm() <= 0.02 * gradient.norm() + 1e-5, name
+        assert (some[2][name] - gradient).norm() <= 0.02 * gradient.norm() + 1e-5, name
 
 
-def test_hidden_dropout_behind_the_last_attention_is_keyed_by_the_place_among_what_is_read() -> None:
+def test_hidden_dropout_behind_the_last_attention_is_keyed_by_the_place_among_the_output_positions() -> None:
     config = SMALL.replace(hidden_dropout=0.3, attention_dropout=0.0)
     model, batch = encoder(config), packed(key=7)
-    first, again, whole = (model(batch, read).hidden[READ] for read in (READ, READ, None))
+    first, again, whole = (model(batch, positions).hidden[POSITIONS] for positions in (POSITIONS, POSITIONS, None))
     assert torch.equal(first, again)
     assert not torch.allclose(first, whole, atol=1e-2)
-    every = model(batch, torch.arange(len(batch.ids))).hidden[READ]
+    every = model(batch, torch.arange(len(batch.ids))).hidden[POSITIONS]
     assert torch.equal(every, whole)

@@ -9,8 +9,6 @@ import pytest
 import torch
 
 from maskwright.core.errors import DeviceError
-from maskwright.kernels.cpu import fp32
-from maskwright.kernels.cpu.int8_support import Int8Support
 from maskwright.training import doctor as module
 from maskwright.training.device import Machine
 from maskwright.training.doctor import Hardware, advise, doctor, read_hardware
@@ -66,26 +64,25 @@ def test_this_machine_can_be_described() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fp32_problem", "int8", "expected"),
+    ("problems", "expected"),
     [
-        (DeviceError("no C compiler", todo="Install gcc."), Int8Support(by="compiled"), "fp32 are unavailable: no C"),
-        (None, Int8Support(by="libraries", why="no C compiler", todo="Install gcc."), "int8` are unavailable: no C"),
+        ({"fp32": DeviceError("no C compiler", todo="Install gcc.")}, "fp32 are unavailable: no C"),
+        ({"int8": DeviceError("no C compiler", todo="Install gcc.")}, "int8 are unavailable: no C"),
         # Another processor is no advice.
-        (DeviceError("for Linux only"), Int8Support(by="libraries", why="no AVX512_VNNI"), ""),
+        ({"fp32": DeviceError("for Linux only"), "int8": DeviceError("no AVX512_VNNI")}, ""),
     ],
 )
-def test_missing_native_kernels_are_named_if_something_would_help(
-    fp32_problem: DeviceError | None, int8: Int8Support, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_missing_kernels_are_named_if_something_would_help(
+    problems: dict[str, DeviceError], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "measure_peaks", peaks)
     monkeypatch.setattr(module, "read_hardware", lambda: HARDWARE)
     monkeypatch.setattr(module, "prepare_machine", lambda device, cache, precision: MACHINE)
-    monkeypatch.setattr(module, "int8_support", lambda: int8)
-    monkeypatch.setattr(type(fp32.CODE), "problem", lambda _: fp32_problem)
+    monkeypatch.setattr(module.ops, "inference_problem", problems.get)
     found = doctor(cache=tmp_path)
     assert expected in " ".join(found.advice)
     assert "unavailable" in " ".join(found.advice) or not expected
     data = json.loads(json.dumps(found.to_json()))
     assert data["peak_flops"] == peaks()
     assert data["training"]["matmul"] == "onednn"
-    assert data["int8"]["by"] == int8.by
+    assert data["int8"] == (problems["int8"].problem if "int8" in problems else "")

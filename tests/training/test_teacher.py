@@ -50,7 +50,7 @@ def test_a_teacher_says_what_its_hugging_face_class_says(bert: ExistingModel) ->
 
     theirs = BertForMaskedLM.from_pretrained(bert.folder).eval()
     ids = [[2, 9, 4, 30, 3], [2, 4, 11, 12, 3]]
-    view = build_teacher(bert, student()).look(flat(ids))
+    view = build_teacher(bert, student()).view(flat(ids))
     with torch.no_grad():
         expected = theirs(torch.tensor(ids), output_hidden_states=True)
     assert (view.output.hidden - expected.hidden_states[-1].flatten(0, 1)).abs().max() < 1e-5
@@ -63,15 +63,15 @@ def test_a_student_without_segments_has_a_teacher_that_sees_none(bert: ExistingM
     ids = [[2, 9, 4, 30, 3]]
     blind = build_teacher(bert, student())
     seeing = build_teacher(bert, student("encoder.type_vocab_size=2"))
-    first, second = (teacher.look(flat(ids, segments=1)).output.hidden for teacher in (blind, seeing))
-    assert torch.equal(first, blind.look(flat(ids)).output.hidden)
+    first, second = (teacher.view(flat(ids, segments=1)).output.hidden for teacher in (blind, seeing))
+    assert torch.equal(first, blind.view(flat(ids)).output.hidden)
     assert not torch.allclose(first, second)
 
 
 def test_a_teacher_drops_nothing_and_learns_nothing(bert: ExistingModel) -> None:
     teacher = build_teacher(bert, student())
     batch = flat([[2, 9, 4, 30, 3]])
-    first, second = (teacher.look(replace(batch, dropout_key=key)).output.hidden for key in (1, 2))
+    first, second = (teacher.view(replace(batch, dropout_key=key)).output.hidden for key in (1, 2))
     assert torch.equal(first, second)
     assert not first.requires_grad
     assert not any(parameter.requires_grad for parameter in teacher.encoder.parameters())
@@ -84,9 +84,9 @@ def test_the_teacher_is_asked_only_where_an_objective_learns_from_it(bert: Exist
     asked = []
 
     class Counted(type(build_teacher(bert, student()))):  # type: ignore[misc]
-        def look(self, batch: PackedBatch) -> object:
+        def view(self, batch: PackedBatch) -> object:
             asked.append(batch.ids)
-            return super().look(batch)
+            return super().view(batch)
 
     teacher = build_teacher(bert, student())
     teacher.__class__ = Counted

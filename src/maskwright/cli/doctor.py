@@ -7,7 +7,6 @@ import typer
 from maskwright.cli import output
 
 _KINDS = {"fp32": "fp32, default BLAS", "fp32_onednn": "fp32, oneDNN", "bf16": "bf16"}
-_INT8 = {"compiled": "native kernels", "libraries": "PyTorch", "fp32": "not supported: fp32 is used"}
 
 
 def command(
@@ -39,7 +38,7 @@ def command(
         ),
         ("training", "device", training["device"] + threads),
         ("training", "precision", training["precision"] + (", oneDNN" if training["matmul"] == "onednn" else "")),
-        ("inference", "--precision int8", _INT8[found.int8.by] + (f": {found.int8.why}" if found.int8.why else "")),
+        ("inference", "--precision int8", f"unavailable, fp32 instead: {found.int8}" if found.int8 else "available"),
     ]
     groups = output.grouped(group for group, _, _ in rows)
     output.table(

@@ -19,7 +19,7 @@ class PackedBatch:
         segment_ids: Shape (T,), int64.
         cu_seqlens: Shape (B+1,), int32, the boundaries of the sequences, from 0 to T.
         max_seqlen: Length of the longest sequence, or an upper bound of it.
-        dropout_key: Key of this micro-batch's dropout masks; None where dropout is off.
+        dropout_key: Key of the dropout masks, a scalar int64 tensor in CUDA graphs; None disables dropout.
     """
 
     ids: Tensor
@@ -27,7 +27,7 @@ class PackedBatch:
     segment_ids: Tensor
     cu_seqlens: Tensor
     max_seqlen: int
-    dropout_key: int | None = None
+    dropout_key: int | Tensor | None = None
 
     @property
     def num_tokens(self) -> int:

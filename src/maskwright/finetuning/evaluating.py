@@ -21,7 +21,7 @@ from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import LabeledRequest
 from maskwright.finetuning.readers import Kind, Paths, ReadAs
 from maskwright.finetuning.tasks import Prediction, QuestionAnswering, Scores, Task, task_named, tune_null_threshold
-from maskwright.model.states import states_of
+from maskwright.model.inference import InferenceEncoder
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine
 from maskwright.training.reporting import OnConsole, Reporter, Silent
 
@@ -305,7 +305,7 @@ def score_units(
     scores: list[Scores | None] = [None] * features.num_units
     done, total = 0, len(features.ids)
     # Weights are converted and packed once for all batches.
-    states = states_of(model.encoder, "fp32" if autocast is None else "bf16")
+    states = InferenceEncoder(model.encoder, "fp32" if autocast is None else "bf16")
     precision = torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None)
     with torch.inference_mode(), precision:
         for batch in scoring_batches(features, tokens=BATCH_TOKENS[device.type], device=device):

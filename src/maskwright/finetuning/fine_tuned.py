@@ -30,8 +30,8 @@ from maskwright.huggingface.families.base import TaskHead
 from maskwright.huggingface.huggingface import save_model
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
+from maskwright.model.inference import InferenceEncoder
 from maskwright.model.initialization import initialize
-from maskwright.model.states import States
 from maskwright.training.batches import StepBatch
 from maskwright.training.existing import ExistingModel, open_existing
 
@@ -95,7 +95,7 @@ class FineTunedModel(nn.Module):
         scores: Tensor = self.head(self.encoder(batch.batch, self.head.output_positions(batch)), batch)
         return scores
 
-    def scores_from(self, states: States, batch: FeatureBatch) -> Tensor:
+    def scores_from(self, states: InferenceEncoder, batch: FeatureBatch) -> Tensor:
         """Return scores without dropout, with hidden states from `states` (see `scores`)."""
         hidden = states(batch.batch, self.head.output_positions(batch))
         return self.head.score(hidden if self.encoder.pooler is None else self.encoder.pool(hidden))

@@ -22,7 +22,7 @@ from maskwright.core.tensors import EncoderOutput, activation
 from maskwright.core.types import HeadKind
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.huggingface.families.base import TaskHead
-from maskwright.kernels.dropout import DropoutKey, dropout
+from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
 from maskwright.model.layer import DROPOUT_CALLS
 
@@ -70,16 +70,14 @@ class Head(nn.Module):
         hidden = output.hidden if positions is None else output.hidden[positions]
         return self.score(hidden, batch.batch.dropout_key)
 
-    def score(self, hidden: Tensor, dropout_key: int | None = None) -> Tensor:
+    def score(self, hidden: Tensor, dropout_key: int | Tensor | None = None) -> Tensor:
         """Return scores for hidden states (W, H) at the `output_positions`, or pooled vectors (see `forward`)."""
-        key = None
-        if self.training and dropout_key is not None:
-            key = DropoutKey.on(hidden.device, dropout_key)
+        key = ops.DropoutKey(dropout_key if self.training else None, hidden.device)
         if self.dense is not None:
             if self._row.drops_source:
-                hidden = dropout(hidden, self.rate, key, self._first_call)
+                hidden = ops.dropout(hidden, key.mask(self._first_call, self.rate))
             hidden = activation(self._row.activation, self.dense(hidden))
-        scores: Tensor = self.output(dropout(hidden, self.rate, key, self._first_call + 1))
+        scores: Tensor = self.output(ops.dropout(hidden, key.mask(self._first_call + 1, self.rate)))
         return scores.float()
 
     def output_positions(self, batch: FeatureBatch) -> Tensor | None:

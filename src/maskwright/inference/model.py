@@ -23,11 +23,11 @@ from maskwright.inference.batching import TextBatch, batches
 from maskwright.inference.detect import THRESHOLD, Detection, detection
 from maskwright.inference.embed import Pooling, check_pooling, mean_of_tokens
 from maskwright.inference.fill_mask import Filled, best_tokens, fill, read_masks
-from maskwright.inference.mlm_scores import Scores, scores_of
 from maskwright.inference.precision import Precision, choose_precision
 from maskwright.model.encoder import Encoder
-from maskwright.model.states import States, states_of
+from maskwright.model.inference import InferenceEncoder
 from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead, ReplacedTokenDetectionHead
+from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.training.run_directory import GENERATOR
 
 BATCH_TOKENS = 8192
@@ -220,13 +220,15 @@ class Model:
         return vectors
 
     @functools.cached_property
-    def _states(self) -> States:
-        return states_of(self.encoder, self.precision)
+    def _states(self) -> InferenceEncoder:
+        return InferenceEncoder(self.encoder, self.precision)
 
-    @functools.cached_property
-    def _scores(self) -> Scores:
+    def _scores(self, hidden: Tensor) -> Tensor:
+        """Return fp32 scores of the vocabulary, shape (M, V), for hidden states (M, H); int8 computes them in fp32."""
         assert self.mlm_head is not None
-        return scores_of(self.mlm_head, self.encoder, self.precision, self.output_matrix)
+        matrix = self.encoder.word_embeddings.weight if self.output_matrix is None else self.output_matrix
+        with torch.autocast(hidden.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+            return MaskedLanguageModeling().logits(self.mlm_head, hidden, matrix).float()
 
     def _sequences(self, encoded: Sequence[IntArray]) -> list[IntArray]:
         """Truncate token ids and add the special tokens."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from maskwright.kernels.cuda.cross_entropy import GPU_BLOCK_ELEMENTS, draw_on_gpu, score_on_gpu
+from maskwright.kernels.cuda.cross_entropy import GPU_BLOCK_ELEMENTS, gpu_samples, gpu_scores
 from maskwright.kernels.setting import has_kernels, native_kernels_enabled
 
 BLOCK_ELEMENTS = 1 << 25
@@ -49,8 +49,8 @@ def summed_cross_entropy(
     kernels compute the gradients (`cuda.cross_entropy`).
 
     Args:
-        features: Shape (M, E); M may be 0. Rows beyond the labels (`row_counts.filled_up`) are ignored: their
-            gradient is 0.
+        features: Shape (M, E); M may be 0. Rows beyond the labels are ignored: their gradient
+            is 0.
         weight: Shape (V, E).
         bias: Shape (V,).
         labels: Shape (M,), int64, in [0, V).
@@ -71,7 +71,7 @@ def summed_cross_entropy(
             total, correct = _SummedOnGpu.apply(  # type: ignore[no-untyped-call]
                 features, weight, bias, labels, most, torch.is_grad_enabled()
             )
-            sampled = None if sampling is None else draw_on_gpu(features, weight, bias, sampling, most)
+            sampled = None if sampling is None else gpu_samples(features, weight, bias, sampling, most)
             return Scores(total, correct, sampled)
         rows = max(1, (block_elements or BLOCK_ELEMENTS) // len(weight))
         sampler = None
@@ -179,9 +179,9 @@ class _SummedOnGpu(torch.autograd.Function):
         with_gradients: bool,
     ) -> tuple[Tensor, Tensor]:
         # The weight is rounded inside, so that its gradient is computed in the weight's own precision.
-        scored = score_on_gpu(features, weight, bias, labels, block_elements, with_slopes=with_gradients)
-        if scored.slopes is not None:
-            keep(ctx, *scored.slopes)
+        scored = gpu_scores(features, weight, bias, labels, block_elements, with_gradients=with_gradients)
+        if scored.gradients is not None:
+            keep(ctx, *scored.gradients)
         ctx.mark_non_differentiable(scored.correct)
         return scored.total, scored.correct
 

@@ -21,6 +21,8 @@ _FACTOR = 3.0
 """Largest error of the kernels, as a multiple of PyTorch's own error in the same precision (both against fp32)."""
 _LOSS, _GRADIENT = 1e-3, 0.02
 """Error allowed on top of that: a share of the loss, and of a gradient's norm."""
+_UNTIL_CAPTURED = 2
+"""Passes of one batch until CUDA graphs are captured and replayed."""
 _FLOOR = 1e-3
 """Norms below this share of the largest count as this share: the gradient of a key's bias is zero but for rounding."""
 
@@ -50,7 +52,7 @@ def compiles_on(device: torch.device, wish: Compiling) -> bool:
 
 
 def check_kernels(model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> KernelCheck:
-    """Compute one small batch with native kernels and without, and compare losses and gradients.
+    """Compute one small batch with native kernels and without, and compare losses and gradients; capture CUDA graphs.
 
     Args:
         model: In training mode, on its device, gradients empty, as they are afterwards.
@@ -62,14 +64,19 @@ def check_kernels(model: PretrainingModel, batch: StepBatch, autocast: torch.dty
         with model.repeated_samples():
             with use_native_kernels(False):
                 exact, plain = (_loss_and_gradients(model, batch, dtype) for dtype in (None, autocast))
-            native = _loss_and_gradients(model, batch, autocast)
+            model.capture_passes()
+            for _ in range(_UNTIL_CAPTURED):
+                native = _loss_and_gradients(model, batch, autocast)
     except _KERNEL_ERRORS as error:
+        model.release_passes()
         model.zero_grad(set_to_none=True)
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return KernelCheck(False, " ".join(("kernels disabled:", f"{type(error).__name__}:", *lines[:2])))
     passed, difference = _compare(exact, plain, native)
+    model.release_passes()  # Captured passes of the small batch would keep their memory.
     if not passed:
         return KernelCheck(False, f"kernels disabled: {difference}")
+    model.capture_passes()
     return KernelCheck(True, f"kernels checked in {time.perf_counter() - started:.0f} s: {difference}")
 
 
@@ -87,7 +94,7 @@ def _loss_and_gradients(model: PretrainingModel, batch: StepBatch, autocast: tor
         ).sum()
         torch.autograd.backward(total)
         loss += float(total.detach())
-    gradients = {name: each.grad for name, each in model.named_parameters() if each.grad is not None}
+    gradients = {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
     model.zero_grad(set_to_none=True)
     return loss, gradients
 

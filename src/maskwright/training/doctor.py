@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from maskwright.kernels.cpu.fp32 import CODE as FP32
-from maskwright.kernels.cpu.int8_support import Int8Support, int8_support
+from maskwright.kernels import ops
 from maskwright.training.device import Machine, Precision, multiplies_bf16, prepare_machine, processor_name
 from maskwright.training.probe import has_onednn, peak_matmul_flops
 
@@ -56,14 +55,14 @@ class Diagnosis:
     Attributes:
         peak_flops: Measured matmul FLOP/s by device ("cpu", "cuda:0") and kind: "fp32", "fp32_onednn", "bf16".
         training: Device, precision, matmul library and kernels that training will use.
-        int8: How `--precision int8` is computed.
+        int8: Why `--precision int8` is unavailable; empty if it is available.
         advice: One sentence for each known improvement.
     """
 
     hardware: Hardware
     peak_flops: Mapping[str, Mapping[str, float]]
     training: Mapping[str, str]
-    int8: Int8Support
+    int8: str
     advice: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -84,12 +83,13 @@ def doctor(device: str = "auto", *, precision: Precision = "auto", cache: Path |
     """
     hardware = read_hardware()
     machine = prepare_machine(device, cache=cache, precision=precision)
-    peaks, int8 = measure_peaks(), int8_support()
+    peaks = measure_peaks()
+    problems = {"fp32": ops.inference_problem("fp32"), "int8": ops.inference_problem("int8")}
     advice = [*advise(hardware, peaks, machine)]
-    if (problem := FP32.problem()) is not None and problem.todo:
-        advice.append(f"Native kernels for inference in fp32 are unavailable: {problem.problem}. {problem.todo}")
-    if int8.todo:
-        advice.append(f"Native kernels for `--precision int8` are unavailable: {int8.why}. {int8.todo}")
+    for name, problem in problems.items():
+        if problem is not None and problem.todo:
+            advice.append(f"Kernels for inference in {name} are unavailable: {problem.problem}. {problem.todo}")
+    int8 = "" if problems["int8"] is None else problems["int8"].problem
     return Diagnosis(hardware=hardware, peak_flops=peaks, training=machine.to_json(), int8=int8, advice=tuple(advice))
 
 

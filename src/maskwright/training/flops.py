@@ -5,7 +5,7 @@ from maskwright.model.sizes import skipped_flops_per_token
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.training.batches import StepBatch
-from maskwright.training.towers import objectives_by_tower
+from maskwright.training.model import objectives_by_encoder
 
 
 def planned_flops_per_token(recipe: Recipe, length: float, teacher: EncoderConfig | None = None) -> float:
@@ -19,10 +19,10 @@ def planned_skipped_flops_per_token(recipe: Recipe) -> float:
     Only selected tokens count as output positions; first tokens, neighbors of spans and recipes that select most tokens
     are ignored.
     """
-    on_encoder, on_generator = objectives_by_tower(recipe.objectives, generator=recipe.generator is not None)
-    encoders = [(recipe.encoder, on_encoder)]
+    by_encoder = objectives_by_encoder(recipe.objectives, generator=recipe.generator is not None)
+    encoders = [(recipe.encoder, by_encoder["encoder"])]
     if recipe.generator is not None:
-        encoders.append((recipe.generator.config(recipe.encoder), on_generator))
+        encoders.append((recipe.generator.config(recipe.encoder), by_encoder["generator"]))
     skipped = 0.0
     for config, objectives in encoders:
         predicts = {objective.predicts for objective in objectives}

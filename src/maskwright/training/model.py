@@ -1,6 +1,6 @@
-"""The model put together: an encoder and one head for each objective of a recipe; perhaps a generator, a teacher."""
+"""The model of a recipe: an encoder, perhaps a generator, and one head for each objective; perhaps a teacher."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.core.errors import ConversionError
-from maskwright.core.tensors import LossInputs, LossTerm, PackedBatch, TargetTensors, View
+from maskwright.core.tensors import EncoderOutput, LossInputs, LossTerm, PackedBatch, TargetTensors, View
 from maskwright.core.types import IntArray
+from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.initialization import initialize
@@ -18,23 +19,22 @@ from maskwright.pretext.objectives.base import Objective
 from maskwright.recipes.recipe import SHARED_EMBEDDINGS, Recipe
 from maskwright.training.batches import MicroBatch, StepBatch
 from maskwright.training.teacher import TeacherModel
-from maskwright.training.towers import objectives_by_tower
 
 _GENERATOR_KEY = 0x5BD1E995
-# Above this share of the tokens, gathering them is taken to cost what the last layer saves: a guess, not measured.
+# Above this share of the tokens, gathering them is assumed to cost what the last layer saves: not measured.
 _MAX_OUTPUT_SHARE = 0.75
 
 
 class PretrainingModel(nn.Module):
     """An encoder with the heads of its objectives. Parameter names are "encoder.*", "generator.*", "heads.KIND.*".
 
-    With a generator, objectives that are `on_generator` sit on it, and the encoder sees the tokens it draws in place
-    of the selected ones, without gradient (Clark et al. 2020, section 3.1).
+    With a generator, objectives that are `on_generator` use it, and the encoder sees the tokens it samples in place of
+    the selected ones, without gradient (Clark et al. 2020, section 3.1).
 
     Args:
         config: The encoder's shape.
         vocab_size: Rows of the word embeddings.
-        objectives: What is asked back; each builds its head.
+        objectives: Each builds its head.
         generator: The generator's shape; None for none.
         shares_embeddings: Whether the generator uses the encoder's embeddings and their LayerNorm.
         teacher: A trained model that sees every batch too; it is no part of the weights. None for none.
@@ -54,48 +54,81 @@ class PretrainingModel(nn.Module):
         self.config = config
         self.objectives = objectives
         self.teacher = teacher
-        self._kept_draws: dict[tuple[str, int], Tensor] | None = None
+        self._passes: dict[str, Callable[[PackedBatch, Tensor | None], EncoderOutput]] = {}
+        self._first_samples: dict[tuple[str, int], Tensor] | None = None
         self.encoder = Encoder(config, vocab_size)
         self.generator = None if generator is None else Encoder(generator, vocab_size)
         self._shares_embeddings = shares_embeddings and generator is not None
         if self.generator is not None and self._shares_embeddings:
             for part in SHARED_EMBEDDINGS:
                 setattr(self.generator, part, getattr(self.encoder, part))
-        self._on_encoder, self._on_generator = objectives_by_tower(objectives, generator=generator is not None)
-        under = {objective.kind: config for objective in self._on_encoder}
-        if generator is not None:
-            under |= {objective.kind: generator for objective in self._on_generator}
+        self._of_encoder = objectives_by_encoder(objectives, generator=generator is not None)
         self.heads = nn.ModuleDict(
-            {objective.kind: objective.head(under[objective.kind].head_shape(vocab_size)) for objective in objectives}
+            {
+                objective.kind: objective.head(self._encoder(name).config.head_shape(vocab_size))
+                for name, its_objectives in self._of_encoder.items()
+                for objective in its_objectives
+            }
         )
 
     def initialize(self, seed: int, token_counts: IntArray | None = None) -> None:
-        """Draw all weights, each parameter from a generator keyed by the seed and its name.
+        """Initialize all weights, each parameter with random numbers keyed by the seed and its name.
 
         Args:
             seed: The run's seed.
-            token_counts: Shape (V,), how often each id stands in the corpus, for heads that begin from it.
+            token_counts: Shape (V,), occurrences of each id in the corpus, for heads that start from them.
         """
         initialize(self, self.config, seed)
         for objective in self.objectives:
             objective.prepare(self.heads[objective.kind], token_counts)
 
     def losses(self, micro_batch: MicroBatch) -> dict[str, LossTerm]:
-        """Run each encoder once and every objective's head at its targets.
-
-        Returns:
-            For each objective, by kind, the summed loss and its count.
-        """
+        """Run each encoder once and every objective's head at its targets; return the losses by objective."""
         micro_batch = self.with_output_positions(micro_batch)
         batch, targets, positions = micro_batch.batch, micro_batch.targets, micro_batch.output_positions
         assert positions is not None
         terms: dict[str, LossTerm] = {}
         if self.generator is not None:
-            batch_there, asked = _with_own_dropout(batch), self._on_generator
-            terms = self._losses_on(self.generator, asked, batch_there, targets, positions["generator"])
-            batch, targets = _filled(batch, targets, self._drawn_again(batch, terms), self.objectives)
-        terms |= self._losses_on(self.encoder, self._on_encoder, batch, targets, positions["encoder"])
+            terms = self._losses_of("generator", _with_generator_dropout(batch), targets, positions["generator"])
+            batch, targets = _with_samples(batch, targets, self._repeat_samples(batch, terms), self.objectives)
+        terms |= self._losses_of("encoder", batch, targets, positions["encoder"])
         return {objective.kind: terms[objective.kind] for objective in self.objectives}
+
+    def _losses_of(
+        self,
+        name: str,
+        batch: PackedBatch,
+        targets: Mapping[str, TargetTensors],
+        output_positions: Tensor | None,
+    ) -> dict[str, LossTerm]:
+        objectives, encoder = self._of_encoder[name], self._encoder(name)
+        if not objectives:
+            return {}
+        heads = {objective.kind: self.heads[objective.kind] for objective in objectives}
+        output = self._passes.get(name, encoder)(batch, output_positions)
+        view = View(output=output, word_embeddings=encoder.word_embeddings.weight, heads=heads)
+        teacher = None
+        if self.teacher is not None and any("teacher" in objective.needs for objective in objectives):
+            teacher = self.teacher.view(batch)
+        return {
+            objective.kind: objective.loss(
+                heads[objective.kind], LossInputs(view=view, targets=targets[objective.kind], teacher=teacher)
+            )
+            for objective in objectives
+        }
+
+    def _encoder(self, name: str) -> Encoder:
+        encoder = self.encoder if name == "encoder" else self.generator
+        assert encoder is not None
+        return encoder
+
+    def capture_passes(self) -> None:
+        """Compute the encoders by CUDA graphs from now on, where that is supported."""
+        self._passes = {name: ops.capture(self._encoder(name)) for name in self._of_encoder}
+
+    def release_passes(self) -> None:
+        """Undo `capture_passes`."""
+        self._passes = {}
 
     @contextmanager
     def repeated_samples(self) -> Iterator[None]:
@@ -103,91 +136,58 @@ class PretrainingModel(nn.Module):
 
         For comparing kernels: a random number at the border of two tokens gives either.
         """
-        self._kept_draws = {}
+        self._first_samples = {}
         try:
             yield
         finally:
-            self._kept_draws = None
+            self._first_samples = None
 
-    def _drawn_again(self, batch: PackedBatch, terms: Mapping[str, LossTerm]) -> dict[str, LossTerm]:
-        kept = self._kept_draws
-        if kept is None:
-            return dict(terms)
+    def _repeat_samples(self, batch: PackedBatch, terms: Mapping[str, LossTerm]) -> Mapping[str, LossTerm]:
+        samples = self._first_samples
+        if samples is None:
+            return terms
         which = int(batch.ids.sum())
         return {
-            kind: term if term.sampled is None else replace(term, sampled=kept.setdefault((kind, which), term.sampled))
+            kind: term
+            if term.sampled is None
+            else replace(term, sampled=samples.setdefault((kind, which), term.sampled))
             for kind, term in terms.items()
         }
 
     def with_output_positions(self, micro_batch: MicroBatch) -> MicroBatch:
-        """Return a micro-batch with its output positions; computed on the CPU, no GPU has to wait for them.
-
-        Args:
-            micro_batch: On any device.
-        """
+        """Return a micro-batch with its output positions; computed on the CPU, they make no GPU wait."""
         if micro_batch.output_positions is not None:
             return micro_batch
         batch, targets = micro_batch.batch, micro_batch.targets
         return replace(
             micro_batch,
             output_positions={
-                name: output_positions_of(asked, batch, targets, pools=encoder.pooler is not None) if asked else None
-                for name, encoder, asked in self._towers()
+                name: output_positions_of(objectives, batch, targets, pools=self._encoder(name).pooler is not None)
+                if objectives
+                else None
+                for name, objectives in self._of_encoder.items()
             },
         )
 
     def placed(self, batch: StepBatch) -> StepBatch:
-        """Return a step's micro-batches as `losses` takes them, on the model's device."""
+        """Return a step's micro-batches with output positions, on the model's device."""
         device = next(self.parameters()).device
         return replace(
             batch, micro_batches=tuple(self.with_output_positions(each).to(device) for each in batch.micro_batches)
         )
 
-    def _towers(self) -> Iterator[tuple[str, Encoder, Sequence[Objective]]]:
-        yield "encoder", self.encoder, self._on_encoder
-        if self.generator is not None:
-            yield "generator", self.generator, self._on_generator
-
-    def _losses_on(
-        self,
-        encoder: Encoder,
-        asked: Sequence[Objective],
-        batch: PackedBatch,
-        targets: Mapping[str, TargetTensors],
-        output_positions: Tensor | None,
-    ) -> dict[str, LossTerm]:
-        if not asked:
-            return {}
-        heads = {objective.kind: self.heads[objective.kind] for objective in asked}
-        view = View(
-            output=encoder(batch, output_positions), word_embeddings=encoder.word_embeddings.weight, heads=heads
-        )
-        teacher = None
-        if self.teacher is not None and any("teacher" in objective.needs for objective in asked):
-            teacher = self.teacher.look(batch)
-        return {
-            objective.kind: objective.loss(
-                heads[objective.kind], LossInputs(view=view, targets=targets[objective.kind], teacher=teacher)
-            )
-            for objective in asked
-        }
-
     def skipped_flops(self, micro_batch: MicroBatch) -> float:
-        """Return the training FLOPs saved because the last layers compute the output positions only.
-
-        Args:
-            micro_batch: As `losses` takes it.
-        """
-        positions, skipped = self.with_output_positions(micro_batch).output_positions, 0.0
+        """Return the training FLOPs saved because the last layers compute the output positions only."""
+        positions = self.with_output_positions(micro_batch).output_positions
         assert positions is not None
-        for name, encoder, _ in self._towers():
-            used = positions[name]
-            if used is not None:
-                skipped += (micro_batch.batch.num_tokens - len(used)) * skipped_flops_per_token(encoder.config)
-        return skipped
+        return sum(
+            (micro_batch.batch.num_tokens - len(used)) * skipped_flops_per_token(self._encoder(name).config)
+            for name, used in positions.items()
+            if used is not None
+        )
 
     def weights(self) -> dict[str, Tensor]:
-        """Return all weights by name, those that encoder and generator share once, as the encoder's."""
+        """Return all weights by name, shared ones once, as the encoder's."""
         state = self.state_dict()
         if self._shares_embeddings:
             shared = tuple(f"generator.{part}." for part in SHARED_EMBEDDINGS)
@@ -195,8 +195,8 @@ class PretrainingModel(nn.Module):
         return dict(state)
 
     def generator_weights(self) -> dict[str, Tensor]:
-        """Return the generator's weights and its heads', whole, named as those of a model: "encoder.*", "heads.*"."""
-        on_generator = tuple(f"heads.{each.kind}." for each in self._on_generator)
+        """Return the weights of the generator and its heads, named as those of a model: "encoder.*", "heads.*"."""
+        on_generator = tuple(f"heads.{each.kind}." for each in self._of_encoder["generator"])
         return {
             name.replace("generator.", "encoder.", 1): tensor
             for name, tensor in self.state_dict().items()
@@ -205,11 +205,11 @@ class PretrainingModel(nn.Module):
 
     def encoder_weights(self) -> dict[str, Tensor]:
         """Return the weights of the encoder and of the heads on it."""
-        theirs = tuple(f"heads.{each.kind}." for each in self._on_encoder)
-        return {name: tensor for name, tensor in self.state_dict().items() if name.startswith(("encoder.", *theirs))}
+        heads = tuple(f"heads.{each.kind}." for each in self._of_encoder["encoder"])
+        return {name: tensor for name, tensor in self.state_dict().items() if name.startswith(("encoder.", *heads))}
 
     def load(self, state: Mapping[str, Tensor], source: str) -> None:
-        """Take all weights from a state dict of exactly this model.
+        """Load all weights from a state dict of exactly this model.
 
         Raises:
             ConversionError: If a name is missing or too many, or a shape differs.
@@ -237,13 +237,7 @@ class PretrainingModel(nn.Module):
 
 
 def build_model(recipe: Recipe, vocab_size: int, teacher: TeacherModel | None = None) -> PretrainingModel:
-    """Build the model of a recipe, uninitialised.
-
-    Args:
-        recipe: What is trained.
-        vocab_size: Rows of the word embeddings.
-        teacher: The recipe's teacher, loaded.
-    """
+    """Build the model of a recipe, uninitialized."""
     generator = recipe.generator
     return PretrainingModel(
         recipe.encoder,
@@ -255,14 +249,25 @@ def build_model(recipe: Recipe, vocab_size: int, teacher: TeacherModel | None = 
     )
 
 
+def objectives_by_encoder(objectives: Iterable[Objective], *, generator: bool) -> dict[str, tuple[Objective, ...]]:
+    """Return the objectives that use the "encoder" and, if there is one, the "generator", each in their order."""
+    if not generator:
+        return {"encoder": tuple(objectives)}
+    objectives = tuple(objectives)
+    return {
+        "encoder": tuple(objective for objective in objectives if not objective.on_generator),
+        "generator": tuple(objective for objective in objectives if objective.on_generator),
+    }
+
+
 def output_positions_of(
     objectives: Sequence[Objective], batch: PackedBatch, targets: Mapping[str, TargetTensors], *, pools: bool
 ) -> Tensor | None:
     """Return the tokens whose last hidden states the objectives of one encoder use, or None for all.
 
     Args:
-        objectives: What is asked of the encoder.
-        batch: What it sees.
+        objectives: The objectives of the encoder.
+        batch: Its input.
         targets: Targets by objective; their anchors are output positions too.
         pools: Whether the encoder has a pooler, which uses the first token of each sequence.
 
@@ -274,38 +279,37 @@ def output_positions_of(
     places = [batch.first_tokens] if pools else []
     for objective in objectives:
         if objective.predicts == "token":
-            wanted = targets[objective.kind]
-            places += [wanted.positions, *wanted.anchors.values()]
+            places += [targets[objective.kind].positions, *targets[objective.kind].anchors.values()]
     if not places:
         return None
     positions = torch.unique(torch.cat(places))
     return positions if 0 < len(positions) <= _MAX_OUTPUT_SHARE * batch.num_tokens else None
 
 
-def _with_own_dropout(batch: PackedBatch) -> PackedBatch:
-    """The generator drops other places than the encoder."""
+def _with_generator_dropout(batch: PackedBatch) -> PackedBatch:
+    """Return a batch with a dropout key of the generator's own."""
     key = batch.dropout_key
     return batch if key is None else replace(batch, dropout_key=key ^ _GENERATOR_KEY)
 
 
-def _filled(
+def _with_samples(
     batch: PackedBatch,
     targets: Mapping[str, TargetTensors],
     terms: Mapping[str, LossTerm],
     objectives: tuple[Objective, ...],
 ) -> tuple[PackedBatch, dict[str, TargetTensors]]:
-    """Put the drawn tokens in, and tell detection objectives which tokens differ from the original now.
+    """Replace the masked tokens by samples, and set the labels of detection objectives: which tokens are replaced.
 
-    Every selected position gets a drawn token, also those that were left as they were for the generator (electra:
-    pretrain_helpers.py). A token drawn right counts as original.
+    Every selected position gets a sample, also those that were kept for the generator (electra: pretrain_helpers.py). A
+    sample equal to the original token counts as original.
     """
-    (filler,) = (objective.kind for objective in objectives if objective.on_generator)
-    positions, labels, drawn = targets[filler].positions, targets[filler].labels, terms[filler].sampled
-    assert drawn is not None, "the batch carries no numbers to sample with"
-    is_replaced = torch.zeros_like(batch.ids).index_copy_(0, positions, (drawn != labels).to(batch.ids.dtype))
+    (kind,) = (objective.kind for objective in objectives if objective.on_generator)
+    positions, labels, sampled = targets[kind].positions, targets[kind].labels, terms[kind].sampled
+    assert sampled is not None, "the batch has no random numbers to sample with"
+    is_replaced = torch.zeros_like(batch.ids).index_copy_(0, positions, (sampled != labels).to(batch.ids.dtype))
     changed = {
         objective.kind: replace(targets[objective.kind], labels=is_replaced[targets[objective.kind].positions])
         for objective in objectives
         if "generator" in objective.needs
     }
-    return replace(batch, ids=batch.ids.index_copy(0, positions, drawn)), {**targets, **changed}
+    return replace(batch, ids=batch.ids.index_copy(0, positions, sampled)), {**targets, **changed}

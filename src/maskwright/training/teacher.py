@@ -1,4 +1,4 @@
-"""A teacher: a trained model that sees the same batches, without gradient and without dropout."""
+"""A trained model that sees the same batches as the student, without gradient and dropout."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.existing import Differences, ExistingModel, differences_of_layers, settings
 
-_OF_THE_WIDTH = ("hidden_size", "num_heads", "intermediate_size")
+_WIDTH_FIELDS = ("hidden_size", "num_heads", "intermediate_size")
 
 
 class TeacherModel:
@@ -22,7 +22,7 @@ class TeacherModel:
     Args:
         encoder: The teacher's encoder.
         heads: Its heads, by kind ("mlm").
-        sees_segments: Whether it is told which segment a token is in; else it takes all for segment 0.
+        sees_segments: Whether it is given the segment ids; else all tokens are of segment 0.
     """
 
     def __init__(self, encoder: Encoder, heads: dict[str, nn.Module], sees_segments: bool = True) -> None:
@@ -42,8 +42,8 @@ class TeacherModel:
             head.to(device)
         return self
 
-    def look(self, batch: PackedBatch) -> View:
-        """Read a batch."""
+    def view(self, batch: PackedBatch) -> View:
+        """Encode a batch, without gradient."""
         if not self.sees_segments:
             batch = replace(batch, segment_ids=torch.zeros_like(batch.segment_ids))
         with torch.no_grad():
@@ -54,12 +54,11 @@ class TeacherModel:
 def build_teacher(model: ExistingModel, recipe: Recipe) -> TeacherModel:
     """Build the teacher of a recipe from a model: its encoder without pooler and, if it has one, its masked-token head.
 
-    A student without segments gets a teacher that takes every token for segment 0 (distillation: distiller.py gives
-    it none).
+    The teacher of a student without segments gets segment 0 for every token (distillation: distiller.py).
     """
     config = model.config.replace(pooler=False)
     vocab_size = model.tokenizer.special_tokens.vocab_size
-    with torch.device("meta"):  # The weights are put in as they are; none need be drawn first.
+    with torch.device("meta"):  # Weights are loaded, not initialized.
         parts: dict[str, nn.Module] = {"encoder": Encoder(config, vocab_size)}
         if any(name.startswith("heads.mlm.") for name in model.state):
             parts["heads.mlm"] = MaskedLanguageModelingHead(config.head_shape(vocab_size))
@@ -74,10 +73,10 @@ def build_teacher(model: ExistingModel, recipe: Recipe) -> TeacherModel:
 
 
 def check_teacher(recipe: Recipe, model: ExistingModel) -> None:
-    """Refuse a teacher from which the recipe cannot learn; the vocabularies are one, since the tokenizer is.
+    """Check that a recipe can learn from a teacher. They share the tokenizer, so the vocabulary too.
 
     Raises:
-        RecipeError: With the reason, both values, and what would mend it.
+        RecipeError: If it cannot.
     """
     mine, theirs = recipe.encoder, model.config
     for objective in recipe.objectives:
@@ -104,9 +103,9 @@ def check_teacher(recipe: Recipe, model: ExistingModel) -> None:
 
 
 def _to_compare(recipe: Recipe, theirs: EncoderConfig) -> Differences:
-    """Name all that must change before hidden states are as wide as the teacher's and the recipe is whole again."""
+    """Return the fields to change so that hidden states are as wide as the teacher's and the recipe is valid."""
     different = differences_of_layers(recipe.encoder, theirs)
     if recipe.teacher is not None and recipe.teacher.initialise == "layers":
         return {field: values for field, values in different.items() if field != "position_offset"}
     # The heads must divide the width, and the feed-forward part keeps its proportion to it.
-    return {field: different[field] for field in _OF_THE_WIDTH if field in different}
+    return {field: different[field] for field in _WIDTH_FIELDS if field in different}

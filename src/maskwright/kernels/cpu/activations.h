@@ -49,7 +49,7 @@ static const float TANH[5][LANES] = {
 
 static inline __attribute__((always_inline)) v16 gelu(v16 x, const float (*shares)[LANES]) {
     v16 size = (v16)_mm512_abs_ps((__m512)x);
-    /* The second where one of them is no number; x/2 keeps that it is none. */
+    /* The second where one of them is NaN; x/2 stays NaN. */
     v16 at = (v16)_mm512_min_ps((__m512)(size * all(PLACES)), _mm512_set1_ps(LAST));
     v16 shifted = at + all(12582912.0f); /* 1.5 x 2^23: the lowest bits are the nearest whole number */
     v16 beyond = at - (shifted - all(12582912.0f));

@@ -1,15 +1,243 @@
-"""What `int8.c` and `fp32.c` have in common: the functions of `encoder.h`."""
+"""The layers of an encoder for inference on a CPU with AVX512, in C: fp32, or 8-bit weights and values.
+
+In int8, weights have one step per output, and values one step per token (Yao et al. 2022, "ZeroQuant", section 4.1). No
+token is rounded by another's outliers, so a text's numbers do not depend on the rest of its batch.
+
+T tokens, W output positions, H hidden size, O outputs, I inputs.
+"""
 
 import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from maskwright.core.errors import DeviceError
+from maskwright.kernels.cpu.library import library
+from maskwright.kernels.sequences import Sequences
+from maskwright.kernels.setting import native_kernels_enabled
+
+Precision = Literal["fp32", "int8"]
+
+LANES = 16
+"""fp32 numbers in a register: supported widths are multiples of this."""
+MOST_INPUTS_INT8 = 1 << 16
+"""8-bit products are summed in 32 bits: 65,536 x 255 x 128 is less than 2^31."""
+_PANELS = {"fp32": 64, "int8": 48}
+"""Outputs side by side, as in `fp32.c` and `int8.c`."""
+_GROUP = 4
+"""Inputs in one instruction of `int8.c`."""
+_ZERO, _HIGHEST, _SMALLEST = 128, 127, 1e-30
+_ROUNDING = 3
+"""4-byte numbers that describe how a token was rounded."""
+_ACTIVATIONS = {"gelu": 1, "gelu_tanh": 2, "relu": 3}
 
 
-def declare(found: ctypes.CDLL) -> None:
-    """Tell Python the types of the functions."""
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    found.survey.argtypes, found.survey.restype = (pointer, pointer), ctypes.c_int
-    found.embed.argtypes, found.embed.restype = (pointer, pointer, ctypes.c_int), None
-    found.encode.argtypes = (pointer, pointer, pointer, ctypes.c_int)
-    found.transform.argtypes = (pointer, pointer, number, number, pointer, pointer, pointer, ctypes.c_int)
-    found.numbers_needed.argtypes = (number, number, ctypes.c_int)
-    found.encode.restype = found.transform.restype = None
-    found.numbers_needed.restype = number
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A sublayer.
+
+    Attributes:
+        first: Dense layers of one input: query, key and value, or the first of a feed-forward block.
+        second: The output projection.
+        norm: LayerNorm of the sum of output and residual.
+    """
+
+    first: Sequence[nn.Linear]
+    second: nn.Linear
+    norm: nn.LayerNorm
+
+
+def inference_problem(precision: Precision) -> DeviceError | None:
+    """Return why there is no C code for a precision on this machine, and what would help; None if there is."""
+    found = library(precision)
+    return found if isinstance(found, DeviceError) else None
+
+
+def inference_layers(
+    attention: Sequence[Block],
+    feed_forward: Sequence[Block],
+    plan: Sequence[tuple[int, int]],
+    *,
+    num_heads: int,
+    activation: str,
+    precision: Precision,
+) -> "InferenceLayers | None":
+    """Return the layers of an encoder with copied weights, or None where the C code does not support them.
+
+    int8 is a precision of its own, which the setting `kernels` does not affect.
+
+    Args:
+        attention, feed_forward: The distinct blocks, fp32 on the CPU.
+        plan: For each layer its attention and its feed-forward block.
+        num_heads: N.
+        activation: "gelu", "gelu_tanh" or "relu".
+        precision: Of the matmuls.
+    """
+    inner, width = feed_forward[0].first[0].weight.shape
+    widths = width, inner, width // num_heads
+    if any(each % LANES for each in widths) or (precision == "int8" and max(widths) > MOST_INPUTS_INT8):
+        return None
+    if precision == "fp32" and not native_kernels_enabled():
+        return None
+    if attention[0].second.weight.device.type != "cpu" or inference_problem(precision) is not None:
+        return None
+    return InferenceLayers(attention, feed_forward, plan, num_heads, activation, precision)
+
+
+def _structure(**fields: type) -> type[ctypes.Structure]:
+    return type("Structure", (ctypes.Structure,), {"_fields_": list(fields.items())})
+
+
+# The structures of `encoder.h`.
+_pointer, _number = ctypes.c_void_p, ctypes.c_int64
+_Dense = _structure(weight=_pointer, step=_pointer, sum=_pointer, bias=_pointer, inputs=_number, outputs=_number)
+_Norm = _structure(weight=_pointer, bias=_pointer)
+_Block = _structure(first=_Dense, second=_Dense, norm=_Norm)
+_Encoder = _structure(
+    **dict.fromkeys(("attention", "feed_forward", "attention_plan", "feed_forward_plan"), _pointer),
+    **dict.fromkeys(("layers", "width", "inner", "heads", "activation"), _number),
+    epsilon=ctypes.c_float,
+)
+_Batch = _structure(
+    **dict.fromkeys(("cu_seqlens", "outputs", "hidden", "result"), _pointer),
+    **dict.fromkeys(("tokens", "sequences", "longest", "num_outputs"), _number),
+)
+_WORKSPACE = ("projected", "context", "other", "inner", "scores", "rounded", "roundings")
+_Workspace = _structure(**dict.fromkeys(_WORKSPACE, _pointer))
+
+
+@final
+class InferenceLayers:
+    """See `inference_layers`. One call computes all layers, so that short texts do not wait for Python."""
+
+    def __init__(
+        self,
+        attention: Sequence[Block],
+        feed_forward: Sequence[Block],
+        plan: Sequence[tuple[int, int]],
+        num_heads: int,
+        activation: str,
+        precision: Precision,
+    ) -> None:
+        code = library(precision)
+        assert isinstance(code, ctypes.CDLL)
+        code.encode.argtypes, code.encode.restype = (_pointer, _pointer, _pointer, ctypes.c_int), None
+        code.attention_workspace.argtypes, code.attention_workspace.restype = (_number, _number), _number
+        self._code, self._rounds, self._num_heads = code, precision == "int8", num_heads
+        self._inner, self._width = feed_forward[0].first[0].weight.shape
+        # What the C code points to.
+        self._kept: list[object] = []
+        blocks = [
+            (_Block * len(each))(*(self._block(block, precision) for block in each))
+            for each in (attention, feed_forward)
+        ]
+        plans = [(ctypes.c_int64 * len(plan))(*numbers) for numbers in zip(*plan, strict=True)]
+        arrays: list[ctypes.Array[Any]] = [*blocks, *plans]
+        self._kept += arrays
+        self._encoder = _Encoder(
+            *(ctypes.addressof(each) for each in arrays),
+            len(plan),
+            self._width,
+            self._inner,
+            num_heads,
+            _ACTIVATIONS[activation],
+            attention[0].norm.eps,
+        )
+
+    def __call__(self, hidden: Tensor, sequences: Sequences, output_positions: Tensor | None = None) -> Tensor:
+        """Compute all layers.
+
+        Args:
+            hidden: Shape (T, H), the input of the first layer.
+            sequences: Which tokens attend to each other.
+            output_positions: Shape (W,), the tokens to return, in any order; None returns all.
+
+        Returns:
+            Shape (T, H) or (W, H), fp32.
+        """
+        hidden, tokens, width = _fp32(hidden).clone(), len(hidden), self._width
+        cu_seqlens = sequences.cu_seqlens.to("cpu", torch.int64).contiguous()
+        # Indexing raises on positions that do not exist; the C code would read there.
+        outputs = None if output_positions is None else torch.arange(tokens)[output_positions]
+        num_outputs = tokens if outputs is None else len(outputs)
+        if not tokens or not num_outputs:
+            return hidden.new_zeros(num_outputs, width)
+        result = hidden if outputs is None else _empty(num_outputs, width)
+        team, most, widest = torch.get_num_threads(), max(tokens, num_outputs), max(width, self._inner)
+        longest = int(cu_seqlens.diff().max())
+        sizes = (
+            most * 3 * width,
+            most * width,
+            most * width,
+            most * widest,
+            team * self._code.attention_workspace(width // self._num_heads, longest),
+            most * widest // 4 if self._rounds else 0,
+            most * _ROUNDING if self._rounds else 0,
+        )
+        workspace = [_empty(-(-size // LANES) * LANES) for size in sizes]
+        batch = _Batch(
+            cu_seqlens.data_ptr(),
+            None if outputs is None else outputs.data_ptr(),
+            hidden.data_ptr(),
+            result.data_ptr(),
+            tokens,
+            len(cu_seqlens) - 1,
+            longest,
+            num_outputs,
+        )
+        self._code.encode(
+            ctypes.byref(self._encoder),
+            ctypes.byref(batch),
+            ctypes.byref(_Workspace(*(each.data_ptr() for each in workspace))),
+            team,
+        )
+        return result
+
+    def _block(self, block: Block, precision: Precision) -> ctypes.Structure:
+        norm = [_fp32(each).clone() for each in (block.norm.weight, block.norm.bias)]
+        self._kept += norm
+        dense = self._dense(block.first, precision), self._dense([block.second], precision)
+        return _Block(*dense, _Norm(*(each.data_ptr() for each in norm)))
+
+    def _dense(self, layers: Sequence[nn.Linear], precision: Precision) -> ctypes.Structure:
+        weight = torch.cat([_fp32(layer.weight) for layer in layers])
+        bias = torch.cat([_fp32(layer.bias) for layer in layers])
+        outputs, inputs = weight.shape
+        missing = -outputs % _PANELS[precision]
+        weight, bias = F.pad(weight, (0, 0, 0, missing)), F.pad(bias, (0, missing))
+        steps = sums = None
+        if precision == "int8":
+            panels, steps, sums = _quantized_panels(weight)
+        else:
+            # (panel, output in it, input) to (panel, input, output).
+            panels = weight.view(-1, _PANELS["fp32"], inputs).transpose(1, 2).contiguous()
+        self._kept += [panels, bias, steps, sums]
+        pointers = (None if each is None else each.data_ptr() for each in (panels, steps, sums, bias))
+        return _Dense(*pointers, inputs, outputs + -outputs % LANES)
+
+
+def quantize_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Round a matrix (O, I) to integers from -127 to 127; return them, fp32, and each output's step, shape (O,)."""
+    steps = weight.abs().amax(1).clamp_min_(_SMALLEST) / _HIGHEST
+    return (weight / steps[:, None]).round_(), steps
+
+
+def _quantized_panels(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    integers, steps = quantize_int8(weight)
+    panels = (integers + _ZERO).to(torch.uint8)
+    # (panel, output in it, group, input in it) to (panel, group, output, input).
+    panels = panels.view(-1, _PANELS["int8"], weight.shape[1] // _GROUP, _GROUP).transpose(1, 2).contiguous()
+    return panels, steps, integers.sum(1) * steps
+
+
+def _empty(*shape: int) -> Tensor:
+    # Whatever default types and devices are set.
+    return torch.empty(shape, dtype=torch.float32, device="cpu")
+
+
+def _fp32(value: Tensor) -> Tensor:
+    return value.detach().to("cpu", torch.float32).contiguous()

@@ -1,7 +1,7 @@
-/* An encoder that is only used (`encoder.h`), in fp32, for processors with AVX512.
+/* An encoder for inference (`encoder.h`), in fp32, for processors with AVX512.
 
    Up to six tokens are multiplied with a panel of 64 outputs, whose sums fill 24 of the 32 registers. Weights of many
-   inputs are taken in pieces that leave room in the second cache for the next: while tokens are multiplied with one
+   inputs are taken in pieces that leave space in the second cache for the next: while tokens are multiplied with one
    piece, the next is fetched, so that the few tokens of a short text do not wait for memory; what results are written
    to is fetched while they are computed. Of many tokens, so many are taken at a time as stay in the third cache.
 
@@ -19,8 +19,8 @@
 #define FETCHING 4  /* blocks of tokens at the end of a piece during which the next one is fetched */
 #define STRETCH 512 /* tokens that are multiplied with all panels before others are: they stay in the third cache */
 
-static void prepare_token(const float *values, int64_t width, const Room *room, int64_t token) {
-    (void)values, (void)width, (void)room, (void)token;
+static void prepare_token(const float *values, int64_t width, const Workspace *workspace, int64_t token) {
+    (void)values, (void)width, (void)workspace, (void)token;
 }
 
 /* --- products: up to six tokens with a piece of a panel, added to sums (tokens x 4 registers). Meanwhile what lies at
@@ -133,9 +133,9 @@ static inline __attribute__((always_inline)) void compute_stretch(const Dense *d
 }
 
 static inline __attribute__((always_inline)) void compute(const Dense *dense, const Dense *after, const float *values,
-                                                          const Room *room, int64_t tokens, int64_t activation,
+                                                          const Workspace *workspace, int64_t tokens, int64_t activation,
                                                           const float *residual, float *to) {
-    (void)room;
+    (void)workspace;
     int64_t stretches = (tokens + STRETCH - 1) / STRETCH;
     for (int64_t stretch = 0; stretch < stretches; stretch++) {
         int64_t first = tokens * stretch / stretches, count = tokens * (stretch + 1) / stretches - first;

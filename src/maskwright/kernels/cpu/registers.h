@@ -19,7 +19,7 @@ typedef float v16 __attribute__((vector_size(64), aligned(4), may_alias));
 static inline v16 load(const float *from) { return *(const v16 *)from; }
 static inline void store(float *to, v16 values) { *(v16 *)to = values; }
 static inline v16 all(float value) { return (v16)_mm512_set1_ps(value); }
-/* The second where one of them is no number. */
+/* The second where one of them is NaN. */
 static inline v16 larger(v16 a, v16 b) { return (v16)_mm512_max_ps((__m512)a, (__m512)b); }
 static inline float total(v16 values) { return _mm512_reduce_add_ps((__m512)values); }
 static inline float highest(v16 values) { return _mm512_reduce_max_ps((__m512)values); }

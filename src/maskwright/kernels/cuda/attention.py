@@ -1,177 +1,184 @@
-"""Attention over short runs of tokens by kernels of our own (`attention_kernels`): no filler, keyed dropout.
+"""Attention over packed sequences on a GPU in bf16: a Triton kernel for short ones, FlashAttention-2 for longer ones.
 
-T tokens, N heads, D head size, H = N D, S runs, R row length.
+Dao (2023), "FlashAttention-2", by PyTorch's operators, which take sequences of any length and dropout.
+
+T tokens, B sequences, N heads, D head size, H = N D.
 """
+
+import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from maskwright.kernels.dropout import RandomWords
+from maskwright.kernels.dropout import DropoutMask
+from maskwright.kernels.reference import mask_stride
+from maskwright.kernels.sequences import Sequences
+from maskwright.kernels.setting import has_kernels
 
-LONGEST_RUN = 128
-"""Tokens of the longest run that the kernels compute."""
-_WORDS = 2048
-"""Positions of a row of the table of random words."""
+LONGEST = 128
+"""Tokens of the longest sequence that the Triton kernels compute."""
+_HEAD_SIZES = (16, 32, 64, 128)
 
 
-def forward(
-    qkv: Tensor,
-    offsets: Tensor,
-    slots: Tensor,
-    *,
+def is_supported(query: Tensor, num_heads: int) -> bool:
+    """Return whether `attention` computes in the precision of these queries, or of autocast."""
+    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else query.dtype
+    return has_kernels(query.device) and dtype == torch.bfloat16 and query.dtype != torch.float64
+
+
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, num_heads: int, mask: DropoutMask | None
+) -> Tensor:
+    """See `ops.attention`."""
+    query, key, value = (tensor.to(torch.bfloat16).contiguous() for tensor in (query, key, value))
+    if sequences.max_seqlen > LONGEST or query.shape[1] // num_heads not in _HEAD_SIZES:
+        flash: Tensor = _Flash.apply(query, key, value, sequences, num_heads, mask)  # type: ignore[no-untyped-call]
+        return flash
+    stride = mask_stride(sequences.max_seqlen)
+    rows = columns = None
+    if mask is not None:
+        rows, columns = mask.numbers(len(sequences) * num_heads * stride**2)
+    least, scale = (0, 1.0) if mask is None else (mask.least, mask.scale)
+    context: Tensor
+    context, _ = _short_attention(
+        query, key, value, sequences.cu_seqlens, num_heads, sequences.max_seqlen, rows, columns, least, scale
+    )
+    return context
+
+
+@torch.library.custom_op("maskwright::short_attention", mutates_args=())
+def _short_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seqlens: Tensor,
     num_heads: int,
-    longest: int,
-    row_length: int,
-    words: RandomWords | None,
-    rate: float,
+    max_seqlen: int,
+    number_rows: Tensor | None,
+    number_columns: Tensor | None,
+    least: int,
+    scale: float,
 ) -> tuple[Tensor, Tensor]:
-    """Mix each token's values over the tokens of its run.
-
-    Args:
-        qkv: Queries, keys and values, each (N, D) inside. Shape (T, 3H), bf16, contiguous.
-        offsets: Where runs begin and end; runs may be empty, and one of more than `longest` tokens is filler, whose
-            results are zero. Shape (S+1,), int32, from 0 to T.
-        slots: Slot of each run's first token, counted through all rows: what is dropped is drawn by a token's place in
-            its row. Shape (S,), int64.
-        num_heads: N.
-        longest: Tokens of the longest run, or more.
-        row_length: R; no run but filler goes beyond the end of its row.
-        words: Random words for the shape (rows, N, R, R); None drops nothing.
-        rate: Share of the attention probabilities dropped.
-
-    Returns:
-        The mixed values (T, H), and of each head and query the log-sum-exp of its scores to the base 2 (N, T), fp32.
-    """
+    """Return the context (T, H) and the log-sum-exp of each head's and query's scores (N, T), to the base 2."""
     from maskwright.kernels.cuda import attention_kernels as kernels
 
-    tokens, head_size = len(qkv), qkv.shape[1] // (3 * num_heads)
-    drops, largest = _largest_tile(longest, row_length, head_size, words)
-    least, scale, rows, columns = _drawn(words, rate, slots)
-    mixed = qkv.new_empty(tokens, num_heads * head_size)
-    logsumexp = qkv.new_empty(num_heads, tokens, dtype=torch.float32)
-    programs = len(slots) * num_heads
+    context = torch.empty_like(query)
+    logsumexp = query.new_empty(num_heads, len(query), dtype=torch.float32)
+    head_size, drops = query.shape[1] // num_heads, number_rows is not None
+    programs = (len(cu_seqlens) - 1) * num_heads
     if programs:
         kernels.forward[(programs,)](
-            qkv,
-            mixed,
-            logsumexp,
-            offsets,
-            slots,
-            rows,
-            columns,
-            tokens,
-            num_heads,
-            row_length,
-            least,
-            scale,
-            D=head_size,
-            LONGEST=largest,
-            DROPS=drops,
-            num_warps=8 if head_size == 128 else 4,
-            num_stages=1,
-            maxnreg=_registers(head_size, drops),
-        )
-    return mixed, logsumexp
+            query, key, value, context, logsumexp, cu_seqlens, number_rows if drops else logsumexp,
+            number_columns if drops else logsumexp, len(query), num_heads, mask_stride(max_seqlen), least, 0, scale,
+            D=head_size, LONGEST=_largest_tile(max_seqlen), DROPS=drops, num_warps=8 if head_size == 128 else 4,
+            num_stages=1, maxnreg=_registers(head_size),
+        )  # fmt: skip
+    return context, logsumexp
 
 
-def backward(
-    slope: Tensor,
-    qkv: Tensor,
-    mixed: Tensor,
+@_short_attention.register_fake
+def _(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, num_heads: int, *_: Any) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(query), query.new_empty(num_heads, len(query), dtype=torch.float32)
+
+
+@torch.library.custom_op("maskwright::short_attention_backward", mutates_args=())
+def _short_attention_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    context: Tensor,
     logsumexp: Tensor,
-    offsets: Tensor,
-    slots: Tensor,
-    *,
+    cu_seqlens: Tensor,
     num_heads: int,
-    longest: int,
-    row_length: int,
-    words: RandomWords | None,
-    rate: float,
-) -> tuple[Tensor, Tensor]:
-    """Return the slope of `qkv` where the mixed values have a slope (see `forward`), and its sums over tokens.
-
-    Args:
-        slope: Of the mixed values. Shape (T, H), contiguous.
-        qkv: As given to `forward`, as all that follows.
-        mixed: What `forward` returned.
-        logsumexp: The same.
-        offsets: Shape (S+1,); the last is T, so that every number is written.
-        slots: Shape (S,).
-        num_heads: N.
-        longest: Tokens of the longest run, or more.
-        row_length: R.
-        words: Random words.
-        rate: Share dropped.
-
-    Returns:
-        Shape (T, 3H), laid as `qkv`, and (3H,), fp32, of which the keys' third is 0, as it is by algebra.
-    """
+    max_seqlen: int,
+    number_rows: Tensor | None,
+    number_columns: Tensor | None,
+    least: int,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
     from maskwright.kernels.cuda import attention_kernels as kernels
 
-    width = qkv.shape[1] // 3
-    head_size = width // num_heads
-    drops, largest = _largest_tile(longest, row_length, head_size, words)
-    least, scale, rows, columns = _drawn(words, rate, slots)
-    out = torch.empty_like(qkv)
-    partial = qkv.new_empty(len(slots), 2, width, dtype=torch.float32)
-    programs = len(slots) * num_heads
+    query_grad, key_grad, value_grad = (torch.empty_like(query) for _ in range(3))
+    head_size, drops, largest = query.shape[1] // num_heads, number_rows is not None, _largest_tile(max_seqlen)
+    programs = (len(cu_seqlens) - 1) * num_heads
     if programs:
         kernels.backward[(programs,)](
-            slope,
-            qkv,
-            mixed,
-            logsumexp,
-            out,
-            partial,
-            offsets,
-            slots,
-            rows,
-            columns,
-            len(qkv),
-            num_heads,
-            row_length,
-            least,
-            scale,
-            D=head_size,
-            LONGEST=largest,
-            BW=16 if head_size == 128 else 32,
-            DROPS=drops,
-            STAGES=1 if drops == kernels.SINGLE.value else 4,  # Words would be loaded in stages too.
-            num_warps=4 if largest == 64 and head_size <= 64 else 8,
-            num_stages=1,
-            maxnreg=_registers(head_size, drops),
-        )
-    sums = qkv.new_zeros(3, width, dtype=torch.float32)
-    torch.sum(partial, 0, out=sums[::2])
-    return out, sums.view(-1)
+            grad.contiguous(), query, key, value, context, logsumexp, query_grad, key_grad, value_grad, cu_seqlens,
+            number_rows if drops else logsumexp, number_columns if drops else logsumexp, len(query), num_heads,
+            mask_stride(max_seqlen), least, 0, scale, D=head_size, LONGEST=largest, BW=16 if head_size == 128 else 32,
+            DROPS=drops, STAGES=4, num_warps=4 if largest == 64 and head_size <= 64 else 8, num_stages=1,
+            maxnreg=_registers(head_size),
+        )  # fmt: skip
+    return query_grad, key_grad, value_grad
 
 
-def _largest_tile(longest: int, row_length: int, head_size: int, words: RandomWords | None) -> tuple[int, int]:
-    # How masks are drawn, and how many keys the largest tile has.
-    from maskwright.kernels.cuda import attention_kernels as kernels
-
-    longest = min(longest, row_length)
-    assert head_size in (16, 32, 64, 128)
-    assert longest <= LONGEST_RUN
-    drops = kernels.NONE
-    if words is not None:
-        drops = kernels.SINGLE
-        # A tile begins with a word: up to three keys before the run, but not before its row.
-        with_word = min(longest + 3, row_length)
-        if row_length % 4 == 0 and with_word <= LONGEST_RUN:
-            longest = with_word
-            drops = kernels.WHOLE if _WORDS % row_length else kernels.CYCLIC
-    return drops.value, 64 if longest <= 64 else 128
+@_short_attention_backward.register_fake
+def _(grad: Tensor, query: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(query), torch.empty_like(query), torch.empty_like(query)
 
 
-def _registers(head_size: int, drops: int) -> int:
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    query, key, value, cu_seqlens, ctx.num_heads, ctx.max_seqlen, rows, columns, ctx.least, ctx.scale = inputs
+    ctx.save_for_backward(query, key, value, *output, cu_seqlens, rows, columns)
+
+
+def _backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    *tensors, rows, columns = ctx.saved_tensors
+    grads = _short_attention_backward(
+        grad, *tensors, ctx.num_heads, ctx.max_seqlen, rows, columns, ctx.least, ctx.scale
+    )
+    return (*grads, *[None] * 7)
+
+
+_short_attention.register_autograd(_backward, setup_context=_save)
+
+
+def _largest_tile(max_seqlen: int) -> int:
+    return 64 if max_seqlen <= 64 else 128
+
+
+def _registers(head_size: int) -> int:
     # With half of the 255 that a thread may have, twice as many programs share a multiprocessor, and little is spilled.
-    from maskwright.kernels.cuda import attention_kernels as kernels
-
-    return 128 if head_size <= 64 and drops != kernels.SINGLE.value else 255
+    return 128 if head_size <= 64 else 255
 
 
-def _drawn(words: RandomWords | None, rate: float, slots: Tensor) -> tuple[int, float, Tensor, Tensor]:
-    if words is None:
-        return 0, 1.0, slots, slots  # Tables that nobody reads.
-    return *RandomWords.limits(rate), words.rows, words.columns
+class _Flash(torch.autograd.Function):
+    """FlashAttention-2, which generates its own dropout masks, seeded by the key."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        sequences: Sequences,
+        num_heads: int,
+        mask: DropoutMask | None,
+    ) -> Tensor:
+        heads = [tensor.view(len(tensor), num_heads, -1) for tensor in (query, key, value)]
+        bounds, longest, rate = sequences.cu_seqlens, sequences.max_seqlen, 0.0 if mask is None else mask.rate
+        scale = 1 / math.sqrt(heads[0].shape[2])
+        with torch.random.fork_rng(devices=[query.device], enabled=mask is not None):
+            if mask is not None:
+                torch.cuda.manual_seed(mask.seed)
+            context, logsumexp, *state = torch.ops.aten._flash_attention_forward(
+                *heads, bounds, bounds, longest, longest, rate, False, False, scale=scale
+            )
+        ctx.save_for_backward(*heads, context, logsumexp, bounds, *state[:2])
+        ctx.arguments = longest, rate, scale
+        flat: Tensor = context.reshape(query.shape)
+        return flat
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, context, logsumexp, bounds, seed, offset = ctx.saved_tensors
+        longest, rate, scale = ctx.arguments
+        found = torch.ops.aten._flash_attention_backward(
+            grads[0].view(query.shape), query, key, value, context, logsumexp, bounds, bounds, longest, longest, rate,
+            False, seed, offset, scale=scale,
+        )  # fmt: skip
+        return (*(each.flatten(1) for each in found[:3]), None, None, None)

@@ -18,36 +18,36 @@ _COLUMNS = 64
 _ROWS = 16
 """Targets are filled up to a multiple of this: they are the inner dimension of the vocabulary's gradient."""
 _SCORED = {"BLOCK": 2048, "num_warps": 4}
-_SLOPES = {"ROWS": 32, "BLOCK": 1024, "num_warps": 4}
-_DRAWN = {"BLOCK": 2048, "num_warps": 4}
+_GRADIENTS = {"ROWS": 32, "BLOCK": 1024, "num_warps": 4}
+_SAMPLING = {"BLOCK": 2048, "num_warps": 4}
 """Columns a program takes at a time: 16 and 8 a thread, in loads of 16 bytes."""
 
 
-class ScoresOnGpu(NamedTuple):
+class GpuScores(NamedTuple):
     """What one pass over the vocabulary gives.
 
     Attributes:
         total: Summed cross entropy in nats (scalar, fp32).
         correct: How many predictions are right, of equals the first counting as the best (scalar, int64).
-        slopes: Gradients of the total with respect to features, weight and bias, in their shapes and precisions;
+        gradients: Gradients of the total with respect to features, weight and bias, in their shapes and precisions;
             None if not asked for.
     """
 
     total: Tensor
     correct: Tensor
-    slopes: tuple[Tensor, Tensor, Tensor] | None
+    gradients: tuple[Tensor, Tensor, Tensor] | None
 
 
 @torch.no_grad()
-def score_on_gpu(
+def gpu_scores(
     features: Tensor,
     weight: Tensor,
     bias: Tensor,
     labels: Tensor,
     block_elements: int = GPU_BLOCK_ELEMENTS,
     *,
-    with_slopes: bool,
-) -> ScoresOnGpu:
+    with_gradients: bool,
+) -> GpuScores:
     """Score `features @ weight.T + bias` against labels, products in bf16; bias, exponentials and sums in fp32.
 
     Args:
@@ -56,14 +56,14 @@ def score_on_gpu(
         bias: Shape (V,).
         labels: Shape (M,), int64, in [0, V); M may be 0.
         block_elements: Most scores held at a time.
-        with_slopes: Whether gradients are wanted.
+        with_gradients: Whether gradients are wanted.
     """
     num_entries = len(weight)
     total = torch.zeros((), dtype=torch.float32, device=features.device)
     correct = torch.zeros((), dtype=torch.int64, device=features.device)
     if not len(labels):
         zeros = torch.zeros_like(features), torch.zeros_like(weight), torch.zeros_like(bias)
-        return ScoresOnGpu(total, correct, zeros if with_slopes else None)
+        return GpuScores(total, correct, zeros if with_gradients else None)
     rows = _in_bf16(features, _ROWS)
     entries = _in_bf16(weight, _COLUMNS)
     num_columns = len(entries)
@@ -71,30 +71,34 @@ def score_on_gpu(
     offsets = torch.nn.functional.pad(bias.float(), (0, num_columns - num_entries), value=float("-inf"))
     length = _block_length(len(rows), block_elements // num_columns)
     scores = torch.empty(length, num_columns, dtype=torch.bfloat16, device=rows.device)
-    of_features: list[Tensor] = []
-    of_weight: Tensor | None = None
-    of_bias: Tensor | None = None
+    features_grads: list[Tensor] = []
+    weight_grad: Tensor | None = None
+    bias_grad: Tensor | None = None
     for begin in range(0, len(rows), length):
         block, answers = rows[begin : begin + length], labels[begin : begin + length]
         products = torch.mm(block, entries.T, out=scores[: len(block)])
-        losses, is_right, column_sums = _turn_into_slopes(products, offsets, answers, with_slopes=with_slopes)
+        losses, is_right, column_sums = _gradients_in_place(products, offsets, answers, with_gradients=with_gradients)
         total += losses.sum()
         correct += is_right.sum()
         if column_sums is not None:
-            of_features.append(_product(products, entries, features.dtype))
+            features_grads.append(_product(products, entries, features.dtype))
             part, added = _product(products.T, block, torch.float32), column_sums.sum(dim=0)
-            of_weight = part if of_weight is None else of_weight.add_(part)
-            of_bias = added if of_bias is None else of_bias.add_(added)
-    if of_weight is None or of_bias is None:
-        return ScoresOnGpu(total, correct, None)
-    of_rows = of_features[0] if len(of_features) == 1 else torch.cat(of_features)
+            weight_grad = part if weight_grad is None else weight_grad.add_(part)
+            bias_grad = added if bias_grad is None else bias_grad.add_(added)
+    if weight_grad is None or bias_grad is None:
+        return GpuScores(total, correct, None)
+    rows_grad = features_grads[0] if len(features_grads) == 1 else torch.cat(features_grads)
     # The first rows of a contiguous matrix are contiguous: nothing is copied.
-    slopes = of_rows[: len(features)], of_weight[:num_entries].to(weight.dtype), of_bias[:num_entries].to(bias.dtype)
-    return ScoresOnGpu(total, correct, slopes)
+    gradients = (
+        rows_grad[: len(features)],
+        weight_grad[:num_entries].to(weight.dtype),
+        bias_grad[:num_entries].to(bias.dtype),
+    )
+    return GpuScores(total, correct, gradients)
 
 
 @torch.no_grad()
-def draw_on_gpu(
+def gpu_samples(
     features: Tensor, weight: Tensor, bias: Tensor, numbers: Tensor, block_elements: int = GPU_BLOCK_ELEMENTS
 ) -> Tensor:
     """Draw a token for each target from the softmax of `features @ weight.T + bias`.
@@ -112,21 +116,21 @@ def draw_on_gpu(
     Returns:
         Shape (M,), int64.
     """
-    drawn = torch.empty(len(numbers), dtype=torch.int64, device=numbers.device)
+    sampled = torch.empty(len(numbers), dtype=torch.int64, device=numbers.device)
     rows, entries = _in_bf16(features[: len(numbers)], _ROWS), _in_bf16(weight, _COLUMNS)
     offsets = torch.nn.functional.pad(bias.float(), (0, len(entries) - len(weight)), value=float("-inf"))
     length = _block_length(max(1, len(rows)), block_elements // len(entries))
     for begin in range(0, len(numbers), length):
         part = slice(begin, begin + length)
-        _draw(_product(rows[part], entries.T, torch.float32), offsets, numbers[part], drawn[part])
-    return drawn
+        _sample(_product(rows[part], entries.T, torch.float32), offsets, numbers[part], sampled[part])
+    return sampled
 
 
-def _draw(scores: Tensor, bias: Tensor, numbers: Tensor, drawn: Tensor) -> None:
-    from maskwright.kernels.cuda.cross_entropy_kernels import draw_rows
+def _sample(scores: Tensor, bias: Tensor, numbers: Tensor, sampled: Tensor) -> None:
+    from maskwright.kernels.cuda.cross_entropy_kernels import sample_rows
 
     with torch.cuda.device_of(scores):  # type: ignore[no-untyped-call]
-        draw_rows[(len(drawn),)](scores, bias, numbers.contiguous(), drawn, scores.shape[1], **_DRAWN)
+        sample_rows[(len(sampled),)](scores, bias, numbers.contiguous(), sampled, scores.shape[1], **_SAMPLING)
 
 
 def _in_bf16(matrix: Tensor, multiple: int) -> Tensor:
@@ -148,18 +152,18 @@ def _block_length(num_rows: int, most: int) -> int:
     return -(-num_rows // (blocks * _ROWS)) * _ROWS
 
 
-def _turn_into_slopes(
-    products: Tensor, bias: Tensor, labels: Tensor, *, with_slopes: bool
+def _gradients_in_place(
+    products: Tensor, bias: Tensor, labels: Tensor, *, with_gradients: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return losses and whether they are right, both (M,), and the slopes' sums over some rows each (S, V).
+    """Return losses and whether they are right, both (M,), and the gradients' sums over some rows each (S, V).
 
     Args:
-        products: Shape (N, V), bf16; slopes are written over them if wanted.
+        products: Shape (N, V), bf16; gradients are written over them if wanted.
         bias: Shape (V,), fp32.
         labels: Shape (M,), M at most N.
-        with_slopes: Whether slopes are wanted.
+        with_gradients: Whether gradients are wanted.
     """
-    from maskwright.kernels.cuda.cross_entropy_kernels import score_rows, write_slopes
+    from maskwright.kernels.cuda.cross_entropy_kernels import score_rows, write_gradients
 
     (num_rows, num_columns), num_targets = products.shape, len(labels)
     labels = labels.contiguous()
@@ -169,12 +173,12 @@ def _turn_into_slopes(
     with torch.cuda.device_of(products):  # type: ignore[no-untyped-call]
         if num_targets:
             score_rows[(num_targets,)](products, bias, labels, losses, log_sums, is_right, num_columns, **_SCORED)
-        if not with_slopes:
+        if not with_gradients:
             return losses, is_right, None
-        parts = -(-num_rows // _SLOPES["ROWS"])
+        parts = -(-num_rows // _GRADIENTS["ROWS"])
         column_sums = torch.empty(parts, num_columns, dtype=torch.float32, device=products.device)
-        write_slopes[(-(-num_columns // _SLOPES["BLOCK"]), parts)](
-            products, bias, labels, log_sums, column_sums, num_targets, num_rows, num_columns, **_SLOPES
+        write_gradients[(-(-num_columns // _GRADIENTS["BLOCK"]), parts)](
+            products, bias, labels, log_sums, column_sums, num_targets, num_rows, num_columns, **_GRADIENTS
         )
     return losses, is_right, column_sums
 

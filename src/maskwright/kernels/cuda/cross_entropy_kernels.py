@@ -1,10 +1,10 @@
-"""Cross entropy over a row of bf16 scores and its slopes, in one reading each (Triton; only where a GPU computes).
+"""Cross entropy over a row of bf16 scores and its gradients, in one reading each (Triton; only where a GPU computes).
 
-What bounds both is memory: 4,928 rows of 30,528 scores are 301 MB. The first kernel reads them, the second reads them
-and writes the slopes in their place. A row of scores is followed at once by the next, V apart, V a multiple of 16, so
-that threads load 16 bytes at a time; in columns behind the vocabulary the bias is -inf, and their slopes become 0.
+Both are bound by memory: 4,928 rows of 30,528 scores are 301 MB. The first kernel reads them, the second reads them
+and writes the gradients in their place. V is a multiple of 16, so that threads load 16 bytes at a time; in columns
+behind the vocabulary the bias is -inf, and their gradients become 0.
 
-What changes from batch to batch (the number of targets, where their labels begin) is not specialised on: it would have
+What changes from batch to batch (the number of targets, where their labels begin) is not specialized on: it would have
 the kernels compiled anew in the middle of a run.
 """
 
@@ -54,7 +54,7 @@ def score_rows(scores, bias, labels, losses, log_sums, is_right, num_columns, BL
 
 
 @triton.jit(do_not_specialize=["num_targets", "num_rows"], do_not_specialize_on_alignment=["labels", "log_sums"])
-def write_slopes(
+def write_gradients(
     scores,
     bias,
     labels,
@@ -71,13 +71,13 @@ def write_slopes(
     A program has BLOCK columns (axis 0) of ROWS rows (axis 1).
 
     Args:
-        scores: Pointer to products of features and weights, then slopes. Shape (N, V), bf16.
+        scores: Pointer to products of features and weights, then gradients. Shape (N, V), bf16.
         bias: Pointer to what is added to each row. Shape (V,), fp32.
         labels: Pointer to the right columns. Shape (M,), int64.
         log_sums: Pointer to what `score_rows` wrote. Shape (M,), fp32.
-        column_sums: Where the sums over each ROWS rows go, of slopes not yet rounded. Shape (ceil(N / ROWS), V), fp32.
+        column_sums: Where sums over ROWS rows of unrounded gradients go. Shape (ceil(N / ROWS), V), fp32.
         num_targets: M.
-        num_rows: N, at least M; the slopes of rows behind the targets are 0.
+        num_rows: N, at least M; the gradients of rows behind the targets are 0.
         num_columns: V.
         ROWS: Rows of a program, one after the other.
         BLOCK: Columns of a program.
@@ -94,14 +94,14 @@ def write_slopes(
         log_sum = tl.load(log_sums + row, mask=is_target, other=float("inf"))
         place = scores + row.to(tl.int64) * num_columns + column
         score = tl.load(place, mask=is_here, other=0.0).to(tl.float32) + of_column
-        slope = tl.exp(score - log_sum) - tl.where(column == label, 1.0, 0.0)
-        sums += slope
-        tl.store(place, slope.to(tl.bfloat16), mask=is_here)
+        gradient = tl.exp(score - log_sum) - tl.where(column == label, 1.0, 0.0)
+        sums += gradient
+        tl.store(place, gradient.to(tl.bfloat16), mask=is_here)
     tl.store(column_sums + tl.program_id(1).to(tl.int64) * num_columns + column, sums, mask=is_inside)
 
 
-@triton.jit(do_not_specialize_on_alignment=["numbers", "drawn"])
-def draw_rows(scores, bias, numbers, drawn, num_columns, BLOCK: tl.constexpr):
+@triton.jit(do_not_specialize_on_alignment=["numbers", "sampled"])
+def sample_rows(scores, bias, numbers, sampled, num_columns, BLOCK: tl.constexpr):
     """Write the column at which a row's summed probabilities, in the order of columns, pass a number.
 
     One program a row. The sums of blocks are added in the same order each time, so the same number draws the same.
@@ -110,7 +110,7 @@ def draw_rows(scores, bias, numbers, drawn, num_columns, BLOCK: tl.constexpr):
         scores: Pointer to products of features and weights. Shape (M, V), fp32.
         bias: Pointer to what is added to each row. Shape (V,), fp32.
         numbers: Pointer to uniform numbers in [0, 1). Shape (M,), fp32.
-        drawn: Where the columns go. Shape (M,), int64.
+        sampled: Where the columns go. Shape (M,), int64.
         num_columns: V.
         BLOCK: Columns looked at together.
     """
@@ -147,4 +147,4 @@ def draw_rows(scores, bias, numbers, drawn, num_columns, BLOCK: tl.constexpr):
         found = tl.where((found < 0) & (after > wanted), start + tl.minimum(before, last), found)
         passed = after
     # A row of numbers that are none draws a token too; its loss is none either, and the step is refused.
-    tl.store(drawn + row, tl.maximum(found, 0).to(tl.int64))
+    tl.store(sampled + row, tl.maximum(found, 0).to(tl.int64))

@@ -5,7 +5,6 @@ import itertools
 import torch
 
 from maskwright.core.tensors import PackedBatch
-from maskwright.kernels.attention import Backend
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.initialization import initialize
@@ -34,8 +33,8 @@ def packed(lengths: tuple[int, ...] = PACKED, max_seqlen: int = 24, key: int | N
     )
 
 
-def encoder(config: EncoderConfig = SMALL, backend: Backend | None = None, seed: int = 1) -> Encoder:
+def encoder(config: EncoderConfig = SMALL, seed: int = 1) -> Encoder:
     """Build and initialize an encoder."""
-    model = Encoder(config, VOCAB_SIZE, backend)
+    model = Encoder(config, VOCAB_SIZE)
     initialize(model, config, seed)
     return model

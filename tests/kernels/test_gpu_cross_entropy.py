@@ -2,8 +2,6 @@
 
 import importlib.util
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -17,19 +15,13 @@ HAS_TRITON = importlib.util.find_spec("triton") is not None
 INTERPRETS = HAS_TRITON and os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETS else "cuda"
 
-runs_kernels = pytest.mark.skipif(
-    not (INTERPRETS or (HAS_TRITON and torch.cuda.is_available())), reason="needs a GPU, or runs in the child below"
-)
-
-
-@pytest.mark.skipif(INTERPRETS or not HAS_TRITON, reason="needs Triton, and is the parent")
-def test_the_kernels_hold_in_the_interpreter() -> None:
-    """All tests of this file in a process of their own: the interpreter is chosen when Triton is imported."""
-    environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", __file__]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " passed" in done.stdout
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.usefixtures("_kernels"),
+    pytest.mark.skipif(
+        not (INTERPRETS or (HAS_TRITON and torch.cuda.is_available())), reason="needs a GPU, or Triton's interpreter"
+    ),
+]
 
 
 @pytest.fixture
@@ -51,7 +43,7 @@ def inputs(m: int, v: int, e: int, added: int = 0) -> tuple[Tensor, Tensor, Tens
 
 
 def plain(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return loss and guesses in fp32 of products rounded once to bf16, whose slopes pass through the rounding."""
+    """Return loss and guesses in fp32 of products rounded once to bf16, whose gradients pass through the rounding."""
     products = linear(features[: len(labels)], weight)
     logits = products + (products.bfloat16().float() - products).detach() + bias
     return cross_entropy(logits, labels, reduction="sum"), logits.argmax(dim=1)
@@ -62,12 +54,10 @@ def scored(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, block
         return summed_cross_entropy(features, weight, bias, labels, block_elements)
 
 
-@runs_kernels
-@pytest.mark.usefixtures("_kernels")
 @pytest.mark.parametrize(
     ("m", "v", "added", "block_elements"),
     # The vocabularies are filled up to 1024, 128 and 4224 columns: one block of columns, a part of one, several.
-    [(1, 1003, 0, None), (17, 1003, 0, None), (17, 1003, 3, 1024 * 16), (20, 128, 20, 128 * 16), (33, 4200, 0, None)],
+    [(1, 1003, 0, None), (17, 1003, 3, 1024 * 16), (20, 128, 20, 128 * 16), (17, 4200, 0, None)],
 )
 def test_kernels_equal_the_plain_computation(m: int, v: int, added: int, block_elements: int | None) -> None:
     features, weight, bias, labels = inputs(m, v, 24, added)
@@ -80,12 +70,10 @@ def test_kernels_equal_the_plain_computation(m: int, v: int, added: int, block_e
     theirs = torch.autograd.grad(3 * expected, (features, weight, bias))
     for mine, other in zip(ours, theirs, strict=True):
         assert (mine.dtype, mine.shape) == (other.dtype, other.shape)
-        assert (mine - other).norm() < 0.004 * other.norm()  # The slopes are rounded too, to 8 bits.
+        assert (mine - other).norm() < 0.004 * other.norm()  # The gradients are rounded too, to 8 bits.
     assert not ours[0][m:].any()
 
 
-@runs_kernels
-@pytest.mark.usefixtures("_kernels")
 def test_features_in_bfloat16_get_their_gradient_in_it() -> None:
     features, weight, bias, labels = inputs(17, 100, 8)
     exact = torch.autograd.grad(scored(features, weight, bias, labels).total, features)[0]
@@ -95,8 +83,6 @@ def test_features_in_bfloat16_get_their_gradient_in_it() -> None:
     torch.testing.assert_close(found.float(), exact, rtol=0.01, atol=1e-5)
 
 
-@runs_kernels
-@pytest.mark.usefixtures("_kernels")
 def test_of_equal_scores_the_first_is_the_guess() -> None:
     weight = torch.zeros(100, 8, device=DEVICE)
     weight[[20, 60]] = 1
@@ -105,8 +91,6 @@ def test_of_equal_scores_the_first_is_the_guess() -> None:
     assert int(found.correct) == 1
 
 
-@runs_kernels
-@pytest.mark.usefixtures("_kernels")
 def test_without_gradients_the_loss_is_the_same() -> None:
     features, weight, bias, labels = inputs(17, 300, 8)
     with torch.no_grad():
@@ -116,8 +100,6 @@ def test_without_gradients_the_loss_is_the_same() -> None:
     assert int(correct) >= 7
 
 
-@runs_kernels
-@pytest.mark.usefixtures("_kernels")
 @pytest.mark.parametrize("added", [0, 2])
 def test_no_targets_give_a_zero_loss_and_zero_gradients(added: int) -> None:
     features, weight, bias, labels = inputs(0, 100, 8, added)
@@ -127,17 +109,13 @@ def test_no_targets_give_a_zero_loss_and_zero_gradients(added: int) -> None:
         assert not gradient.any()
 
 
-@runs_kernels
-@pytest.mark.usefixtures("_kernels")
 @pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NumPy's, in the interpreter.
-def test_what_is_no_number_shows_in_the_loss() -> None:
+def test_nan_shows_in_the_loss() -> None:
     features, weight, bias, labels = inputs(17, 100, 8)
     features.data[3, 2] = torch.nan
     assert not scored(features, weight, bias, labels).total.isfinite()
 
 
-@runs_kernels
-@pytest.mark.usefixtures("_kernels")
 def test_a_second_backward_pass_is_refused() -> None:
     features, weight, bias, labels = inputs(3, 100, 8)
     total = scored(features, weight, bias, labels).total
@@ -146,10 +124,8 @@ def test_a_second_backward_pass_is_refused() -> None:
         total.backward()
 
 
-@runs_kernels
-@pytest.mark.usefixtures("_kernels")
 @pytest.mark.parametrize("block_elements", [128 * 16, None])
-def test_tokens_are_drawn_by_logits_in_fp32(block_elements: int | None) -> None:
+def test_tokens_are_sampled_from_logits_in_fp32(block_elements: int | None) -> None:
     features, weight, bias, labels = inputs(20, 100, 8, 8)
     numbers = torch.rand(20, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     wanted = summed_cross_entropy(features, weight, bias, labels, sampling=numbers).sampled

@@ -1,0 +1,350 @@
+"""Forward and backward passes of an encoder captured as CUDA graphs: launching every kernel from Python takes a host
+several times as long as a GPU takes to run them.
+
+A graph computes one size of batch, and smaller ones, padded by sequences that no loss and no gradient sees. So the
+first graph has space for the batches after it, and a size that comes often gets a graph that fits more closely.
+
+A graph reads and writes fixed memory: a batch is copied there, gradients are read from there. A forward pass must have
+its backward pass, or be dropped, before the encoder's next one.
+
+T tokens, B sequences, W output positions, H hidden size.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.core.tensors import EncoderOutput, PackedBatch
+from maskwright.kernels.cuda.attention import LONGEST
+from maskwright.kernels.setting import has_kernels, native_kernels_enabled
+
+_MOST_GRAPHS = 16
+"""Graphs of an encoder: each has its own gradients of all weights."""
+_UNCAPTURED = 1
+"""Batches without a graph that are computed before one is captured: a run's only batch need not be."""
+_CLOSE, _LOOSE = 1.04, 1.5
+"""Tokens of a graph over those of a batch that it fits closely; and that it is used for until a closer one is made."""
+_OFTEN = 24
+"""A size that came so often in too large a graph gets its own: capturing takes as long as some steps."""
+_SPARE = 1.08
+"""Tokens of a graph over those of the batch that it is made for, where no other graph was large enough."""
+_PARTS = 64
+"""Sizes are multiples of about this part of themselves."""
+_WARM_UPS = 2
+
+Encode = Callable[[PackedBatch, Tensor | None], EncoderOutput]
+
+
+class SplitEncoder(Protocol):
+    """An encoder in two steps: `encode` is captured, `finish` is not."""
+
+    def encode(self, batch: PackedBatch, output_positions: Tensor | None) -> Tensor:
+        """Return the hidden states of the output positions, shape (W, H), or of all tokens."""
+
+    def finish(self, hidden: Tensor, batch: PackedBatch, output_positions: Tensor | None) -> EncoderOutput:
+        """Return the encoder's output."""
+
+
+def capture(encoder: nn.Module) -> Encode:
+    """Return a function that computes an encoder (a `SplitEncoder`) by CUDA graphs where that is supported."""
+    if next(encoder.parameters()).device.type != "cuda":
+        return encoder
+    graphs = Graphs(encoder)
+
+    def encode(batch: PackedBatch, output_positions: Tensor | None = None) -> EncoderOutput:
+        hidden = graphs(batch, output_positions)
+        if hidden is None:
+            return cast(EncoderOutput, encoder(batch, output_positions))
+        return cast(SplitEncoder, encoder).finish(hidden, batch, output_positions)
+
+    return encode
+
+
+def _is_supported(encoder: nn.Module, batch: PackedBatch) -> bool:
+    # FlashAttention, for longer sequences, is seeded from the host.
+    return (
+        encoder.training
+        and torch.is_grad_enabled()
+        and native_kernels_enabled()
+        and has_kernels(batch.ids.device)
+        and torch.is_autocast_enabled("cuda")
+        and torch.get_autocast_dtype("cuda") == torch.bfloat16
+        and batch.max_seqlen <= LONGEST
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a graph is made for; `outputs` is None where all tokens are output positions."""
+
+    tokens: int
+    sequences: int
+    max_seqlen: int
+    outputs: int | None
+    drops: bool
+
+    @classmethod
+    def of(cls, batch: PackedBatch, output_positions: Tensor | None, spare: float = 1.0) -> "Size":
+        """Return the size of the graph to make for a batch, and for others that are larger by a factor of `spare`."""
+        tokens = int(spare * batch.num_tokens)
+        tokens = _multiple(tokens, max(16, 1 << max(0, (tokens // _PARTS).bit_length() - 1)))
+        few = _few(tokens)
+        padding = -(-(tokens - batch.num_tokens) // batch.max_seqlen)
+        return cls(
+            tokens=tokens,
+            # Empty sequences cost next to nothing: space for batches that are cut otherwise.
+            sequences=_multiple(int(spare * batch.num_sequences) + padding + few // 4, few),
+            max_seqlen=batch.max_seqlen,
+            outputs=None if output_positions is None else _multiple(int(spare * len(output_positions)) + few // 4, few),
+            drops=batch.dropout_key is not None,
+        )
+
+    def fits(self, batch: PackedBatch, output_positions: Tensor | None, most: float = _CLOSE) -> bool:
+        """Return whether a graph of this size computes a batch, with at most a factor of `most` of its tokens."""
+        tokens = batch.num_tokens
+        padding = -(-(self.tokens - tokens) // self.max_seqlen)
+        return (
+            tokens <= self.tokens <= max(tokens + 16, most * tokens)
+            and batch.num_sequences + padding <= self.sequences
+            and batch.max_seqlen == self.max_seqlen
+            and (output_positions is None) == (self.outputs is None)
+            and (
+                output_positions is None
+                or self.outputs is None
+                or len(output_positions) <= self.outputs <= 2 * len(output_positions) + 4 * _few(self.tokens)
+            )
+            and (batch.dropout_key is not None) == self.drops
+        )
+
+
+def _few(tokens: int) -> int:
+    return max(16, tokens // _PARTS)
+
+
+def _multiple(count: int, step: int) -> int:
+    return -(-count // step) * step
+
+
+@dataclass(frozen=True, slots=True)
+class _Graph:
+    """A captured forward and backward pass.
+
+    Attributes:
+        batch: Where the forward pass reads the batch; the dropout key is a tensor.
+        output_positions: Where it reads the output positions, shape (W,).
+        hidden: The result. Shape (T, H), or (W, H).
+        grad: Where the backward pass reads the gradient of `hidden`.
+        gradients: Its results, by parameter.
+        forward, backward: The passes.
+    """
+
+    batch: PackedBatch
+    output_positions: Tensor | None
+    hidden: Tensor
+    grad: Tensor
+    gradients: Sequence[tuple[nn.Parameter, Tensor]]
+    forward: torch.cuda.CUDAGraph
+    backward: torch.cuda.CUDAGraph
+
+
+class Graphs:
+    """The graphs of an encoder, captured as sizes come up.
+
+    Args:
+        encoder: A `SplitEncoder`.
+    """
+
+    def __init__(self, encoder: nn.Module) -> None:
+        self._encoder = encoder
+        self._graphs: dict[Size, _Graph] = {}
+        self._seen: Counter[Size] = Counter()
+        self._missed, self._is_full = 0, False
+        self._given: list[tuple[nn.Parameter, Tensor]] = []
+        self._pool: Any = None
+        self._leaf: Tensor | None = None
+
+    def __call__(self, batch: PackedBatch, output_positions: Tensor | None) -> Tensor | None:
+        """Return the hidden states of a batch, valid until the next call; None where there is no graph for its size."""
+        if not _is_supported(self._encoder, batch):
+            return None
+        if any(size.max_seqlen != batch.max_seqlen for size in self._graphs):
+            self.clear()  # A run's next phase has longer sequences, and the last one does not come back.
+        size = self._size_for(batch, output_positions)
+        if size is None:
+            return None
+        self._keep_given()
+        if size not in self._graphs:
+            try:
+                self._graphs[size] = self._captured(size, batch, output_positions)
+            except RuntimeError as error:
+                if not _is_out_of_memory(error):
+                    raise
+                self.clear()
+                self._is_full = True
+                return None
+        graph = self._graphs[size]
+        fill(graph.batch, graph.output_positions, batch, output_positions)
+        assert self._leaf is not None
+        count = batch.num_tokens if output_positions is None else len(output_positions)
+        return cast(Tensor, _Replay.apply(self._leaf, self, graph, count))  # type: ignore[no-untyped-call]
+
+    def clear(self) -> None:
+        """Drop all graphs and their memory; gradients that were given stay."""
+        self._keep_given()
+        self._graphs, self._pool = {}, None
+
+    def give(self, graph: _Graph) -> None:
+        """Add the gradients of a backward pass to those of the parameters."""
+        sums, others = list[Tensor](), list[Tensor]()
+        for parameter, gradient in graph.gradients:
+            if parameter.grad is None:
+                parameter.grad = gradient
+                self._given.append((parameter, gradient))
+            else:
+                sums.append(parameter.grad)
+                others.append(gradient)
+        if sums:
+            torch._foreach_add_(sums, others)
+
+    def _size_for(self, batch: PackedBatch, output_positions: Tensor | None) -> Size | None:
+        # Of the graph to use or to make; None for none.
+        if close := [size for size in self._graphs if size.fits(batch, output_positions)]:
+            return min(close, key=lambda each: each.tokens)
+        is_full = self._is_full or len(self._graphs) >= _MOST_GRAPHS
+        if loose := [size for size in self._graphs if size.fits(batch, output_positions, _LOOSE)]:
+            exact = Size.of(batch, output_positions)
+            self._seen[exact] += 1
+            if self._seen[exact] > _OFTEN and not is_full:
+                return exact
+            return min(loose, key=lambda each: each.tokens)
+        self._missed += 1
+        return None if self._missed <= _UNCAPTURED or is_full else Size.of(batch, output_positions, _SPARE)
+
+    def _keep_given(self) -> None:
+        # Gradients of earlier micro-batches that lie where the next pass writes are copied.
+        for parameter, gradient in self._given:
+            if parameter.grad is gradient:
+                parameter.grad = gradient.clone()
+        self._given.clear()
+
+    def _captured(self, size: Size, batch: PackedBatch, output_positions: Tensor | None) -> _Graph:
+        device = batch.ids.device
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+            self._leaf = torch.zeros((), device=device, requires_grad=True)
+        inputs, positions = workspace(size, device)
+        fill(inputs, positions, batch, output_positions)
+        forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        # Weights that autocast caches would be made in one graph and read by others.
+        with (
+            torch.autocast("cuda", torch.bfloat16, cache_enabled=False),
+            torch.enable_grad(),
+            stand_ins(self._encoder) as parameters,
+        ):
+
+            def compute() -> Tensor:
+                return cast(SplitEncoder, self._encoder).encode(inputs, positions)
+
+            def gradients_of(hidden: Tensor, grad: Tensor) -> tuple[Tensor | None, ...]:
+                return torch.autograd.grad(hidden, list(parameters.values()), grad, allow_unused=True)
+
+            side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            side.wait_stream(torch.cuda.current_stream(device))
+            with torch.cuda.stream(side):
+                for _ in range(_WARM_UPS):
+                    hidden = compute()
+                    gradients_of(hidden, torch.zeros_like(hidden))
+                    del hidden
+            torch.cuda.current_stream(device).wait_stream(side)
+            with torch.cuda.graph(forward, pool=self._pool, capture_error_mode="thread_local"):
+                hidden = compute()
+            grad = torch.zeros_like(hidden)
+            with torch.cuda.graph(backward, pool=self._pool, capture_error_mode="thread_local"):
+                gradients = gradients_of(hidden, grad)
+        given = [(own, each) for own, each in zip(parameters, gradients, strict=True) if each is not None]
+        return _Graph(inputs, positions, hidden.detach(), grad, given, forward, backward)
+
+
+def _is_out_of_memory(error: BaseException | None) -> bool:
+    # The error that ends a capture may hide its cause.
+    while error is not None:
+        if "out of memory" in str(error).lower():
+            return True
+        error = error.__context__
+    return False
+
+
+@contextlib.contextmanager
+def stand_ins(module: nn.Module) -> Iterator[dict[nn.Parameter, nn.Parameter]]:
+    """Replace a module's parameters by other tensors over the same memory while the block runs.
+
+    Autograd remembers the stream on which a parameter was used first, and would let a capture wait for it.
+
+    Yields:
+        For each parameter that has a gradient its stand-in.
+    """
+    places = [(each, name) for each in module.modules() for name in each._parameters]
+    own = {place: place[0]._parameters[place[1]] for place in places}
+    others = {each: nn.Parameter(each.detach(), each.requires_grad) for each in own.values() if each is not None}
+    try:
+        for (each, name), parameter in own.items():
+            each._parameters[name] = None if parameter is None else others[parameter]
+        yield {parameter: other for parameter, other in others.items() if parameter.requires_grad}
+    finally:
+        for (each, name), parameter in own.items():
+            each._parameters[name] = parameter
+
+
+class _Replay(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, leaf: Tensor, graphs: Graphs, graph: _Graph, count: int) -> Tensor:
+        ctx.arguments = graphs, graph, count
+        graph.forward.replay()
+        return graph.hidden[:count]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, ...]:
+        graphs, graph, count = ctx.arguments
+        graph.grad[:count].copy_(grads[0])
+        graph.grad[count:].zero_()
+        graph.backward.replay()
+        graphs.give(graph)
+        return None, None, None, None
+
+
+def workspace(size: Size, device: torch.device) -> tuple[PackedBatch, Tensor | None]:
+    """Return memory for batches and output positions of a size."""
+
+    def zeros(count: int, dtype: torch.dtype = torch.int64) -> Tensor:
+        return torch.zeros(count, dtype=dtype, device=device)
+
+    batch = PackedBatch(
+        ids=zeros(size.tokens),
+        position_ids=zeros(size.tokens),
+        segment_ids=zeros(size.tokens),
+        cu_seqlens=zeros(size.sequences + 1, torch.int32),
+        max_seqlen=size.max_seqlen,
+        dropout_key=torch.zeros((), dtype=torch.int64, device=device) if size.drops else None,
+    )
+    return batch, None if size.outputs is None else zeros(size.outputs)
+
+
+def fill(to: PackedBatch, to_positions: Tensor | None, batch: PackedBatch, output_positions: Tensor | None) -> None:
+    """Copy a batch into a workspace; the tokens behind it become sequences of at most `max_seqlen`, the rest empty."""
+    tokens, sequences = batch.num_tokens, batch.num_sequences
+    for name in ("ids", "position_ids", "segment_ids"):
+        getattr(to, name)[:tokens].copy_(getattr(batch, name))
+    to.cu_seqlens[:sequences].copy_(batch.cu_seqlens[:-1])
+    ends = torch.arange(len(to.cu_seqlens) - sequences, dtype=torch.int32, device=to.cu_seqlens.device)
+    ends.mul_(to.max_seqlen).add_(tokens)
+    torch.clamp(ends, max=to.num_tokens, out=to.cu_seqlens[sequences:])
+    if isinstance(to.dropout_key, Tensor) and batch.dropout_key is not None:
+        to.dropout_key.fill_(batch.dropout_key)
+    if output_positions is not None and to_positions is not None:
+        to_positions[: len(output_positions)].copy_(output_positions)
+        to_positions[len(output_positions) :].zero_()

@@ -1,0 +1,120 @@
+"""The functions that have more than one implementation; nothing else in the package knows which one computes.
+
+| function | reference | CPU | GPU, bf16 |
+| --- | --- | --- | --- |
+| `attention` | padded sequences | rows of equal length | Triton, FlashAttention-2 |
+| `dropout_add_norm` | PyTorch | reference | Triton |
+| `embeddings` | PyTorch | reference | reference |
+| `cross_entropy` | all logits | blocks of logits | Triton between matmuls |
+| `inference_layers` | the model's modules | C (AVX512) in fp32 and int8 | the model's modules |
+
+The setting `kernels` (`setting.py`) selects the reference or the fastest. T tokens, B sequences, N heads, H hidden
+size, E embedding size, M targets, V vocabulary.
+"""
+
+from torch import Tensor, nn
+
+from maskwright.kernels import reference
+from maskwright.kernels.cpu import attention as rows_attention
+from maskwright.kernels.cpu.encoder import Block, InferenceLayers, Precision, inference_layers, inference_problem
+from maskwright.kernels.cross_entropy import Scores, summed_cross_entropy
+from maskwright.kernels.cuda import attention as cuda_attention
+from maskwright.kernels.cuda import norm as cuda_norm
+from maskwright.kernels.cuda.graphs import capture
+from maskwright.kernels.dropout import DropoutKey, DropoutMask, dropout
+from maskwright.kernels.sequences import Sequences
+from maskwright.kernels.setting import native_kernels_enabled
+
+__all__ = [
+    "Block",
+    "DropoutKey",
+    "DropoutMask",
+    "InferenceLayers",
+    "Precision",
+    "Scores",
+    "Sequences",
+    "attention",
+    "capture",
+    "dropout",
+    "dropout_add_norm",
+    "embeddings",
+    "inference_layers",
+    "inference_problem",
+    "summed_cross_entropy",
+]
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sequences: Sequences,
+    *,
+    num_heads: int,
+    dropout: DropoutMask | None = None,
+) -> Tensor:
+    """Return `dropout(softmax(Q K^T / sqrt(H / N))) V` of each head and sequence (Vaswani et al. 2017, section 3.2).
+
+    Matmuls are in the precision of autocast, else of the inputs; the softmax is in fp32 at least. Which probabilities
+    are dropped depends on the key, the call and the implementation.
+
+    Args:
+        query, key, value: Shape (T, H).
+        sequences: Which tokens attend to each other.
+        num_heads: N.
+        dropout: Mask of the probabilities; None drops nothing.
+
+    Returns:
+        Shape (T, H).
+    """
+    arguments = query, key, value, sequences, num_heads, dropout
+    if not native_kernels_enabled():
+        return reference.attention(*arguments)
+    if cuda_attention.is_supported(query, num_heads):
+        return cuda_attention.attention(*arguments)
+    return rows_attention.attention(*arguments)
+
+
+def dropout_add_norm(values: Tensor, residual: Tensor, norm: nn.LayerNorm, dropout: DropoutMask | None) -> Tensor:
+    """Return `norm(residual + dropout(values))`: the end of a sublayer, post-norm (Vaswani et al. 2017, section 3.1).
+
+    DEVIATION: PyTorch's autocast keeps the sum and the result in fp32. The GPU kernel keeps both in bf16, half the
+    memory traffic, a tenth of a step; LOG.md has what it does to a run's loss.
+
+    Args:
+        values, residual: Shape (T, H).
+        norm: LayerNorm of H values.
+        dropout: Mask of the values; None drops nothing.
+
+    Returns:
+        Shape (T, H).
+    """
+    if native_kernels_enabled() and cuda_norm.is_supported(values, norm):
+        return cuda_norm.dropout_add_norm(values, residual, norm, dropout)
+    return reference.dropout_add_norm(values, residual, norm, dropout)
+
+
+def embeddings(
+    ids: Tensor,
+    position_ids: Tensor,
+    segment_ids: Tensor,
+    words: nn.Embedding,
+    positions: nn.Embedding,
+    segments: nn.Embedding | None,
+    norm: nn.LayerNorm,
+    dropout: DropoutMask | None,
+) -> Tensor:
+    """Return `dropout(norm(word + position + segment))` (Devlin et al. 2019, figure 2).
+
+    Args:
+        ids, position_ids, segment_ids: Shape (T,), int64.
+        words, positions: Tables of width E.
+        segments: A table of one row is added to every token, whatever its segment (RoBERTa); None adds nothing
+            (DistilBERT).
+        norm: LayerNorm of E values.
+        dropout: Mask of the values; None drops nothing.
+
+    Returns:
+        Shape (T, E).
+    """
+    return reference.embeddings(ids, position_ids, segment_ids, words, positions, segments, norm, dropout)

@@ -1,0 +1,62 @@
+"""Which tokens attend to each other, and what attention prepares once for all layers of a forward pass."""
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskwright.kernels.packing import pack
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Sequences packed into rows of R slots.
+
+    Attributes:
+        num_rows: Number of rows.
+        length: R.
+        slots: Shape (T,), int64, the slot of each token, counted through all rows; None if the tokens are full rows.
+        mask: Shape (rows, 1, R, R), fp32, 0 for allowed pairs and -inf for others; None if the tokens are full rows.
+    """
+
+    num_rows: int
+    length: int
+    slots: Tensor | None = None
+    mask: Tensor | None = None
+
+
+class Sequences:
+    """The sequences of a packed batch; they never attend to each other.
+
+    Args:
+        cu_seqlens: Shape (B+1,), int32, their boundaries, from 0 to T.
+        max_seqlen: Upper bound of their lengths.
+    """
+
+    def __init__(self, cu_seqlens: Tensor, max_seqlen: int) -> None:
+        self.cu_seqlens = cu_seqlens
+        self.max_seqlen = max_seqlen
+
+    def __len__(self) -> int:
+        return len(self.cu_seqlens) - 1
+
+    @functools.cached_property
+    def rows(self) -> Rows:
+        """The sequences packed into rows of `max_seqlen` slots; waits for the device."""
+        device, length = self.cu_seqlens.device, self.max_seqlen
+        bounds = self.cu_seqlens.cpu().numpy().astype(np.int64)
+        lengths = np.diff(bounds)
+        first_slots, num_rows = pack(lengths, length)
+        if (lengths == length).all():
+            return Rows(num_rows, length)
+        slots = np.arange(bounds[-1]) + np.repeat(first_slots - bounds[:-1], lengths)
+        # Padding is a sequence of its own, so that no softmax is over an empty set.
+        owners = np.full(num_rows * length, -1)
+        owners[slots] = np.repeat(np.arange(len(lengths)), lengths)
+        rows = torch.from_numpy(owners.reshape(num_rows, length)).to(device)
+        differs = rows[:, None, :, None] != rows[:, None, None, :]
+        mask = torch.zeros(differs.shape, device=device).masked_fill_(differs, -math.inf)
+        return Rows(num_rows, length, torch.from_numpy(slots).to(device), mask)

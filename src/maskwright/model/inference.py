@@ -1,0 +1,65 @@
+"""An encoder for inference: the C layers where they are supported, else the modules."""
+
+import warnings
+from typing import cast, final
+
+import torch
+from torch import Tensor
+
+from maskwright.core.tensors import PackedBatch
+from maskwright.core.types import ProductPrecision
+from maskwright.kernels import ops
+from maskwright.model.encoder import Encoder
+from maskwright.model.layer import AttentionBlock, FeedForwardBlock
+
+
+class PrecisionChanged(UserWarning):
+    """The requested precision is not supported by the device or the model; fp32 is used."""
+
+
+@final
+class InferenceEncoder:
+    """Hidden states without dropout or gradients. The weights of the layers may be copied.
+
+    Args:
+        encoder: The encoder, in evaluation mode.
+        precision: Of the matmuls; int8 becomes fp32, with a warning, for shapes that the C code does not support.
+    """
+
+    def __init__(self, encoder: Encoder, precision: ProductPrecision) -> None:
+        self._encoder, self._autocast = encoder, precision == "bf16"
+        self.layers = None if precision == "bf16" else _layers(encoder, precision)
+        if precision == "int8" and self.layers is None:
+            warnings.warn(
+                "computing in fp32: int8 supports widths that are multiples of 16", PrecisionChanged, stacklevel=2
+            )
+
+    def __call__(self, batch: PackedBatch, output_positions: Tensor | None = None) -> Tensor:
+        """Encode a batch.
+
+        Args:
+            batch: T tokens.
+            output_positions: Shape (W,), int64, the tokens to return, in any order; None returns all.
+
+        Returns:
+            Hidden states in fp32, shape (T, H) or (W, H).
+        """
+        with torch.inference_mode():
+            if self.layers is not None:
+                hidden = self._encoder.embed(batch, None)
+                return self.layers(hidden, ops.Sequences(batch.cu_seqlens, batch.max_seqlen), output_positions)
+            with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=self._autocast):
+                return self._encoder.encode(batch, output_positions).float()
+
+
+def _layers(encoder: Encoder, precision: ops.Precision) -> "ops.InferenceLayers | None":
+    attention = [cast(AttentionBlock, block) for block in encoder.attention_blocks]
+    feed_forward = [cast(FeedForwardBlock, block) for block in encoder.ffn_blocks]
+    return ops.inference_layers(
+        [ops.Block((block.query, block.key, block.value), block.output, block.norm) for block in attention],
+        [ops.Block((block.dense_in,), block.dense_out, block.norm) for block in feed_forward],
+        encoder.plan,
+        num_heads=encoder.config.num_heads,
+        activation=encoder.config.hidden_activation,
+        precision=precision,
+    )

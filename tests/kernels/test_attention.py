@@ -1,0 +1,157 @@
+"""Attention over rows against the reference and against finite differences."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from maskwright.kernels import ops, reference
+from maskwright.kernels.cpu import attention as rows
+from maskwright.kernels.dropout import DropoutKey, DropoutMask
+from maskwright.kernels.sequences import Sequences
+from maskwright.kernels.setting import use_native_kernels
+
+HEADS, WIDTH, LONGEST = 3, 12, 6
+PACKED, FULL = (2, 6, 3, 1), (6, 6)
+MASK = DropoutKey(20170612, torch.device("cpu")).mask(2, 0.4)
+assert MASK is not None
+
+lengths = pytest.mark.parametrize("lengths", [PACKED, FULL], ids=["packed", "full rows"])
+masks = pytest.mark.parametrize("mask", [None, MASK], ids=["no dropout", "dropout"])
+
+
+def inputs_of(lengths: tuple[int, ...], dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    draws = torch.Generator().manual_seed(3)
+    shape = sum(lengths), WIDTH
+    return [torch.randn(shape, generator=draws, dtype=torch.float64).to(dtype).requires_grad_() for _ in range(3)]
+
+
+def sequences_of(lengths: tuple[int, ...], longest: int = LONGEST) -> Sequences:
+    return Sequences(torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32), longest)
+
+
+def by_formula(inputs: list[Tensor], lengths: tuple[int, ...]) -> Tensor:
+    """Attention of sequence after sequence and head after head."""
+    results, size = [], WIDTH // HEADS
+    for begin, end in itertools.pairwise([0, *itertools.accumulate(lengths)]):
+        heads = []
+        for head in range(HEADS):
+            q, k, v = (each[begin:end, head * size : (head + 1) * size] for each in inputs)
+            heads.append((q @ k.T / math.sqrt(size)).softmax(-1) @ v)
+        results.append(torch.cat(heads, 1))
+    return torch.cat(results)
+
+
+@lengths
+@pytest.mark.parametrize("function", [rows.attention, reference.attention], ids=["rows", "reference"])
+@pytest.mark.parametrize("longest", [LONGEST, 9, 300], ids=["exact", "upper bound", "fused"])
+def test_results_and_gradients_are_those_of_the_formula(function, lengths: tuple[int, ...], longest: int) -> None:
+    inputs = inputs_of(lengths, torch.float64)
+    found, expected = function(*inputs, sequences_of(lengths, longest), HEADS, None), by_formula(inputs, lengths)
+    torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
+    grad = torch.randn_like(expected)
+    for one, other in zip(
+        torch.autograd.grad(found, inputs, grad), torch.autograd.grad(expected, inputs, grad), strict=True
+    ):
+        torch.testing.assert_close(one, other, atol=1e-10, rtol=1e-10)
+
+
+@lengths
+@masks
+@pytest.mark.parametrize("function", [rows.attention, reference.attention], ids=["rows", "reference"])
+def test_gradients_are_those_of_finite_differences(
+    function, lengths: tuple[int, ...], mask: DropoutMask | None
+) -> None:
+    inputs = tuple(inputs_of(lengths, torch.float64))
+    assert torch.autograd.gradcheck(
+        lambda *tensors: function(*tensors, sequences_of(lengths), HEADS, mask), inputs, fast_mode=True
+    )
+
+
+@masks
+def test_the_operator_is_registered_as_pytorch_requires(mask: DropoutMask | None) -> None:
+    found = sequences_of(PACKED).rows
+    numbers, least, scale = rows._dropout(found, HEADS, mask)
+    shape = found.num_rows, found.length, HEADS
+    arguments = (*inputs_of(PACKED), found.slots, found.mask, *shape, *numbers, least, scale)
+    torch.library.opcheck(rows._rows_attention, arguments, test_utils=("test_schema", "test_faketensor"))
+
+
+@pytest.mark.parametrize("function", [rows.attention, reference.attention], ids=["rows", "reference"])
+def test_probabilities_are_dropped_at_the_rate_and_scaled(function) -> None:
+    # With equal scores and the identity as values, the results are the probabilities times their factors.
+    size, longest, assumed = 32, 32, 0.4
+    zeros, identity = torch.zeros(longest, size), torch.eye(longest)
+    mask = DropoutKey(5, torch.device("cpu")).mask(1, assumed)
+    assert mask is not None
+    factors = function(zeros, zeros, identity, sequences_of((longest,), longest), 1, mask) * longest
+    assert factors.unique().tolist() == pytest.approx([0.0, mask.scale])
+    share = float((factors == 0).double().mean())
+    assert abs(share - assumed) < 4 * math.sqrt(assumed * (1 - assumed) / factors.numel())
+
+
+@lengths
+@masks
+def test_one_block_of_probabilities_is_saved_beside_the_inputs(
+    lengths: tuple[int, ...], mask: DropoutMask | None
+) -> None:
+    saved: list[Tensor] = []
+    with saved_tensors_hooks(lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor):
+        rows.attention(*inputs_of(lengths), sequences_of(lengths), HEADS, mask)
+    slots = [8 * 12] if lengths == PACKED else []
+    assert sorted(each.nbytes for each in saved) == sorted([4 * 2 * HEADS * LONGEST**2, *[4 * 12 * WIDTH] * 3, *slots])
+
+
+@masks
+def test_without_gradients_the_results_are_the_same(mask: DropoutMask | None) -> None:
+    inputs = inputs_of(PACKED)
+    expected = rows.attention(*inputs, sequences_of(PACKED), HEADS, mask)
+    with torch.inference_mode():
+        found = rows.attention(*inputs, sequences_of(PACKED), HEADS, mask)
+    assert not found.requires_grad
+    assert torch.equal(found, expected)
+
+
+@masks
+def test_autocast_computes_in_half_precision_and_keeps_gradients_in_fp32(mask: DropoutMask | None) -> None:
+    inputs, halves = inputs_of(PACKED), inputs_of(PACKED, torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = rows.attention(*inputs, sequences_of(PACKED), HEADS, mask)
+    expected = rows.attention(*halves, sequences_of(PACKED), HEADS, mask)
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found, expected)
+    grad = torch.randn_like(expected)
+    for one, other in zip(
+        torch.autograd.grad(found, inputs, grad), torch.autograd.grad(expected, halves, grad), strict=True
+    ):
+        assert one.dtype == torch.float32
+        assert torch.equal(one, other.float())
+
+
+@pytest.mark.parametrize("function", [rows.attention, reference.attention], ids=["rows", "reference"])
+def test_large_scores_and_no_tokens_are_computed(function) -> None:
+    scaled = [each.detach() * 1e4 for each in inputs_of(PACKED)]
+    assert function(*scaled, sequences_of(PACKED), HEADS, MASK).isfinite().all()
+    empty = [each[:0] for each in scaled]
+    assert function(*empty, sequences_of(()), HEADS, None).shape == (0, WIDTH)
+
+
+def test_nan_stays_in_its_sequence() -> None:
+    inputs = [each.detach() for each in inputs_of(PACKED)]
+    inputs[1][3] = torch.nan
+    found = rows.attention(*inputs, sequences_of(PACKED), HEADS, None)
+    assert found[2:8].isnan().all()
+    assert found[[0, 1, 8, 9, 10, 11]].isfinite().all()
+
+
+def test_the_setting_selects_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = []
+    monkeypatch.setattr(reference, "attention", lambda *arguments: called.append("reference"))
+    monkeypatch.setattr(rows, "attention", lambda *arguments: called.append("rows"))
+    for enabled in (True, False):
+        with use_native_kernels(enabled):
+            ops.attention(*inputs_of(PACKED), sequences_of(PACKED), num_heads=HEADS)
+    assert called == ["rows", "reference"]

@@ -1,0 +1,386 @@
+"""Encoders for inference: the C layers compute what the modules compute, in fp32 or in integers of 8 bits."""
+
+import os
+import sys
+import warnings
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from torch.nn import functional as F
+
+from maskwright.core.tensors import PackedBatch, activation
+from maskwright.core.types import ProductPrecision
+from maskwright.inference.batching import TextBatch, batches
+from maskwright.kernels import ops
+from maskwright.kernels.cpu import library as module
+from maskwright.kernels.cpu.encoder import MOST_INPUTS_INT8, inference_layers, quantize_int8
+from maskwright.kernels.cpu.library import find_library
+from maskwright.kernels.setting import use_native_kernels
+from maskwright.model.config import EncoderConfig
+from maskwright.model.encoder import Encoder
+from maskwright.model.inference import InferenceEncoder, PrecisionChanged
+from maskwright.model.initialization import initialize
+from maskwright.training.device import multiplies_bf16
+from tests.thread_counts import with_threads
+
+Array = NDArray[np.float64]
+CPU = torch.device("cpu")
+WORDS = 90
+SHAPES = {
+    "bert": {"hidden_activation": "gelu"},
+    "google's bert": {"hidden_activation": "gelu_tanh", "num_heads": 1},
+    "roberta": {"position_offset": 2, "type_vocab_size": 1, "layer_norm_eps": 1e-5, "hidden_activation": "gelu"},
+    "albert": {"embedding_size": 16, "sharing": "all", "num_groups": 2},
+    "distilbert": {"type_vocab_size": 0, "hidden_activation": "gelu"},
+    "ernie": {"hidden_activation": "relu", "layer_norm_eps": 1e-5},
+    "a plan of its own": {"attention_plan": (0, 1, 0), "ffn_plan": (0, 0, 1), "embedding_projection": "always"},
+}
+# The error allowed, as a share of the largest value, and the least cosine. Weights are five times as wide as usual, so
+# that rounding matters.
+ROUNDED: dict[ProductPrecision, tuple[float, float]] = {
+    "fp32": (1e-5, 0.999999),
+    "bf16": (0.05, 0.999),
+    "int8": (0.08, 0.998),
+}
+LENGTHS = [7, 3, 40, 12, 1, 25]
+
+in_c = pytest.mark.parametrize(
+    "precision",
+    [
+        pytest.param(
+            name, marks=pytest.mark.skipif(ops.inference_problem(name) is not None, reason="no C code on this machine")
+        )
+        for name in ("fp32", "int8")
+    ],
+)
+
+
+@cache
+def encoder(name: str) -> Encoder:
+    return make_encoder(**SHAPES[name])
+
+
+def make_encoder(**shape: object) -> Encoder:
+    config = EncoderConfig(
+        **{
+            "hidden_size": 64,
+            "num_layers": 3,
+            "num_heads": 4,
+            "intermediate_size": 128,
+            "max_positions": 40,
+            "initializer_range": 0.1,
+            **shape,
+        }
+    )
+    made = Encoder(config, WORDS)
+    initialize(made, config, seed=1)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            if parameter.dim() == 1:  # Biases start at zero: mistakes with them would be invisible.
+                parameter.add_(torch.linspace(-0.3, 0.3, len(parameter)))
+    return made.eval()
+
+
+def compiled(model: Encoder, precision: ProductPrecision) -> InferenceEncoder:
+    made = InferenceEncoder(model, precision)
+    assert made.layers is not None
+    return made
+
+
+def texts(lengths: list[int]) -> list[NDArray[np.int64]]:
+    generator = np.random.default_rng(len(lengths))
+    return [generator.integers(0, WORDS, n) for n in lengths]
+
+
+def batch_of(lengths: list[int]) -> TextBatch:
+    (made,) = batches(texts(lengths), tokens=1000, device=CPU)
+    return made
+
+
+def by_modules(name: str, batch: PackedBatch) -> torch.Tensor:
+    with torch.no_grad(), use_native_kernels(False):
+        return encoder(name)(batch).hidden
+
+
+def assert_near(found: torch.Tensor, wanted: torch.Tensor, precision: ProductPrecision) -> None:
+    error, cosine = ROUNDED[precision]
+    assert found.dtype == torch.float32
+    assert (found - wanted).abs().max() <= error * wanted.abs().max()
+    assert torch.cosine_similarity(found, wanted, dim=-1).min() >= cosine
+
+
+# --- all precisions
+
+
+@pytest.mark.parametrize("precision", ROUNDED)
+@pytest.mark.parametrize("name", SHAPES)
+def test_hidden_states_are_those_of_the_modules(name: str, precision: ProductPrecision) -> None:
+    if precision == "bf16" and not multiplies_bf16(CPU):
+        pytest.skip("no bf16 instructions")
+    model = InferenceEncoder(encoder(name), precision)
+    assert (model.layers is None) == (precision == "bf16" or ops.inference_problem(precision) is not None)
+    for lengths in ([1], [40], [16], LENGTHS, [39, 38, 17, 33]):
+        batch = batch_of(lengths).batch
+        assert_near(model(batch), by_modules(name, batch), precision)
+        positions = torch.tensor([0, sum(lengths) - 1, 0])
+        torch.testing.assert_close(model(batch, positions), model(batch)[positions], rtol=0.02, atol=0.02)
+
+
+def test_shapes_and_settings_that_c_does_not_support_use_the_modules() -> None:
+    odd = Encoder(EncoderConfig(hidden_size=64, num_heads=8, intermediate_size=100, num_layers=1), WORDS).eval()
+    with pytest.warns(PrecisionChanged, match="int8 supports widths that are multiples of 16"):
+        assert InferenceEncoder(odd, "int8").layers is None
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("error")
+        model, batch = InferenceEncoder(odd, "fp32"), batch_of([5, 9]).batch
+        assert model.layers is None
+        torch.testing.assert_close(model(batch), odd(batch).hidden)
+    with use_native_kernels(False):
+        assert InferenceEncoder(encoder("bert"), "fp32").layers is None
+    wide = [ops.Block([torch.nn.Linear(16, MOST_INPUTS_INT8 + 16)], torch.nn.Linear(16, 16), torch.nn.LayerNorm(16))]
+    assert inference_layers(wide, wide, [(0, 0)], num_heads=1, activation="relu", precision="int8") is None
+
+
+# --- where the C code is unavailable
+
+
+@pytest.mark.parametrize("name", ["fp32", "int8"])
+def test_missing_instructions_systems_and_compilers_are_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not isinstance(find_library(name), Exception):
+        monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path))
+        monkeypatch.setenv("PATH", "")
+        monkeypatch.delenv("CC", raising=False)
+        found = find_library(name)
+        assert "there is no C compiler here" in str(found)
+        assert "Install gcc" in str(found)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": True, "fma3": True, "avx512_vnni": True})
+    assert "lacks instructions of the C code (AVX512_BW, AVX512_DQ, AVX512_VL)" in str(find_library(name))
+    monkeypatch.setattr(module, "_thread_library", list)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert "for Linux" in str(find_library(name))
+
+
+# --- the C code
+
+
+def rounded(values: Array) -> Array:
+    """Round one token's values to 256 steps between its least and its greatest."""
+    step = (values.max() - values.min()) / 255
+    if step == 0:
+        return values
+    middle = values.min() + 128 * step
+    return middle + step * np.clip(np.rint((values - middle) / step), -128, 127)
+
+
+def rounded_weights(weight: Array) -> Array:
+    integers, steps = quantize_int8(torch.from_numpy(weight))
+    return (integers * steps[:, None]).numpy()
+
+
+def by_formula(model: Encoder, ids: NDArray[np.int64], precision: str) -> Array:
+    """Encode one text token by token in fp64, or in integers of 8 bits between fp64 values."""
+    (text_batch,) = batches([ids], tokens=1000, device=CPU)
+    config = model.config
+    with torch.inference_mode():
+        hidden = model.embed(text_batch.batch, None).double().numpy()
+
+    def dense(layer: torch.nn.Linear, values: Array) -> Array:
+        weight, bias = layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy()
+        if precision == "fp32":
+            return values @ weight.T + bias
+        return np.stack([rounded_weights(weight) @ rounded(token) for token in values]) + bias
+
+    def norm(layer: torch.nn.LayerNorm, values: Array) -> Array:
+        weight, bias = layer.weight.detach().double(), layer.bias.detach().double()
+        return F.layer_norm(torch.from_numpy(values), layer.normalized_shape, weight, bias, layer.eps).numpy()
+
+    for attention, ffn in model.plan:
+        block, feed_forward = model.attention_blocks[attention], model.ffn_blocks[ffn]
+        queries, keys, values = (
+            np.split(dense(layer, hidden), config.num_heads, 1) for layer in (block.query, block.key, block.value)
+        )
+        context = []
+        for q, k, v in zip(queries, keys, values, strict=True):
+            shares = np.exp(q @ k.T / np.sqrt(q.shape[1]))
+            context.append(shares / shares.sum(1, keepdims=True) @ v)
+        hidden = norm(block.norm, dense(block.output, np.concatenate(context, 1)) + hidden)
+        inner = activation(config.hidden_activation, torch.from_numpy(dense(feed_forward.dense_in, hidden))).numpy()
+        hidden = norm(feed_forward.norm, dense(feed_forward.dense_out, inner) + hidden)
+    return hidden
+
+
+@in_c
+class TestInC:
+    @settings(max_examples=15, deadline=None)
+    @given(data=st.data())
+    def test_hidden_states_are_those_of_the_formula(self, precision: ops.Precision, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(list(SHAPES)))
+        lengths = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=5))
+        text_batch, tokens = batch_of(lengths), sum(lengths)
+        wanted = torch.zeros(tokens, 64, dtype=torch.float64)
+        for text, start in zip(text_batch.texts, text_batch.starts, strict=True):
+            result = by_formula(encoder(name), texts(lengths)[text], precision)
+            wanted[start : start + lengths[text]] = torch.from_numpy(result)
+        chosen = data.draw(st.none() | st.lists(st.integers(0, tokens - 1), max_size=2 * tokens))
+        positions = None if chosen is None else torch.tensor(chosen, dtype=torch.int64)
+        with with_threads(data.draw(st.sampled_from([1, 2]))):
+            found = compiled(encoder(name), precision)(text_batch.batch, positions)
+        wanted = wanted if positions is None else wanted[positions]
+        assert found.shape == wanted.shape
+        # A value halfway between two integers may be rounded to either, which the layers above then see.
+        error = (found - wanted).abs()
+        allowed = {"fp32": 1e-5, "int8": 0.02}[precision]
+        assert not len(error) or error.max() <= allowed * wanted.abs().max()
+
+    def test_nearly_all_values_are_those_of_the_formula_to_rounding(self, precision: ops.Precision) -> None:
+        text_batch = batch_of(LENGTHS)
+        found = compiled(encoder("bert"), precision)(text_batch.batch)
+        errors = []
+        for text, start in zip(text_batch.texts, text_batch.starts, strict=True):
+            wanted = torch.from_numpy(by_formula(encoder("bert"), texts(LENGTHS)[text], precision))
+            errors.append((found[start : start + LENGTHS[text]] - wanted).abs())
+        # The rest follows a value halfway between two integers that was rounded to the other one.
+        assert torch.cat(errors).median() <= 1e-5
+
+    def test_a_text_does_not_depend_on_the_rest_of_its_batch(self, precision: ops.Precision) -> None:
+        model = compiled(encoder("bert"), precision)
+        together = batch_of(LENGTHS)
+        found = model(together.batch)
+        for text, start in zip(together.texts, together.starts, strict=True):
+            (alone,) = batches([texts(LENGTHS)[text]], tokens=1000, device=CPU)
+            assert torch.equal(found[start : start + LENGTHS[text]], model(alone.batch))
+
+    def test_threads_and_output_positions_change_no_bit(self, precision: ops.Precision) -> None:
+        model, batch = compiled(encoder("ernie"), precision), batch_of([17, 3, 30]).batch
+        every = torch.cat([torch.arange(50).flip(0), torch.arange(50)])
+        found = []
+        for threads in (1, 2, 3, 16):
+            with with_threads(threads):
+                found.append(model(batch))
+                assert torch.equal(model(batch, every), found[0][every])
+                assert torch.equal(model(batch, every[-1:].int()), found[0][-1:])
+        assert all(torch.equal(each, found[0]) for each in found)
+
+    def test_a_forked_process_computes_the_same(self, precision: ops.Precision) -> None:
+        # With one thread, as PyTorch's loaders have: its own layers wait forever for threads that a fork does not have.
+        model, batch = compiled(encoder("bert"), precision), batch_of([17, 3]).batch
+        with torch.inference_mode():
+            hidden = encoder("bert").embed(batch, None)
+        sequences = ops.Sequences(batch.cu_seqlens, batch.max_seqlen)
+        assert model.layers is not None
+        with with_threads(2):
+            before = model.layers(hidden, sequences)
+            child = os.fork()
+            if not child:
+                torch.set_num_threads(1)
+                os._exit(0 if torch.equal(model.layers(hidden, sequences), before) else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def test_positions_and_embeddings_that_do_not_exist_are_refused(self, precision: ops.Precision) -> None:
+        model, batch = compiled(encoder("bert"), precision), batch_of([6, 5]).batch
+        for position in (11, 1 << 40, -12):
+            with pytest.raises(IndexError):
+                model(batch, torch.tensor([0, position]))
+        assert torch.equal(model(batch, torch.tensor([-11])), model(batch)[:1])
+        for field in ("ids", "position_ids", "segment_ids"):
+            for number in (-3, WORDS, 1 << 62):
+                with pytest.raises(IndexError):
+                    model(replace(batch, **{field: torch.full((11,), number)}))
+
+    def test_no_tokens_and_no_positions_give_nothing(self, precision: ops.Precision) -> None:
+        model, none = compiled(encoder("bert"), precision), torch.zeros(0, dtype=torch.int64)
+        batch = batch_of([6, 5]).batch
+        assert model(batch, none).shape == (0, 64)
+        bounds = torch.zeros(1, dtype=torch.int32)
+        empty = replace(batch, ids=none, position_ids=none, segment_ids=none, cu_seqlens=bounds)
+        assert model(empty).shape == (0, 64)
+
+    def test_nan_stays_in_its_text(self, precision: ops.Precision) -> None:
+        model = make_encoder(hidden_activation="relu")
+        with torch.no_grad():
+            model.word_embeddings.weight[7] = torch.nan
+        ids = [np.array([5, 6]), np.array([7, 8, 9]), np.array([10, 11, 12])]
+        (text_batch,) = batches(ids, tokens=1000, device=CPU)
+        found = compiled(model, precision)(text_batch.batch)
+        is_nan = np.repeat(text_batch.texts == 1, np.diff(text_batch.batch.cu_seqlens.numpy()))
+        assert found[is_nan].isnan().all()
+        assert found[~is_nan].isfinite().all()
+
+    def test_default_types_and_autocast_change_nothing(self, precision: ops.Precision) -> None:
+        model, batch = compiled(encoder("bert"), precision), batch_of([9, 4]).batch
+        before = model(batch)
+        try:
+            torch.set_default_dtype(torch.float64)
+            assert torch.equal(model(batch), before)
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+    def test_the_layers_weights_are_copied_and_shared_blocks_once(self, precision: ops.Precision) -> None:
+        source, batch = make_encoder(), batch_of([9, 4]).batch
+        model = compiled(source, precision)
+        before = model(batch)
+        with torch.no_grad():
+            for parameter in [*source.attention_blocks.parameters(), *source.ffn_blocks.parameters()]:
+                parameter.zero_()
+        assert torch.equal(model(batch), before)
+        sizes = {name: len(compiled(encoder(name), precision).layers._kept) for name in ("albert", "bert")}  # type: ignore[union-attr]
+        assert sizes["albert"] < sizes["bert"]
+
+    @pytest.mark.parametrize(
+        "shape",
+        [
+            {"hidden_size": 16, "num_heads": 1, "intermediate_size": 16},
+            {"hidden_size": 48, "num_heads": 3, "intermediate_size": 16},
+            {"hidden_size": 80, "num_heads": 1, "intermediate_size": 336, "num_layers": 1},
+            {"hidden_size": 128, "num_heads": 2, "intermediate_size": 1040, "max_positions": 530},
+        ],
+        ids=str,
+    )
+    def test_every_multiple_of_sixteen_is_supported(self, precision: ops.Precision, shape: dict[str, int]) -> None:
+        source = make_encoder(**shape)
+        sequences = [np.arange(length) % WORDS for length in (source.config.max_positions, 17, 8, 1)]
+        (text_batch,) = batches(sequences, tokens=1000, device=CPU)
+        with torch.no_grad():
+            wanted = source(text_batch.batch).hidden
+        model = compiled(source, precision)
+        found = model(text_batch.batch)
+        assert_near(found, wanted, precision)
+        positions = torch.tensor([text_batch.batch.num_tokens - 1, 0])
+        assert torch.equal(model(text_batch.batch, positions), found[positions])
+
+    @pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "relu"])
+    def test_activations_are_those_of_pytorch(self, precision: ops.Precision, name: str) -> None:
+        # The first layer's inner values are its biases; the identity follows, and LayerNorm with a huge epsilon.
+        values = torch.linspace(-8, 8, 256)
+        width, tokens = len(values), torch.zeros(1, len(values))
+        identity = torch.nn.Linear(width, width)
+        dense_in, dense_out = torch.nn.Linear(width, width), torch.nn.Linear(width, width)
+        norm, plain = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+        with torch.no_grad():
+            for layer in (identity, dense_in, dense_out):
+                layer.weight.zero_()
+                layer.bias.zero_()
+            dense_in.bias.copy_(values)
+            dense_out.weight.copy_(torch.eye(width))
+        layers = inference_layers(
+            [ops.Block([identity] * 3, identity, norm)],
+            [ops.Block([dense_in], dense_out, norm)],
+            [(0, 0)],
+            num_heads=1,
+            activation=name,
+            precision=precision,
+        )
+        assert layers is not None
+        found = layers(tokens, ops.Sequences(torch.tensor([0, 1]), 1))
+        expected = plain(activation(name, values)[None])
+        tolerance = 2e-6 if precision == "fp32" else 0.03
+        torch.testing.assert_close(found, expected.detach(), atol=tolerance, rtol=1e-5)
