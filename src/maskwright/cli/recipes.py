@@ -1,6 +1,6 @@
 """`maskwright recipes`: list, show, compare and size the recipes."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,36 +32,25 @@ def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
     from maskwright.recipes.catalog import get, names
     from maskwright.recipes.sizing import sizes
 
-    entries = [(recipe, sizes(recipe).encoder_and_pooler) for recipe in map(get, names())]
+    listed: list[dict[str, Any]] = [
+        {
+            "name": recipe.name,
+            "layers": recipe.encoder.num_layers,
+            "hidden_size": recipe.encoder.hidden_size,
+            "heads": recipe.encoder.num_heads,
+            "parameters": sizes(recipe).encoder_and_pooler,
+            "summary": recipe.summary,
+            "paper": recipe.paper,
+        }
+        for recipe in map(get, names())
+    ]
     if as_json:
-        output.print_json(
-            [
-                {
-                    "name": recipe.name,
-                    "layers": recipe.encoder.num_layers,
-                    "hidden_size": recipe.encoder.hidden_size,
-                    "heads": recipe.encoder.num_heads,
-                    "parameters": parameters,
-                    "summary": recipe.summary,
-                    "paper": recipe.paper,
-                }
-                for recipe, parameters in entries
-            ]
-        )
+        output.print_json(listed)
         return
+    shown = [{**entry, "parameters": short_count(entry["parameters"])} for entry in listed]
     output.table(
         ("recipe", "layers", "hidden", "heads", "parameters", "summary"),
-        [
-            (
-                recipe.name,
-                str(recipe.encoder.num_layers),
-                str(recipe.encoder.hidden_size),
-                str(recipe.encoder.num_heads),
-                short_count(parameters),
-                recipe.summary,
-            )
-            for recipe, parameters in entries
-        ],
+        [[str(value) for value in list(entry.values())[:-1]] for entry in shown],
         right=(1, 2, 3, 4),
     )
     output.note("Details: maskwright recipes show NAME. Any field can be overridden: --set FIELD=VALUE.")
