@@ -221,14 +221,14 @@ def test_minutes_become_the_flops_of_the_baseline_once(
 
 
 def test_variants_are_all_combinations_with_their_own_overrides() -> None:
-    vary = {"masking": ["token", "whole_word"], "masking.rate": [0.15, 0.3]}
-    found = variants_of(["bert/tiny", "low=roberta/tiny"], vary, ["low:encoder.num_layers=1", "masks.copies=3"])
+    vary = {"masking": ["token", "whole_word"], "masks.copies": [1, None]}
+    found = variants_of(["bert/tiny", "low=roberta/tiny"], vary, ["low:encoder.num_layers=1", "masking.rate=0.3"])
     assert len(found) == 8
-    low = found["low masking=whole_word masking.rate=0.3"]
-    assert (low.recipe.encoder.num_layers, low.recipe.masking.kind, low.recipe.masking.rate) == (1, "whole_word", 0.3)
-    assert low.recipe.masks.copies == 3
-    assert found["bert/tiny masking=token masking.rate=0.15"].recipe.encoder.num_layers == 2
+    low = found["low masking=whole_word masks.copies=null"]
+    assert (low.recipe.encoder.num_layers, low.recipe.masking.kind, low.recipe.masks.copies) == (1, "whole_word", None)
+    assert found["bert/tiny masking=token masks.copies=1"].recipe.encoder.num_layers == 2
     assert len({variant.folder for variant in found.values()}) == 8
+    assert {variant.recipe.masking.rate for variant in found.values()} == {0.3}, "set in all maskings that vary"
     with pytest.raises(RecipeError, match="Name a second one"):
         variants_of(["bert/tiny", "bert/tiny"], {}, [])
     with pytest.raises(RecipeError, match=r"unknown label 'lo'.*low"):

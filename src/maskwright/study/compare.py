@@ -14,12 +14,14 @@ hours affects all recipes alike.
 """
 
 import itertools
+import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from maskwright.core.errors import CheckpointError, RecipeError, unknown_name
 from maskwright.core.files import atomic_folder, read_json, write_json
@@ -39,7 +41,7 @@ from maskwright.study.report import write_report
 from maskwright.study.results import Question, collect
 from maskwright.study.text import StudyText, prepare_text
 from maskwright.training.budget import Budget
-from maskwright.training.device import Precision, prepare_machine_again
+from maskwright.training.device import Machine, Precision, prepare_machine_again
 from maskwright.training.expectation import expected_tokens, measure_training_flops
 from maskwright.training.pretrain import Run, pretrain
 from maskwright.training.reporting import OnConsole, Reporter
@@ -51,16 +53,9 @@ _SAMPLES = "samples"
 _VOCABULARY = "tokenizer.vocab_size"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Variant:
-    """One recipe of the study.
-
-    Attributes:
-        label: Its name in the study.
-        base: The recipe as it is found under its name.
-        overrides: What the study sets in it, "field=value".
-        recipe: The result.
-    """
+    """A recipe of the study: as found under its name (`base`), and with what the study sets in it."""
 
     label: str
     base: Recipe
@@ -73,35 +68,22 @@ class Variant:
         return re.sub(r"[^\w.=+-]+", "-", self.label)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Task:
-    """Something to measure.
-
-    Attributes:
-        name: Its name in the study and of its files.
-        kind: "masked", "intrinsic", "cost", "minimal-pairs", "samples", or a task of `finetune`.
-        path: Its data, if it needs any.
-    """
+    """Something to measure: "masked", "intrinsic", "cost", "minimal-pairs", "samples", or a task of `finetune`."""
 
     name: str
     kind: str
     path: Path | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """One line of a dry run.
-
-    Attributes:
-        label, seed: Which run.
-        state: "finished", "begun" or "missing".
-        flops, tokens: What it may spend, as far as it is known before training.
-        to_measure: Tasks that are missing.
-    """
+    """One line of a dry run; FLOPs and tokens as far as they are known before training (0: not at all)."""
 
     label: str
     seed: int
-    state: str
+    state: Literal["missing", "begun", "finished"]
     flops: float
     tokens: float
     to_measure: tuple[str, ...]
@@ -195,10 +177,14 @@ def compare(
     sources = (str(corpus),) if isinstance(corpus, str | Path) else tuple(map(str, corpus))
     folder = Path(out).expanduser()
     cached = None if cache is None else Path(cache).expanduser()
+    request = {
+        "corpus": list(sources),
+        "clean": list(clean),
+        "asked": {asked.unit: asked.amount, "wall_clock": wall_clock},
+    }
     with reporter or OnConsole() as talk:
-        shared = _shared(
-            folder, sources, clean, asked, wall_clock, variants[baseline].recipe, device, precision, cached
-        )
+        machine = partial(prepare_machine_again, {}, device, cached, precision)
+        shared = _agreed(folder, request) or _begun(request, asked, wall_clock, variants[baseline].recipe, machine)
         study = _Study(
             folder=folder,
             variants=variants,
@@ -209,8 +195,7 @@ def compare(
             clean=tuple(clean),
             finetune_set=tuple(finetune_set),
             options={"device": device, "precision": precision},
-            workers=workers,
-            cache=cached,
+            prepare={"cache": cached, "workers": workers},
             talk=talk,
         )
         runs = tuple(study.planned())
@@ -226,7 +211,7 @@ def compare(
             tasks=tuple(task.name for task in chosen),
         )
         report = study.run(sources, question)
-        return Comparison(folder=folder, finished=report is not None and study.complete, runs=runs, report=report)
+        return Comparison(folder=folder, finished=study.complete, runs=runs, report=report)
 
 
 def variants_of(
@@ -262,19 +247,15 @@ def variants_of(
     variants = {}
     for label, base in named:
         for values in itertools.product(*vary.values()):
-            varied = [f"{field}={_written(value)}" for field, value in zip(vary, values, strict=True)]
-            overrides = (*of_label[label], *varied)
+            varied = [
+                f"{field}={value if isinstance(value, str) else json.dumps(value)}"
+                for field, value in zip(vary, values, strict=True)
+            ]
+            # A part before its fields: choosing a masking resets the rate that was set in the old one.
+            overrides = tuple(sorted([*of_label[label], *varied], key=lambda each: each.partition("=")[0].count(".")))
             name = " ".join([label, *varied])
-            variants[name] = Variant(
-                label=name, base=base, overrides=overrides, recipe=override(base, parse_overrides(overrides))
-            )
+            variants[name] = Variant(name, base, overrides, override(base, parse_overrides(overrides)))
     return variants
-
-
-def _written(value: Any) -> str:
-    return (
-        {True: "true", False: "false", None: "null"}[value] if value is None or value in (True, False) else str(value)
-    )
 
 
 def tasks_of(tasks: Sequence[str]) -> tuple[Task, ...]:
@@ -299,57 +280,55 @@ def tasks_of(tasks: Sequence[str]) -> tuple[Task, ...]:
         if name in found or name == _SAMPLES:
             raise RecipeError(f"two tasks are called {name!r}", todo=f"Name them: `LABEL:{text}`.")
         place = Path(path).expanduser() if path else None
-        found[name] = Task(name=name, kind="minimal-pairs" if kind == "blimp" else kind, path=place)
+        found[name] = Task(name, "minimal-pairs" if kind == "blimp" else kind, place)
     return tuple(found.values())
 
 
-def _shared(
-    folder: Path,
-    sources: Sequence[str],
-    clean: Sequence[str],
+def _agreed(folder: Path, request: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what an earlier call wrote to `study.json`; None if there was none.
+
+    Raises:
+        CheckpointError: If it was another study.
+    """
+    if not (folder / "study.json").is_file():
+        return None
+    kept: dict[str, Any] = read_json(folder / "study.json")
+    differing = [f"{key} was {kept[key]!r}, now {value!r}" for key, value in request.items() if kept[key] != value]
+    if differing:
+        raise CheckpointError(
+            f"{folder} holds another study: {'; '.join(differing)}",
+            todo="Repeat the old corpus, cleaning and budget to add to it, or choose another --out.",
+        )
+    return kept
+
+
+def _begun(
+    request: Mapping[str, Any],
     asked: Budget,
     wall_clock: bool,
     baseline: Recipe,
-    device: str,
-    precision: Precision,
-    cache: Path | None,
+    machine: Callable[[], tuple[Machine, str | None]],
 ) -> dict[str, Any]:
-    """Return the content of `study.json`: that of an earlier call, which this call must agree with, or a new one.
-
-    Raises:
-        CheckpointError: If the folder holds another study.
-    """
-    request = {
-        "corpus": list(sources),
-        "clean": list(clean),
-        "asked": {asked.unit: asked.amount, "wall_clock": wall_clock},
-    }
-    place = folder / "study.json"
-    if place.is_file():
-        kept: dict[str, Any] = read_json(place)
-        if differing := [
-            f"{key} was {kept[key]!r}, now {request[key]!r}" for key in request if kept[key] != request[key]
-        ]:
-            raise CheckpointError(
-                f"{folder} holds another study: {'; '.join(differing)}",
-                todo="Repeat the old corpus, cleaning and budget to add to it, or choose another --out.",
-            )
-        return kept
-    reached = 0.0
-    if asked.unit == "seconds":
-        reached = measure_training_flops(baseline.encoder, prepare_machine_again({}, device, cache, precision)[0])
-    bought = expected_tokens(asked, baseline, _lengths(baseline), reached)
+    """Return the content of `study.json`: the request, the budget of each run, and the tokens it buys the baseline."""
+    is_time = asked.unit == "seconds"
+    tokens = expected_tokens(
+        asked, baseline, _lengths(baseline), measure_training_flops(baseline.encoder, machine()[0]) if is_time else 0.0
+    )
     budget = asked
-    if asked.unit == "seconds" and not wall_clock:
-        length = baseline.training.phases[0].max_length
-        amount = bought * training_flops_per_token(baseline, baseline.tokenizer.vocab_size, length=length)
-        budget = Budget("flops", float(f"{amount:.3g}"))
+    if is_time and not wall_clock:
+        budget = Budget("flops", float(f"{tokens * _training_flops(baseline):.3g}"))
     return {
         "format": 1,
         **request,
         "budget": {"unit": budget.unit, "amount": budget.amount},
-        "vocabulary_tokens": bought,
+        "vocabulary_tokens": tokens,
     }
+
+
+def _training_flops(recipe: Recipe) -> float:
+    """Return the training FLOPs per token at the recipe's first length."""
+    length = recipe.training.phases[0].max_length
+    return training_flops_per_token(recipe, recipe.tokenizer.vocab_size, length=length)
 
 
 def _lengths(recipe: Recipe) -> list[float]:
@@ -392,8 +371,7 @@ class _Study:
     clean: tuple[str, ...]
     finetune_set: tuple[str, ...]
     options: dict[str, Any]
-    workers: int | None
-    cache: Path | None
+    prepare: dict[str, Any]
     talk: Reporter
     complete: bool = False
 
@@ -403,8 +381,6 @@ class _Study:
         for seed in self.seeds:
             for variant in self.variants.values():
                 recipe = self._with_vocabulary(variant)
-                length = recipe.training.phases[0].max_length
-                each = training_flops_per_token(recipe, recipe.tokenizer.vocab_size, length=length)
                 tokens = expected_tokens(self.budget, recipe, _lengths(recipe))
                 record = self._run_folder(variant, seed) / "run.json"
                 result = read_json(record).get("result", {}) if record.is_file() else None
@@ -413,7 +389,7 @@ class _Study:
                         label=variant.label,
                         seed=seed,
                         state="missing" if result is None else "finished" if result.get("finished") else "begun",
-                        flops=self.budget.amount if self.budget.unit == "flops" else tokens * each,
+                        flops=self.budget.amount if self.budget.unit == "flops" else tokens * _training_flops(recipe),
                         tokens=tokens,
                         to_measure=tuple(
                             task.name for task in self.tasks if not self._is_measured(task, variant, seed)
@@ -425,9 +401,7 @@ class _Study:
     def run(self, sources: Sequence[str], question: Question) -> dict[str, Any] | None:
         """Do what is missing; returns the report, or None if nothing could be reported before a stop."""
         cleaning = override(Cleaning(), parse_overrides(self.clean))
-        text = prepare_text(
-            self.folder / "text", sources, cleaning, cache=self.cache, workers=self.workers, progress=self.talk.stage
-        )
+        text = prepare_text(self.folder / "text", sources, cleaning, **self.prepare, progress=self.talk.stage)
         probes.check_text(text)
         todo = [run for run in self.planned() if run.state != "finished" or run.to_measure]
         total, done, begun = len(self.seeds) * len(self.variants), 0, time.monotonic()
@@ -474,10 +448,8 @@ class _Study:
         cleaning = override(default_cleaning(variant.recipe), parse_overrides(self.clean))
         place = self.folder / "tokenizers" / f"{spec.kind}-{fingerprint([spec, cleaning])}"
         if not place.exists():
-            cleaned = clean_corpus(
-                text.train, cleaning=cleaning, cache=self.cache, workers=self.workers, progress=self.talk.stage
-            )
-            tokenizer = train_tokenizer(spec, cleaned, seed=0, cache=self.cache, progress=self.talk.stage)
+            cleaned = clean_corpus(text.train, cleaning=cleaning, **self.prepare, progress=self.talk.stage)
+            tokenizer = train_tokenizer(spec, cleaned, seed=0, cache=self.prepare["cache"], progress=self.talk.stage)
             with atomic_folder(place) as temporary:
                 tokenizer.save(temporary)
         return place
@@ -496,11 +468,10 @@ class _Study:
             tokenizer=tokenizer,
             seed=seed,
             clean=self.clean,
-            workers=self.workers,
-            cache=self.cache,
             reporter=_RunReporter(self.talk, f"{variant.label}, seed {seed}"),
             **amount,
             **self.options,
+            **self.prepare,
         )
 
     def _file(self, task: Task, variant: Variant, seed: int) -> Path:
@@ -517,7 +488,7 @@ class _Study:
     def _measure(self, variant: Variant, seed: int, text: StudyText) -> bool:
         """Measure what is missing of a run; returns False if a stop was requested."""
         run = self._run_folder(variant, seed)
-        tasks = (*self.tasks, *([Task(name=_SAMPLES, kind=_SAMPLES)] if seed == self.seeds[0] else []))
+        tasks = (*self.tasks, *([Task(_SAMPLES, _SAMPLES)] if seed == self.seeds[0] else []))
         missing = [task for task in tasks if not self._is_measured(task, variant, seed)]
         if not missing:
             return True
