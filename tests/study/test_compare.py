@@ -200,7 +200,7 @@ def test_the_page_is_whole_and_loads_nothing(whole: Comparison) -> None:
     assert table[0] == "metric,unit,recipe,seed,value,examples,verdict"
     report = read_json(whole.folder / "report.json")
     assert len(table) == 1 + 2 * len(report["seeds"]) * len(report["metrics"])
-    assert "| masked words, accuracy, % |" in (whole.folder / "report.md").read_text(encoding="utf-8")
+    assert "| masked words, accuracy, % | words |" in (whole.folder / "report.md").read_text(encoding="utf-8")
 
 
 def test_another_budget_in_the_same_folder_is_refused(whole: Comparison, study: Callable[..., Comparison]) -> None:

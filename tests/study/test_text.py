@@ -45,6 +45,19 @@ def test_held_out_text_is_in_no_training_text_and_nothing_else_is_lost(tmp_path:
     assert set(text.sources) == {"corpus.jsonl"}
 
 
+def test_each_source_gives_its_share(tmp_path: Path) -> None:
+    for name, number in (("letters", 200), ("notes", 60)):
+        texts = (
+            f"One of the {name}, number {n}, is here. It is {n} days old. It ends after day {n}." for n in range(number)
+        )
+        (tmp_path / f"{name}.txt").write_text("\n\n".join(texts), encoding="utf-8")
+    corpus = [str(tmp_path / f"{name}.txt") for name in ("letters", "notes")]
+    text = prepare_text(tmp_path / "text", corpus, Cleaning(), cache=tmp_path / "cache", workers=1)
+    counts = [text.sources.count(name) for name in ("letters.txt", "notes.txt")]
+    assert counts[0] in range(9, 13)
+    assert counts[1] in range(2, 5)
+
+
 def test_the_split_depends_on_the_documents_not_on_their_order(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()

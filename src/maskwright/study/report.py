@@ -138,19 +138,18 @@ def _pareto(report: dict[str, Any]) -> list[str]:
             continue
         if cost is None or len(figures) == _PLOTS:
             break
-        scale = 100 if metric["unit"] == "share" else 1
-        figure, axes = _figure(metric["title"], "inference FLOPs per token", results.UNITS[metric["unit"]])
+        figure, axes = _figure(metric["title"], "inference FLOPs per token", "%")
         points: list[tuple[float, float]] = []
         width = max(row["mean"] for row in cost["rows"].values())
         for number, label in enumerate(report["recipes"]):
             if (row := rows.get(label)) is None:
                 continue
-            x, y = cost["rows"][label]["mean"], scale * row["mean"]
+            x, y = cost["rows"][label]["mean"], 100 * row["mean"]
             aside = x + 0.025 * width * sum(abs(x - other) < 0.01 * width for other, _ in points)
             points.append((x, y))
             color = COLORS[number % len(COLORS)]
             if row["low"] is not None:
-                axes.plot([aside] * 2, [scale * row["low"], scale * row["high"]], color=color, linewidth=1.4)
+                axes.plot([aside] * 2, [100 * row["low"], 100 * row["high"]], color=color, linewidth=1.4)
             axes.plot(aside, y, _MARKERS[number % len(_MARKERS)], color=color, markersize=7)
         front = sorted({p for p in points if not any(q[0] <= p[0] and q[1] >= p[1] and q != p for q in points)})
         axes.plot(*zip(*front, strict=True), color=_INK, alpha=0.4, linewidth=0.9, linestyle="--", zorder=0)

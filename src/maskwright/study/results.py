@@ -274,37 +274,31 @@ def budget_text(report: dict[str, Any]) -> str:
 
 def markdown(report: dict[str, Any]) -> str:
     """Return the page `report.md`."""
-    labels = list(report["recipes"])
     lines = [
-        f"# Comparison of {', '.join(labels)}",
+        f"# Comparison of {', '.join(report['recipes'])}",
         "",
-        f"Corpus {', '.join(report['corpus'])}; {budget_text(report)}; ",
+        f"Corpus {', '.join(report['corpus'])}; {budget_text(report)}; seeds {', '.join(map(str, report['seeds']))}; "
+        f"baseline {report['baseline']}.",
+        "",
+        *(f"- {sentence}" for sentence in sentences(report)),
+        "",
+        "| metric | recipe | mean | sd | 95 % interval | difference | 95 % interval | p | p (Holm) | verdict |",
+        "|---" * 10 + "|",
     ]
-    lines[-1] += f"seeds {', '.join(map(str, report['seeds']))}; baseline {report['baseline']}."
-    lines += ["", *(f"- {sentence}" for sentence in sentences(report)), ""]
-    lines += ["## Results", "", "| | " + " | ".join(labels) + " |", "|---" * (len(labels) + 1) + "|"]
     for metric in report["metrics"].values():
-        cells = []
-        for label in labels:
-            row = metric["rows"].get(label)
-            verdict = f" ({row['verdict']})" if row and row["verdict"] not in ("", "baseline") else ""
-            cells.append("–" if row is None else shown(row["mean"], metric["unit"]) + verdict)
-        lines.append(f"| {title_with_unit(metric)} | {' | '.join(cells)} |")
-    lines += ["", "## Differences from the baseline", ""]
-    lines += ["| metric | recipe | mean | sd | 95 % interval | difference | 95 % interval | p | p (Holm) | verdict |"]
-    lines += ["|---" * 10 + "|"]
-    for metric in (each for each in report["metrics"].values() if each["is_tested"]):
+        unit = metric["unit"]
         for label, row in metric["rows"].items():
-            unit, other = metric["unit"], row["difference"]
             cells = [title_with_unit(metric), label, shown(row["mean"], unit), shown(row["sd"], unit)]
-            cells.append(shown_interval(row, unit))
-            if other is None or label == report["baseline"]:
-                cells += ["", "", "", ""]
-            else:
-                cells += [shown(other["mean"], unit, signed=True), shown_interval(other, unit)]
-                cells += [shown_p(other["p"]), shown_p(other["p_holm"])]
+            cells += [shown_interval(row, unit) if metric["is_tested"] else ""]
+            other = row["difference"] if label != report["baseline"] else None
+            cells += ["", "", "", ""] if other is None else [
+                shown(other["mean"], unit, signed=True),
+                shown_interval(other, unit),
+                shown_p(other["p"]),
+                shown_p(other["p_holm"]),
+            ]  # fmt: skip
             lines.append("| " + " | ".join([*cells, row["verdict"]]) + " |")
-    lines += ["", "## Spend", "", "| recipe | seed | FLOPs | tokens | steps | epochs |", "|---" * 6 + "|"]
+    lines += ["", "| recipe | seed | FLOPs | tokens | steps | epochs |", "|---" * 6 + "|"]
     for label, recipe in report["recipes"].items():
         for seed, spent in recipe["spent"].items():
             amounts = f"{spent['flops']:.4g} | {spent['tokens']:,} | {spent['steps']:,} | {spent['epochs']:.2f}"

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import re
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ from maskwright.data.sources.readers import raw_blocks
 SHARE, MOST_CHARACTERS = 0.05, 400_000
 """Held out at most."""
 _PARTS = 16
-"""At least so many documents are held out."""
+"""At least so many documents of each source are held out, if it has so many."""
 PASSAGE_BYTES, HALF_BYTES = 300, 150
 """Bytes of UTF-8 in a passage and in each half of a pair: about 60 and 30 English tokens, or 100 and 50 hanzi."""
 _BOUNDARY = re.compile(r"\n|(?<=[.!?])\s|(?<=[。！？])")
@@ -116,48 +117,45 @@ def _key(text: str) -> int:
 
 
 def _split(folder: Path, sources: tuple[Source, ...], cleaning: Cleaning) -> None:
-    keys, sizes = [], []
-    for _, document in _documents(sources, cleaning):
-        keys.append(_key(document.text))
-        sizes.append(len(document.text))
-    limit = min(SHARE * sum(sizes), MOST_CHARACTERS)
-    part = max(PASSAGE_BYTES, int(limit / _PARTS))
-    order = np.argsort(np.array(keys, dtype=np.uint64), kind="stable")
-    taken = np.minimum(np.array(sizes)[order], part).cumsum()
-    last = keys[order[min(int(np.searchsorted(taken, limit)), len(order) - 1)]]
+    numbers = array("Q")  # Source, key and characters of each document; a large corpus has millions.
+    for source, (text, _) in _documents(sources, cleaning):
+        numbers.extend((source, _key(text), len(text)))
+    source_of, keys, sizes = np.array(numbers, dtype=np.uint64).reshape(-1, 3).T
+    share = min(SHARE, MOST_CHARACTERS / max(int(sizes.sum()), 1))
+    # Of each source: the largest key that is held out, and the most characters of a document.
+    last, part = [], []
+    for number in range(len(sources)):
+        order = np.argsort(keys[source_of == number], kind="stable")
+        its_keys, its_sizes = keys[source_of == number][order], sizes[source_of == number][order].astype(np.int64)
+        limit = int(share * its_sizes.sum())
+        part.append(max(PASSAGE_BYTES, limit // _PARTS))
+        taken = np.minimum(its_sizes, part[-1]).cumsum()
+        last.append(int(its_keys[min(int(np.searchsorted(taken, limit)), len(its_keys) - 1)]) if len(its_keys) else -1)
     names = {
-        number: f"{number:02d}-{re.sub(r'[^0-9A-Za-z_-]+', '-', Path(source.name).name.partition('.')[0])}.jsonl"
-        for number, source in enumerate(sources)
+        f"{number:02d}-{re.sub(r'[^0-9A-Za-z_-]+', '-', Path(each.name).name.partition('.')[0])}.jsonl": each
+        for number, each in enumerate(sources)
     }
     with contextlib.ExitStack() as stack:
-        train, held = (_opened(folder / kind, names.values(), stack) for kind in ("train", "held_out"))
-        _write(_documents(sources, cleaning), last, part, train, held)
-    weights = {names[n]: "" if each.weight is None else f":{each.weight:g}" for n, each in enumerate(sources)}
-    write_json(folder / "text.json", {"train": weights, "sources": {names[n]: s.name for n, s in enumerate(sources)}})
+        train, held = (_opened(folder / kind, names, stack) for kind in ("train", "held_out"))
+        for source, (text, spans) in _documents(sources, cleaning):
+            cut = 0
+            if _key(text) <= last[source]:
+                cut = len(text) if len(text) <= part[source] else _boundary(text, part[source])
+            if cut:
+                held[source].write(json.dumps({"text": text[:cut]}) + "\n")
+            if text[cut:].strip():
+                rest = [[each.start - cut, each.end - cut, each.level] for each in spans if each.start >= cut]
+                train[source].write(json.dumps({"text": text[cut:], **({"spans": rest} if rest else {})}) + "\n")
+    described = {
+        "train": {name: "" if each.weight is None else f":{each.weight:g}" for name, each in names.items()},
+        "sources": {name: each.name for name, each in names.items()},
+    }
+    write_json(folder / "text.json", described)
 
 
 def _opened(folder: Path, names: Iterable[str], stack: contextlib.ExitStack) -> list[IO[str]]:
     folder.mkdir()
     return [stack.enter_context(open(folder / name, "w", encoding="utf-8")) for name in names]
-
-
-def _write(
-    documents: Iterable[tuple[int, MarkedDocument]], last: int, part: int, train: list[IO[str]], held: list[IO[str]]
-) -> None:
-    """Write each document, or its beginning, to the held-out file of its source if its key is at most `last`."""
-    for source, document in documents:
-        cut = 0
-        if _key(document.text) <= last:
-            cut = len(document.text) if len(document.text) <= part else _boundary(document.text, part)
-        if cut:
-            held[source].write(json.dumps({"text": document.text[:cut]}) + "\n")
-        if document.text[cut:].strip():
-            record: dict[str, object] = {"text": document.text[cut:]}
-            if document.spans:
-                record["spans"] = [
-                    [span.start - cut, span.end - cut, span.level] for span in document.spans if span.start >= cut
-                ]
-            train[source].write(json.dumps(record) + "\n")
 
 
 def _boundary(text: str, size: int) -> int:
