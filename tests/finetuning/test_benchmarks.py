@@ -165,7 +165,7 @@ def test_published_layouts_are_found_and_read(tmp_path: Path, name: str) -> None
         ("LCQMC_train.json", '{"gold_label": "1", "sentence1": "谁", "sentence2": "哪个", "ID": "1158530"}\n'),
     ],
 )
-def test_lcqmc_is_read_under_every_name_it_goes_by(tmp_path: Path, ending: str, text: str) -> None:
+def test_lcqmc_is_read_under_all_of_its_file_names(tmp_path: Path, ending: str, text: str) -> None:
     row = benchmark("lcqmc")
     for split in SPLITS:
         (tmp_path / ending.replace("train", split)).write_text(text, encoding="utf-8")
@@ -177,7 +177,7 @@ def test_lcqmc_is_read_under_every_name_it_goes_by(tmp_path: Path, ending: str, 
 
 
 @pytest.mark.parametrize("row", BENCHMARKS.values(), ids=BENCHMARKS)
-def test_rows_are_sound(row: Benchmark) -> None:
+def test_rows_are_consistent(row: Benchmark) -> None:
     assert set(row.files) <= set(SPLITS)
     assert {"train", "dev"} <= set(row.files)
     assert row.metrics or "metric" in row.task_fields
@@ -197,7 +197,7 @@ def test_rows_are_sound(row: Benchmark) -> None:
         ("MNLI-mismatched", "mnli-mm"),
     ],
 )
-def test_names_are_taken_loosely(written: str, name: str) -> None:
+def test_names_match_without_case_and_punctuation(written: str, name: str) -> None:
     assert benchmark(written).name == name
 
 

@@ -209,14 +209,14 @@ def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder: Path, tmp_pat
 @pytest.mark.parametrize(
     ("task", "inputs", "place"),
     [
-        (Classification(labels=("a", "b")), ["the cat", "a \ud83d"], "input 2: half a character at position 3"),
-        (Classification(labels=("a", "b")), [("the cat", "sch\udcf6n")], "input 1: half a character at position 4"),
-        (Tagging(labels=("O", "B-X"), scheme="BIO", metrics=("f1",)), ["\ud83d"], "input 1: half a character"),
-        (QuestionAnswering(), [{"question": "who ?", "context": "\ud83d"}], "input 1: half a character"),
-        (MultipleChoice(), [{"context": "who ?", "options": ["a", "\ud83d"]}], "input 1: half a character"),
+        (Classification(labels=("a", "b")), ["the cat", "a \ud83d"], "input 2: lone surrogate at position 3"),
+        (Classification(labels=("a", "b")), [("the cat", "sch\udcf6n")], "input 1: lone surrogate at position 4"),
+        (Tagging(labels=("O", "B-X"), scheme="BIO", metrics=("f1",)), ["\ud83d"], "input 1: lone surrogate"),
+        (QuestionAnswering(), [{"question": "who ?", "context": "\ud83d"}], "input 1: lone surrogate"),
+        (MultipleChoice(), [{"context": "who ?", "options": ["a", "\ud83d"]}], "input 1: lone surrogate"),
     ],
 )
-def test_half_characters_are_refused_with_their_place(bert_folder: Path, task: Any, inputs: Any, place: str) -> None:
+def test_surrogates_are_refused_with_their_place(bert_folder: Path, task: Any, inputs: Any, place: str) -> None:
     with pytest.raises(DataError, match=place):
         predict(build(bert_folder, task, seed=3, max_length=32), inputs, reporter=Silent())
 

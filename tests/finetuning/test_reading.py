@@ -1,4 +1,4 @@
-"""Files that a model meets later are read as the files of the benchmark that it learnt from, where they are such."""
+"""Files for a fine-tuned model are read like the files of its training, if they are laid out like them."""
 
 import json
 import re
@@ -51,7 +51,7 @@ def test_a_benchmark_s_test_file_is_predicted_as_it_was_measured(paraphrases: Pa
     assert measured.metrics == results["seeds"][0]["dev"]
 
 
-def test_the_card_says_how_a_file_of_pairs_is_written(paraphrases: Path, tmp_path: Path) -> None:
+def test_the_card_names_the_columns_of_pairs(paraphrases: Path, tmp_path: Path) -> None:
     card = (paraphrases / "README.md").read_text(encoding="utf-8")
     assert "maskwright predict out pairs.tsv   # with the columns '#1 String' and '#2 String'\n" in card
     (tmp_path / "pairs.tsv").write_text('#1 String\t#2 String\nthe "cat\tthe dog\n', encoding="utf-8")
@@ -61,7 +61,7 @@ def test_the_card_says_how_a_file_of_pairs_is_written(paraphrases: Path, tmp_pat
         assert one.of == 'the "cat | the dog'
 
 
-def test_a_file_of_the_user_s_own_is_guessed_and_that_is_said(paraphrases: Path, tmp_path: Path) -> None:
+def test_columns_of_another_file_are_guessed_with_a_note(paraphrases: Path, tmp_path: Path) -> None:
     file = tmp_path / "own.csv"
     file.write_text("question1,question2\nthe cat,the dog\n", encoding="utf-8")
     talk = Heard()
@@ -90,7 +90,7 @@ def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_pat
         evaluate(paraphrases, task="sst-2", data=tmp_path, device="cpu", reporter=Silent())
 
 
-def test_a_loaded_model_reads_files_as_its_folder_and_so_does_its_copy(paraphrases: Path, tmp_path: Path) -> None:
+def test_a_loaded_model_and_its_copy_read_files_as_its_folder(paraphrases: Path, tmp_path: Path) -> None:
     loaded, file = load(paraphrases), paraphrases.parent / "glue" / "test.tsv"
     loaded.save(tmp_path / "copy")
     assert load_read_as(tmp_path / "copy") == load_read_as(paraphrases) != {}
@@ -125,7 +125,7 @@ def test_header_is_not_an_example_of_a_benchmark_without_header(
     assert re.search(note, read.notes[0])
 
 
-def test_running_text_is_read_as_such_by_a_model_of_words_in_columns(tmp_path: Path) -> None:
+def test_running_text_is_read_by_a_model_trained_on_conll(tmp_path: Path) -> None:
     trained = {"benchmark": "weibo-ner", "format": "conll", "text": "1", "word_ending": "segmentation_digit"}
     lines = tmp_path / "texts.txt"
     lines.write_text("我爱 北京!\n在 北京 的 人 很 多\n", encoding="utf-8")
@@ -143,7 +143,7 @@ def test_labels_left_out_by_rule_stay_so(tmp_path: Path) -> None:
     assert [example.label for example in read.examples] == ["neutral"]
 
 
-def test_later_files_of_another_layout_are_guessed_and_said(tmp_path: Path) -> None:
+def test_columns_of_another_layout_are_guessed_with_a_note(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("text,label\none,x\ntwo,y\n", encoding="utf-8")
     read = read_for_model(file, "classification", ReadOptions(), {"text": "satz", "label": "urteil"})

@@ -1,4 +1,4 @@
-"""Standard input: decoded as files are, a key for each line's own number."""
+"""Standard input: decoded as files are, keys are line numbers."""
 
 import io
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_lines_are_counted_and_decoded(
 def test_damaged_bytes_are_refused_with_their_line(monkeypatch: pytest.MonkeyPatch, bert_folder: Path) -> None:
     model = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
     _given(monkeypatch, "schön, täglich, größer\n".encode() * 3 + b"\xff\xfe\n")
-    with pytest.raises(DataError, match="standard input, line 4: half a character at position 1"):
+    with pytest.raises(DataError, match="standard input, line 4: lone surrogate at position 1"):
         predict(model, file="-", reporter=Silent())
 
 
@@ -59,7 +59,7 @@ def test_an_encoding_can_be_named(monkeypatch: pytest.MonkeyPatch, bert_folder: 
     assert one.of == "schön"
 
 
-def test_predictions_are_called_by_the_numbers_of_the_lines(
+def test_keys_of_predictions_are_line_numbers(
     monkeypatch: pytest.MonkeyPatch, bert_folder: Path, tmp_path: Path
 ) -> None:
     model = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
@@ -82,7 +82,7 @@ def test_predictions_are_called_by_the_numbers_of_the_lines(
         predict(model, file="-", reporter=Silent())
 
 
-def test_a_model_that_takes_no_texts_says_at_which_line(monkeypatch: pytest.MonkeyPatch, bert_folder: Path) -> None:
+def test_errors_name_the_line(monkeypatch: pytest.MonkeyPatch, bert_folder: Path) -> None:
     _given(monkeypatch, b"\nwho ?\n")
     model = build(bert_folder, QuestionAnswering(), seed=3, max_length=32)
     with pytest.raises(DataError, match="standard input, line 2 is not what a model for question_answering takes"):

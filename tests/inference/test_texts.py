@@ -1,4 +1,4 @@
-"""Texts are read one a line, and what is wrong with a line is said with file and line."""
+"""Files of texts: lines or a column, with errors that name file and line."""
 
 import gzip
 import io
@@ -16,13 +16,13 @@ from maskwright.inference.texts import read_source, read_texts, write_json_lines
 _LINES = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]))
 
 
-def test_read_texts_gives_one_text_a_line(tmp_path: Path) -> None:
+def test_read_texts_gives_one_text_per_line(tmp_path: Path) -> None:
     file = tmp_path / "texts.txt"
     file.write_bytes("\ufeff我爱北京\r\n\nlast\x0bone\u2028still".encode())
     assert read_texts(file) == ["我爱北京", "", "last\x0bone\u2028still"]
 
 
-def test_home_is_understood_in_names_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_directory_in_file_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     (tmp_path / "texts.txt").write_text("one\n")
@@ -97,7 +97,7 @@ def test_read_texts_names_what_is_wrong(name: str, content: bytes, message: str,
         read_texts(tmp_path / name)
 
 
-def test_read_texts_refuses_what_is_no_file(tmp_path: Path) -> None:
+def test_read_texts_refuses_folders_and_missing_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot read"):
         read_texts(tmp_path / "absent.txt")
     with pytest.raises(DataError, match="is a folder"):

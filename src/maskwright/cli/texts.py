@@ -53,7 +53,7 @@ def gather(texts: Sequence[str] | None, file: Path | None, column: str | None = 
         MaskwrightError: If there are none, or one contains a lone surrogate, which no tokenizer accepts.
     """
     from maskwright.core.errors import MaskwrightError
-    from maskwright.core.half_characters import told_half_character
+    from maskwright.core.surrogates import surrogate_problem
     from maskwright.inference.texts import read_texts
 
     def note(name: str) -> None:
@@ -62,10 +62,10 @@ def gather(texts: Sequence[str] | None, file: Path | None, column: str | None = 
     of_file = read_texts(file, column, note) if file else []
     gathered = [*(texts or ()), *of_file]
     for number, text in enumerate(gathered, start=1):
-        if half := told_half_character(text):
+        if problem := surrogate_problem(text):
             line = number + len(of_file) - len(gathered)
             raise MaskwrightError(
-                f"{f'{file}, line {line}' if line > 0 else f'input {number}'}: {half}",
+                f"{f'{file}, line {line}' if line > 0 else f'input {number}'}: {problem}",
                 todo="Give whole characters, as UTF-8.",
             )
     if not gathered:

@@ -129,7 +129,7 @@ class ExampleFile(Generic[E]):
         name: The file or folder, for messages.
         examples: In the order of the file.
         skipped: Skipped rows with reasons.
-        notes: Messages about guesses ("column 'satz' is taken as the text").
+        notes: Messages about guesses ("text: column 'satz'").
         read_as: The guesses as fields of `readers.ReadOptions`, to read other files of the data in the same way.
         names_among_rows: The first line, if it was read as an example but looks like a header.
     """

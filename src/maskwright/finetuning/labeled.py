@@ -200,7 +200,7 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: 
             allowed=" or ".join(row.usual_files("train")) if row else "",
             todo="Name their file, `--train FILE`.",
         )
-    # Guessed anew, the other files might be read as something else.
+    # A new guess might read the other files differently.
     read_as = to_keep(request.options, train.read_as)
     dev, test = (request.read(part, talk, train_read_as=read_as) for part in ("dev", "test"))
     task = make_task(request.kind, row, train.examples, task_fields)
@@ -304,7 +304,7 @@ def _shared_text(example: Example) -> Hashable:
 
 
 def _read_as_train(paths: Paths, kind: Kind, options: ReadOptions, train_read_as: ReadAs) -> ExampleFile[Any]:
-    """Read a part as the training part was; an error says how that was."""
+    """Read a part as the training part was; errors state how."""
     same = with_defaults(options, train_read_as)
     try:
         return read_examples(paths, kind, same)
@@ -323,9 +323,9 @@ _BENCHMARK = "benchmark"
 _OF_A_BENCHMARK = ("format", "only", "dropped_labels")
 """Stored only for a benchmark: each file of the user's own data has its own."""
 _EACH_ITS_OWN = ("labels", "known_labels", "key", "encoding", "bad_rows")
-"""What files of one benchmark need not have in common, or the task says."""
+"""What may differ between the files of a benchmark, or follows from the task."""
 _OF_A_FORMAT = ("header", "quoting", "delimiter", "word_ending")
-"""What files of the same format have in common: quotation marks of a TSV file say nothing about a CSV file."""
+"""What files of the same format have in common: quotes of a TSV file do not apply to a CSV file."""
 
 
 def save_read_as(folder: Path, read_as: ReadAs) -> None:
@@ -403,7 +403,7 @@ def _as_benchmark(paths: Paths, kind: Kind, options: ReadOptions, trained: ReadA
     same = _format_of(paths, kind, options) == trained.get("format")
     left = {_BENCHMARK, "format", *(() if same else _OF_A_FORMAT)}
     kept = {name: value for name, value in trained.items() if name not in left}
-    if not same:  # positions of columns say nothing about a file in another format
+    if not same:  # numbers of columns do not apply to another format
         for role in ("text", "text2", "label"):
             kept[role] = tuple(name for name in as_names(kept.get(role, ())) if not name.isdecimal())
     file = read_examples(paths, kind, with_defaults(options, kept))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError
-from maskwright.core.half_characters import told_half_character
+from maskwright.core.surrogates import surrogate_problem
 from maskwright.core.types import IntArray, ProductPrecision
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -334,6 +334,6 @@ def _listed(texts: str | Sequence[str]) -> list[str]:
     """Return the texts as a list, also a single one; DataError for lone surrogates, which no tokenizer accepts."""
     listed = [texts] if isinstance(texts, str) else list(texts)
     for number, text in enumerate(listed, start=1):
-        if problem := told_half_character(text):
+        if problem := surrogate_problem(text):
             raise DataError(f"text {number}: {problem}", todo="Give whole characters, as UTF-8.")
     return listed

@@ -44,7 +44,7 @@ def test_columns_are_chosen_by_number(tmp_path: Path) -> None:
     assert sentences(file) == ["EU/I-ORG rejects/O", "Peter/I-PER"]
     assert [example.key for example in file.examples] == ["3", "6"]
     assert file.notes == (
-        "the words are taken from column 1 and the tags from the last of 4 columns",
+        "words: column 1, tags: the last of 4 columns",
         "tags of scheme IO (I-ORG, O, I-PER)",
     )
     assert sentences(read(tmp_path, text, ReadOptions(text="1", label="2"))) == ["EU/NNP rejects/VBZ", "Peter/NNP"]
@@ -57,11 +57,11 @@ def test_comments_are_not_words_and_hash_tags_are(tmp_path: Path) -> None:
     text = "# id 4 domain=en\n#moon _ _ O\nshines _ _ O\n\n# a remark\n# _ _ O\nAda _ _ B-PER\n"
     file = read(tmp_path, text)
     assert sentences(file) == ["#moon/O shines/O", "#/O Ada/B-PER"]
-    assert "2 lines beginning with # taken as comments" in file.notes
+    assert "2 comments skipped (lines that begin with #)" in file.notes
 
 
 @pytest.mark.parametrize(
-    ("tags", "said"),
+    ("tags", "note"),
     [
         ("B-PER I-PER O", "scheme BIO"),
         ("I-PER I-PER B-PER", "scheme BIO"),
@@ -71,10 +71,10 @@ def test_comments_are_not_words_and_hash_tags_are(tmp_path: Path) -> None:
         ("NN VBZ DT", "mark no entities"),
     ],
 )
-def test_scheme_of_tags_is_said_and_tags_are_kept(tmp_path: Path, tags: str, said: str) -> None:
+def test_scheme_is_noted_and_tags_are_kept(tmp_path: Path, tags: str, note: str) -> None:
     file = read(tmp_path, "".join(f"w{place}\t{tag}\n" for place, tag in enumerate(tags.split())))
     assert file.examples[0].tags == tuple(tags.split())
-    assert said in file.notes[-1]
+    assert note in file.notes[-1]
 
 
 def test_sentence_with_a_bad_line_is_skipped_whole(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_words_of_unusual_white_space_stay_words(tmp_path: Path) -> None:
     assert file.examples[0].words == ("\u3000", "\u00a0", "\u2028x")
 
 
-def test_segmentation_digits_are_taken_off_only_if_asked(tmp_path: Path) -> None:
+def test_segmentation_digits_are_removed_on_request(tmp_path: Path) -> None:
     text = "科0\tO\n技1\tO\n10\tB-PER.NOM\n\n😀0\tO\n"
     kept = read(tmp_path, text)
     assert kept.examples[0].words == ("科0", "技1", "10")
@@ -117,7 +117,7 @@ def test_files_without_tags(tmp_path: Path) -> None:
         ]
 
 
-def test_running_text_is_cut_into_words_for_prediction(tmp_path: Path) -> None:
+def test_running_text_is_split_into_words_for_prediction(tmp_path: Path) -> None:
     text = "Ada Lovelace visited 北京, didn't she? 😀\n\nÉcole №5 ﷺ\n"
     file = read(tmp_path, text, ReadOptions(labels="ignored"), "a.txt")
     assert file.examples[0].words == ("Ada", "Lovelace", "visited", *"北京,", "didn", "'", "t", "she", "?", "😀")

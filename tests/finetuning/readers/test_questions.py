@@ -1,4 +1,4 @@
-"""Questions about texts: where answers stand, and the layouts of SQuAD, CMRC and tables."""
+"""Questions about texts: offsets of answers, and the layouts of SQuAD, CMRC and tables."""
 
 import json
 from pathlib import Path
@@ -101,7 +101,7 @@ def test_questions_that_cannot_be_used_are_skipped(tmp_path: Path) -> None:
         "question no answers": "no answer, and not marked as impossible",
         "question odd": "marked as impossible, but with answers",
         "question textless": "an answer without text",
-        "question half": "half a character at position 3 of the text (broken UTF-8 or a lone surrogate)",
+        "question half": "lone surrogate at position 3 of the text (broken UTF-8)",
         "paragraph 2": "no text 'context' with a list of questions 'qas'",
         "record 3": "not a JSON object but string",
     }

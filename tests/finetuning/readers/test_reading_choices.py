@@ -154,7 +154,7 @@ def lines_of(rights: Sequence[object], options: Sequence[object] = ("w", "x", "y
         (["z", "w"], None, [3, 0]),
     ],
 )
-def test_numbers_of_right_options_tell_where_they_begin(
+def test_first_option_is_recognized_by_the_numbers(
     tmp_path: Path, rights: list[Any], first: int | None, labels: list[int | None]
 ) -> None:
     file = read(tmp_path, lines_of(rights), ReadOptions(labels="if_there"), "a.jsonl")
@@ -162,7 +162,7 @@ def test_numbers_of_right_options_tell_where_they_begin(
     assert file.read_as.get("first_option") == first
 
 
-def test_numbers_that_do_not_tell_where_they_begin_are_refused_unless_it_is_said(tmp_path: Path) -> None:
+def test_ambiguous_numbers_are_refused_unless_first_option_is_set(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"may be numbered from 0 or from 1.*first_option=1"):
         read(tmp_path, lines_of([1, 2]), name="a.jsonl")
     for first, labels in ((0, [1, 2]), (1, [0, 1])):
@@ -170,7 +170,7 @@ def test_numbers_that_do_not_tell_where_they_begin_are_refused_unless_it_is_said
         assert [example.label for example in file.examples] == labels
 
 
-def test_a_number_that_contradicts_is_a_bad_row(tmp_path: Path) -> None:
+def test_a_number_that_contradicts_first_option_is_a_bad_row(tmp_path: Path) -> None:
     file = read(tmp_path, lines_of([1, 2, 0]), ReadOptions(first_option=1), "a.jsonl")
     assert [skip.reason for skip in file.skipped] == ["the answer is option 0 of 4"]
 

@@ -42,8 +42,8 @@ def test_csv_of_a_beginner_is_read(tmp_path: Path) -> None:
         "semicolons separate the columns",
         "double quotes enclose texts, as in CSV",
         "the first line names the columns: Satz, Gefühl",
-        "column 'Satz' is taken as the text",
-        "column 'Gefühl' is taken as the label",
+        "text: column 'Satz'",
+        "label: column 'Gefühl'",
     )
 
 
@@ -192,7 +192,7 @@ def test_unclosed_quote_does_not_swallow_the_file(tmp_path: Path) -> None:
         ('say "x"', 'say "x"'),
     ],
 )
-def test_quotes_of_a_tsv_quote_only_where_they_must(tmp_path: Path, field: str, read_as: str) -> None:
+def test_quotes_of_a_tsv_enclose_only_fields_that_need_them(tmp_path: Path, field: str, read_as: str) -> None:
     file = read(tmp_path, "a.tsv", f"text\tlabel\nplain\t1\n{field}\t0\nmore\t0\n")
     assert file.examples[1].texts == (read_as,)
 
@@ -257,13 +257,13 @@ def test_numbers(tmp_path: Path, written: str, value: float | None) -> None:
     assert all("is not a" in skip.reason for skip in file.skipped)
 
 
-def test_several_classes_stand_in_a_list_a_text_or_columns(tmp_path: Path) -> None:
+def test_several_classes_in_a_list_a_text_or_columns(tmp_path: Path) -> None:
     expected = [("a", ("joy", "fear")), ("b", ()), ("c", ("fear",))]
     listed = '{"text":"a","labels":["joy","fear","joy"]}\n{"text":"b","labels":[]}\n{"text":"c","labels":["fear"]}'
     assert rows(read(tmp_path, "a.jsonl", listed, "multi_label")) == expected
     flags = read(tmp_path, "c.csv", "id,text,joy,fear\n7,a,1,1\n8,b,0,0\n9,c,0,1\n", "multi_label")
     assert rows(flags) == expected
-    assert "columns 'joy', 'fear' hold 0 and 1 and are taken as the classes" in flags.notes
+    assert "classes: columns 'joy', 'fear', which hold 0 and 1" in flags.notes
     named = ReadOptions(label_columns=("fear",))
     assert rows(read(tmp_path, "d.csv", "text,joy,fear\na,1,1\nb,1,0\n", "multi_label", named)) == [
         ("a", ("fear",)),

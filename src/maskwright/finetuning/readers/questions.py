@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maskwright.core.errors import DataError
-from maskwright.core.half_characters import HALF_CHARACTER
+from maskwright.core.surrogates import SURROGATE
 from maskwright.finetuning.examples import Answer, ChoiceExample, ExampleFile, QuestionExample
 from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import ReadOptions
@@ -132,8 +132,8 @@ def _question(
     # SQuAD 2.0 in the layout of `datasets` has no flag: an empty list of answers means impossible.
     unanswerable = impossible is None and written == () and not isinstance(value, str)
     is_impossible = unanswerable or str(impossible).strip().casefold() in ("true", "1")
-    if any(HALF_CHARACTER.search(answer) for answer, _ in written or ()):
-        raise ValueError("half a character in an answer (broken UTF-8 or a lone surrogate)")
+    if any(SURROGATE.search(answer) for answer, _ in written or ()):
+        raise ValueError("lone surrogate in an answer (broken UTF-8)")
     if options.labels == "needed" and is_impossible and written:
         raise ValueError("marked as impossible, but with answers")
     if options.labels == "needed" and not is_impossible and not written:
@@ -318,7 +318,7 @@ def _choice_columns(table: Table, options: ReadOptions, notes: list[str]) -> tup
             allowed=table.shown(),
             todo="Name them, `--read choices=A,B,C`: one column each, or one that holds a list.",
         )
-    notes.append(f"columns {', '.join(columns)} are taken as the options")
+    notes.append(f"options: columns {', '.join(columns)}")
     return columns
 
 

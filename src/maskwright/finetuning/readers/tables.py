@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError, nearest
-from maskwright.core.half_characters import HALF_CHARACTER
+from maskwright.core.surrogates import SURROGATE
 from maskwright.data.sources.tables import long_fields
 from maskwright.finetuning.readers.files import Skips, lines_of, load_bytes, load_text, suffix_of
 from maskwright.finetuning.readers.options import Format, ReadOptions
@@ -208,7 +208,7 @@ def _records(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, str, An
             try:
                 yield f"{path}, line {number}", str(number), json.loads(line)
             except (ValueError, RecursionError) as error:
-                shown = HALF_CHARACTER.sub("\ufffd", line[:60].strip())
+                shown = SURROGATE.sub("\ufffd", line[:60].strip())
                 skips.add(f"{path}, line {number}", f"not JSON ({error}); it begins {shown!r}")
         return
     try:

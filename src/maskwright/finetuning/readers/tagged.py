@@ -122,7 +122,7 @@ def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
     Columns are separated by tabs if the file has any, else by runs of spaces. The word is the first column and the
     tag the last, unless the options name others by number ("1", "4", "-1"). `-DOCSTART-` lines and comments are
     skipped. A comment begins with "#" before a sentence and has not the columns, or not a tag of the other lines.
-    A sentence with a bad line is left out whole: one missing word would be wrong too.
+    All of a sentence with a bad line is skipped: one missing word would be wrong too.
     """
     text, more = load_text(path, options.encoding)
     notes = list(more)
@@ -132,7 +132,7 @@ def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
     width = counts.most_common(1)[0][0] if counts else 0
     word, tag = _column(path, options.text, 1, width, "words"), _tag_column(path, options, width, notes)
     if tag is not None and not options.label and width > 2:
-        notes.append(f"the words are taken from column {word + 1} and the tags from the last of {width} columns")
+        notes.append(f"words: column {word + 1}, tags: the last of {width} columns")
     tags = {fields[tag] for _, fields in lines if tag is not None and len(fields) == width and fields[0][:1] != "#"}
     comments = 0
     rows: list[Row] = []
@@ -156,7 +156,7 @@ def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
                 rows.append(Row(f"{path}, line {sentence[0][0]}", str(sentence[0][0]), cells))
             sentence = []
     if comments:
-        notes.append(f"{counted(comments, 'line')} beginning with # taken as comments")
+        notes.append(f"{counted(comments, 'comment')} skipped (lines that begin with #)")
     read_as = (
         {"text": str(word % width + 1)} | ({} if tag is None else {"label": str(tag % width + 1)}) if width else {}
     )

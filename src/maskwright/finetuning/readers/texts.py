@@ -11,7 +11,7 @@ from pathlib import Path
 
 from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError
-from maskwright.core.half_characters import told_half_character
+from maskwright.core.surrogates import surrogate_problem
 from maskwright.finetuning.examples import ExampleFile, Label, Skipped, TextExample
 from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import ReadOptions, TextKind
@@ -113,7 +113,7 @@ def text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[
     for pair in PAIRS:
         found = tuple(column for name in pair if (column := table.find([name], besides=named)))
         if len(found) == 2:
-            notes.append(f"columns {found[0]!r} and {found[1]!r} are taken as a pair of texts")
+            notes.append(f"pairs of texts: columns {found[0]!r} and {found[1]!r}")
             return found
     column = table.find(_UNMISTAKABLE, besides=named)
     if column is None:
@@ -126,7 +126,7 @@ def text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[
         if len(could) != 1:
             raise _not_found(table, could, "text")
         column = could[0]
-    notes.append(f"column {column!r} is taken as the text")
+    notes.append(f"text: column {column!r}")
     return (column,)
 
 
@@ -144,12 +144,12 @@ def _label_columns(
         return (table.need(named, "the label", "--label"),)
     rest = [column for column in table.columns if column not in texts]
     if kind == "multi_label" and len(flags := [column for column in rest if _is_flags(table, column)]) > 1:
-        notes.append(f"columns {', '.join(map(repr, flags))} hold 0 and 1 and are taken as the classes")
+        notes.append(f"classes: columns {', '.join(map(repr, flags))}, which hold 0 and 1")
         return tuple(flags)
     others = [column for column in rest if column.casefold() not in KEYS]
     label = table.find(LABELS, besides=texts) or (others[0] if len(others) == 1 else "")
     if label and not label.isdecimal():
-        notes.append(f"column {label!r} is taken as the label")
+        notes.append(f"label: column {label!r}")
         return (label,)
     if options.labels == "if_there":
         notes.append("no column has a usual name of labels: the file has no labels")
@@ -203,8 +203,8 @@ def as_text(value: object) -> str:
         return str(value)
     if not isinstance(value, str):
         raise ValueError(f"a {type(value).__name__} is where a text should be")
-    if half := told_half_character(value):
-        raise ValueError(half)
+    if problem := surrogate_problem(value):
+        raise ValueError(problem)
     return value
 
 
