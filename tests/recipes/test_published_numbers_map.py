@@ -26,6 +26,15 @@ def test_every_named_test_exists(name: str) -> None:
         assert re.search(rf"^def {test}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), f"{file}::{test}"
 
 
+def test_every_named_file_exists() -> None:
+    pages = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    for file in pages:
+        for path in re.findall(r"`((?:[a-z_.-]+/)+[a-z_.-]+\.py)`", file.read_text(encoding="utf-8")):
+            assert any((root / path).is_file() for root in (ROOT, SOURCES)), f"{file.name}: {path}"
+        for path in re.findall(r"\]\(([\w/.-]+\.(?:md|svg))[#)]", file.read_text(encoding="utf-8")):
+            assert (file.parent / path).is_file(), f"{file.name}: {path}"
+
+
 def test_each_of_the_45_numbers_has_a_test_or_a_reason() -> None:
     rows = re.findall(r"^\| (\d+) \|(.*)\|(.*)\|$", page("published_numbers.md"), re.MULTILINE)
     assert sorted(int(number) for number, _, _ in rows) == list(range(1, 46))
