@@ -312,7 +312,10 @@ def _begun(
     """Return the content of `study.json`: the request, the budget of each run, and the tokens it buys the baseline."""
     is_time = asked.unit == "seconds"
     tokens = expected_tokens(
-        asked, baseline, _lengths(baseline), measure_training_flops(baseline.encoder, machine()[0]) if is_time else 0.0
+        asked,
+        baseline,
+        _lengths(baseline),
+        measure_training_flops(baseline.encoder, machine()[0])[0] if is_time else 0.0,
     )
     budget = asked
     if is_time and not wall_clock:

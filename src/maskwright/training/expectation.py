@@ -1,6 +1,7 @@
 """How many tokens a budget will buy on this machine, before training begins."""
 
-import math
+import os
+import statistics
 import time
 from collections.abc import Sequence
 
@@ -16,6 +17,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import MicroBatch, StepBatch
 from maskwright.training.budget import Budget
 from maskwright.training.compiling import check_kernels
+from maskwright.training.contention import CpuTimes, is_contended
 from maskwright.training.device import Machine
 from maskwright.training.flops import planned_flops_per_token, planned_skipped_flops_per_token
 from maskwright.training.model import PretrainingModel
@@ -60,10 +62,13 @@ def expected_tokens(
     return budget.amount * sum(phase.share * per_unit(length) for phase, length in zip(phases, lengths, strict=True))
 
 
-def measure_training_flops(config: EncoderConfig, machine: Machine) -> float:
-    """Time training steps of an encoder of this shape for about two seconds; return the FLOP/s of the fastest.
+def measure_training_flops(config: EncoderConfig, machine: Machine) -> tuple[float, bool]:
+    """Time training steps of an encoder of this shape for about two seconds.
 
     The steps use random tokens, a small vocabulary and plain masked language modeling.
+
+    Returns:
+        FLOP/s of the fastest step, or the mean while other processes keep the cores busy; and whether they do.
     """
     objective = MaskedLanguageModeling()
     model = PretrainingModel(config, _VOCABULARY, (objective,))
@@ -81,19 +86,20 @@ def measure_training_flops(config: EncoderConfig, machine: Machine) -> float:
     if machine.device.type == "cuda" and machine.kernels == "auto":
         enabled &= check_kernels(model, _random_step(length, _SEQUENCES_OF_PROOF, drops=drops), machine.autocast).passed
     with use_native_kernels(enabled):
-        best, begun, steps = math.inf, time.perf_counter(), 0
-        while steps < _LEAST_STEPS or (time.perf_counter() - begun < _SECONDS and steps < _MOST_STEPS):
+        begun, before, seconds = time.perf_counter(), CpuTimes.now(), list[float]()
+        while len(seconds) < _LEAST_STEPS or (time.perf_counter() - begun < _SECONDS and len(seconds) < _MOST_STEPS):
             started = time.perf_counter()
             result = take_step(
-                model, optimizer, batch, learning_rate=1e-4, clip_norm=1.0, step=steps, autocast=machine.autocast
+                model, optimizer, batch, learning_rate=1e-4, clip_norm=1.0, step=len(seconds), autocast=machine.autocast
             )
             if machine.device.type == "cuda":
                 torch.cuda.synchronize(machine.device)
-            best = min(best, time.perf_counter() - started)
-            steps += 1
+            seconds.append(time.perf_counter() - started)
+        is_busy = machine.device.type == "cpu" and is_contended(before, CpuTimes.now(), os.cpu_count() or 1)
     head = objective.flops(config.head_shape(_VOCABULARY))
     per_token = flops_per_token(config, length=length) + 3 * _PREDICTED * head
-    return (batch.num_tokens * per_token - result.skipped_flops) / best
+    flops = batch.num_tokens * per_token - result.skipped_flops
+    return flops / (statistics.mean(seconds) if is_busy else min(seconds)), is_busy
 
 
 def _random_step(length: int, sequences: int, *, drops: bool) -> StepBatch:

@@ -158,12 +158,16 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         fixed |= {"tokenizer.vocab_size"}
     if not has_lexicon_search():
         fixed |= {"words.phrases"}
+    reached_flops = 0.0
+    if request.budget.unit == "seconds":  # Only a budget of time depends on the machine's speed.
+        reached_flops, is_busy = measure_training_flops(recipe.encoder, machine)
+        if is_busy:
+            reporter.say("load", "other processes keep the cores busy; the plan assumes that they continue")
     fit = partial(
         resolve,
         budget=request.budget,
         fixed=fixed,
-        # Only a budget of time depends on the machine's speed.
-        reached_flops=measure_training_flops(recipe.encoder, machine) if request.budget.unit == "seconds" else 0.0,
+        reached_flops=reached_flops,
         teacher=None if origins.teacher is None else origins.teacher.config,
         as_published=request.as_published,
     )
