@@ -16,14 +16,13 @@ from unittest.mock import patch
 
 LEVERS: Mapping[str, Mapping[str, Any]] = {
     # What stands in a lever's place: the value that each function then returns.
-    "SDPA instead of batched matmul attention": {"maskwright.model.encoder.choose_backend": "sdpa"},
     "whole last layer instead of output positions": {"maskwright.training.model.output_positions_of": None},
     "freed memory returned to the system": {"maskwright.training.device.keep_freed_memory": False},
     "512 tokens per micro-batch": {"maskwright.training.pretrain.pretraining_microbatch": 512},
     "8,192 tokens per micro-batch": {"maskwright.training.pretrain.pretraining_microbatch": 8192},
 }
 INFERENCE_LEVERS: Mapping[str, Mapping[str, Any]] = {
-    "PyTorch instead of all native kernels": {
+    "PyTorch instead of the C layers": {
         "maskwright.model.inference._layers": None,
     },
 }

@@ -6,7 +6,7 @@ from tiny_tuned import EVERY, LABELS, pretrained, ragged
 
 from maskwright.finetuning.fine_tuned import build
 from maskwright.finetuning.tasks import Classification, MultipleChoice, QuestionAnswering, Tagging
-from maskwright.kernels.setting import use_native_kernels
+from maskwright.kernels.setting import use_kernels
 from maskwright.model.inference import InferenceEncoder
 from maskwright.training.device import multiplies_bf16
 
@@ -29,7 +29,7 @@ def test_scores_are_those_of_the_modules(family, kind, tmp_path):
     with torch.inference_mode():
         wanted = model.scores(batch)
         exact = model.scores_from(InferenceEncoder(model.encoder, "fp32"), batch)
-        with use_native_kernels(False):
+        with use_kernels(False):
             plain = model.scores_from(InferenceEncoder(model.encoder, "fp32"), batch)
     torch.testing.assert_close(exact, wanted, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(plain, wanted, atol=1e-5, rtol=1e-5)

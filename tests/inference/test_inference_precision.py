@@ -11,7 +11,7 @@ import maskwright
 from maskwright.core.errors import DeviceError, MaskwrightError
 from maskwright.inference import precision
 from maskwright.inference.precision import PrecisionChanged, choose_precision
-from maskwright.kernels.setting import use_native_kernels
+from maskwright.kernels.setting import use_kernels
 from tests.precisions import skip_without
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -111,6 +111,6 @@ def test_a_generator_computes_in_the_precision_of_its_model(electra_folder: Path
 def test_without_c_code_the_modules_give_the_same(bert_folder: Path) -> None:
     compiled, plain = (maskwright.load(bert_folder, device="cpu") for _ in range(2))
     vectors = compiled.embed(TEXTS)
-    with use_native_kernels(False):
+    with use_kernels(False):
         np.testing.assert_allclose(plain.embed(TEXTS), vectors, atol=1e-5, rtol=0)
     assert plain._states.layers is None

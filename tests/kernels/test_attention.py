@@ -12,7 +12,7 @@ from maskwright.kernels import ops, reference
 from maskwright.kernels.cpu import attention as rows
 from maskwright.kernels.dropout import DropoutKey, DropoutMask
 from maskwright.kernels.sequences import Sequences
-from maskwright.kernels.setting import use_native_kernels
+from maskwright.kernels.setting import use_kernels
 
 HEADS, WIDTH, LONGEST = 3, 12, 6
 PACKED, FULL = (2, 6, 3, 1), (6, 6)
@@ -152,6 +152,6 @@ def test_the_setting_selects_the_reference(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(reference, "attention", lambda *arguments: called.append("reference"))
     monkeypatch.setattr(rows, "attention", lambda *arguments: called.append("rows"))
     for enabled in (True, False):
-        with use_native_kernels(enabled):
+        with use_kernels(enabled):
             ops.attention(*inputs_of(PACKED), sequences_of(PACKED), num_heads=HEADS)
     assert called == ["rows", "reference"]

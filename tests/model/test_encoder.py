@@ -3,7 +3,7 @@ from dataclasses import replace
 import torch
 from packed_batches import SMALL, VOCAB_SIZE, encoder, packed
 
-from maskwright.kernels.setting import use_native_kernels
+from maskwright.kernels.setting import use_kernels
 from maskwright.model.encoder import Encoder
 
 
@@ -102,7 +102,7 @@ def test_the_reference_gives_the_same_results_and_gradients():
     outcomes = []
     for native in (True, False):
         model = encoder()
-        with use_native_kernels(native):
+        with use_kernels(native):
             output = model(packed())
         (output.hidden**3).mean().backward()
         outcomes.append((output.hidden.detach(), output.pooled.detach(), [p.grad for p in model.parameters()]))

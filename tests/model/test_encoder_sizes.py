@@ -3,7 +3,7 @@ import torch
 from packed_batches import packed
 from torch.utils.flop_counter import FlopCounterMode
 
-from maskwright.kernels.setting import use_native_kernels
+from maskwright.kernels.setting import use_kernels
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.sizes import (
@@ -147,7 +147,7 @@ def test_flops_formula_equals_a_count_of_a_real_training_step(config):
     shape = config.head_shape(vocab_size)
     head = objective.head(shape)
     classifier = torch.nn.Linear(config.hidden_size, 2)
-    with FlopCounterMode(display=False) as forward, use_native_kernels(False):
+    with FlopCounterMode(display=False) as forward, use_kernels(False):
         output = model(batch)
         logits = objective.logits(head, output.hidden[:targets], model.word_embeddings.weight)
         scores = None if output.pooled is None else classifier(output.pooled)

@@ -22,7 +22,7 @@ from maskwright.kernels import ops
 from maskwright.kernels.cpu import library as module
 from maskwright.kernels.cpu.encoder import MOST_INPUTS_INT8, inference_layers, quantize_int8
 from maskwright.kernels.cpu.library import find_library
-from maskwright.kernels.setting import use_native_kernels
+from maskwright.kernels.setting import use_kernels
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.inference import InferenceEncoder, PrecisionChanged
@@ -105,7 +105,7 @@ def batch_of(lengths: list[int]) -> TextBatch:
 
 
 def by_modules(name: str, batch: PackedBatch) -> torch.Tensor:
-    with torch.no_grad(), use_native_kernels(False):
+    with torch.no_grad(), use_kernels(False):
         return encoder(name)(batch).hidden
 
 
@@ -142,7 +142,7 @@ def test_shapes_and_settings_that_c_does_not_support_use_the_modules() -> None:
         model, batch = InferenceEncoder(odd, "fp32"), batch_of([5, 9]).batch
         assert model.layers is None
         torch.testing.assert_close(model(batch), odd(batch).hidden)
-    with use_native_kernels(False):
+    with use_kernels(False):
         assert InferenceEncoder(encoder("bert"), "fp32").layers is None
     wide = [ops.Block([torch.nn.Linear(16, MOST_INPUTS_INT8 + 16)], torch.nn.Linear(16, 16), torch.nn.LayerNorm(16))]
     assert inference_layers(wide, wide, [(0, 0)], num_heads=1, activation="relu", precision="int8") is None

@@ -8,7 +8,7 @@ import torch
 from packed_batches import SMALL, encoder, packed
 from torch import Tensor
 
-from maskwright.kernels.setting import use_native_kernels
+from maskwright.kernels.setting import use_kernels
 from maskwright.model.config import EncoderConfig
 
 POSITIONS = torch.tensor([0, 3, 10, 11, 17, 20, 30, 44, 64, 67, 72, 77, 82, 87, 90])
@@ -20,7 +20,7 @@ def results(
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Hidden states at POSITIONS, pooled vectors and gradients, in training, with the dropout that the config has."""
     model = encoder(config)
-    with torch.autocast("cpu", torch.bfloat16, enabled=half), use_native_kernels(native):
+    with torch.autocast("cpu", torch.bfloat16, enabled=half), use_kernels(native):
         output = model(packed(key=7), positions)
     assert output.pooled is not None
     wanted = output.hidden[POSITIONS]

@@ -6,7 +6,7 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import DeviceError, MaskwrightError
 from maskwright.core.files import read_json
-from maskwright.kernels.setting import native_kernels_enabled
+from maskwright.kernels.setting import kernels_enabled
 from maskwright.recipes.catalog import get
 from maskwright.training import device
 from maskwright.training.device import Precision, computing_on, prepare_machine, prepare_machine_again
@@ -99,4 +99,4 @@ def test_a_run_resumes_with_its_kernels_even_if_an_older_version_recorded_them(
     # The C kernels that an older run trained with are gone: its numbers change, and it says so.
     assert bool(message) == (recorded.get("attention") == "compiled")
     with computing_on(machine):
-        assert native_kernels_enabled() == (kernels == "auto")
+        assert kernels_enabled() == (kernels == "auto")

@@ -19,7 +19,7 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import read_json
-from maskwright.kernels.setting import native_kernels_enabled
+from maskwright.kernels.setting import kernels_enabled
 from maskwright.training import compiling
 from maskwright.training import pretrain as pretrain_module
 from maskwright.training import session as session_module
@@ -51,9 +51,9 @@ class Kernels:
 
     def compute(self, model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> Found:
         """Remember the setting, and change the results where kernels are enabled."""
-        self.seen.append((native_kernels_enabled(), autocast))
+        self.seen.append((kernels_enabled(), autocast))
         found = _loss_and_gradients(model, batch, autocast)
-        return self.change(found) if native_kernels_enabled() else found
+        return self.change(found) if kernels_enabled() else found
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ GPU = Machine(torch.device("cuda"), "a GPU", 1, "default", 1e12, HALF, "auto")
         (replace(GPU, device=torch.device("cpu"), autocast=None), "no", ("auto", False, True)),
     ],
 )
-def test_a_gpu_computes_by_kernels_unless_told_otherwise_or_it_cannot(
+def test_a_gpu_uses_kernels_unless_they_are_off_or_unavailable(
     machine: Machine,
     wish: Compiling,
     computes: tuple[str, bool, bool],
@@ -236,12 +236,13 @@ def test_a_gpu_computes_by_kernels_unless_told_otherwise_or_it_cannot(
 ) -> None:
     found = []
 
-    def open_session(request: Any, directory: Any, record: Any, machine: Machine, *rest: Any, compiles: bool) -> Any:
-        found.append((machine.kernels, compiles, native_kernels_enabled()))
+    def session(*given: Any, compiles: bool) -> Any:
+        found.append((given[4].kernels, compiles, kernels_enabled()))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pretrain_module, "prepare_machine_again", lambda *_: (machine, ""))
-    monkeypatch.setattr(pretrain_module, "_open_session", open_session)
+    monkeypatch.setattr(pretrain_module, "_prepare", lambda *_: (None, {}))
+    monkeypatch.setattr(pretrain_module, "Session", session)
     corpus = write_corpus(tmp_path / "corpus.txt")
     with pytest.raises(KeyboardInterrupt):
         pretrain(corpus, compile=wish, **settings(tmp_path, Hearing()))

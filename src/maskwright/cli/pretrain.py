@@ -84,7 +84,7 @@ def command(
     ] = "auto",
     compile: Annotated[
         Literal["auto", "no"],
-        typer.Option(help="On a GPU: auto (native kernels and CUDA graphs, if verified against PyTorch) or no."),
+        typer.Option(help="On a GPU: auto (kernels and CUDA graphs, if verified against PyTorch) or no."),
     ] = "auto",
     workers: Annotated[
         int | None,

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from maskwright.kernels.cuda.cross_entropy import GPU_BLOCK_ELEMENTS, gpu_samples, gpu_scores
-from maskwright.kernels.setting import has_kernels, native_kernels_enabled
+from maskwright.kernels.setting import has_kernels, kernels_enabled
 
 BLOCK_ELEMENTS = 1 << 25
 """Logits per block: 128 MiB in fp32, 1099 targets at 30522 entries."""
@@ -66,7 +66,7 @@ def summed_cross_entropy(
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     exact = exact_dtype(dtype)
     with torch.autocast(device, enabled=False):
-        if dtype == torch.bfloat16 and native_kernels_enabled() and has_kernels(features.device):
+        if dtype == torch.bfloat16 and kernels_enabled() and has_kernels(features.device):
             most = block_elements or GPU_BLOCK_ELEMENTS
             total, correct = _SummedOnGpu.apply(  # type: ignore[no-untyped-call]
                 features, weight, bias, labels, most, torch.is_grad_enabled()

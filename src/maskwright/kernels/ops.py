@@ -23,7 +23,7 @@ from maskwright.kernels.cuda import norm as cuda_norm
 from maskwright.kernels.cuda.graphs import capture
 from maskwright.kernels.dropout import DropoutKey, DropoutMask, dropout
 from maskwright.kernels.sequences import Sequences
-from maskwright.kernels.setting import native_kernels_enabled
+from maskwright.kernels.setting import kernels_enabled
 
 __all__ = [
     "Block",
@@ -68,7 +68,7 @@ def attention(
         Shape (T, H).
     """
     arguments = query, key, value, sequences, num_heads, dropout
-    if not native_kernels_enabled():
+    if not kernels_enabled():
         return reference.attention(*arguments)
     if cuda_attention.is_supported(query, num_heads):
         return cuda_attention.attention(*arguments)
@@ -89,7 +89,7 @@ def dropout_add_norm(values: Tensor, residual: Tensor, norm: nn.LayerNorm, dropo
     Returns:
         Shape (T, H).
     """
-    if native_kernels_enabled() and cuda_norm.is_supported(values, norm):
+    if kernels_enabled() and cuda_norm.is_supported(values, norm):
         return cuda_norm.dropout_add_norm(values, residual, norm, dropout)
     return reference.dropout_add_norm(values, residual, norm, dropout)
 

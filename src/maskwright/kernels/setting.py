@@ -1,4 +1,4 @@
-"""Global switch for native kernels: C code for inference, Triton kernels on a GPU."""
+"""The switch for kernels: C code for inference, Triton kernels and CUDA graphs on a GPU."""
 
 import contextlib
 import functools
@@ -10,27 +10,27 @@ from typing import Literal
 import torch
 
 Kernels = Literal["auto", "reference"]
-"""Use native kernels wherever they are available, or PyTorch alone."""
+"""Use kernels wherever they are available, or PyTorch alone."""
 
-_enabled = ContextVar("native_kernels_enabled", default=True)
+_enabled = ContextVar("kernels_enabled", default=True)
 
 
 @contextlib.contextmanager
-def use_native_kernels(wish: bool) -> Iterator[None]:
-    """Enable or disable native kernels in this thread while the block runs; other threads keep their own setting.
+def use_kernels(enabled: bool) -> Iterator[None]:
+    """Enable or disable kernels in this thread while the block runs; other threads keep their own setting.
 
-    An inference encoder keeps what was allowed when its weights were packed. int8 is a precision of its own and is not
+    An encoder for inference keeps the setting under which it was made. int8 is a precision of its own and is not
     affected.
     """
-    token = _enabled.set(wish)
+    token = _enabled.set(enabled)
     try:
         yield
     finally:
         _enabled.reset(token)
 
 
-def native_kernels_enabled() -> bool:
-    """Return whether native kernels may be used (see `use_native_kernels`)."""
+def kernels_enabled() -> bool:
+    """Return whether kernels may be used (see `use_kernels`)."""
     return _enabled.get()
 
 
@@ -44,3 +44,12 @@ def has_kernels(device: torch.device) -> bool:
     if device.type != "cuda" or torch.version.cuda is None or importlib.util.find_spec("triton") is None:
         return False
     return torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def kernel_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of kernels that do not compile, do not launch or run out of memory."""
+    try:
+        from triton.errors import TritonError
+    except ImportError:
+        return (RuntimeError,)
+    return RuntimeError, TritonError

@@ -21,7 +21,7 @@ class EncoderConfig(Spec):
         embedding_size: E, width of the embeddings; None means H.
         embedding_projection: Whether a dense E -> H follows the embeddings: "if_needed", where E differs from H, or
             "always" (Hugging Face's ALBERT).
-        max_positions: Learned positions that sequences can use (a family offset adds rows on top).
+        max_positions: Length of the longest sequence; `position_offset` adds rows to the table.
         position_offset: Rows skipped at the front of the position table: 0, or 2 for RoBERTa.
         type_vocab_size: Segment kinds: 2, 1 (RoBERTa's constant row) or 0 (DistilBERT: no such table).
         hidden_activation: "gelu" (erf), "gelu_tanh" (Google's BERT and ALBERT) or "relu" (ERNIE).
@@ -38,8 +38,8 @@ class EncoderConfig(Spec):
         pooler: Whether a dense + tanh over the first token is part of the encoder.
         initializer: "truncated_normal" (cut at two standard deviations: Google) or "normal" (fairseq).
         initializer_range: Standard deviation of the initial weights.
-        initial_attention: Where attention begins: "random", as published, or "neighbours": the position table begins
-            as waves, and each head of the first layer at one neighbouring token (see `neighbours`), for short runs.
+        initial_attention: "random", as published, or "neighbours": each head of the first layer starts attending to one
+            neighboring token (`neighbor_attention`), for short runs.
     """
 
     hidden_size: PositiveInt = 768

@@ -1,6 +1,6 @@
-"""First weights: each parameter from a generator of its own, keyed by its name.
+"""Initial weights: each parameter from a generator of its own, keyed by its name.
 
-So a head added or a layer more changes no other parameter, and the weights are the same on every device.
+So a further head or layer changes no other parameter, and the weights are the same on every device.
 """
 
 import torch
@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from maskwright.core.randomness import integer_key
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.neighbours import look_at_neighbours
+from maskwright.model.neighbor_attention import attend_to_neighbors
 
 
 def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
-    """Initialise all parameters of a model in place, heads included.
+    """Initialize all parameters of a model in place, heads included.
 
     | parameter | value |
     | --- | --- |
@@ -22,13 +22,13 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
     | all biases | 0 |
     | rows that RoBERTa's padding uses | 0 |
 
-    "truncated_normal" is TensorFlow's: values beyond two standard deviations are drawn again, so that what is
-    left has 0.88 of the nominal standard deviation (`create_initializer` in modeling.py of Google's BERT).
-    Encoders whose configuration asks for it then begin with attention at neighbours (see `neighbours`).
+    "truncated_normal" is TensorFlow's: values beyond two standard deviations are sampled again, so that the result
+    has 0.88 of the nominal standard deviation (`create_initializer` in modeling.py of Google's BERT).
+    Encoders with `initial_attention` "neighbours" then attend to neighboring tokens (`neighbor_attention`).
 
     Args:
         module: The whole model; parameter names are part of the randomness.
-        config: Which distribution, and how wide.
+        config: The distribution and its standard deviation.
         seed: The run's seed.
     """
     norms = {id(part.weight) for part in module.modules() if isinstance(part, nn.LayerNorm)}
@@ -43,7 +43,7 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
                 _clear_padding(name, parameter, config)
     for part in module.modules():
         if isinstance(part, Encoder) and part.config.initial_attention == "neighbours":
-            look_at_neighbours(part)
+            attend_to_neighbors(part)
 
 
 def _matrix(shape: torch.Size, config: EncoderConfig, key: int) -> Tensor:
@@ -58,7 +58,7 @@ def _matrix(shape: torch.Size, config: EncoderConfig, key: int) -> Tensor:
 def _clear_padding(name: str, parameter: Tensor, config: EncoderConfig) -> None:
     # fairseq counts positions from the padding id + 1 and holds that id's row of both tables at zero, so a
     # position offset tells the padding id (fairseq: modules/learned_positional_embedding.py). Google's BERT
-    # has no offset and initialises the [PAD] row like all others.
+    # has no offset and initializes the [PAD] row like all others.
     if not config.position_offset:
         return
     if name.endswith("position_embeddings.weight"):

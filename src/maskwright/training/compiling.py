@@ -1,6 +1,5 @@
-"""Whether a run on a GPU uses native kernels: only if one batch gives the same loss and gradients as PyTorch alone."""
+"""Check of the kernels on a GPU: one batch must give the same loss and gradients as PyTorch alone."""
 
-import contextlib
 import math
 import time
 from collections.abc import Mapping
@@ -10,12 +9,12 @@ import torch
 from torch import Tensor
 
 from maskwright.core.errors import DeviceError
-from maskwright.kernels.setting import use_native_kernels
+from maskwright.kernels.setting import kernel_errors, use_kernels
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel
 
 Compiling = Literal["auto", "no"]
-"""Whether a run on a GPU uses native kernels; it has no effect on a CPU."""
+"""Whether a run on a GPU uses kernels; it has no effect on a CPU."""
 
 _FACTOR = 3.0
 """Largest error of the kernels, as a multiple of PyTorch's own error in the same precision (both against fp32)."""
@@ -26,22 +25,16 @@ _UNTIL_CAPTURED = 2
 _FLOOR = 1e-3
 """Norms below this share of the largest count as this share: the gradient of a key's bias is zero but for rounding."""
 
-_KERNEL_ERRORS: tuple[type[Exception], ...] = (RuntimeError,)  # Out of memory, failed launches.
-with contextlib.suppress(ImportError):
-    from triton.errors import TritonError
-
-    _KERNEL_ERRORS = (RuntimeError, TritonError)
-
 
 class KernelCheck(NamedTuple):
-    """Whether native kernels may be used, and a line for the user."""
+    """Whether kernels may be used, and a line for the user."""
 
     passed: bool
     message: str
 
 
 def compiles_on(device: torch.device, wish: Compiling) -> bool:
-    """Return whether a run on a device checks and uses native kernels.
+    """Return whether a run on a device checks and uses kernels.
 
     Raises:
         DeviceError: If the wish is unknown.
@@ -52,7 +45,7 @@ def compiles_on(device: torch.device, wish: Compiling) -> bool:
 
 
 def check_kernels(model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> KernelCheck:
-    """Compute one small batch with native kernels and without, and compare losses and gradients; capture CUDA graphs.
+    """Compute one small batch with and without kernels and compare losses and gradients; capture CUDA graphs.
 
     Args:
         model: In training mode, on its device, gradients empty, as they are afterwards.
@@ -62,17 +55,17 @@ def check_kernels(model: PretrainingModel, batch: StepBatch, autocast: torch.dty
     started = time.perf_counter()
     try:
         with model.repeated_samples():
-            with use_native_kernels(False):
+            with use_kernels(False):
                 exact, plain = (_loss_and_gradients(model, batch, dtype) for dtype in (None, autocast))
             model.capture_passes()
             for _ in range(_UNTIL_CAPTURED):
-                native = _loss_and_gradients(model, batch, autocast)
-    except _KERNEL_ERRORS as error:
+                fast = _loss_and_gradients(model, batch, autocast)
+    except kernel_errors() as error:
         model.release_passes()
         model.zero_grad(set_to_none=True)
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return KernelCheck(False, " ".join(("kernels disabled:", f"{type(error).__name__}:", *lines[:2])))
-    passed, difference = _compare(exact, plain, native)
+    passed, difference = _compare(exact, plain, fast)
     model.release_passes()  # Captured passes of the small batch would keep their memory.
     if not passed:
         return KernelCheck(False, f"kernels disabled: {difference}")
@@ -99,13 +92,13 @@ def _loss_and_gradients(model: PretrainingModel, batch: StepBatch, autocast: tor
     return loss, gradients
 
 
-def _compare(exact: _Computed, plain: _Computed, native: _Computed) -> tuple[bool, str]:
-    """Compare native kernels with PyTorch in the same precision, both against fp32.
+def _compare(exact: _Computed, plain: _Computed, fast: _Computed) -> tuple[bool, str]:
+    """Compare kernels with PyTorch in the same precision, both against fp32.
 
     Returns:
         Whether the kernels' errors are small enough, and a description of the largest.
     """
-    if plain[1].keys() != native[1].keys():
+    if plain[1].keys() != fast[1].keys():
         return False, "other parameters have gradients"
     norms = {name: float(gradient.norm()) for name, gradient in exact[1].items()}
     floor = _FLOOR * max(norms.values(), default=0.0) or 1.0
@@ -117,10 +110,10 @@ def _compare(exact: _Computed, plain: _Computed, native: _Computed) -> tuple[boo
         return abs(computed[0] - exact[0]) / (abs(exact[0]) or 1.0)
 
     # Negative or NaN where an error is too large.
-    margins = {name: _FACTOR * gradient_error(name, plain) + _GRADIENT - gradient_error(name, native) for name in norms}
+    margins = {name: _FACTOR * gradient_error(name, plain) + _GRADIENT - gradient_error(name, fast) for name in norms}
     worst = min(margins, key=lambda name: -math.inf if math.isnan(margins[name]) else margins[name])
-    passed = loss_error(native) <= _FACTOR * loss_error(plain) + _LOSS and margins[worst] >= 0
+    passed = loss_error(fast) <= _FACTOR * loss_error(plain) + _LOSS and margins[worst] >= 0
     return passed, (
-        f"loss {loss_error(native):.0e} and gradient of {worst} {gradient_error(worst, native):.0e} from fp32's, "
+        f"loss {loss_error(fast):.0e} and gradient of {worst} {gradient_error(worst, fast):.0e} from fp32's, "
         f"PyTorch's {loss_error(plain):.0e} and {gradient_error(worst, plain):.0e}"
     )

@@ -12,9 +12,9 @@ import torch
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import cache_folder, read_json, write_json
-from maskwright.core.products import fp32_products
+from maskwright.core.matmul import fp32_matmul_setting
 from maskwright.core.spec import fingerprint
-from maskwright.kernels.setting import Kernels, has_kernels, use_native_kernels
+from maskwright.kernels.setting import Kernels, has_kernels, use_kernels
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.allocator import keep_freed_memory
 from maskwright.training.probe import (
@@ -52,7 +52,7 @@ class Machine:
         matmul: Library of fp32 matmuls on a CPU.
         peak_flops: Measured peak matmul throughput in the run's precision, FLOP/s.
         autocast: bfloat16 for matmuls, or None (fp32).
-        kernels: "auto" if native kernels may be used, "reference" if only PyTorch computes.
+        kernels: "auto" if kernels may be used, "reference" if only PyTorch computes.
     """
 
     device: torch.device
@@ -120,7 +120,7 @@ def prepare_machine(
         matmul: The library that a run began with; None chooses.
         cache: Cache directory of the choice; None for the user's.
         precision: "auto" is bf16 on a GPU that has it, else fp32.
-        kernels: "auto" becomes "reference" on a GPU that cannot run native kernels.
+        kernels: "auto" becomes "reference" on a GPU that cannot run kernels.
 
     Raises:
         DeviceError: If there is no such device or precision, or the device does not have that precision.
@@ -197,7 +197,7 @@ def computing_on(machine: Machine) -> Iterator[None]:
     that launches the backward pass (a step of bert/tiny takes 5.8 ms instead of 8.0).
     """
     before = sys.getswitchinterval()
-    with fp32_products(SETTINGS[machine.matmul]), use_native_kernels(machine.kernels == "auto"):
+    with fp32_matmul_setting(SETTINGS[machine.matmul]), use_kernels(machine.kernels == "auto"):
         try:
             if machine.device.type == "cuda":
                 sys.setswitchinterval(min(before, _SWITCH_SECONDS))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from maskwright.core.tensors import PackedBatch, TargetTensors
-from maskwright.kernels.setting import native_kernels_enabled, use_native_kernels
+from maskwright.kernels.setting import kernels_enabled, use_kernels
 from maskwright.model.config import EncoderConfig
 from maskwright.model.sizes import flops_per_token
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
@@ -82,10 +82,10 @@ def measure_training_flops(config: EncoderConfig, machine: Machine) -> tuple[flo
         length = min(_LENGTH_ON_GPU, config.max_positions)
         sequences = machine.tokens_per_microbatch(config.hidden_size) // length
     batch = _random_step(length, sequences, drops=drops)
-    enabled = native_kernels_enabled()
+    enabled = kernels_enabled()
     if machine.device.type == "cuda" and machine.kernels == "auto":
         enabled &= check_kernels(model, _random_step(length, _SEQUENCES_OF_PROOF, drops=drops), machine.autocast).passed
-    with use_native_kernels(enabled):
+    with use_kernels(enabled):
         begun, before, seconds = time.perf_counter(), CpuTimes.now(), list[float]()
         while len(seconds) < _LEAST_STEPS or (time.perf_counter() - begun < _SECONDS and len(seconds) < _MOST_STEPS):
             started = time.perf_counter()

@@ -68,7 +68,7 @@ def pretrain(
         clean: Overrides of the cleaning, "deduplicate=none"; dialogue recipes default to `default_cleaning`.
         device: "auto", "cpu", "cuda" or "cuda:N".
         precision: Of matmuls (weights, sums and losses are always fp32); "auto" is bf16 on a GPU that has it.
-        compile: "auto" uses native kernels and CUDA graphs on a GPU in bf16, if they give the same loss and gradients
+        compile: "auto" uses kernels and CUDA graphs on a GPU in bf16, if they give the same loss and gradients
             on one batch; "no" uses PyTorch's operations only.
         workers: Processes for preparation; None for one per core.
         cache: Cache directory of prepared text; None for the user's.

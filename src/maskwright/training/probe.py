@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from maskwright.core.products import Setting, fp32_products
+from maskwright.core.matmul import Setting, fp32_matmul_setting
 
 MatmulLibrary = Literal["default", "onednn"]
 SETTINGS: dict[MatmulLibrary, Setting] = {"default": "none", "onednn": "bf16"}
@@ -36,7 +36,7 @@ def peak_matmul_flops(
         for rows, inner, columns in _PEAK_SHAPES
     ]
     best, begun, rounds = 0.0, time.perf_counter(), 0
-    with fp32_products(SETTINGS[library]):
+    with fp32_matmul_setting(SETTINGS[library]):
         while rounds < _ROUNDS or time.perf_counter() - begun < seconds:
             for left, right in pairs:
                 took = _seconds(partial(torch.nn.functional.linear, left, right), device)
@@ -68,7 +68,7 @@ def layer_seconds(seconds: float = 0.7) -> dict[MatmulLibrary, float]:
     begun, rounds = time.perf_counter(), 0
     while rounds < _ROUNDS or time.perf_counter() - begun < seconds:
         for library, times in best.items():
-            with fp32_products(SETTINGS[library]):
+            with fp32_matmul_setting(SETTINGS[library]):
                 for number, matmul in enumerate(matmuls):
                     times[number] = min(times[number], _seconds(matmul, cpu))
         rounds += 1
@@ -83,7 +83,7 @@ def has_onednn(device: torch.device) -> bool:
 def matmul_error(library: MatmulLibrary) -> float:
     """Return the largest error of an fp32 matmul on the CPU against fp64, relative to the largest entry."""
     left, right = _operands(_ERROR_SHAPE, torch.float32, torch.device("cpu"))
-    with fp32_products(SETTINGS[library]):
+    with fp32_matmul_setting(SETTINGS[library]):
         found = torch.nn.functional.linear(left, right)
     exact = left.double() @ right.double().T
     return float((found.double() - exact).abs().max() / exact.abs().max())

@@ -12,7 +12,7 @@ from typing import Any
 
 from maskwright.core.amounts import counted, short_count
 from maskwright.core.errors import CheckpointError
-from maskwright.kernels.setting import use_native_kernels
+from maskwright.kernels.setting import use_kernels
 from maskwright.training import checkpoint
 from maskwright.training.budget import Spent
 from maskwright.training.checkpoint import CheckpointTimer, save_models
@@ -97,7 +97,7 @@ class Session:
 
     Args:
         record: The content of run.json.
-        compiles: Whether to use native GPU kernels, if they are verified to give the same (`check_kernels`).
+        compiles: Whether to use GPU kernels, if they are verified to give the same (`check_kernels`).
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Session:
                 check = self._check_kernels()
                 self.reporter.say("compiled", check.message)
                 if not check.passed:
-                    stack.enter_context(use_native_kernels(False))
+                    stack.enter_context(use_kernels(False))
             steps = position.spent.steps
             journal = Journal(self.directory.path, steps, self.budget, self.machine.peak_flops, self.reporter)
             stack.callback(journal.close)

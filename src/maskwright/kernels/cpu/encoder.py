@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from maskwright.core.errors import DeviceError
 from maskwright.kernels.cpu.library import library
 from maskwright.kernels.sequences import Sequences
-from maskwright.kernels.setting import native_kernels_enabled
+from maskwright.kernels.setting import kernels_enabled
 
 Precision = Literal["fp32", "int8"]
 
@@ -81,7 +81,7 @@ def inference_layers(
     widths = width, inner, width // num_heads
     if any(each % LANES for each in widths) or (precision == "int8" and max(widths) > MOST_INPUTS_INT8):
         return None
-    if precision == "fp32" and not native_kernels_enabled():
+    if precision == "fp32" and not kernels_enabled():
         return None
     if attention[0].second.weight.device.type != "cpu" or inference_problem(precision) is not None:
         return None

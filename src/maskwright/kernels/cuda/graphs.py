@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from maskwright.core.tensors import EncoderOutput, PackedBatch
 from maskwright.kernels.cuda.attention import LONGEST
-from maskwright.kernels.setting import has_kernels, native_kernels_enabled
+from maskwright.kernels.setting import has_kernels, kernels_enabled
 
 _MOST_GRAPHS = 16
 """Graphs of an encoder: each has its own gradients of all weights."""
@@ -70,7 +70,7 @@ def _is_supported(encoder: nn.Module, batch: PackedBatch) -> bool:
     return (
         encoder.training
         and torch.is_grad_enabled()
-        and native_kernels_enabled()
+        and kernels_enabled()
         and has_kernels(batch.ids.device)
         and torch.is_autocast_enabled("cuda")
         and torch.get_autocast_dtype("cuda") == torch.bfloat16

@@ -4,7 +4,7 @@ import torch
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.initialization import initialize
-from maskwright.model.neighbours import offsets
+from maskwright.model.neighbor_attention import offsets
 
 LENGTH, SEQUENCES = 48, 12
 
