@@ -146,10 +146,10 @@ def check_text(text: StudyText) -> None:
         DataError: If so.
     """
     pairs = text.pairs(PAIRS)
-    if len(pairs) < 8 or len({document for document, _, _ in pairs}) < 2:
+    if len(pairs) < 8 or len({document for document, _, _ in pairs}) < 4:
         raise DataError(
             f"the held-out text gives {len(pairs)} pairs of neighboring passages",
-            allowed="8 or more, from 2 documents or more",
+            allowed="8 or more, from 4 documents or more",
             todo="Give more text; documents need several sentences each.",
         )
 
@@ -208,9 +208,10 @@ def intrinsic(model: Model, text: StudyText, run: Path) -> Measured:
     label = np.empty(len(pairs), dtype=np.int64)
     for half in (train, ~train):
         label[half] = draw.permutation(int(half.sum())) % 2
-    others = draw.permutation(len(pairs))
-    for index in np.flatnonzero(documents[others] == documents):  # The random passage is from another document.
-        others[index] = draw.choice(np.flatnonzero(documents != documents[index]))
+    others = np.arange(len(pairs))
+    for half in (train, ~train):  # Else a probe could remember the passage from a pair that it was trained on.
+        for index in np.flatnonzero(half):
+            others[index] = draw.choice(np.flatnonzero(half & (documents != documents[index])))
     in_order = [(first, second) for _, first, second in pairs]
     swapped = [(b, a) if is_one else (a, b) for (a, b), is_one in zip(in_order, label, strict=True)]
     moved = [
@@ -227,10 +228,11 @@ def intrinsic(model: Model, text: StudyText, run: Path) -> Measured:
         else:
             found[name] = _mean((_fitted(states, label, train).predict(states[~train]) == label[~train]) * 1.0, "probe")
     found["replaced_words"] = _replaced_words(model, text)
-    if len(set(text.sources)) > 1:
-        passages = text.passages(PAIRS)
-        sources = np.unique([text.sources[document] for document, _ in passages], return_inverse=True)[1]
-        half = draw.permutation(len(passages)) % 2 == 0
+    passages = text.passages(PAIRS)
+    sources = np.unique([text.sources[document] for document, _ in passages], return_inverse=True)[1]
+    by_source = sorted(range(len(text.documents)), key=lambda document: text.sources[document])
+    half = np.isin([document for document, _ in passages], by_source[::2])
+    if len(np.unique(sources[half])) > 1 and not half.all():
         vectors = _embedded(model, [passage for _, passage in passages])
         right = _fitted(vectors, sources, half).predict(vectors[~half]) == sources[~half]
         found["source"] = _mean(right.astype(np.float64), "probe")

@@ -246,15 +246,16 @@ def sentences(report: dict[str, Any]) -> list[str]:
         by_verdict: dict[str, list[str]] = {}
         for metric in report["metrics"].values():
             if metric["is_main"] and (row := metric["rows"].get(label)) and row["verdict"]:
-                by_verdict.setdefault(row["verdict"], []).append(metric["title"])
+                title, comma, measure = metric["title"].partition(", ")
+                by_verdict.setdefault(row["verdict"], []).append(f"{title} ({measure})" if comma else title)
         parts = [
-            f"{words} in {'; '.join(by_verdict[verdict])}"
+            f"{words} in {', '.join(by_verdict[verdict])}"
             for verdict, words in ((BETTER, "better"), (WORSE, "worse"), ("no difference shown", "no difference shown"))
             if verdict in by_verdict
         ]
         if NOT_TESTED in by_verdict:
             parts.append("not tested, since there is one seed")
-        found.append(f"{label} against {report['baseline']}: {'. '.join(parts) or 'nothing in common to compare'}.")
+        found.append(f"{label} against {report['baseline']}: {'; '.join(parts) or 'nothing in common to compare'}.")
     return found
 
 
@@ -301,7 +302,7 @@ def markdown(report: dict[str, Any]) -> str:
     lines += ["", "| recipe | seed | FLOPs | tokens | steps | epochs |", "|---" * 6 + "|"]
     for label, recipe in report["recipes"].items():
         for seed, spent in recipe["spent"].items():
-            amounts = f"{spent['flops']:.4g} | {spent['tokens']:,} | {spent['steps']:,} | {spent['epochs']:.2f}"
+            amounts = f"{spent['flops']:.3e} | {spent['tokens']:,} | {spent['steps']:,} | {spent['epochs']:.2f}"
             lines.append(f"| {label} | {seed} | {amounts} |")
     return "\n".join([*lines, "", f"Made by `{report['made_by']['command']}`.", ""])
 
