@@ -46,7 +46,6 @@ class LoadedModel:
         max_length: Longest sequence of the training, in tokens, or the number of positions.
         state: Weights in fp32 as "encoder.*" and "heads.KIND.*".
         heads: Kinds of the heads in `state`, e.g. ("mlm",) or ("sequence",).
-        missing_heads: Heads that the family's classes have and the folder does not, e.g. ("nsp",).
         unexpected: Names in the file that are not used.
         folder: The folder.
         task: The head among `heads` that was trained on labeled examples, if any.
@@ -61,7 +60,6 @@ class LoadedModel:
     max_length: int
     state: dict[str, Tensor]
     heads: tuple[str, ...]
-    missing_heads: tuple[str, ...]
     unexpected: tuple[str, ...]
     folder: Path
     task: TaskEntries | None
@@ -195,7 +193,6 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
         max_length=described.trained_length,
         state=state,
         heads=tuple(sorted(_kinds(state))),
-        missing_heads=tuple(sorted(family.lacking(heads))),
         unexpected=tuple(sorted(names - used)),
         folder=folder,
         task=task,

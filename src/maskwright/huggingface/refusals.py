@@ -5,19 +5,11 @@ that another family has classes for is refused.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from maskwright.core.errors import ConversionError
 from maskwright.huggingface.families import FAMILIES, Family
 from maskwright.model.config import EncoderConfig
-
-_ACTIVATIONS = ("gelu_tanh", "gelu", "relu")
-
-
-class _Obstacle(NamedTuple):
-    problem: str
-    allowed: str
-    remedy: str
 
 
 def refuse_inexpressible(
@@ -28,18 +20,16 @@ def refuse_inexpressible(
     The message names the field, its allowed values, and the families that can hold the model. `pad` is the padding id,
     `source` the file that was read, if any.
     """
-    obstacle = next(_obstacles(family, config, pad, heads), None)
-    if obstacle is None:
+    if (obstacle := next(_obstacles(family, config, pad, heads), None)) is None:
         return
+    problem, allowed, remedy = obstacle
     if source:
         raise ConversionError(
-            f"{source}: {obstacle.problem}",
-            allowed=obstacle.allowed,
-            todo="Check the file against the weights beside it",
+            f"{source}: {problem}", allowed=allowed, todo="Check the file against the weights beside it"
         )
     others = [name for name, other in FAMILIES.items() if next(_obstacles(other, config, pad, heads), None) is None]
-    todo = obstacle.remedy + (f", or set family to {' or '.join(others)}" if others else "")
-    raise ConversionError(obstacle.problem, allowed=obstacle.allowed, todo=todo)
+    todo = remedy + (f", or set family to {' or '.join(others)}" if others else "")
+    raise ConversionError(problem, allowed=allowed, todo=todo)
 
 
 def position_offset(family: Family, pad: int) -> int:
@@ -47,31 +37,27 @@ def position_offset(family: Family, pad: int) -> int:
     return pad + 1 if family.config.positions_after_pad else 0
 
 
-def _obstacles(family: Family, config: EncoderConfig, pad: int, heads: frozenset[str]) -> Iterator[_Obstacle]:
+def _obstacles(
+    family: Family, config: EncoderConfig, pad: int, heads: frozenset[str]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield (problem, what is allowed, remedy)."""
     classes = f"Hugging Face's {family.name!r} classes"
     for field, allowed, reason in _limits(family, config, pad, heads):
-        found = getattr(config, field)
-        if found not in allowed:
-            needed = ", ".join(_shown(value) for value in allowed if value is not None)
-            yield _Obstacle(
+        if (found := getattr(config, field)) not in allowed:
+            needed = f"{field} {', '.join(_shown(value) for value in allowed if value is not None)}"
+            yield (
                 f"{classes} cannot hold an encoder with {field} {_shown(found)}: {reason}",
-                f"{field} {needed}",
-                f"Set encoder.{field} to {needed}",
+                needed,
+                f"Set encoder.{needed.replace(' ', ' to ', 1)}",
             )
     elsewhere = frozenset().union(*(other.own_heads for other in FAMILIES.values()))
     if unnamed := sorted((heads & elsewhere) - family.heads.keys()):
-        yield _Obstacle(
-            f"{classes} have no names for the head {', '.join(unnamed)}",
-            ", ".join(family.heads),
-            "Drop that objective",
-        )
+        problem = f"{classes} have no names for the head {', '.join(unnamed)}"
+        yield problem, ", ".join(family.heads), "Drop that objective"
     for kind in sorted(heads & family.heads.keys()):
         if len(twins := sorted(heads.intersection(family.same_names(kind)))) > 1:
-            yield _Obstacle(
-                f"{classes} have one name for the heads {' and '.join(twins)}",
-                "one of them",
-                "Drop one of the two objectives",
-            )
+            problem = f"{classes} have one name for the heads {' and '.join(twins)}"
+            yield problem, "one of them", "Drop one of the two objectives"
 
 
 def _limits(
@@ -90,12 +76,8 @@ def _limits(
         yield "type_vocab_size", (max(config.type_vocab_size, 1),), "they have a segment table"
     if not family.pooler:
         yield "pooler", (False,), "they have none"
-    head_activation = table.head_activation if "mlm" in heads else None
-    yield (
-        "hidden_activation",
-        (head_activation,) if head_activation else _ACTIVATIONS,
-        "their masked-token head supports no other",
-    )
+    if "mlm" in heads and table.head_activation:
+        yield "hidden_activation", (table.head_activation,), "their masked-token head supports no other"
 
 
 def _shown(value: Any) -> str:

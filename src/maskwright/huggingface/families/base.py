@@ -251,14 +251,6 @@ class Family:
         """List the heads with the same names as this one, itself included."""
         return tuple(other for other, pairs in self.heads.items() if _theirs(pairs) & _theirs(self.heads[kind]))
 
-    def lacking(self, heads: frozenset[str]) -> frozenset[str]:
-        """Return the heads that this family's classes have and a model with these heads lacks."""
-        return frozenset(
-            kind
-            for kind in self.own_heads
-            if kind == self.same_names(kind)[0] and not heads.intersection(self.same_names(kind))
-        )
-
     def heads_among(self, names: frozenset[str], stated: str | None) -> frozenset[str]:
         """Return the heads in a folder with these weights; of heads with the same names, `stated` or the first."""
         found = {kind for kind, pairs in self.heads.items() if _theirs(pairs) & names}

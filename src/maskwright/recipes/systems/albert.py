@@ -11,32 +11,23 @@ from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import SegmentPair
 from maskwright.pretext.masking import NgramMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, SentenceOrderPrediction
-from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.recipes.optimization import Lamb, LengthPhase, Training
 from maskwright.recipes.recipe import MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, XLARGE, XXLARGE, Size, at_size
+from maskwright.recipes.systems import bert
 
 PAPER = "Lan et al. 2019, arXiv:1909.11942"
 NOT_PUBLISHED = "not published: ALBERT at the size of a small BERT"
 
 ENGLISH = Unigram(vocab_size=30000, lowercase=True, character_coverage=0.99995)  # README.md:305-320
-CHINESE = WordPiece(vocab_size=21128, lowercase=True)  # BERT's entries
+CHINESE = bert.CHINESE
 
-ENCODER = EncoderConfig(
+ENCODER = bert.ENCODER.replace(
     # Section 3.1. Equal to the hidden size of "tiny", which therefore has no dense layer after its embeddings.
     embedding_size=128,
     # Section 3.1: one block for all layers. Tables 3 and 4 compare: --set encoder.sharing=none, attention or ffn.
     # Groups of layers (modeling.py: num_hidden_groups): e.g. --set encoder.num_groups=4
     sharing="all",
-    max_positions=512,
-    type_vocab_size=2,
-    hidden_activation="gelu_tanh",  # modeling.py
-    layer_norm_eps=1e-12,
-    hidden_dropout=0.1,
-    attention_dropout=0.1,
-    pooler=True,
-    initializer="truncated_normal",
-    initializer_range=0.02,
 )
 # The paper's largest model was trained without dropout in the end (section 4.8), as were all models of version 2.
 WITHOUT_DROPOUT = ENCODER.replace(hidden_dropout=0.0, attention_dropout=0.0)
@@ -61,8 +52,6 @@ MASKING = NgramMasking(
     # trained with it (issue 51). The paper has no limit. The released value: --set masking.max_targets=20
     max_targets=None,
 )
-
-REPLACEMENT = MaskRandomKeep(mask=0.8, random=0.1, keep=0.1, per="token", random_from="vocabulary")
 
 # Sections 4.1 and 4.2.
 TRAINING = Training(
@@ -111,7 +100,7 @@ def recipes() -> Iterator[Recipe]:
             tokenizer=tokenizer,
             format=FORMAT,
             masking=MASKING,
-            replacement=REPLACEMENT,
+            replacement=bert.REPLACEMENT,
             # create_pretraining_data.py: dupe_factor 40 (10 in the first release); the paper does not say.
             masks=MaskRefresh(copies=40),
             objectives=(MaskedLanguageModeling(), SentenceOrderPrediction()),

@@ -8,21 +8,19 @@ from the paper, the paper is followed, and a comment gives the code's value for 
 from collections.abc import Iterator
 
 from maskwright.core.types import FamilyName
-from maskwright.data.tokenizers.spec import ByteBPE, TokenizerSpec, WordPiece
+from maskwright.data.tokenizers.spec import ByteBPE, TokenizerSpec
 from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import DocSentences
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import Cosine, MaskedLanguageModeling, SoftTargets
-from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.recipes.optimization import AdamW, LengthPhase, Training
 from maskwright.recipes.recipe import MaskRefresh, Recipe, Teacher
 from maskwright.recipes.sizes import BASE, MEDIUM, MINI, SMALL, TINY, Size, at_size
+from maskwright.recipes.systems import bert
 
 PAPER = "Sanh et al. 2019, arXiv:1910.01108"
 
-UNCASED = WordPiece(vocab_size=30522, lowercase=True)
-CASED = WordPiece(vocab_size=28996, lowercase=False)
-MULTI_CASED = WordPiece(vocab_size=119547, lowercase=False)
+UNCASED, CASED, MULTI_CASED = bert.UNCASED, bert.CASED, bert.MULTI_CASED
 BYTES = ByteBPE(vocab_size=50265)
 
 ENCODER = EncoderConfig(
@@ -53,14 +51,6 @@ MASKING = TokenMasking(
     favour="rare",
     smoothing=0.7,  # train.py:262-280
     max_targets=None,
-)
-
-REPLACEMENT = MaskRandomKeep(
-    mask=0.8,
-    random=0.1,
-    keep=0.1,
-    per="token",
-    random_from="vocabulary",  # including special entries
 )
 
 OBJECTIVES = (
@@ -120,7 +110,7 @@ def recipes() -> Iterator[Recipe]:
             tokenizer=tokenizer,
             format=FORMAT,
             masking=MASKING,
-            replacement=REPLACEMENT,
+            replacement=bert.REPLACEMENT,
             masks=MaskRefresh(copies=None),
             objectives=OBJECTIVES,
             encoder=at_size(encoder, Size(whole.num_layers // 2, whole.hidden_size, whole.num_heads)),

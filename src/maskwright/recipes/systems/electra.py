@@ -8,30 +8,23 @@ and on more text than the paper's.
 
 from collections.abc import Iterator
 
-from maskwright.data.tokenizers.spec import WordPiece
-from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import ContiguousHalves
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, ReplacedTokenDetection
 from maskwright.pretext.replacement import MaskRandomKeep
-from maskwright.recipes.optimization import AdamW, LengthPhase, Training
+from maskwright.recipes.optimization import LengthPhase, Training
 from maskwright.recipes.recipe import Generator, MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, TINY, Size, at_size
+from maskwright.recipes.systems import bert
 
 PAPER = "Clark et al. 2020, arXiv:2003.10555"
 NOT_PUBLISHED = "not published: ELECTRA at the size of a small BERT"
 
 SMALL = Size(12, 256, 4)  # deeper and narrower than the small BERT: configure_pretraining.py, appendix A
 
-ENCODER = EncoderConfig(
-    max_positions=512,
-    type_vocab_size=2,
+ENCODER = bert.ENCODER.replace(
     hidden_activation="gelu",  # erf, model/modeling.py:298
-    layer_norm_eps=1e-12,
-    hidden_dropout=0.1,
-    attention_dropout=0.1,
     pooler=False,  # no pretraining objective uses the first token alone
-    initializer="truncated_normal",
     # DEVIATION: the original initializes the dense layers after the embeddings by TensorFlow's default (Glorot). Here
     # all matrices have one initialization, as in Hugging Face's classes.
     initializer_range=0.02,
@@ -72,13 +65,7 @@ TRAINING_SMALL = Training(
     warmup_steps=10_000,
     schedule="linear_product",  # model/optimization.py:28-60 multiplies warmup and decay
     clip_norm=1.0,
-    optimizer=AdamW(
-        betas=(0.9, 0.999),
-        eps=1e-6,
-        weight_decay=0.01,
-        decayed="matrices",
-        bias_correction=False,
-    ),
+    optimizer=bert.TRAINING.optimizer,
 )
 
 TRAINING_BASE = TRAINING_SMALL.replace(
@@ -115,7 +102,7 @@ def recipes() -> Iterator[Recipe]:
             summary=summary,
             paper=PAPER,
             family="electra",
-            tokenizer=WordPiece(vocab_size=30522, lowercase=True),
+            tokenizer=bert.UNCASED,
             format=FORMAT,
             masking=MASKING.replace(rate=rate),
             replacement=REPLACEMENT,

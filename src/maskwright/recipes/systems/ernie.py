@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from maskwright.data.tokenizers.spec import WordPiece
 from maskwright.data.words.spec import Words
-from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import Dialogue, Format
 from maskwright.pretext.masking import LevelMasking
 from maskwright.pretext.objectives import (
@@ -32,16 +31,10 @@ TOKENIZER = WordPiece(vocab_size=18000, lowercase=True)
 # Basic units are characters, phrases the segmenter's words of several characters, entities its named entities.
 WORDS = Words(segmenter="rjieba", units="characters", phrases=("segmenter",), entities=("tags",))
 
-ENCODER = EncoderConfig(
+ENCODER = bert.ENCODER.replace(
     max_positions=513,  # config/ernie_config.json
-    type_vocab_size=2,
     hidden_activation="relu",
     layer_norm_eps=1e-5,  # Paddle's default
-    hidden_dropout=0.1,
-    attention_dropout=0.1,
-    pooler=True,
-    initializer="truncated_normal",
-    initializer_range=0.02,
 )
 
 # Training text was released as finished pairs (label 1 for "is next" there, 0 here, as in BERT), not the code that made

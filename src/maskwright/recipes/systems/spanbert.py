@@ -6,8 +6,6 @@ the paper is followed, and a comment gives the code's value for `--set`.
 
 from collections.abc import Iterator
 
-from maskwright.data.tokenizers.spec import WordPiece
-from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import DocSentences
 from maskwright.pretext.masking import SpanMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, SpanBoundaryObjective
@@ -15,20 +13,15 @@ from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.recipes.optimization import AdamW, LengthPhase, Training
 from maskwright.recipes.recipe import MaskRefresh, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, Size, at_size
+from maskwright.recipes.systems import bert
 
 PAPER = "Joshi et al. 2020, arXiv:1907.10529"
 NOT_PUBLISHED = "not published: SpanBERT at the size of a small BERT"
 
-ENCODER = EncoderConfig(
-    max_positions=512,
-    type_vocab_size=2,  # one segment, but BERT's table
+ENCODER = bert.ENCODER.replace(  # one segment, but BERT's table of two
     hidden_activation="gelu",  # erf
-    layer_norm_eps=1e-12,
-    hidden_dropout=0.1,
-    attention_dropout=0.1,
     pooler=False,  # removed by --no-nsp
     initializer="normal",
-    initializer_range=0.02,
 )
 
 # One contiguous segment of one document, never beyond its end (section 3.3), 510 tokens at most.
@@ -97,7 +90,7 @@ def recipes() -> Iterator[Recipe]:
             summary=summary,
             paper=PAPER,
             family="bert",
-            tokenizer=WordPiece(vocab_size=28996, lowercase=False),  # BERT's cased vocabulary
+            tokenizer=bert.CASED,
             format=FORMAT,
             masking=MASKING,
             replacement=REPLACEMENT,
