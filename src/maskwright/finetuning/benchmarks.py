@@ -102,12 +102,7 @@ def _existing(path: Path) -> Path | None:
 _Settings = tuple[float, float, int, int]
 _BERT: _Settings = (3, 3e-5, 32, 128)
 _SQUAD: _Settings = (3, 5e-5, 32, 384)  # BERT, 4.2; the length: google-research/bert run_squad.py
-_MACBERT_SPAN: _Settings = (
-    2,
-    3e-5,
-    32,
-    512,
-)  # Cui et al. 2021, table IV; batch: CLUEbenchmark/CLUE run_mrc_cmrc2018.sh
+_MACBERT_SPAN: _Settings = (2, 3e-5, 32, 512)  # Cui et al. 2021, table IV; batch: CLUE's run_mrc_cmrc2018.sh
 _MACBERT_PAIR: _Settings = (3, 2e-5, 32, 128)  # Cui et al. 2021, table IV; batch: BERT's
 _C3: _Settings = (8, 2e-5, 24, 512)  # nlpdata/dream and nlpdata/c3 README: their authors' fine-tuning of BERT
 

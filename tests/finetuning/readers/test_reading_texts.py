@@ -113,6 +113,12 @@ def test_columns_that_are_not_obvious_must_be_named(tmp_path: Path, name: str, t
         read(tmp_path, name, text)
 
 
+def test_a_second_text_that_is_not_read_is_noted(tmp_path: Path) -> None:
+    lcqmc = "喜欢打篮球的男生喜欢什么样的女生,真的吗\t爱打篮球的男生喜欢什么样的女生,真的吗\t1\n" * 3
+    file = read(tmp_path, "lcqmc.tsv", lcqmc, options=ReadOptions(text="1", label="3"))
+    assert file.notes == ("not read: column 2, which holds texts too (`--text2 2` for pairs)",)
+
+
 def test_lines_of_label_and_text_are_split_at_the_first_space(tmp_path: Path) -> None:
     """As TREC has them, in Latin-1."""
     lines = [f"{label} How did serfdom d\xe9velop {n} ?" for n in range(9) for label in ("DESC:manner", "LOC:other")]

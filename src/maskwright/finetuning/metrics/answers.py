@@ -13,7 +13,6 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from maskwright.core.errors import DataError
@@ -76,8 +75,7 @@ class QuestionScore(NamedTuple):
     Attributes:
         answerable: Whether the question has a right answer other than "".
         answered: Whether the prediction is not "".
-        exact: 1 for a right answer, else 0.
-        f1: In [0, 1].
+        exact, f1: In [0, 1].
     """
 
     key: str
@@ -151,8 +149,7 @@ def score_questions(examples: Sequence[QuestionExample], predictions: Mapping[st
     return scores
 
 
-@dataclass(frozen=True, slots=True)
-class BestThreshold:
+class BestThreshold(NamedTuple):
     """The threshold that gives the best score.
 
     Attributes:

@@ -8,7 +8,7 @@ from typing import Any
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import ExampleFile
 from maskwright.finetuning.readers.files import is_called_a_file
-from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, as_name, name_list, with_defaults
+from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, as_name, with_defaults
 from maskwright.finetuning.readers.questions import read_choices, read_questions
 from maskwright.finetuning.readers.tagged import cut_into_words, read_tagged
 from maskwright.finetuning.readers.texts import read_texts
@@ -21,7 +21,6 @@ __all__ = [
     "as_name",
     "cut_into_words",
     "is_called_a_file",
-    "name_list",
     "read_choices",
     "read_examples",
     "read_questions",

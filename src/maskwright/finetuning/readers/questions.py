@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maskwright.core.errors import DataError
-from maskwright.core.surrogates import SURROGATE
 from maskwright.finetuning.examples import Answer, ChoiceExample, ExampleFile, QuestionExample
 from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import ReadOptions
@@ -23,7 +22,6 @@ from maskwright.finetuning.readers.tables import (
     CONTEXTS,
     QUESTIONS,
     RIGHT_CHOICES,
-    Cells,
     Row,
     Table,
     read_table,
@@ -59,17 +57,27 @@ def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleF
     named = {"text": question, "text2": context, "label": answers}
     read_as = {} if table.nested else {**table.read_as, **{role: column for role, column in named.items() if column}}
     placed: dict[str, list[str]] = {how: [] for how in _PLACED}
-    examples = []
-    for place, number, cells in table.rows:
-        try:
-            name = as_text(cells[key]).strip() if key else number
-            example = _question(
-                cells, name, as_text(cells[question]), as_text(cells[context]), answers, options, placed
-            )
-        except ValueError as error:
-            skips.add(place, str(error))
-        else:
-            examples.append(example)
+
+    def example(row: Row) -> QuestionExample:
+        cells = row.cells
+        name = as_text(cells[key]).strip() if key else row.key
+        asked, text = as_text(cells[question]), as_text(cells[context])
+        if not text.strip():
+            raise ValueError("no context")
+        value = cells[answers] if answers else None
+        written = _written_answers(value, cells.get("answer_start"))
+        flag = cells.get("is_impossible")
+        # SQuAD 2.0 in the layout of `datasets` has no flag: an empty list of answers means impossible.
+        unanswerable = flag is None and written == () and not isinstance(value, str)
+        is_impossible = unanswerable or str(flag).strip().casefold() in ("true", "1")
+        if options.labels == "needed" and is_impossible and written:
+            raise ValueError("marked as impossible, but with answers")
+        if options.labels == "needed" and not is_impossible and not written:
+            raise ValueError("no answer, and not marked as impossible")
+        found = () if is_impossible else tuple(_place(text, *one, name, placed) for one in written or ())
+        return QuestionExample(key=name, question=asked, context=text, answers=found, is_impossible=is_impossible)
+
+    examples = table.examples(example, skips)
     notes = list(table.notes)
     if repeated := len(examples) - len({example.key for example in examples}):
         notes.append(f"{repeated} questions have the id of an earlier one")
@@ -114,34 +122,6 @@ def _of_paragraphs(paragraphs: Any, place: str, skips: Skips) -> Iterator[Row]:
             yield Row(f"{place.partition(', ')[0]}, question {key}", key, cells)
 
 
-def _question(
-    cells: Cells,
-    key: str,
-    question: str,
-    context: str,
-    column: str | None,
-    options: ReadOptions,
-    placed: dict[str, list[str]],
-) -> QuestionExample:
-    """Return a row as an example; ValueError if it cannot be used."""
-    if not context.strip():
-        raise ValueError("no context")
-    value = cells[column] if column else None
-    written = _written_answers(value, cells.get("answer_start"))
-    impossible = cells.get("is_impossible")
-    # SQuAD 2.0 in the layout of `datasets` has no flag: an empty list of answers means impossible.
-    unanswerable = impossible is None and written == () and not isinstance(value, str)
-    is_impossible = unanswerable or str(impossible).strip().casefold() in ("true", "1")
-    if any(SURROGATE.search(answer) for answer, _ in written or ()):
-        raise ValueError("lone surrogate in an answer (broken UTF-8)")
-    if options.labels == "needed" and is_impossible and written:
-        raise ValueError("marked as impossible, but with answers")
-    if options.labels == "needed" and not is_impossible and not written:
-        raise ValueError("no answer, and not marked as impossible")
-    answers = () if is_impossible else tuple(_place(context, *answer, key, placed) for answer in written or ())
-    return QuestionExample(key=key, question=question, context=context, answers=answers, is_impossible=is_impossible)
-
-
 def _written_answers(value: Any, start: object) -> tuple[tuple[str, int | None], ...] | None:
     """Return texts and offsets of answers in any of the ways files write them; None where there are none.
 
@@ -173,7 +153,7 @@ def _written_answers(value: Any, start: object) -> tuple[tuple[str, int | None],
 
 
 def _answer(text: object, start: object) -> tuple[str, int | None]:
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str) or not as_text(text).strip():
         raise ValueError("an answer without text")
     if isinstance(start, str) and start.strip().lstrip("-").isdecimal():
         start = int(start)
@@ -236,38 +216,37 @@ def read_choices(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFil
     key = table.key(options, taken=(context, question, right, *columns))
     named = {"text": context, "text2": question, "choices": columns, "label": right}
     read_as = {} if table.nested else {**table.read_as, **{role: column for role, column in named.items() if column}}
-    rows = [
-        (row, row.cells[columns[0]] if len(columns) == 1 else [row.cells[name] for name in columns])
-        for row in table.rows
-    ]
+
+    def offered(row: Row) -> Any:
+        return row.cells[columns[0]] if len(columns) == 1 else [row.cells[name] for name in columns]
+
     first = options.first_option
     if right is not None and first is None:
-        first = _first_option([(_written(row.cells[right]), offered) for row, offered in rows], table.name, right)
+        first = _first_option([(_written(row.cells[right]), offered(row)) for row in table.rows], table.name, right)
         if first is not None:
             read_as["first_option"] = first
             notes += [f"column {right!r} numbers the options from 1"] * first
-    examples = []
-    for (place, number, cells), offered in rows:
-        try:
-            if not isinstance(offered, list) or len(offered) < 2:
-                raise ValueError("fewer than two options")
-            label = _right(cells[right], offered, first or 0) if right else None
-            if label is None and options.labels == "needed":
-                raise ValueError("no answer")
-            if label is not None and not 0 <= label < len(offered):
-                raise ValueError(f"the answer is option {label + 1} of {len(offered)}")
-            example = ChoiceExample(
-                key=as_text(cells[key]).strip() if key else number,
-                context=as_text(cells[context]) if context else "",
-                question=as_text(cells[question]) if question else "",
-                options=tuple(map(as_text, offered)),
-                label=label,
-            )
-            if not all(option.strip() for option in example.options):
-                raise ValueError("an option is empty")
-            examples.append(example)
-        except ValueError as error:
-            skips.add(place, str(error))
+
+    def example(row: Row) -> ChoiceExample:
+        choices = offered(row)
+        if not isinstance(choices, list) or len(choices) < 2:
+            raise ValueError("fewer than two options")
+        label = _right(row.cells[right], choices, first or 0) if right else None
+        if label is None and options.labels == "needed":
+            raise ValueError("no answer")
+        if label is not None and not 0 <= label < len(choices):
+            raise ValueError(f"the answer is option {label + 1} of {len(choices)}")
+        if not all(as_text(choice).strip() for choice in choices):
+            raise ValueError("an option is empty")
+        return ChoiceExample(
+            key=as_text(row.cells[key]).strip() if key else row.key,
+            context=as_text(row.cells[context]) if context else "",
+            question=as_text(row.cells[question]) if question else "",
+            options=tuple(map(as_text, choices)),
+            label=label,
+        )
+
+    examples = table.examples(example, skips)
     skipped = skips.finished(len(examples))
     return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes), read_as=read_as)
 

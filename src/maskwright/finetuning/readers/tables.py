@@ -14,6 +14,7 @@ from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError, nearest
 from maskwright.core.surrogates import SURROGATE
 from maskwright.data.sources.tables import long_fields
+from maskwright.finetuning.examples import E
 from maskwright.finetuning.readers.files import Skips, lines_of, load_bytes, load_text, suffix_of
 from maskwright.finetuning.readers.options import Format, ReadOptions
 
@@ -135,6 +136,18 @@ class Table:
                 if len(values) == len(self.rows):
                     return column
         return None
+
+    def examples(self, make: Callable[[Row], E | None], skips: Skips) -> list[E]:
+        """Return an example for each row, except those for which `make` returns None or raises ValueError (skipped)."""
+        made = []
+        for row in self.rows:
+            try:
+                example = make(row)
+            except ValueError as error:
+                skips.add(row.place, str(error))
+            else:
+                made += [] if example is None else [example]
+        return made
 
     def shown(self) -> str:
         """Return the columns' names for messages."""

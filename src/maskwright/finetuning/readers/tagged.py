@@ -43,21 +43,20 @@ def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile
     words_column = "words" if is_conll else table.need(options.text or (*WORDS, *TEXTS), "the words", "--text")
     tags_column = "tags" if is_conll else table.label(options, TAGS, "the tags")
     key = None if is_conll else table.key(options, taken=(words_column, tags_column))
-    examples: list[TaggedExample] = []
     places: list[str] = []
-    for place, number, cells in table.rows:
-        try:
-            words, text = _words(cells[words_column])
-            if options.word_ending == "segmentation_digit":
-                words = _without_digits(words)
-            tags = _tags(cells[tags_column], len(words), is_text=text is not None) if tags_column else None
-            if tags is None and options.labels == "needed":
-                raise ValueError("no tags")
-            name = as_text(cells[key]).strip() if key else number
-            examples.append(TaggedExample(key=name, words=words, tags=tags, text=text))
-            places.append(place)
-        except ValueError as error:
-            skips.add(place, str(error))
+
+    def example(row: Row) -> TaggedExample:
+        words, text = _words(row.cells[words_column])
+        if options.word_ending == "segmentation_digit":
+            words = _without_digits(words)
+        tags = _tags(row.cells[tags_column], len(words), is_text=text is not None) if tags_column else None
+        if tags is None and options.labels == "needed":
+            raise ValueError("no tags")
+        name = as_text(row.cells[key]).strip() if key else row.key
+        places.append(row.place)
+        return TaggedExample(key=name, words=words, tags=tags, text=text)
+
+    examples = table.examples(example, skips)
     skipped = skips.finished(len(examples))
     notes = list(table.notes)
     if split := sum(example.text is not None for example in examples):

@@ -15,7 +15,7 @@ from maskwright.core.surrogates import surrogate_problem
 from maskwright.finetuning.examples import ExampleFile, Label, Skipped, TextExample
 from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import ReadOptions, TextKind
-from maskwright.finetuning.readers.tables import KEYS, LABELS, PAIRS, TEXTS, Cells, Table, is_number, read_table
+from maskwright.finetuning.readers.tables import KEYS, LABELS, PAIRS, TEXTS, Cells, Row, Table, is_number, read_table
 
 _UNMISTAKABLE = ("text", "sentence")
 _ROWS_LOOKED_AT = 200
@@ -56,32 +56,29 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
     if options.label_separator:
         read_as["label_separator"] = options.label_separator
     wanted = [(name, value) for name, value in options.only if name in table.columns]
-    examples = []
-    other_values = 0
-    for place, number, cells in table.rows:
+    other_values: list[str] = []
+
+    def example(row: Row) -> TextExample | None:
+        cells = row.cells
         if any(str(cells[name]).strip() != value for name, value in wanted):
-            other_values += 1
-            continue
-        try:
-            example = TextExample(
-                key=as_text(cells[key]).strip() if key else number,
-                texts=tuple(as_text(cells[column]) for column in texts),
-                label=_label(cells, kind, labels, options, flags=flags),
-            )
-            if not any(text.strip() for text in example.texts):
-                raise ValueError("no text")
-        except ValueError as error:
-            skips.add(place, str(error))
-            continue
-        if isinstance(example.label, str) and example.label in options.dropped_labels:
-            skips.by_rule.append(Skipped(place, f"labeled {example.label!r}, which is left out by rule"))
-        elif example.label is None and options.labels == "needed":
-            skips.add(place, "no label")
-        else:
-            examples.append(example)
+            other_values.append(row.key)
+            return None
+        key_text = as_text(cells[key]).strip() if key else row.key
+        pair = tuple(as_text(cells[column]) for column in texts)
+        if not any(text.strip() for text in pair):
+            raise ValueError("no text")
+        label = _label(cells, kind, labels, options, flags=flags)
+        if label is None and options.labels == "needed":
+            raise ValueError("no label")
+        if isinstance(label, str) and label in options.dropped_labels:
+            skips.by_rule.append(Skipped(row.place, f"labeled {label!r}, which is left out by rule"))
+            return None
+        return TextExample(key=key_text, texts=pair, label=label)
+
+    examples = table.examples(example, skips)
     if other_values:
         columns = ", ".join(name for name, _ in options.only)
-        notes.append(f"{counted(other_values, 'row')} with other values of {columns} left out")
+        notes.append(f"{counted(len(other_values), 'row')} with other values of {columns} left out")
     return ExampleFile(
         name=str(path),
         skipped=skips.finished(len(examples)),
@@ -105,7 +102,12 @@ def text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[
         )
     if options.text:
         first = table.need(options.text, "the text", "--text")
-        return (first, table.need(options.text2, "the second text", "--text2")) if options.text2 else (first,)
+        if options.text2:
+            return first, table.need(options.text2, "the second text", "--text2")
+        for other in table.columns:
+            if first.isdecimal() and other not in (first, *options.label) and _holds_texts(table, other):
+                notes.append(f"not read: column {other}, which holds texts too (`--text2 {other}` for pairs)")
+        return (first,)
     if table.columns == ("text",):
         return table.columns
     labels = (options.label, *([name] for name in options.label_columns))
