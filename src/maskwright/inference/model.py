@@ -28,6 +28,7 @@ from maskwright.model.encoder import Encoder
 from maskwright.model.inference import InferenceEncoder
 from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead, ReplacedTokenDetectionHead
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
+from maskwright.training.device import multiplies_bf16
 from maskwright.training.run_directory import GENERATOR
 
 BATCH_TOKENS = 8192
@@ -223,12 +224,19 @@ class Model:
     def _states(self) -> InferenceEncoder:
         return InferenceEncoder(self.encoder, self.precision)
 
-    def _scores(self, hidden: Tensor) -> Tensor:
-        """Return fp32 scores of the vocabulary, shape (M, V), for hidden states (M, H); int8 computes them in fp32."""
-        assert self.mlm_head is not None
+    @functools.cached_property
+    def _score_matrix(self) -> Tensor:
+        # Converted once: at one position, reading it takes most of the time. int8 models score in bf16 where they can.
         matrix = self.encoder.word_embeddings.weight if self.output_matrix is None else self.output_matrix
-        with torch.autocast(hidden.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-            return MaskedLanguageModeling().logits(self.mlm_head, hidden, matrix).float()
+        in_half = self.precision == "bf16" or (self.precision == "int8" and multiplies_bf16(matrix.device))
+        return matrix.to(torch.bfloat16) if in_half else matrix
+
+    def _scores(self, hidden: Tensor) -> Tensor:
+        """Return fp32 scores of the vocabulary, shape (M, V), for hidden states (M, H)."""
+        assert self.mlm_head is not None
+        in_half = self._score_matrix.dtype == torch.bfloat16
+        with torch.autocast(hidden.device.type, torch.bfloat16, enabled=in_half):
+            return MaskedLanguageModeling().logits(self.mlm_head, hidden, self._score_matrix).float()
 
     def _sequences(self, encoded: Sequence[IntArray]) -> list[IntArray]:
         """Truncate token ids and add the special tokens."""

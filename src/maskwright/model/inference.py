@@ -1,10 +1,11 @@
 """An encoder for inference: the C layers where they are supported, else the modules."""
 
+import copy
 import warnings
 from typing import cast, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import ProductPrecision
@@ -27,7 +28,8 @@ class InferenceEncoder:
     """
 
     def __init__(self, encoder: Encoder, precision: ProductPrecision) -> None:
-        self._encoder, self._autocast = encoder, precision == "bf16"
+        self._encoder = _with_half_weights(encoder) if precision == "bf16" else encoder
+        self._autocast = precision == "bf16"
         self.layers = None if precision == "bf16" else _layers(encoder, precision)
         if precision == "int8" and self.layers is None:
             warnings.warn(
@@ -50,6 +52,15 @@ class InferenceEncoder:
                 return self.layers(hidden, ops.Sequences(batch.cu_seqlens, batch.max_seqlen), output_positions)
             with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=self._autocast):
                 return self._encoder.encode(batch, output_positions).float()
+
+
+def _with_half_weights(encoder: Encoder) -> Encoder:
+    """Return a copy with the blocks' matrices in bf16, so that autocast does not convert them at every call."""
+    copied = copy.deepcopy(encoder, {id(parameter): parameter for parameter in encoder.parameters()})
+    for module in (*copied.attention_blocks.modules(), *copied.ffn_blocks.modules()):
+        if isinstance(module, nn.Linear):
+            module.weight = nn.Parameter(module.weight.to(torch.bfloat16), requires_grad=False)
+    return copied
 
 
 def _layers(encoder: Encoder, precision: ops.Precision) -> "ops.InferenceLayers | None":
