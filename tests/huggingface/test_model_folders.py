@@ -222,10 +222,9 @@ def test_pickled_weights_are_refused_unread(folder):
     assert "AutoModelForPreTraining" not in message
     assert not (folder / "exploded").exists()
 
-    build(BertForSequenceClassification, bert_config(num_labels=3)).save_pretrained(tmp_path)
-
 
 def test_heads_and_shapes_follow_from_the_folder(tmp_path):
+    build(BertForSequenceClassification, bert_config(num_labels=3)).save_pretrained(tmp_path)
     loaded = load_model(tmp_path)
     assert loaded.heads == ("sequence",)
     assert loaded.unexpected == ()
