@@ -128,7 +128,7 @@ def test_number_of_workers_does_not_change_a_byte_and_spans_no_text(
     [
         (
             [[0, 999, "entity"]],
-            r"span 0 of the field 'spans' is \[0, 999\), which is no run of characters of a text of",
+            r"span 0 of the field 'spans' is \[0, 999\), not a range of characters of a text of",
         ),
         ([[0, 4, "entity"], [4, 4, "entity"]], r"span 1 of the field 'spans' is \[4, 4\)"),
         ([[0, 4.0, "entity"]], "no run of characters"),

@@ -1,8 +1,7 @@
-"""Similar words as token ids: which words may stand in for which, and where random words come from.
+"""Similar words and random words as token ids, for every language, vocabulary and segmentation.
 
-Everything is by token sequence, so it holds for every language, vocabulary and way of cutting words. A word's
-place is found by a hash of its ids: looking up a batch is a few array operations. W words, C candidates,
-K words looked up, T token ids.
+A word is found by a hash of its ids, so looking up a batch takes a few array operations. W words, C candidates, K words
+looked up, T token ids.
 """
 
 import hashlib
@@ -21,19 +20,17 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class SimilarWordsSpec(Spec):
-    """Where similar words come from, as a frozen value (the work is done when text is prepared).
+    """Where similar words come from.
 
     Attributes:
-        source: "corpus" (word vectors learnt from the corpus itself), or the path of a file: a thesaurus (HIT
-            Cilin, the Open English WordNet's table, or a line of words for each group of synonyms) or word
-            vectors in the text format of word2vec and GloVe; ".gz" and ".zst" are read too.
-        candidates: Most similar words kept of a word; 10 is what the toolkit of MacBERT's authors gives
+        source: "corpus" (word vectors learned from the corpus), or the path of a file (also .gz and .zst): a thesaurus
+            (HIT Cilin, the Open English WordNet's table, or a line of words for each group of synonyms) or word
+            vectors in the text format of word2vec and GloVe.
+        candidates: Maximum number of similar words per word; 10 as in the toolkit of MacBERT's authors
             (chatopera/Synonyms, `nearby`).
-        min_similarity: Least cosine of word vectors for two words to count as similar; a thesaurus ignores it. The
-            paper knows none. Of 0.4 M words of Chinese, 86 % have a vector; at 0.3 hardly any of them loses its
-            neighbours (83 %), at 0.5 more than half do (39 %).
-        min_count: How often a word must stand in the text for its vector to be trusted and for it to be drawn
-            as a random word.
+        min_similarity: Minimum cosine of two word vectors; a thesaurus ignores it. The paper has none. Of 0.4 M words
+            of Chinese, 86 % have a vector; 83 % have a neighbor at 0.3, 39 % at 0.5.
+        min_count: Minimum occurrences of a word for its vector to be used and for it to be a random word.
     """
 
     source: Annotated[str, Field(min_length=1)] = "corpus"
@@ -44,11 +41,11 @@ class SimilarWordsSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class WordOptions:
-    """For each of some words, the run of words that one is drawn from: all have as many tokens as it.
+    """For each of K words, its candidates, all of as many tokens as it.
 
     Attributes:
-        firsts: Shape (K,), int64: where the first of them begins in `SimilarWords.ids`.
-        counts: Shape (K,), int64: how many there are; 0 where there is none.
+        firsts: Shape (K,), int64: where the first begins in `SimilarWords.ids`.
+        counts: Shape (K,), int64: how many there are.
     """
 
     firsts: IntArray
@@ -57,19 +54,19 @@ class WordOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimilarWords:
-    """The table: for a word its similar words, for a length the corpus's words of that many tokens.
+    """For a word its similar words, and for a length the corpus's words of that many tokens.
 
-    Candidates have as many tokens as the word they stand in for, and none holds a special token.
+    Candidates have as many tokens as the word, and none contains a special token.
 
     Attributes:
-        ids: Shape (T,), int32: the tokens of all candidates and of all random words, one word after another.
-        hashes: Shape (W,), uint64, ascending: `word_hashes` of the words that have similar ones.
-        lengths: Shape (W,), int64: tokens of each.
-        firsts: Shape (W,), int64: where each word's candidates begin in `ids`, the most similar first.
-        counts: Shape (W,), int64: how many candidates each has, at least 1.
-        random_firsts: Shape (L,), int64: where the random words of 0, 1, ... L-1 tokens begin in `ids`.
-        random_counts: Shape (L,), int64: how many of each length there are.
-        similarities: Shape (C,), float32: of each candidate, in the order of the words.
+        ids: Shape (T,): the tokens of all candidates and of all random words, one word after another.
+        hashes: Shape (W,), ascending: `word_hashes` of the words that have similar ones.
+        lengths: Shape (W,): tokens of each.
+        firsts: Shape (W,): where each word's candidates begin in `ids`, the most similar first.
+        counts: Shape (W,): candidates of each, at least 1.
+        random_firsts: Shape (L,): where the random words of 0, 1, ... L-1 tokens begin in `ids`.
+        random_counts: Shape (L,): number of random words of each length.
+        similarities: Shape (C,): of each candidate, in the order of the words.
     """
 
     ids: NDArray[np.int32]
@@ -93,16 +90,11 @@ class SimilarWords:
         return len(self.hashes)
 
     def similar_to(self, hashes: NDArray[np.uint64], lengths: IntArray) -> WordOptions:
-        """Return the similar words of some words.
-
-        Args:
-            hashes: Shape (K,), `word_hashes` of the words.
-            lengths: Shape (K,), their tokens.
-        """
+        """Return the similar words of the words with some `word_hashes` and numbers of tokens. Shapes (K,)."""
         if not len(self):
             return _nothing(len(hashes))
         places = np.minimum(np.searchsorted(self.hashes, hashes), len(self) - 1)
-        # The length is compared too: even if two hashes should collide, no other number of tokens is put in.
+        # The length is compared too: even if two hashes collide, the number of tokens stays.
         known = (self.hashes[places] == hashes) & (self.lengths[places] == lengths)
         return WordOptions(self.firsts[places], np.where(known, self.counts[places], 0))
 
@@ -117,7 +109,7 @@ class SimilarWords:
 def word_hashes(ids: IntArray, begins: IntArray) -> NDArray[np.uint64]:
     """Return a 64-bit hash of each word's token ids.
 
-    Two words of a table of a million share one with a probability of 3e-8; whoever builds a table looks.
+    Two words of a table of a million collide with a probability of 3e-8.
 
     Args:
         ids: Shape (T,), the tokens of the words, one word after another.

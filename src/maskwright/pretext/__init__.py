@@ -1,5 +1,5 @@
-"""The pretext task. Lay text out, select tokens, replace them, and predict them.
+"""The pretext task in four independent steps.
 
-Four rooms that never touch each other's business: `formats` (documents to instances), `masking` (which
-tokens), `replacement` (by what), `objectives` (targets, head and loss).
+`formats` (documents to instances), `masking` (which tokens are predicted), `replacement` (by what they are replaced),
+`objectives` (targets, head and loss).
 """

@@ -13,15 +13,7 @@ def corrupt(
     rng: RandomNumbers,
     vocabulary: VocabularyFacts,
 ) -> Examples:
-    """Mask part of each sequence, deterministically given `rng`.
-
-    Args:
-        instances: The flat batch of B sequences.
-        masking: Selects the tokens.
-        replacement: Replaces them.
-        rng: Keyed random numbers, one key for each of the B sequences.
-        vocabulary: Vocabulary statistics.
-    """
+    """Mask part of each of B sequences, deterministically given `rng`, which has a key for each sequence."""
     selection = masking.select(
         instances, rng, vocabulary.token_counts, replacement.eligible(instances, rng, vocabulary)
     )

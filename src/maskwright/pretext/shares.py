@@ -1,4 +1,4 @@
-"""Shares of a whole, as maskings and replacements have them."""
+"""Shares that sum to 1, in maskings and replacements."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -9,14 +9,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 def check_shares(shares: Mapping[str, float]) -> None:
-    """Refuse shares that do not add up to 1, up to rounding.
-
-    Args:
-        shares: Each share under the name that a reader knows it by.
-
-    Raises:
-        ValueError: If they do not, with their names and their sum.
-    """
+    """Raise ValueError, with names and sum, if shares do not sum to 1 up to rounding."""
     total = sum(shares.values())
     if abs(total - 1) > 1e-6:
         written = " + ".join(f"{name} {share:g}" for name, share in shares.items())

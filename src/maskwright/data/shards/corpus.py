@@ -1,13 +1,13 @@
 """A corpus of token shards: the manifest and the memory-mapped arrays that training reads.
 
-Opening takes no time or memory for any size, and processes that read the same directory share its pages.
+Opening takes no time or memory whatever the size, and processes that read the same directory share its pages.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,30 +38,26 @@ def tokens_file(shard: int) -> str:
 
 
 def word_starts_file(shard: int) -> str:
-    """Return the name of a shard's word starts, one bit a token, lowest bit first."""
+    """Return the name of a shard's word starts, one bit per token, lowest bit first."""
     return f"word_starts-{shard:05d}.npy"
 
 
-def span_starts_file(level: str, shard: int) -> str:
-    """Return the name of a shard's starts of units of a level, stored as word starts are."""
-    return f"{level}_starts-{shard:05d}.npy"
+def span_starts_file(kind: str, shard: int) -> str:
+    """Return the name of a shard's starts of spans of a kind, stored as word starts are."""
+    return f"{kind}_starts-{shard:05d}.npy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a folder of token shards says of itself.
+    """Description of a folder of token shards.
 
     Attributes:
         fingerprint: Identifies the shards: text, tokenizer and format.
-        clean_fingerprint, tokenizer_fingerprint, words_fingerprint: What they were made from.
-        words: What counts as a word, a phrase and an entity (`words_spec.Words` as plain data).
-        levels: For each level of units stored beside words, what was found (`words.span_facts`).
-        num_tokens, num_sentences, num_documents: What they hold.
+        words: What counts as a word, a phrase and an entity (`words.spec.Words` as plain data).
+        levels: For each kind of spans, what was found (`words.span_facts`).
         num_characters, num_bytes: Of the clean text.
-        dropped_sentences, dropped_documents: How many held no token at all.
-        vocab_size: Entries of the vocabulary.
+        dropped_sentences, dropped_documents: Those without any token.
         shard_tokens: Tokens in each shard but the last.
-        source_names: A short name of each source.
         files: Name to [bytes, checksum] of every file but the manifest.
     """
 
@@ -85,18 +81,18 @@ class Manifest:
 
     @property
     def num_shards(self) -> int:
-        """Number of shard files of either sort."""
+        """Number of shards."""
         return -(-self.num_tokens // self.shard_tokens)
 
 
 def list_files(folder: Path) -> dict[str, tuple[int, str]]:
-    """Return size and checksum of every file in a folder, by name below it, in order of name."""
+    """Return size and checksum of every file in a folder, by relative path, sorted."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): (path.stat().st_size, checksum(path)) for path in paths}
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest; the last file of the folder."""
+    """Write the manifest, the last file of the folder."""
     write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **asdict(manifest)})
 
 
@@ -123,11 +119,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def verify_files(folder: Path, manifest: Manifest, checksum_of: Callable[[Path], str] = checksum) -> None:
-    """Compare the content of all files with the manifest (about a second a gigabyte that is really read).
-
-    Args:
-        manifest: What they were when they were written.
-        checksum_of: Gives a file's checksum, e.g. `core.checksums.ChecksumBook.checksum`.
+    """Compare the checksums of all files with the manifest (about a second per gigabyte).
 
     Raises:
         DataError: If a file is not what was written.
@@ -142,27 +134,22 @@ def verify_files(folder: Path, manifest: Manifest, checksum_of: Callable[[Path],
 
 
 def damaged(folder: Path, problem: str) -> DataError:
-    """Return the error for a folder that is not what was written."""
+    """Return the error for a damaged folder."""
     return DataError(
         f"the token shards in {folder} are damaged: {problem}",
         todo="Delete that folder and run the same command again; it is rebuilt.",
     )
 
 
-T = TypeVar("T")
-
-
 @final
 class Corpus:
-    """Token shards opened for reading; made by `open`. T tokens, S sentences, D documents, V vocabulary.
+    """Token shards, memory-mapped (see `open`). D documents, V vocabulary.
 
     Attributes:
-        folder: Where they are.
-        manifest: What they say of themselves.
-        documents: Boundaries of sentences and documents (memory-mapped).
+        documents: Boundaries of sentences and documents.
         document_ends: Shape (D,), int64, ascending: the token offset where each document ends.
-        document_sources: Shape (D,), int32: the number of the source each document came from.
-        token_counts: Shape (V,), int64: how often each id occurs.
+        document_sources: Shape (D,), int32: the number of each document's source.
+        token_counts: Shape (V,), int64: count of each id.
         clean_card: The data card of the clean corpus.
     """
 
@@ -178,16 +165,13 @@ class Corpus:
         self._tokens = [_mapped(folder / tokens_file(shard)) for shard in range(manifest.num_shards)]
         self._word_starts = [_mapped(folder / word_starts_file(shard)) for shard in range(manifest.num_shards)]
         self._span_starts = {
-            level: [_mapped(folder / span_starts_file(level, shard)) for shard in range(manifest.num_shards)]
-            for level in manifest.levels
+            kind: [_mapped(folder / span_starts_file(kind, shard)) for shard in range(manifest.num_shards)]
+            for kind in manifest.levels
         }
 
     @classmethod
     def open(cls, folder: Path, *, checksum_of: Callable[[Path], str] | None = None) -> "Corpus":
-        """Open a folder of token shards; the sizes of its files are compared with the manifest.
-
-        Args:
-            checksum_of: If given, the checksums of all files are compared too, before any is mapped.
+        """Open a folder of token shards; sizes, and with `checksum_of` checksums, are compared with the manifest.
 
         Raises:
             DataError: If the folder is damaged or of another version.
@@ -201,12 +185,12 @@ class Corpus:
             raise damaged(folder, str(error)) from error
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Another process maps the files itself instead of being sent their content.
+        # Another process maps the files itself.
         return Corpus.open, (self.folder,)
 
     @property
     def num_tokens(self) -> int:
-        """T."""
+        """Number of tokens."""
         return self.manifest.num_tokens
 
     @property
@@ -221,12 +205,12 @@ class Corpus:
 
     @property
     def vocab_size(self) -> int:
-        """V."""
+        """Entries of the vocabulary."""
         return self.manifest.vocab_size
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the shards: text, tokenizer and format."""
+        """Identifies text, tokenizer and format."""
         return self.manifest.fingerprint
 
     @property
@@ -236,65 +220,53 @@ class Corpus:
 
     @property
     def span_facts(self) -> Mapping[str, Mapping[str, Any]]:
-        """For each level of units stored beside words, what was found (see `words.span_facts`)."""
+        """For each kind of spans, what was found (`words.span_facts`)."""
         return self.manifest.levels
 
     @property
     def collocations(self) -> Path | None:
-        """The phrases found in the corpus itself, one a line, if they were looked for."""
+        """The phrases found in the corpus, one per line, if any were wanted."""
         path = self.folder / COLLOCATIONS
         return path if path.is_file() else None
 
     def tokenizer(self) -> Tokenizer:
-        """Read the tokenizer that made these tokens; it is kept beside them."""
+        """Read the tokenizer of these tokens, which is stored with them."""
         return Tokenizer.from_folder(self.folder / TOKENIZER)
 
     def take(self, starts: IntArray, ends: IntArray) -> TakenTokens:
-        """Return the tokens of ranges of the stream, concatenated in the order given.
-
-        Args:
-            starts: Shape (K,), token offsets where ranges begin.
-            ends: Shape (K,), one past each range's last token; `starts <= ends <= num_tokens`.
-
-        Returns:
-            ids: Shape (sum of lengths,), int32.
-            word_starts: Shape (sum of lengths,), True where a token begins a word.
-            span_starts: For each level that is stored, shape (sum of lengths,).
-        """
+        """Return the tokens of K ranges [start, end) of the stream, concatenated in the order given. Shapes (K,)."""
         starts, ends = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
-        lengths = ends - starts
-        total = int(lengths.sum())
+        total = int((ends - starts).sum())
         ids, word_starts = np.empty(total, dtype=np.int32), np.empty(total, dtype=np.bool_)
-        span_starts = {level: np.empty(total, dtype=np.bool_) for level in self._span_starts}
-        for shard, runs in self._runs(starts, ends, np.cumsum(lengths) - lengths, Runs):
+        span_starts = {kind: np.empty(total, dtype=np.bool_) for kind in self._span_starts}
+        for shard, runs in self._runs(starts, ends):
             runs.copy(self._tokens[shard], ids)
             runs.unpack(self._word_starts[shard], word_starts)
-            for level, unpacked in span_starts.items():
-                runs.unpack(self._span_starts[level][shard], unpacked)
+            for kind, unpacked in span_starts.items():
+                runs.unpack(self._span_starts[kind][shard], unpacked)
         return TakenTokens(ids, word_starts, span_starts)
 
-    def _runs(
-        self, starts: IntArray, ends: IntArray, places: IntArray, made: Callable[[IntArray, IntArray, IntArray], T]
-    ) -> Iterator[tuple[int, T]]:
-        """Cut ranges where shards end; give for each shard what is made of offsets in it, places and lengths."""
-        some = ends > starts
+    def _runs(self, starts: IntArray, ends: IntArray) -> Iterator[tuple[int, Runs]]:
+        """Cut ranges at the ends of shards; yield each shard with its ranges and where they are copied to."""
+        lengths = ends - starts
+        places = np.cumsum(lengths) - lengths
+        some = lengths > 0
         starts, ends, places = starts[some], ends[some], places[some]
         size = self.manifest.shard_tokens
         first = starts // size
         if len(first) and (first == first[0]).all() and ends.max() <= (first[0] + 1) * size:
-            yield int(first[0]), made(starts - first * size, places, ends - starts)
+            yield int(first[0]), Runs(starts - first * size, places, ends - starts)
             return
         pieces = (ends - 1) // size - first + 1
         of_range = np.repeat(np.arange(len(starts)), pieces)
         shards = first[of_range] + np.arange(len(of_range)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
         begins, stops = np.maximum(starts[of_range], shards * size), np.minimum(ends[of_range], (shards + 1) * size)
         places = places[of_range] + begins - starts[of_range]
-        order = np.argsort(shards, kind="stable")
-        for each in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1) if len(order) else ():
-            shard = int(shards[each[0]])
-            yield shard, made(begins[each] - shard * size, places[each], (stops - begins)[each])
+        for shard in np.unique(shards).tolist():
+            each = np.flatnonzero(shards == shard)
+            yield shard, Runs(begins[each] - shard * size, places[each], (stops - begins)[each])
 
 
 def _mapped(path: Path) -> NDArray[Any]:
-    # A plain array over the map: indexing numpy's memmap class itself is several times slower.
+    # Indexing a plain array over the map is several times faster than numpy's memmap class.
     return np.asarray(np.load(path, mmap_mode="r"))

@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import copyfile
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -52,30 +51,18 @@ from maskwright.data.words.spec import Words
 
 
 class ArrayWriter:
-    """Appends to a one-dimensional .npy file; a context manager.
-
-    Args:
-        dtype: Type of the elements; what is appended is cast to it.
-    """
+    """Appends to a one-dimensional .npy file; a context manager."""
 
     def __init__(self, path: Path, dtype: DTypeLike) -> None:
         self.count = 0
         self._dtype = np.dtype(dtype)
-        self._file: BinaryIO = open(path, "wb")  # noqa: SIM115 (closed by `close`)
+        self._file: BinaryIO = open(path, "wb")  # noqa: SIM115 (closed by `__exit__`)
         self._header_bytes = self._write_header()
 
     def append(self, values: NDArray[Any]) -> None:
-        """Append elements. Shape (N,)."""
+        """Append elements, cast to the array's type. Shape (N,)."""
         self._file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
         self.count += len(values)
-
-    def close(self) -> None:
-        """Write the final length into the file's head."""
-        self._file.seek(0)
-        # numpy's format leaves room for the length to grow, for exactly this.
-        if self._write_header() != self._header_bytes:  # pragma: no cover
-            raise AssertionError("the head of a .npy file changed its size")
-        self._file.close()
 
     def _write_header(self) -> int:
         description = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.count,)}
@@ -85,33 +72,34 @@ class ArrayWriter:
     def __enter__(self) -> "ArrayWriter":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def __exit__(self, *_: object) -> None:
+        self._file.seek(0)
+        # numpy's format reserves space for the length to grow.
+        if self._write_header() != self._header_bytes:  # pragma: no cover
+            raise AssertionError("the header of a .npy file changed its size")
+        self._file.close()
 
 
 class TokenWriter:
-    """Appends to the stream; a context manager.
+    """Appends tokens, word starts and the starts of some kinds of spans to shards; a context manager.
 
     Args:
         shard_tokens: Tokens in each shard but the last; a multiple of 8.
-        levels: Levels of units whose starts are stored beside those of words.
     """
 
-    def __init__(self, folder: Path, dtype: "np.dtype[Any]", shard_tokens: int, levels: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, dtype: "np.dtype[Any]", shard_tokens: int, kinds: Sequence[str] = ()) -> None:
         self.count = 0
-        self._levels = tuple(levels)
+        self._kinds = tuple(kinds)
         self._folder = folder
         self._dtype = dtype
         self._shard_tokens = shard_tokens
         self._files = ExitStack()
-        # Starts of words and levels, a row each, that do not fill a byte yet.
-        self._waiting = np.empty((1 + len(self._levels), 0), dtype=np.bool_)
+        # Starts of words and spans, a row each, that do not fill a byte yet.
+        self._waiting = np.empty((1 + len(self._kinds), 0), dtype=np.bool_)
 
     def append(self, ids: IntArray, word_starts: BoolArray, span_starts: Mapping[str, BoolArray] = {}) -> None:
         """Append tokens. Shapes (T,)."""
-        starts = np.stack([word_starts, *(span_starts[level] for level in self._levels)])
+        starts = np.stack([word_starts, *(span_starts[kind] for kind in self._kinds)])
         done = 0
         while done < len(ids):
             place = self.count % self._shard_tokens
@@ -124,36 +112,30 @@ class TokenWriter:
             self.count += end - done
             done = end
 
-    def close(self) -> None:
-        """Finish the last shard."""
-        if self.count:
-            self._write_bits(self._waiting.shape[1])
-        self._files.close()
-
     def _write_bits(self, count: int) -> None:
         for file, row in zip(self._starts, self._waiting, strict=True):
             file.append(np.packbits(row[:count], bitorder="little"))
         self._waiting = self._waiting[:, count:]
 
     def _next_shard(self) -> None:
-        # A full shard holds whole bytes, so no bit is waiting here.
+        # A full shard contains whole bytes, so no bit is waiting here.
         self._files.close()
         shard = self.count // self._shard_tokens
         self._ids = self._files.enter_context(ArrayWriter(self._folder / tokens_file(shard), self._dtype))
-        names = [word_starts_file(shard), *(span_starts_file(level, shard) for level in self._levels)]
+        names = [word_starts_file(shard), *(span_starts_file(kind, shard) for kind in self._kinds)]
         self._starts = [self._files.enter_context(ArrayWriter(self._folder / name, "u1")) for name in names]
 
     def __enter__(self) -> "TokenWriter":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def __exit__(self, *_: object) -> None:
+        if self.count:
+            self._write_bits(self._waiting.shape[1])
+        self._files.close()
 
 
 SHARD_TOKENS = 1 << 28
-"""Tokens in a shard: 512 MB of two-byte ids."""
+"""512 MB of two-byte ids."""
 
 
 def tokenize_corpus(
@@ -166,20 +148,17 @@ def tokenize_corpus(
     progress: Progress | None = None,
     shard_tokens: int = SHARD_TOKENS,
 ) -> Corpus:
-    """Encode a clean corpus, or open the shards if that has been done before.
+    """Encode a clean corpus, or open the shards from the cache.
 
-    Whole files are read to compare their checksums, once for each state of a file (its size and time of change);
-    damaged shards are rebuilt, with a warning.
-
-    A sentence is encoded as it stands, with the space before it if there is one; special tokens written in it
-    are ordinary text. Sentences that encode to nothing, and documents of only such, are left out and counted.
+    Checksums are compared once for each state of a file (size and modification time); damaged shards are rebuilt with a
+    warning. A sentence is encoded with the space before it, if any; special tokens in it are ordinary text. Sentences
+    without tokens, and documents of only such, are left out and counted.
 
     Args:
-        words: What counts as a word, a phrase and an entity.
-        cache: Folder for prepared data; None for `core.files.cache_folder()`.
-        workers: Processes; 1 works in this process, None uses the cores there are. The bytes are the same.
-        progress: Called now and then with bytes of text.
-        shard_tokens: Tokens in a shard; a multiple of 8.
+        cache: Cache directory; None for `core.files.cache_folder()`.
+        workers: Processes; 1 works in this process, None uses the available cores. The bytes are the same.
+        progress: Called with bytes of text.
+        shard_tokens: Tokens per shard; a multiple of 8.
 
     Raises:
         DataError: If no token comes out, the clean corpus is damaged, or what finds words is missing.
@@ -190,19 +169,38 @@ def tokenize_corpus(
     check_words(words)
     words_key = words_fingerprint(words)
     key = fingerprint(["shards", VERSION, clean.fingerprint, tokenizer.fingerprint, words_key, shard_tokens])
-    cache = cache or cache_folder()
-    make = partial(
-        _make,
-        clean=clean,
-        tokenizer=tokenizer,
-        words=words,
-        words_key=words_key,
-        key=key,
-        cache=cache,
-        workers=workers,
-        progress=progress or no_progress,
-        shard_tokens=shard_tokens,
-    )
+    cache, report = cache or cache_folder(), progress or no_progress
+
+    def make(folder: Path) -> None:
+        tokenizer.save(folder / TOKENIZER)
+        collocations = None
+        if "collocations" in words.phrases:
+            found = find_collocations(
+                clean, segmenter_of(words), segmenter_fingerprint(words), cache=cache, progress=report
+            )
+            collocations = Path(copyfile(found, folder / COLLOCATIONS))
+        encoding = Encoding(folder / TOKENIZER, words, collocations)
+        vocab_size = tokenizer.special_tokens.vocab_size
+        counts = _write_shards(folder, clean, encoding, vocab_size, shard_tokens, workers, report)
+        if words_fingerprint(words) != words_key:
+            raise DataError("a word list changed while the text was tokenized", todo="Repeat the command.")
+        write_json(folder / DATA_CARD, clean.card)
+        manifest = Manifest(
+            fingerprint=key,
+            clean_fingerprint=clean.fingerprint,
+            tokenizer_fingerprint=tokenizer.fingerprint,
+            words_fingerprint=words_key,
+            words=words.model_dump(mode="json"),
+            num_characters=clean.num_characters,
+            num_bytes=clean.num_bytes,
+            vocab_size=vocab_size,
+            shard_tokens=shard_tokens,
+            source_names=list(clean.source_names),
+            files=list_files(folder),
+            **counts,
+        )
+        write_manifest(folder, manifest)
+
     return open_or_build(cache / f"tokens-{key}", partial(_open, book=cache / CHECKSUMS), make)
 
 
@@ -211,27 +209,22 @@ def _open(folder: Path, book: Path) -> Corpus:
         return Corpus.open(folder, checksum_of=checksums.checksum)
 
 
-def _make(
+def _write_shards(
     folder: Path,
-    *,
     clean: CleanCorpus,
-    tokenizer: Tokenizer,
-    words: Words,
-    words_key: str,
-    key: str,
-    cache: Path,
+    encoding: Encoding,
+    vocab_size: int,
+    shard_tokens: int,
     workers: int | None,
     progress: Progress,
-    shard_tokens: int,
-) -> None:
-    tokenizer.save(folder / TOKENIZER)
-    encoding = Encoding(folder / TOKENIZER, words, _collocations(folder, clean, words, cache, progress))
-    facts: dict[str, SpanFacts] = {level: SpanFacts() for level in words.span_kinds}
-    vocab_size = tokenizer.special_tokens.vocab_size
+) -> dict[str, Any]:
+    """Write all arrays; return the manifest's counts."""
+    kinds = encoding.words.span_kinds
+    facts: dict[str, SpanFacts] = {kind: SpanFacts() for kind in kinds}
     token_counts = np.zeros(vocab_size, dtype=np.int64)
     done, total = 0, sum(path.stat().st_size for path in clean.blocks)
     with ExitStack() as files:
-        tokens = files.enter_context(TokenWriter(folder, id_type(vocab_size), shard_tokens, words.span_kinds))
+        tokens = files.enter_context(TokenWriter(folder, id_type(vocab_size), shard_tokens, kinds))
         sentence_ends = files.enter_context(ArrayWriter(folder / SENTENCE_ENDS, "<i8"))
         document_sentences = files.enter_context(ArrayWriter(folder / DOCUMENT_SENTENCES, "<i8"))
         document_ends = files.enter_context(ArrayWriter(folder / DOCUMENT_ENDS, "<i8"))
@@ -245,50 +238,26 @@ def _make(
             document_sources.append(np.full(len(last), source))
             sentence_ends.append(ends)
             tokens.append(block.ids, block.word_starts, block.span_starts)
-            for level, found in block.facts.items():
-                facts[level].add(found)
+            for kind, found in block.facts.items():
+                facts[kind].add(found)
             token_counts += block.token_counts
             done += block.num_bytes
             progress("tokenizing", done, total)
     if not tokens.count:
-        raise DataError("the corpus contains no tokens", todo="Name files that hold text.")
-    if words_fingerprint(words) != words_key:
-        raise DataError("a word list changed while the text was tokenized", todo="Repeat the command.")
+        raise DataError("the corpus contains no tokens", todo="Name files that contain text.")
     np.save(folder / TOKEN_COUNTS, token_counts)
-    write_json(folder / DATA_CARD, clean.card)
-    manifest = Manifest(
-        fingerprint=key,
-        clean_fingerprint=clean.fingerprint,
-        tokenizer_fingerprint=tokenizer.fingerprint,
-        words_fingerprint=words_key,
-        words=words.model_dump(mode="json"),
-        levels={level: found.to_json(tokens.count) for level, found in facts.items()},
-        num_tokens=tokens.count,
-        num_sentences=sentence_ends.count,
-        num_documents=document_ends.count,
-        num_characters=clean.num_characters,
-        num_bytes=clean.num_bytes,
-        dropped_sentences=clean.num_sentences - sentence_ends.count,
-        dropped_documents=clean.num_documents - document_ends.count,
-        vocab_size=vocab_size,
-        shard_tokens=shard_tokens,
-        source_names=list(clean.source_names),
-        files=list_files(folder),
-    )
-    write_manifest(folder, manifest)
-
-
-def _collocations(folder: Path, clean: CleanCorpus, words: Words, cache: Path, progress: Progress) -> Path | None:
-    """Find the corpus's own phrases, if they are wanted, and keep a copy with the tokens they were found in."""
-    if "collocations" not in words.phrases:
-        return None
-    segmenter, key = segmenter_of(words), segmenter_fingerprint(words)
-    copyfile(find_collocations(clean, segmenter, key, cache=cache, progress=progress), folder / COLLOCATIONS)
-    return folder / COLLOCATIONS
+    return {
+        "num_tokens": tokens.count,
+        "num_sentences": sentence_ends.count,
+        "num_documents": document_ends.count,
+        "dropped_sentences": clean.num_sentences - sentence_ends.count,
+        "dropped_documents": clean.num_documents - document_ends.count,
+        "levels": {kind: found.to_json(tokens.count) for kind, found in facts.items()},
+    }
 
 
 def _encoded(clean: CleanCorpus, encoding: Encoding, workers: int | None) -> Iterator[EncodedBlock]:
-    # What goes to a process is one block's place, not the list of all blocks.
+    # A process receives one block's path, not the list of all.
     blocks = (
         replace(clean, blocks=(path,), block_sources=(source,), card={})
         for path, source in zip(clean.blocks, clean.block_sources, strict=True)

@@ -1,17 +1,18 @@
 """Collocations: word n-grams that occur together far more often than chance.
 
-PMI-masking (Levine et al. 2021; its published list is described in AI21Labs/pmi-masking, README.md, which is followed
-here): word n-grams of 2 to 5 words that occur over 10 times are ranked, each length by itself, by
+PMI-masking (Levine et al. 2021, whose list is described in AI21Labs/pmi-masking, README.md): word n-grams of 2 to 5
+words that occur more than 10 times are ranked, each length separately, by
 
-    min over all ways to cut the n-gram into parts of   log (p(n-gram)^2 / product of p(part))
+    min over all segmentations of the n-gram of   log (p(n-gram)^2 / product of p(part))
 
-so that a long n-gram is no phrase for the sake of a shorter one in it. Half of the list are two words long, a
+so that a long n-gram does not count as a phrase because of a shorter one in it. Half of the list are two words long, a
 quarter three, an eighth four and an eighth five, at most 800,000 in all.
 
-DEVIATION: a small corpus holds fewer phrases worth the name than any fixed number; here an n-gram must also reach a
-normalized pointwise mutual information (Bouma 2009) of `_LEAST_NPMI` over every way to cut it.
+DEVIATION: a small corpus has fewer good phrases than any fixed number; here an n-gram must also reach a normalized
+pointwise mutual information (Bouma 2009) of `_LEAST_NPMI` over every segmentation.
 
-DEVIATION: an n-gram neither begins nor ends with a connector ("of the", "such as"), and crosses no mark and no number.
+DEVIATION: an n-gram neither begins nor ends with a connector ("of the", "such as"), and crosses no punctuation and no
+number.
 """
 
 import re
@@ -44,12 +45,12 @@ _END = "\n"
 
 @dataclass(frozen=True, slots=True)
 class RunningText:
-    """A text as numbers of words. W words and breaks, V different words.
+    """A text as numbers of words. W words and breaks.
 
     Attributes:
-        ids: Shape (W,), int64: the number of each word; -1 for a break: a mark, a number, a sentence's end.
-        spaced: Shape (W,), whether a space stands before it.
-        names: The V words in small letters.
+        ids: Shape (W,), int64: the number of each word; -1 for a break: punctuation, a number, a sentence's end.
+        spaced: Shape (W,), whether a space precedes it.
+        names: The distinct words in lower case.
     """
 
     ids: NDArray[np.int64]
@@ -57,18 +58,14 @@ class RunningText:
     names: list[str]
 
     def surface(self, place: int, length: int) -> str:
-        """Return some neighboring words as they are written."""
+        """Return some neighboring words as written."""
         places = range(place, place + length)
         written = [(" " if self.spaced[each] else "") + self.names[self.ids[each]] for each in places]
         return "".join(written).removeprefix(" ")
 
 
 class WordCounter:
-    """Collects sentences.
-
-    Args:
-        segmenter: Who cuts Chinese text into words; None takes single characters for words.
-    """
+    """Collects sentences; without a segmenter Chinese characters are words."""
 
     def __init__(self, segmenter: Segmenter | None) -> None:
         self._segmenter = segmenter
@@ -94,7 +91,7 @@ class WordCounter:
         self._spaced.append(np.fromiter((piece[0] == " " for piece in pieces), dtype=np.bool_, count=len(pieces)))
 
     def _with_words(self, pieces: list[str]) -> list[str]:
-        """Cut the runs of Han characters in pieces into words; a space before a run stays with its first word."""
+        """Segment the runs of Han characters in pieces; a space before a run belongs to its first word."""
         runs = [run for piece in pieces if _HAN.search(piece) for run in _HAN_OR_NOT.findall(piece) if _HAN.match(run)]
         if not runs:
             return pieces
@@ -120,7 +117,7 @@ class WordCounter:
         return cut
 
     def counted(self) -> RunningText:
-        """Return all that was added."""
+        """Return the text of all sentences."""
         return RunningText(
             ids=np.concatenate([np.zeros(0, dtype=np.int32), *self._ids]).astype(np.int64),
             spaced=np.concatenate([np.zeros(0, dtype=np.bool_), *self._spaced]),
@@ -130,9 +127,9 @@ class WordCounter:
 
 @cache
 def _pieces() -> re.Pattern[str]:
-    """Return what finds words with the space before them, and single characters of other kinds.
+    """Return a pattern of words with the space before them, and single other characters.
 
-    Letters carry their marks (Devanagari's vowels), and what joins the parts of a word (don't, co-operate) is in it.
+    Words include combining marks (Devanagari's vowels), apostrophes and hyphens (don't, co-operate).
     """
     marks = "".join(chr(code) for code in range(0x300, 0x10000) if unicodedata.category(chr(code))[0] == "M")
     part = f"[\\w{marks}{JOINERS}]+"
@@ -153,8 +150,8 @@ _SENTENCES_AT_ONCE = 4096
 _FILE = "collocations.txt"
 _EXAMPLES = 8
 
-# Short words as common as these are connectors in any language (и, в, की, 的): they may stand within a phrase ("state
-# of the art") but not at its edges. A common word of a domain ("linux") is longer, a common short one ("new") rarer.
+# Short words as common as this are connectors in any language (и, в, की, 的). They occur only inside phrases ("state
+# of the art"). A common word of a domain ("linux") is longer, a common short one ("new") rarer.
 _CONNECTOR_SHARE = 0.003
 _CONNECTOR_CHARACTERS = 3
 # Those of English: its articles, pronouns, auxiliaries, prepositions, conjunctions and common adverbs.
@@ -179,15 +176,13 @@ def find_collocations(
     cache: Path,
     progress: Progress = no_progress,
 ) -> Path:
-    """Find the phrases of a corpus, or return them if that has been done before; they do not depend on the tokenizer.
+    """Find the phrases of a corpus, or open them from the cache; they do not depend on the tokenizer.
 
-    A corpus over 32 MB is sampled evenly, so memory stays bounded (0.7 GB).
-
-    Args:
-        segmenter: Who cuts Chinese text into words; None takes single characters for words.
+    A corpus over 32 MB is sampled evenly, so memory stays bounded (0.7 GB). Without a segmenter Chinese characters are
+    words.
 
     Returns:
-        A file of one phrase a line in small letters, by length and best first; a lexicon like any other.
+        A lexicon: one phrase per line in lower case, by length and best first.
     """
 
     def make(folder: Path) -> None:
@@ -208,9 +203,8 @@ def _opened(folder: Path) -> Path:
 
 
 def describe_collocations(path: Path) -> str:
-    """Say in a sentence what was found (`find_collocations`)."""
+    """Describe the result of `find_collocations` in a sentence."""
     phrases = path.read_text(encoding="utf-8").splitlines()
-    # The best of each length, so that all lengths are seen.
     by_length: dict[int, str] = {}
     for phrase in phrases:
         by_length.setdefault(len(phrase.split()), phrase)
@@ -219,17 +213,13 @@ def describe_collocations(path: Path) -> str:
 
 
 def collocations_of(sentences: Iterable[str], segmenter: Segmenter | None = None) -> list[str]:
-    """Return the phrases of some sentences in small letters, by length and best first.
-
-    Args:
-        segmenter: Who cuts Chinese text into words; None takes single characters for words.
-    """
+    """Return the phrases of some sentences in lower case, by length and best first (see `find_collocations`)."""
     counter = WordCounter(segmenter)
     iterator = iter(sentences)
     while batch := list(islice(iterator, _SENTENCES_AT_ONCE)):
         counter.add(batch)
     words = counter.counted()
-    # Without a segmenter a Chinese word is a character, and the most frequent characters begin and end good words.
+    # Without a segmenter, the most frequent Chinese characters begin and end good words.
     edges = ~_connectors(words, longest_han=0 if segmenter is None else 1)
     phrases: list[str] = []
     for grams in _by_length(words):
@@ -239,10 +229,9 @@ def collocations_of(sentences: Iterable[str], segmenter: Segmenter | None = None
 
 @dataclass(frozen=True, slots=True)
 class _Grams:
-    """The n-grams of one length that occur over 10 times. G of them.
+    """The G n-grams of one length that occur more than 10 times.
 
     Attributes:
-        length: n.
         places: Shape (G,), the word at which each first occurs.
         log_p: Shape (G,), the logarithm of each one's share of all words.
         parts: For each length up to n, the numbers of the n-grams that begin at each word, -1 for rare ones, and their
@@ -260,12 +249,12 @@ def _by_length(words: RunningText) -> Iterator[_Grams]:
     counts = np.bincount(words.ids[words.ids >= 0], minlength=len(words.names))
     with np.errstate(divide="ignore"):
         share = np.log(counts / max(1, total))
-    common = np.append(counts > _OVER, False)  # -1, a break, takes the last
+    common = np.append(counts > _OVER, False)  # -1, a break, indexes the last
     parts = {1: (np.where(common[words.ids], words.ids, -1).astype(np.int32), share)}
     for length in range(2, _LONGEST + 1):
         before = parts[length - 1][0].astype(np.int64)
         left, right = before, np.append(before[1:], -1)
-        # An n-gram is told by the two (n-1)-grams in it, and can be frequent only if they are.
+        # An n-gram is identified by its two (n-1)-grams, and can be frequent only if they are.
         places = np.flatnonzero((left >= 0) & (right >= 0))
         _, first, back, number = np.unique(
             left[places] << 32 | right[places], return_index=True, return_inverse=True, return_counts=True
@@ -284,20 +273,20 @@ def _best(grams: _Grams, words: RunningText, edges: BoolArray) -> list[str]:
     npmi = (grams.log_p - likeliest) / -grams.log_p
     first, last = words.ids[grams.places], words.ids[grams.places + grams.length - 1]
     kept = np.flatnonzero((npmi >= _LEAST_NPMI) & edges[first] & edges[last])
-    # Of equal scores the one that occurs first.
+    # Ties by first occurrence.
     order = kept[np.lexsort((grams.places[kept], -scores[kept]))]
     best = order[: int(_MOST * _SHARES[grams.length])]
     return [words.surface(place, grams.length) for place in grams.places[best].tolist()]
 
 
 def _likeliest_parts(grams: _Grams) -> NDArray[np.float64]:
-    """Return the largest sum of log p over all ways to cut each n-gram into two parts and more. Shape (G,)."""
+    """Return the largest sum of log p over all segmentations of each n-gram into two and more parts. Shape (G,)."""
 
     def log_p(start: int, length: int) -> NDArray[np.float64]:
         numbers, shares = grams.parts[length]
         return shares[numbers[grams.places + start]]
 
-    # best[e]: the first e words cut in the best way, or whole where e < n.
+    # best[e]: the best segmentation of the first e words, or these unsegmented if e < n.
     best = {0: np.zeros(len(grams.places))}
     for end in range(1, grams.length + 1):
         whole = 1 if end == grams.length else 0
@@ -307,7 +296,7 @@ def _likeliest_parts(grams: _Grams) -> NDArray[np.float64]:
 
 
 def _connectors(words: RunningText, longest_han: int) -> BoolArray:
-    """Return which words may stand within a phrase only. Shape (words,)."""
+    """Return which words may occur only inside a phrase. Shape (words,)."""
     counts = np.bincount(words.ids[words.ids >= 0], minlength=len(words.names))
     common = counts > _CONNECTOR_SHARE * len(words.ids)
     return np.fromiter(

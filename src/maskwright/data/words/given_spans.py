@@ -1,9 +1,8 @@
 """Phrases and entities given with the documents, mapped through cleaning.
 
-A .jsonl record may hold `"spans": [[start, end, "entity"], ...]` or objects with `start`, `end` and `label`, in
-characters of the record's text. Cleaning moves characters, so the bounds are written into a copy of the text as marks,
-the copy is cleaned, and the marks are read off. Where marks would change the cleaning, the spans' texts are searched
-for in order instead.
+A .jsonl record may have `"spans": [[start, end, "entity"], ...]` or objects with `start`, `end` and `label`, in
+characters of the record's text. Cleaning moves characters, so the bounds are marked in a copy of the text, the copy is
+cleaned, and the marks are located. If marks would change the cleaning, the spans' texts are searched for in order.
 """
 
 import re
@@ -17,20 +16,14 @@ from maskwright.data.cleaning.text import Cleaning, clean_document
 from maskwright.data.words.spec import Level
 
 LEVELS: tuple[str, ...] = get_args(Level)
-"""Levels by number, as they are stored."""
+"""Kinds of spans by number, as stored."""
 
-# Characters of a plane for private use, which cleaning neither removes nor joins with others.
+# Private-use characters, which cleaning neither removes nor composes with others.
 _MARKS = range(0xF0000, 0xF0100)
 
 
 class GivenSpan(NamedTuple):
-    """A phrase or an entity in a raw text.
-
-    Attributes:
-        start: Its first character.
-        end: One past its last.
-        level: "phrase" or "entity".
-    """
+    """A phrase or an entity: characters [start, end) of a raw text and the kind."""
 
     start: int
     end: int
@@ -38,14 +31,7 @@ class GivenSpan(NamedTuple):
 
 
 def read_spans(value: Any, text: str) -> list[GivenSpan]:
-    """Check and return the spans of a record.
-
-    Args:
-        value: What its field `spans` holds; None for none.
-
-    Raises:
-        ValueError: If they are something else; the message says what is wrong.
-    """
+    """Check and return the spans in a record's field `spans`, None for none; ValueError if they are invalid."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -63,7 +49,7 @@ def _span(item: Any, text: str, number: int) -> GivenSpan:
         raise ValueError(f"{where} has the label {label!r}; allowed: {', '.join(LEVELS)}")
     if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
         raise ValueError(
-            f"{where} is [{start!r}, {end!r}), which is no run of characters of a text of {len(text):,} characters"
+            f"{where} is [{start!r}, {end!r}), not a range of characters of a text of {len(text):,} characters"
         )
     return GivenSpan(start, end, label)
 
@@ -71,10 +57,10 @@ def _span(item: Any, text: str, number: int) -> GivenSpan:
 def locate_spans(
     text: str, spans: Sequence[GivenSpan], cleaning: Cleaning, paragraphs: Sequence[str]
 ) -> NDArray[np.int64]:
-    """Find the spans of a raw text in its clean paragraphs; one that reaches over a paragraph's end is lost.
+    """Find the spans of a raw text in its clean paragraphs; one that crosses a paragraph's end is lost.
 
     Returns:
-        Shape (N, 4): paragraph, start, end (characters of the paragraph) and number of the level; ascending.
+        Shape (N, 4), ascending: paragraph, start, end (characters of the paragraph) and number of the kind.
     """
     trimmed = [trimmed for span in spans if (trimmed := _trimmed(text, span)) is not None]
     places = _by_marks(text, trimmed, cleaning, paragraphs)
@@ -102,7 +88,7 @@ def _by_marks(
         return None
     bounds = sorted({bound for span in spans for bound in (span.start, span.end)})
     pieces = [text[start:end] for start, end in zip([0, *bounds], [*bounds, len(text)], strict=True)]
-    # A mark at a line's end may hide how the lines of the document are broken: both ways are tried.
+    # A mark at a line's end may hide how the lines of the document are wrapped: try both ways.
     for line_breaks in ("paragraph", "space") if cleaning.line_breaks == "auto" else (cleaning.line_breaks,):
         marked = clean_document(mark.join(pieces), cleaning.replace(line_breaks=line_breaks))
         if [paragraph.replace(mark, "") for paragraph in marked] == list(paragraphs):

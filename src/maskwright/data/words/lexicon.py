@@ -1,9 +1,8 @@
-"""Word lists, segmenter dictionaries and lexicons, and the search for lexicon entries (Aho and Corasick 1975)."""
+"""Word lists, segmenter dictionaries and lexicons, and the search for entries (Aho and Corasick 1975)."""
 
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,14 +19,11 @@ _MOST_CHARACTERS = 200
 _NUMBER = re.compile(r"\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class DictionaryWord:
-    """One word that a segmenter is to know.
+class DictionaryWord(NamedTuple):
+    """A word for a segmenter.
 
     Attributes:
-        word: The word.
-        frequency: How common it is, on the scale of the segmenter's own dictionary; None lets the segmenter choose
-            one that keeps the word whole.
+        frequency: On the scale of the segmenter's dictionary; None for one that keeps the word whole.
         tag: Its part of speech; "" for none.
     """
 
@@ -37,11 +33,7 @@ class DictionaryWord:
 
 
 def content_of(path: Path) -> str:
-    """Return the checksum of a word list.
-
-    Raises:
-        DataError: If it cannot be read.
-    """
+    """Return the checksum of a word list; DataError if it cannot be read."""
     try:
         return checksum(path.expanduser())
     except OSError as error:
@@ -49,19 +41,15 @@ def content_of(path: Path) -> str:
 
 
 def read_words(path: Path) -> list[str]:
-    """Read a list of words, one a line, without repeats, in the order of the file.
-
-    Raises:
-        DataError: If the file cannot be read or holds no word.
-    """
+    """Read a list of words, one per line, without repeats; DataError if it cannot be read or is empty."""
     return list(dict.fromkeys(line.strip() for _, line in _lines(path)))
 
 
 def read_dictionary(path: Path) -> list[DictionaryWord]:
-    """Read a dictionary: on each line a word, then its frequency and its part of speech, each if wanted.
+    """Read a dictionary: on each line a word, optionally followed by frequency and part of speech.
 
     Raises:
-        DataError: If the file cannot be read, holds nothing, or a line is something else.
+        DataError: If the file cannot be read, is empty, or a line is something else.
     """
     words = []
     for number, line in _lines(path):
@@ -77,12 +65,12 @@ def read_dictionary(path: Path) -> list[DictionaryWord]:
 
 
 def read_lexicon(path: Path) -> list[str]:
-    """Read a lexicon: one entry a line (.txt), or the first column of tab-separated lines (.tsv).
+    """Read a lexicon: one entry per line (.txt), or the first column of tab-separated lines (.tsv).
 
-    Entries come in the form of clean text (NFC, single spaces), without repeats, in the order of the file.
+    Entries are in the form of clean text (NFC, single spaces), without repeats.
 
     Raises:
-        DataError: If the file cannot be read, holds nothing, or a line is too long for an entry.
+        DataError: If the file cannot be read, is empty, or a line is too long for an entry.
     """
     entries: dict[str, None] = {}
     for number, line in _lines(path):
@@ -91,7 +79,7 @@ def read_lexicon(path: Path) -> list[str]:
             found = f"an entry of {len(entry):,} characters" if entry else "an empty first column"
             raise DataError(
                 f"{path}, line {number}: {found} ({_shown(line)})",
-                allowed=f"one phrase or entity a line, of 1 to {_MOST_CHARACTERS} characters",
+                allowed=f"one phrase or entity per line, of 1 to {_MOST_CHARACTERS} characters",
                 todo="Check that the file is a lexicon.",
             )
         entries[entry] = None
@@ -99,7 +87,7 @@ def read_lexicon(path: Path) -> list[str]:
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
-    """Return the lines that hold something, with their numbers from 1."""
+    """Return the lines that are not blank, with their numbers from 1."""
     try:
         data = path.expanduser().read_bytes()
         text = data.decode("utf-8-sig")
@@ -111,7 +99,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
     text = unicodedata.normalize("NFC", text)
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
-        raise DataError(f"the word list {path} is empty", allowed="one word a line")
+        raise DataError(f"the word list {path} is empty", allowed="one word per line")
     return lines
 
 
@@ -125,12 +113,7 @@ def _shown(line: str) -> str:
 
 
 class Spans(NamedTuple):
-    """Runs of characters of a text, ascending.
-
-    Attributes:
-        starts: Shape (N,), int64.
-        ends: Shape (N,), int64, one past each last character.
-    """
+    """Runs [start, end) of characters of a text, ascending. Shapes (N,), int64."""
 
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -143,7 +126,7 @@ def spans_of(pairs: Iterable[tuple[int, int]]) -> Spans:
 
 
 def longest(spans: Spans) -> Spans:
-    """Return spans of which no two overlap: from the left, at each place the longest, then what begins after it."""
+    """Return spans without overlap: from the left, the longest at each position, then those that begin after it."""
     order = np.lexsort((-spans.ends, spans.starts))
     starts, ends = spans.starts[order], spans.ends[order]
     if not len(starts) or (starts[1:] >= ends[:-1]).all():
@@ -157,7 +140,7 @@ def longest(spans: Spans) -> Spans:
 
 
 def has_lexicon_search() -> bool:
-    """Return whether what finds lexicons and collocations is installed."""
+    """Return whether pyahocorasick is installed."""
     try:
         _automaton_class()
     except DataError:
@@ -166,13 +149,10 @@ def has_lexicon_search() -> bool:
 
 
 class Lexicon:
-    """Finds the entries of a word list.
+    """Finds the entries of a word list, which are in the form of clean text.
 
-    An entry in small letters is found in any case ("machine learning" finds "Machine learning"), one with capitals as
-    it is written ("US" never finds "us"). In scripts with spaces an entry begins and ends where a word does.
-
-    Args:
-        entries: In the form of clean text: NFC, single spaces.
+    A lower-case entry is found in any case ("machine learning" finds "Machine learning"), one with capitals as
+    written ("US" never finds "us"). In scripts with spaces an entry begins and ends where a word does.
 
     Raises:
         DataError: If pyahocorasick is not installed, or cannot be loaded.
@@ -187,7 +167,7 @@ class Lexicon:
             if number == len(self._entries):
                 self._automaton.add_word(folded, number)
                 self._entries.append([])
-            # Entries that differ in case alone share a place.
+            # Entries that differ only in case share a number.
             self._entries[number].append(entry)
         self._lengths = np.array([len(same[0]) for same in self._entries], dtype=np.int64)
         self._automaton.make_automaton()
@@ -227,7 +207,7 @@ def _lowered(text: str) -> str:
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered
-    # The rare capital (İ) whose small letter is two characters stays, so that places stay.
+    # The rare capital (İ) whose lower-case form is two characters stays, so that positions stay.
     return "".join(letter if len(letter.lower()) > 1 else letter.lower() for letter in text)
 
 
@@ -236,12 +216,12 @@ def _case_fits(found: str, entries: list[str]) -> bool:
 
 
 def _is_edge(text: str, place: int) -> bool:
-    """Return whether a word may begin or end at a place, as far as the two characters around it tell."""
+    """Return whether a word may begin or end at a position, judged by the two characters around it."""
     return place in (0, len(text)) or not (_joins(text[place - 1]) and _joins(text[place]))
 
 
 def _joins(character: str) -> bool:
-    """Return whether a character is part of words written together with their other characters."""
+    """Return whether a character is part of words in a script with spaces between words."""
     if character.isascii():
         return character.isalnum() or character == "_"
     if unicodedata.category(character)[0] not in "LMN" and character not in JOINERS:
@@ -250,7 +230,7 @@ def _joins(character: str) -> bool:
 
 
 def _without_spaces(code: int) -> bool:
-    # Thai and Lao, Burmese, Khmer; kana, bopomofo and Han: scripts that set no space between words.
+    # Thai and Lao, Burmese, Khmer; kana, bopomofo and Han: scripts without spaces between words.
     return 0x0E00 <= code <= 0x0EFF or 0x1000 <= code <= 0x109F or 0x1780 <= code <= 0x17FF or _is_cjk(code)
 
 

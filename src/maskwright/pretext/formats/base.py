@@ -18,10 +18,8 @@ class Format(Spec):
 
     Attributes:
         kind: The format's name in recipes.
-        tells_by_segments: Whether segments say something that nothing else in a sequence does, so that the encoder
-            must tell two kinds of them apart.
-        sentences_are_lines: Whether a sentence is a line as it was written (a turn of a dialogue): it may hold several
-            sentences, and stays one.
+        tells_by_segments: Whether segment ids carry information of their own, so that the encoder must have two kinds.
+        sentences_are_lines: Whether a sentence is a line as written (a turn of a dialogue), of any number of sentences.
     """
 
     kind: str
@@ -30,72 +28,55 @@ class Format(Spec):
 
     @property
     def provides(self) -> frozenset[str]:
-        """Facts that instances carry, for objectives' `needs`.
-
-        They are "next_sentence_label", "order_label" and "dialogue_label".
-        """
+        """Labels for objectives' `needs`: "next_sentence_label", "order_label", "dialogue_label"."""
         return frozenset()
 
     @property
     def label_meanings(self) -> tuple[str, str] | None:
-        """What the labels 0 and 1 say of a sequence, in words; None where no sequence has one."""
+        """The meaning of the labels 0 and 1 in words; None without labels."""
         return None
 
     @abstractmethod
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
-        """Plan one pass over the documents.
+        """Plan one pass over documents, in corpus order, whose sentences have at least one token.
 
         Args:
-            documents: The documents, in corpus order. Every sentence has at least one token.
-            max_length: Tokens a sequence may have, specials counted.
-            seed: The run's seed; random choices are keyed by (seed, "layout", refresh, document).
-            refresh: Which redrawing of the layout this is.
+            max_length: Maximum tokens per sequence, with special tokens.
+            seed: Random choices are keyed by (seed, "layout", refresh, document).
+            refresh: Index of the sample of layouts.
 
         Raises:
-            RecipeError: If `max_length` leaves no room for text.
+            RecipeError: If `max_length` is too small for text.
         """
 
     def separator_points(self, documents: Documents) -> IntArray:
-        """Token offsets where an extra separator stands if a text runs across them, for `lay_out`.
-
-        Ascending, shape (K,); none by default. One call serves a whole pass.
-        """
+        """Return ascending token offsets at which `lay_out` inserts a separator inside a text. Shape (K,)."""
         return np.zeros(0, dtype=np.int64)
 
     def lay_out(
         self, plan: Plan, take: TakeTokens, special_tokens: SpecialTokens, separator_points: IntArray
     ) -> Instances:
-        """Turn plan rows into sequences with their special tokens. Vectorised over all rows.
-
-        Args:
-            plan: The rows to lay out.
-            take: Reads token ranges of the corpus.
-            special_tokens: Ids of the classification and separator tokens.
-            separator_points: What `separator_points` gave for the planned documents.
-        """
+        """Turn plan rows into sequences with special tokens; `take` reads token ranges of the corpus."""
         return assemble(plan, take, special_tokens, separator_points=separator_points)
 
     def lengths(self, plan: Plan, separator_points: IntArray) -> IntArray:
-        """Return how many tokens each row's sequence will have, before anything is read. Shape (N,), int64.
-
-        Arguments are those of `lay_out`.
-        """
+        """Return the number of tokens of each row's sequence, without reading text. Shape (N,), int64."""
         return sequence_lengths(plan, separator_points=separator_points)
 
-    def _room(self, max_length: int, num_specials: int, needed: int) -> int:
-        room = max_length - num_specials
-        if room < needed:
+    def _text_length(self, max_length: int, num_specials: int, needed: int) -> int:
+        text_length = max_length - num_specials
+        if text_length < needed:
             raise RecipeError(
                 f"format {self.kind!r} cannot lay out sequences of length {max_length}: "
-                f"{num_specials} places go to special tokens",
+                f"{num_specials} positions are special tokens",
                 allowed=f"a length of at least {num_specials + needed}",
                 todo="Raise the max_length of the training phase",
             )
-        return room
+        return text_length
 
 
 class PairFormat(Format):
-    """A format whose sequences hold two texts (or one, where a text finds no partner).
+    """A format of sequences of two texts, or of one without a partner.
 
     Attributes:
         num_separators_between: Separators between the texts: 1 (BERT) or 2 (RoBERTa).
@@ -103,14 +84,14 @@ class PairFormat(Format):
 
     num_separators_between: Literal[1, 2] = 1
 
-    def pair_room(self, max_length: int) -> int:
-        """Tokens left for both texts of a pair; at least 2."""
-        return self._room(max_length, 2 + self.num_separators_between, needed=2)
+    def pair_length(self, max_length: int) -> int:
+        """Return the maximum tokens of both texts of a pair; at least 2."""
+        return self._text_length(max_length, 2 + self.num_separators_between, needed=2)
 
     def lay_out(
         self, plan: Plan, take: TakeTokens, special_tokens: SpecialTokens, separator_points: IntArray
     ) -> Instances:
-        """Turn plan rows into sequences with their special tokens (see `Format.lay_out`)."""
+        """See `Format.lay_out`."""
         return assemble(
             plan,
             take,
@@ -120,7 +101,7 @@ class PairFormat(Format):
         )
 
     def lengths(self, plan: Plan, separator_points: IntArray) -> IntArray:
-        """Return how many tokens each row's sequence will have (see `Format.lengths`)."""
+        """See `Format.lengths`."""
         return sequence_lengths(
             plan, num_separators_between=self.num_separators_between, separator_points=separator_points
         )

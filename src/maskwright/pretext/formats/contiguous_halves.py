@@ -40,7 +40,7 @@ class ContiguousHalves(PairFormat):
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
         """Plan one pass (see `Format.plan`); documents are numbered without the empty ones."""
-        room = self.pair_room(max_length)
+        room = self.pair_length(max_length)
         documents = without_empty(documents)
         ends = np.asarray(documents.sentence_ends)
         rows = PlanRows()

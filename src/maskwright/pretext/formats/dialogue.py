@@ -56,7 +56,7 @@ class Dialogue(Format):
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
         """Plan one pass (see `Format.plan`); documents are numbered without the empty ones."""
-        room = self._room(max_length, num_specials=1 + _TURNS, needed=_TURNS)
+        room = self._text_length(max_length, num_specials=1 + _TURNS, needed=_TURNS)
         documents = without_empty(documents)
         ends = np.asarray(documents.sentence_ends)
         texts = RandomTexts(documents)

@@ -74,9 +74,8 @@ class Masking(Spec):
         that has one within its budget. No sequence exceeds its budget, except in `LevelMasking`, which has none.
 
         Args:
-            token_counts: Shape (V,), the count of each id in the corpus, for maskings that use it; None if unknown.
-            eligible: Shape (T,), tokens that the replacement can replace; others are selected only in sequences that
-                have no such token. None for all.
+            token_counts: Shape (V,), the count of each id in the corpus, for maskings that use it.
+            eligible: Shape (T,), tokens to select from, except in sequences without any; None for all.
         """
         maskable = np.ones(len(instances.ids), dtype=bool) if self.candidates == "all" else ~instances.special
         if eligible is not None:

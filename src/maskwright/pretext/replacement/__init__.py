@@ -1,4 +1,4 @@
-"""What stands where tokens were selected. To add a replacement: one file, one line in `ReplacementChoice`."""
+"""Replacements of selected tokens. To add one, write its module and add it to `ReplacementChoice`."""
 
 from typing import Annotated
 

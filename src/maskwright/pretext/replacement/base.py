@@ -16,9 +16,8 @@ class VocabularyFacts:
     """Vocabulary statistics for maskings and replacements.
 
     Attributes:
-        special_tokens: Ids of the special tokens, and the number of entries.
-        token_counts: Shape (V,), how often each id stands in the corpus; None where it is not known.
-        similar_words: Which words may stand in for which; None where nobody asked for them.
+        token_counts: Shape (V,), count of each id in the corpus; None if unknown.
+        similar_words: The table of similar words; None if not needed.
     """
 
     special_tokens: SpecialTokens
@@ -37,7 +36,7 @@ class Replacement(Spec):
 
     @property
     def similar_words(self) -> SimilarWordsSpec | None:
-        """The table to prepare for `VocabularyFacts.similar_words`; None where none is asked for."""
+        """The table to prepare for `VocabularyFacts.similar_words`; None if not needed."""
         return None
 
     @property
@@ -47,20 +46,17 @@ class Replacement(Spec):
 
     @property
     def hides(self) -> bool:
-        """Whether selected tokens ever become others; where they do not, all of them stand there to be copied."""
+        """Whether selected tokens are ever changed; otherwise all of them can be copied."""
         return True
 
     @property
     def uses_token_counts(self) -> bool:
-        """Whether it asks for `VocabularyFacts.token_counts`."""
+        """Whether it needs `VocabularyFacts.token_counts`."""
         return False
 
     @property
     def hiding_all(self) -> Self:
-        """The same without keeping any selected token as it is: what held-out text is measured with.
-
-        A kept token stands there to be copied, so a model that uses no context at all gets every kept one right.
-        """
+        """The same without kept tokens, for held-out text: a model can copy kept tokens without using context."""
         return self
 
     def eligible(self, instances: Instances, rng: RandomNumbers, vocabulary: VocabularyFacts) -> BoolArray | None:
@@ -73,18 +69,11 @@ class Replacement(Spec):
     ) -> IntArray:
         """Return the ids that the encoder sees. Shape (T,), int32; only selected positions may differ.
 
-        Args:
-            instances: The flat batch.
-            selection: The units to corrupt.
-            rng: The keyed random numbers; use purposes that begin with "replacement".
-            vocabulary: Special ids, vocabulary size, corpus counts.
+        Purposes of random numbers begin with "replacement".
         """
 
     def outcomes(
         self, instances: Instances, selection: Selection, rng: RandomNumbers, vocabulary: VocabularyFacts
     ) -> Mapping[str, int]:
-        """Return how many selected tokens became what, in words, where the shares alone do not tell; else nothing.
-
-        Arguments are those of `replace_tokens`, and what is counted is what it does with them.
-        """
+        """Return the number of selected tokens by outcome of `replace_tokens`, if the shares alone do not tell."""
         return {}

@@ -16,19 +16,16 @@ from maskwright.pretext.shares import Share, check_shares
 class MaskRandomKeep(Replacement):
     """Mask, replace at random, or keep: 80/10/10 in BERT (Devlin et al. 2019, section 3.1).
 
-    A random token may happen to equal the original.
+    A random token may equal the original.
 
     Attributes:
-        mask: Share replaced by the mask token.
-        random: Share replaced by a random token.
-        keep: Share left as it is; the three shares add up to 1.
-        per: What one decision is made for: each "token" (BERT, also within a whole word), or each "unit"
-            (fairseq's whole words); random tokens are drawn one by one in both.
-        random_from: Ids that random tokens are drawn from. Uniformly: the whole "vocabulary" with all special
-            tokens (BERT), or the "ordinary" part of it without the padding, unknown, classification and
-            separator tokens (fairseq; the mask token stays in). From the "corpus" they are drawn as often as they
-            stand in it (SpanBERT: masking.py:242-303 picks tokens of the training text), so special tokens never
-            come up.
+        mask, random, keep: Shares replaced by the mask token or by a random token, or kept; they sum to 1.
+        per: One decision for each "token" (BERT, also within a whole word) or for each "unit" (fairseq's whole words);
+            random tokens are sampled separately in both.
+        random_from: What random tokens are sampled from. Uniformly: the whole "vocabulary" with all special tokens
+            (BERT), or the "ordinary" part without the padding, unknown, classification and separator tokens (fairseq,
+            with the mask token). By frequency: the "corpus" (SpanBERT: masking.py:242-303 samples tokens of the
+            training text), so without special tokens.
     """
 
     kind: Literal["mask_random_keep"] = "mask_random_keep"
@@ -55,12 +52,12 @@ class MaskRandomKeep(Replacement):
 
     @property
     def uses_token_counts(self) -> bool:
-        """Whether random tokens are drawn as often as they stand in the corpus (see `Replacement`)."""
+        """Whether random tokens are sampled by frequency (see `Replacement.uses_token_counts`)."""
         return self.random_from == "corpus" and self.random > 0
 
     @property
     def hiding_all(self) -> Self:
-        """The shares of mask and random grown to 1 (see `Replacement.hiding_all`)."""
+        """The shares of mask and random, scaled to 1 (see `Replacement.hiding_all`)."""
         changed = self.mask + self.random
         return self.replace(mask=self.mask / changed, random=self.random / changed, keep=0.0) if changed else self
 
@@ -77,7 +74,7 @@ class MaskRandomKeep(Replacement):
     def _put_masks(
         self, ids: IntArray, instances: Instances, selection: Selection, rng: RandomNumbers, mask: int
     ) -> IntArray:
-        """Put the mask token in where it is drawn, in place; return the tokens that are to become random ones."""
+        """Insert mask tokens, in place; return the tokens to replace by random ones."""
         positions = selection.positions
         by_unit = self.per == "unit"
         decided = selection.starts if by_unit else positions
@@ -96,13 +93,13 @@ class MaskRandomKeep(Replacement):
 
 
 def _by_frequency(uniform: IntArray, token_counts: IntArray | None) -> IntArray:
-    """Turn uniform numbers (K,) into ids (K,), each as likely as it is frequent."""
+    """Turn uniform numbers (K,) into ids (K,) with the probabilities of their frequency."""
     if token_counts is None or not token_counts.any():
         raise RecipeError(
-            "replacement.random_from is 'corpus', but how often tokens stand in the corpus is not known here",
+            "replacement.random_from is 'corpus', but the token counts of the corpus are unknown here",
             todo="Set replacement.random_from=vocabulary.",
         )
     running = np.cumsum(token_counts, dtype=np.int64)
-    # Places in the corpus are whole numbers below its length, so an id that it lacks is never hit.
+    # Positions in the corpus are integers below its length, so an id that it lacks is never hit.
     ids: IntArray = np.searchsorted(running, (uniform * int(running[-1])).astype(np.int64), side="right")
     return ids
