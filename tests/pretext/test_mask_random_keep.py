@@ -80,7 +80,7 @@ def test_spanbert_draws_random_tokens_as_often_as_they_stand_in_the_corpus() -> 
 @pytest.mark.parametrize("counts", [None, np.zeros(1000, dtype=np.int64)])
 def test_drawing_from_a_corpus_that_nobody_counted_is_an_error(counts: IntArray | None) -> None:
     instances, selection = pairs_of_tokens(50)
-    with pytest.raises(RecipeError, match=r"random_from is 'corpus'.*not known.*random_from=vocabulary"):
+    with pytest.raises(RecipeError, match=r"random_from is 'corpus'.*unknown.*random_from=vocabulary"):
         MaskRandomKeep(mask=0, random=1, keep=0, random_from="corpus").replace_tokens(
             instances, selection, rng_for(instances), VocabularyFacts(special_tokens=SPECIAL, token_counts=counts)
         )
