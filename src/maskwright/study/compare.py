@@ -13,9 +13,6 @@ another recipe, seed or task it adds what is missing. Runs go seed by seed, so t
 hours affects all recipes alike.
 """
 
-import itertools
-import json
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,12 +30,12 @@ from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.finetuning import finetune
 from maskwright.finetuning.tasks import KINDS
 from maskwright.inference.model import Model, load
-from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe, default_cleaning
 from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.study import probes
 from maskwright.study.report import write_report
-from maskwright.study.results import Question, collect
+from maskwright.study.request import DEFAULT_TASKS, SAMPLES, Task, Variant, tasks_of, variants_of
+from maskwright.study.results import collect
 from maskwright.study.text import StudyText, prepare_text
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, prepare_machine_again
@@ -47,34 +44,7 @@ from maskwright.training.pretrain import Run, pretrain
 from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.resolve import vocabulary_size
 
-DEFAULT_TASKS = ("masked", "intrinsic", "cost")
-_WITH_PATH = ("minimal-pairs", "blimp", *BENCHMARKS, *KINDS)
-_SAMPLES = "samples"
 _VOCABULARY = "tokenizer.vocab_size"
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A recipe of the study: as found under its name (`base`), and with what the study sets in it."""
-
-    label: str
-    base: Recipe
-    overrides: tuple[str, ...]
-    recipe: Recipe
-
-    @property
-    def folder(self) -> str:
-        """Name of its folders."""
-        return re.sub(r"[^\w.=+-]+", "-", self.label)
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Something to measure: "masked", "intrinsic", "cost", "minimal-pairs", "samples", or a task of `finetune`."""
-
-    name: str
-    kind: str
-    path: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,86 +172,8 @@ def compare(
         if dry_run:
             return Comparison(folder=folder, finished=False, runs=runs, report=None)
         write_json(folder / "study.json", shared)
-        question = Question(
-            folder=folder,
-            labels={label: variant.folder for label, variant in variants.items()},
-            overrides={label: variant.overrides for label, variant in variants.items()},
-            baseline=baseline,
-            seeds=tuple(study.seeds),
-            tasks=tuple(task.name for task in chosen),
-        )
-        report = study.run(sources, question)
+        report = study.run(sources, baseline)
         return Comparison(folder=folder, finished=study.complete, runs=runs, report=report)
-
-
-def variants_of(
-    recipes: Sequence[str | Recipe] | Mapping[str, str | Recipe], vary: Mapping[str, Sequence[Any]], set: Sequence[str]
-) -> dict[str, Variant]:
-    """Return the recipes to compare, by label.
-
-    Raises:
-        RecipeError: If a recipe or field is unknown, or two have the same label.
-    """
-    named: list[tuple[str, Recipe]] = []
-    for each in recipes.items() if isinstance(recipes, Mapping) else recipes:
-        label, recipe = each if isinstance(each, tuple) else (None, each)
-        if isinstance(recipe, str) and label is None and "=" in recipe:
-            label, _, recipe = recipe.partition("=")
-        found = recipe if isinstance(recipe, Recipe) else resolve(recipe)
-        named.append((label or (found.name if isinstance(recipe, Recipe) else recipe), found))
-    labels = [label for label, _ in named]
-    if not labels or len({*labels}) < len(labels):
-        raise RecipeError(
-            f"recipes to compare: {', '.join(labels) or 'none'}",
-            allowed="one or more different ones",
-            todo="Name a second one of the same recipe yourself: `--recipes bert/mini,again=bert/mini`.",
-        )
-    of_label: dict[str, list[str]] = {label: [] for label in labels}
-    for text in set:
-        target, colon, _ = text.partition("=")[0].rpartition(":")
-        if colon and target not in of_label:
-            problem, allowed, todo = unknown_name("label", target, labels)
-            raise RecipeError(f"--set {text}: {problem}", allowed=allowed, todo=todo)
-        for label in [target] if colon else labels:
-            of_label[label].append(text[len(target) + 1 :] if colon else text)
-    variants = {}
-    for label, base in named:
-        for values in itertools.product(*vary.values()):
-            varied = [
-                f"{field}={value if isinstance(value, str) else json.dumps(value)}"
-                for field, value in zip(vary, values, strict=True)
-            ]
-            # A part before its fields: choosing a masking resets the rate that was set in the old one.
-            overrides = tuple(sorted([*of_label[label], *varied], key=lambda each: each.partition("=")[0].count(".")))
-            name = " ".join([label, *varied])
-            variants[name] = Variant(name, base, overrides, override(base, parse_overrides(overrides)))
-    return variants
-
-
-def tasks_of(tasks: Sequence[str]) -> tuple[Task, ...]:
-    """Read tasks as they are written on the command line.
-
-    Raises:
-        RecipeError: If there is no such task, or its data is not there.
-    """
-    found: dict[str, Task] = {}
-    for text in dict.fromkeys(tasks):
-        front, _, path = text.partition("=")
-        label, _, kind = front.rpartition(":")
-        if kind not in (*DEFAULT_TASKS, *_WITH_PATH):
-            problem, allowed, todo = unknown_name("task", kind, (*DEFAULT_TASKS, *_WITH_PATH))
-            raise RecipeError(problem, allowed=allowed, todo=todo)
-        if bool(path) == (kind in DEFAULT_TASKS) or (path and not Path(path).expanduser().exists()):
-            raise RecipeError(
-                f"task {text!r}" + (f": there is no {path}" if path and kind in _WITH_PATH else ""),
-                allowed=f"{kind} alone" if kind in DEFAULT_TASKS else f"`{kind}=PATH` with an existing file or folder",
-            )
-        name = label or kind
-        if name in found or name == _SAMPLES:
-            raise RecipeError(f"two tasks are called {name!r}", todo=f"Name them: `LABEL:{text}`.")
-        place = Path(path).expanduser() if path else None
-        found[name] = Task(name, "minimal-pairs" if kind == "blimp" else kind, place)
-    return tuple(found.values())
 
 
 def _agreed(folder: Path, request: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -401,7 +293,7 @@ class _Study:
                 )
         return runs
 
-    def run(self, sources: Sequence[str], question: Question) -> dict[str, Any] | None:
+    def run(self, sources: Sequence[str], baseline: str) -> dict[str, Any] | None:
         """Do what is missing; returns the report, or None if nothing could be reported before a stop."""
         cleaning = override(Cleaning(), parse_overrides(self.clean))
         text = prepare_text(self.folder / "text", sources, cleaning, **self.prepare, progress=self.talk.stage)
@@ -426,7 +318,8 @@ class _Study:
                     return report
                 done += missing
             # After each seed, so that a long study can be read before it is finished.
-            report = collect(question, seeds=tuple(each for each in self.seeds if each <= seed))
+            seeds = [each for each in self.seeds if each <= seed]
+            report = collect(self.folder, self.variants, self.tasks, baseline, seeds, planned_seeds=self.seeds)
             has_page = write_report(self.folder, report)
         self.complete = True
         page = "report.html" if has_page else "report.md (report.html needs the extra `report`)"
@@ -491,7 +384,7 @@ class _Study:
     def _measure(self, variant: Variant, seed: int, text: StudyText) -> bool:
         """Measure what is missing of a run; returns False if a stop was requested."""
         run = self._run_folder(variant, seed)
-        tasks = (*self.tasks, *([Task(_SAMPLES, _SAMPLES)] if seed == self.seeds[0] else []))
+        tasks = (*self.tasks, *([Task(SAMPLES, SAMPLES)] if seed == self.seeds[0] else []))
         missing = [task for task in tasks if not self._is_measured(task, variant, seed)]
         if not missing:
             return True
@@ -499,7 +392,7 @@ class _Study:
         for number, task in enumerate(missing):
             self.talk.stage(f"measuring {task.name}", number, len(missing))
             content: dict[str, Any]
-            if task.kind == _SAMPLES:
+            if task.kind == SAMPLES:
                 content = probes.samples(model, text, run)
             elif task.kind in ("masked", "intrinsic", "cost", "minimal-pairs"):
                 content = {"metrics": probes.measured_json(self._probe(task, model, run, text))}

@@ -8,7 +8,7 @@ import csv
 import io
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,32 +17,12 @@ from maskwright.core.amounts import plain_float, short_count, size_in_bytes
 from maskwright.core.files import read_json
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import diff
+from maskwright.study.request import SAMPLES, Task, Variant
 from maskwright.study.statistics import ALPHA, BETTER, NOT_TESTED, WORSE, differences, estimate
 from maskwright.training.metrics import read_rows
 
 _MINUS = "\N{MINUS SIGN}"
 UNITS = {"share": "%", "nats": "nats"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What the report is about.
-
-    Attributes:
-        folder: The study's directory.
-        labels: Folder name of each recipe, by label, in order.
-        overrides: What the study set in each recipe.
-        baseline: A label.
-        seeds: All seeds of the study.
-        tasks: Names of what is measured.
-    """
-
-    folder: Path
-    labels: dict[str, str]
-    overrides: dict[str, tuple[str, ...]]
-    baseline: str
-    seeds: tuple[int, ...]
-    tasks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,45 +73,54 @@ def metric_of(name: str, details: str = "") -> Metric:
     return Metric(f"{name}, {details or 'accuracy'}")
 
 
-def collect(question: Question, seeds: Sequence[int]) -> dict[str, Any]:
+def collect(
+    folder: Path,
+    variants: Mapping[str, Variant],
+    tasks: Sequence[Task],
+    baseline: str,
+    seeds: Sequence[int],
+    *,
+    planned_seeds: Sequence[int],
+) -> dict[str, Any]:
     """Return the content of `report.json`.
 
     Args:
-        question: What the report is about.
+        folder: The study's directory.
         seeds: Seeds whose runs are trained and measured.
+        planned_seeds: All seeds of the study.
     """
-    folder, shared = question.folder, read_json(question.folder / "study.json")
+    shared = read_json(folder / "study.json")
     runs = {
-        label: {seed: folder / "runs" / name / f"seed-{seed}" for seed in seeds}
-        for label, name in question.labels.items()
+        label: {seed: folder / "runs" / variant.folder / f"seed-{seed}" for seed in seeds}
+        for label, variant in variants.items()
     }
     records = {label: {seed: read_json(run / "run.json") for seed, run in each.items()} for label, each in runs.items()}
     recipes = {label: resolve(str(each[seeds[0]])) for label, each in runs.items()}
     samples = {}
-    for label, name in question.labels.items():
-        sampled = read_json(folder / "measurements" / name / f"seed-{seeds[0]}" / "samples.json")
+    for label, variant in variants.items():
+        sampled = read_json(folder / "measurements" / variant.folder / f"seed-{seeds[0]}" / f"{SAMPLES}.json")
         samples[label] = {"masks": sampled["masks"], "fills": sampled["fills"]}
-    first = records[question.baseline][seeds[0]]
-    card = read_json(runs[question.baseline][seeds[0]] / "data_card.json")
+    first = records[baseline][seeds[0]]
+    card = read_json(runs[baseline][seeds[0]] / "data_card.json")
     return {
         "format": 1,
         "corpus": shared["corpus"],
         "asked": shared["asked"],
         "budget": shared["budget"],
-        "baseline": question.baseline,
+        "baseline": baseline,
         "seeds": list(seeds),
-        "planned_seeds": list(question.seeds),
-        "tasks": list(question.tasks),
+        "planned_seeds": list(planned_seeds),
+        "tasks": [task.name for task in tasks],
         "alpha": ALPHA,
         "recipes": {
             label: {
                 "name": recipe.name,
                 "summary": recipe.summary,
-                "overrides": list(question.overrides[label]),
+                "overrides": list(variants[label].overrides),
                 "tokenizer": f"{recipe.tokenizer.kind}, {recipe.tokenizer.vocab_size:,} entries",
                 "changes": [
                     {"axis": line.axis, "field": line.label, "baseline": line.left, "here": line.right}
-                    for line in diff(recipes[question.baseline], recipe)
+                    for line in diff(recipes[baseline], recipe)
                 ],
                 "spent": {
                     str(seed): {key: record["result"][key] for key in ("flops", "tokens", "steps", "epochs")}
@@ -140,7 +129,7 @@ def collect(question: Question, seeds: Sequence[int]) -> dict[str, Any]:
             }
             for label, recipe in recipes.items()
         },
-        "metrics": _metrics(question, seeds),
+        "metrics": _metrics(folder, variants, tasks, baseline, seeds),
         "curves": {label: _curves(each, records[label]) for label, each in runs.items()},
         "samples": samples,
         "data": [
@@ -160,13 +149,15 @@ def collect(question: Question, seeds: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _metrics(question: Question, seeds: Sequence[int]) -> dict[str, Any]:
+def _metrics(
+    folder: Path, variants: Mapping[str, Variant], tasks: Sequence[Task], baseline: str, seeds: Sequence[int]
+) -> dict[str, Any]:
     """Return each metric's rows: estimate, difference from the baseline and verdict of each recipe that has it."""
     found: dict[str, dict[str, dict[int, dict[str, Any]]]] = {}
-    for task in question.tasks:
-        for label, name in question.labels.items():
+    for task in tasks:
+        for label, variant in variants.items():
             for seed in seeds:
-                file = question.folder / "measurements" / name / f"seed-{seed}" / f"{task}.json"
+                file = folder / "measurements" / variant.folder / f"seed-{seed}" / f"{task.name}.json"
                 for metric, measured in read_json(file)["metrics"].items():
                     found.setdefault(metric, {}).setdefault(label, {})[seed] = measured
     metrics = {}
@@ -177,10 +168,10 @@ def _metrics(question: Question, seeds: Sequence[int]) -> dict[str, Any]:
             label: {seed: float(each["value"]) for seed, each in by_seed.items()} for label, by_seed in by_label.items()
         }
         compared = {}
-        if metric.is_tested and question.baseline in values:
-            compared = differences(values, question.baseline, higher_is_better=metric.higher_is_better)
+        if metric.is_tested and baseline in values:
+            compared = differences(values, baseline, higher_is_better=metric.higher_is_better)
         rows = {}
-        for label in (each for each in question.labels if each in values):
+        for label in (each for each in variants if each in values):
             groups = [each["groups"] for each in by_label[label].values()]
             of_one = next(iter(by_label[label].values()))
             rows[label] = {
