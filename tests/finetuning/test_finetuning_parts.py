@@ -3,13 +3,14 @@
 import math
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError, RecipeError
-from maskwright.finetuning.checks import check_measurable, counted_labels, unlabeled
+from maskwright.finetuning.checks import FEW, check_measurable, doubts, unlabeled
 from maskwright.finetuning.evaluating import plain, summary
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.hyperparameters import Hyperparameters
@@ -108,9 +109,6 @@ def test_what_has_a_label() -> None:
     assert not unlabeled([QuestionExample(key="q", question="?", context="c", answers=(), is_impossible=True)])
     assert unlabeled([TaggedExample(key="t", words=("a",), tags=None)])
     assert unlabeled([ChoiceExample(key="c", context="", question="", options=("a", "b"), label=None)])
-    several = TextExample(key="1", texts=("a",), label=("x", "y"))
-    number = TextExample(key="2", texts=("a",), label=1.5)
-    assert counted_labels([*texts("x", None), several, number]) == {"x": 2, "y": 1}
 
 
 def test_unlabeled_development_examples_are_refused_before_training() -> None:
@@ -232,3 +230,45 @@ def test_a_prediction_is_written_with_all_its_parts() -> None:
     parts = asdict(prediction)
     del parts["of"]  # For people: where a file of predictions is read, the key leads to the text.
     assert plain(prediction) == parts
+
+
+def text(*texts: str, label: str | None = "a") -> TextExample:
+    return TextExample(key="1", texts=texts, label=label)
+
+
+def question(asked: str, context: str) -> QuestionExample:
+    return QuestionExample(key="1", question=asked, context=context, answers=(Answer(text="x", start=None),))
+
+
+def choice(*options: str, label: int = 0) -> ChoiceExample:
+    return ChoiceExample(key="1", context="c", question="q", options=options, label=label)
+
+
+def tagged(*words: str) -> TaggedExample:
+    return TaggedExample(key="1", words=words, tags=("O",) * len(words))
+
+
+@pytest.mark.parametrize(
+    ("train", "dev", "warning"),
+    [
+        (text("a"), [text("a", label="b"), text("A")], "1 of 2 texts also in train"),
+        (text("a", "b"), [text("a", "b")] * 2 + [text("b", "a")], "2 of 3 pairs of texts also"),
+        (tagged("a", "b"), [tagged("a", "b"), tagged("a")], "1 of 2 sentences also"),
+        (question("q", "c"), [question("q", "c"), question("q", "d")], "1 of 2 questions also"),
+        (choice("a", "b"), [choice("a", "b", label=1), choice("b", "a")], "1 of 2 questions also"),
+    ],
+)
+def test_texts_that_occur_in_two_parts_are_counted(train: Any, dev: list[Any], warning: str) -> None:
+    ((part, found),) = doubts({"train": [train], "dev": dev})
+    assert part == "dev"
+    assert found.startswith(warning)
+
+
+def test_small_parts_are_reported() -> None:
+    train = [text("x")]
+    few = [text(str(number)) for number in range(6)]
+    assert list(doubts({"train": train, "dev": few})) == [("dev", "6 examples, each 17 % of the score")]
+    assert list(doubts({"train": train, "dev": few[:1]})) == [("dev", "1 example, each 100 % of the score")]
+    enough = [text(str(number)) for number in range(FEW)]
+    assert not list(doubts({"train": train, "dev": enough}))
+    assert not list(doubts({"train": train, "test": [text("a", label=None)]}))

@@ -217,8 +217,7 @@ def evaluate(
         cut=features.num_cut,
         precision=machine.precision,
         metrics=measured.measure(predictions, examples.examples),
-        by_class=measured.by_class(predictions, examples.examples),
-        confusion=measured.confusion(predictions, examples.examples),
+        **measured.report(predictions, examples.examples)._asdict(),
     )
 
 

@@ -37,31 +37,6 @@ from maskwright.training.device import Precision, computing_on
 from maskwright.training.reporting import OnConsole, Reporter
 
 STANDARD_INPUT = "standard input"
-
-
-def is_standard_input(path: str | Path) -> bool:
-    """Whether a file name means standard input."""
-    return str(path) == "-"
-
-
-def read_standard_input(encoding: str | None = None) -> tuple[list[tuple[int, str]], tuple[str, ...]]:
-    """Read standard input, decoded as files are: (line number, text) of each non-blank line, and messages.
-
-    Raises:
-        DataError: If it is not UTF-8, and no encoding is recognized.
-    """
-    text, notes = decode(sys.stdin.buffer.read(), STANDARD_INPUT, encoding)
-    lines = list(enumerate(lines_of(text), start=1))
-    blank = [number for number, line in lines if not line.strip()]
-    if blank:
-        notes = (*notes, f"{_counted(blank)} blank and skipped; keys are line numbers")
-    return [(number, line) for number, line in lines if line.strip()], notes
-
-
-def _counted(lines: Sequence[int]) -> str:
-    return f"line {lines[0]} is" if len(lines) == 1 else f"{len(lines):,} lines (the first: {lines[0]}) are"
-
-
 FOR_INPUTS: Mapping[Texts, str] = {
     "pairs of texts": 'Give a file with two columns, `--text COLUMN --text2 COLUMN`; in Python, ("one", "the other").',
     "single texts": 'Give them one by one, ["one", "the other"].',
@@ -117,30 +92,28 @@ def predict(
     """
     machine = machine_to_score(device, precision)
     loaded = model if isinstance(model, FineTunedModel) else load(model)
-    kind = cast(Kind, loaded.task.kind)
+    kind, trained = cast(Kind, loaded.task.kind), loaded.read_as
     given: Sequence[Input] = [inputs] if _is_one(inputs, kind) else list(cast(Sequence[Input], inputs))
     with reporter or OnConsole() as talk:
         for note in () if loaded is model else loaded.notes:
             talk.say("model", note)
-        trained = loaded.read_as
         groups: dict[str, Sequence[Any]] = {
-            "input": [
-                _example(one, str(number), f"input {number}", kind, trained)
-                for number, one in enumerate(given, start=1)
-            ]
+            "input": [_example(one, str(n), f"input {n}", kind, trained) for n, one in enumerate(given, start=1)]
         }
         options = with_overrides(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
         paths = [file] if isinstance(file, str | Path) else list(file or ())
-        if any(map(is_standard_input, paths)):
-            lines = _lines(kind, trained, options.encoding)
-            tell("file", lines, talk)
-            groups[STANDARD_INPUT] = lines.examples
-        if files := [path for path in paths if not is_standard_input(path)]:
-            held = read_for_model(files, kind, options, trained)
-            tell("file", held, talk)
-            refuse_other_texts(held.examples, trained, held.name, FOR_FILES)
-            groups[_FILES] = held.examples
-        examples = _keyed_apart(groups)
+        if any(str(path) == "-" for path in paths):
+            lines, notes = read_standard_input(options.encoding)
+            groups[STANDARD_INPUT] = [
+                _example(line, str(number), f"{STANDARD_INPUT}, line {number}", kind, trained) for number, line in lines
+            ]
+            tell("file", ExampleFile(name=STANDARD_INPUT, examples=tuple(groups[STANDARD_INPUT]), notes=notes), talk)
+        if files := [path for path in paths if str(path) != "-"]:
+            found = read_for_model(files, kind, options, trained)
+            tell("file", found, talk)
+            refuse_other_texts(found.examples, trained, found.name, FOR_FILES)
+            groups[_FILES] = found.examples
+        examples = _with_unique_keys(groups)
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
         progress = talk.stage if len(examples) > _LONG else no_progress
@@ -148,14 +121,22 @@ def predict(
             features = features_of(loaded.to(machine.device), examples)
             predictions = predict_features(loaded, features, examples, progress, autocast=machine.autocast)
     between = "" if isinstance(loaded.task, Tagging) and loaded.task.joined == "nothing" else " "
-    placed = [
-        _placed(prediction, example.text) if isinstance(example, TaggedExample) and example.text else prediction
-        for prediction, example in zip(predictions, examples, strict=True)
-    ]
-    return [
-        replace(prediction, of=_in_words(example, between))
-        for prediction, example in zip(placed, examples, strict=True)
-    ]
+    return [_completed(each, example, between) for each, example in zip(predictions, examples, strict=True)]
+
+
+def read_standard_input(encoding: str | None = None) -> tuple[list[tuple[int, str]], tuple[str, ...]]:
+    """Read standard input, decoded as files are: (line number, text) of each non-blank line, and messages.
+
+    Raises:
+        DataError: If it is not UTF-8, and no encoding is recognized.
+    """
+    text, notes = decode(sys.stdin.buffer.read(), STANDARD_INPUT, encoding)
+    lines = list(enumerate(lines_of(text), start=1))
+    blank = [number for number, line in lines if not line.strip()]
+    if blank:
+        which = f"line {blank[0]} is" if len(blank) == 1 else f"{len(blank):,} lines (the first: {blank[0]}) are"
+        notes = (*notes, f"{which} blank and skipped; keys are line numbers")
+    return [(number, line) for number, line in lines if line.strip()], notes
 
 
 def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str], list[Path]]:
@@ -165,7 +146,6 @@ def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str]
         DataError: If only some are existing files.
     """
     paths = [path.expanduser() for path in files]
-    texts = list(words)
     named = [word for word in words if _is_file(word)]
     if named and len(named) == len(words):
         return [], [*(Path(word).expanduser() for word in named), *paths]
@@ -174,7 +154,7 @@ def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str]
         raise DataError(
             f"{there[0]!r} is a file and {text!r} is not", todo="Give files with `--file FILE` and texts as arguments."
         )
-    return texts, paths
+    return list(words), paths
 
 
 def _is_file(word: str) -> bool:
@@ -190,7 +170,7 @@ def _is_file(word: str) -> bool:
     return " " not in word and is_called_a_file(path)
 
 
-def _keyed_apart(groups: Mapping[str, Sequence[Any]]) -> list[Any]:
+def _with_unique_keys(groups: Mapping[str, Sequence[Any]]) -> list[Any]:
     """Return all examples; if keys of groups clash, prefix those of inputs and lines with the group's name."""
     keys = [{example.key for example in group} for group in groups.values()]
     clash = len(set().union(*keys)) < sum(map(len, keys))
@@ -201,20 +181,14 @@ def _keyed_apart(groups: Mapping[str, Sequence[Any]]) -> list[Any]:
     ]
 
 
+_TEXT_KINDS = ("classification", "regression", "multi_label")
+
+
 def _is_one(inputs: Input | Sequence[Input], kind: Kind) -> TypeGuard[Input]:
     """Whether this is one input, not a list."""
-    if isinstance(inputs, tuple) and len(inputs) == 2 and kind in ("classification", "regression", "multi_label"):
+    if isinstance(inputs, tuple) and len(inputs) == 2 and kind in _TEXT_KINDS:
         return all(isinstance(text, str) for text in inputs)
     return isinstance(inputs, str | Mapping)
-
-
-def _lines(kind: Kind, trained: ReadAs, encoding: str | None) -> ExampleFile[Any]:
-    """Read standard input as examples, one per line."""
-    lines, notes = read_standard_input(encoding)
-    examples = tuple(
-        _example(line, str(number), f"{STANDARD_INPUT}, line {number}", kind, trained) for number, line in lines
-    )
-    return ExampleFile(name=STANDARD_INPUT, examples=examples, notes=notes)
 
 
 def _example(one: Input, key: str, place: str, kind: Kind, trained: ReadAs) -> Any:
@@ -223,90 +197,75 @@ def _example(one: Input, key: str, place: str, kind: Kind, trained: ReadAs) -> A
     Raises:
         DataError: If the task or the model takes another kind of input, or a text has a lone surrogate.
     """
-    example = _of_kind(one, key, place, kind)
-    _refuse_surrogates(example, place)
-    refuse_other_texts([example], trained, place, FOR_INPUTS)
-    return example
-
-
-def _refuse_surrogates(example: Example, place: str) -> None:
-    match example:
-        case TextExample(texts=texts):
-            parts = texts
-        case TaggedExample(words=words, text=text):
-            parts = words if text is None else (text,)
-        case QuestionExample(question=question, context=context):
-            parts = (question, context)
-        case ChoiceExample(context=context, question=question, options=options):
-            parts = (context, question, *options)
+    example: Example
+    match kind, one:
+        case "tagging", str():
+            words = cut_into_words(one)
+            if not words:
+                raise DataError(f"{place} holds no word")
+            example, parts = TaggedExample(key=key, words=words, tags=None, text=one), [one]
+        case (("classification" | "regression" | "multi_label"), (str() | (str(), str()))):
+            parts = [one] if isinstance(one, str) else [str(text) for text in one]
+            example = TextExample(key=key, texts=tuple(parts), label=None)
+        case "question_answering", {"question": str() as question, "context": str() as context}:
+            example, parts = (
+                QuestionExample(key=key, question=question, context=context, answers=()),
+                [question, context],
+            )
+        case "multiple_choice", {"options": [str(), str(), *_] as options}:
+            assert isinstance(one, Mapping)
+            context, question = str(one.get("context", "")), str(one.get("question", ""))
+            example = ChoiceExample(key=key, context=context, question=question, options=tuple(options), label=None)
+            parts = [context, question, *options]
+        case _:
+            raise DataError(
+                f"{place} is not what a model for {kind} takes",
+                allowed={
+                    "tagging": "a text",
+                    "question_answering": '{"question": ..., "context": ...}, or a file of such questions',
+                    "multiple_choice": '{"context": ..., "question": ..., "options": [..., ...]}, or a file of such '
+                    "questions",
+                }.get(kind, "a text, or a pair of texts"),
+            )
     for part in parts:
         try:
             as_text(part)
         except ValueError as error:
             raise DataError(f"{place}: {error}", todo="Give whole characters, as UTF-8.") from None
+    refuse_other_texts([example], trained, place, FOR_INPUTS)
+    return example
 
 
-def _of_kind(one: Input, key: str, place: str, kind: Kind) -> Any:
-    match kind, one:
-        case "tagging", str():
-            if words := cut_into_words(one):
-                return TaggedExample(key=key, words=words, tags=None, text=one)
-            raise DataError(f"{place} holds no word")
-        case "classification" | "regression" | "multi_label", str():
-            return TextExample(key=key, texts=(one,), label=None)
-        case "classification" | "regression" | "multi_label", (str() as first, str() as second):
-            return TextExample(key=key, texts=(first, second), label=None)
-        case "question_answering", {"question": str() as question, "context": str() as context}:
-            return QuestionExample(key=key, question=question, context=context, answers=())
-        case "multiple_choice", {"options": [str(), str(), *_] as options}:
-            assert isinstance(one, Mapping)
-            return ChoiceExample(
-                key=key,
-                context=str(one.get("context", "")),
-                question=str(one.get("question", "")),
-                options=tuple(options),
-                label=None,
-            )
-    raise DataError(
-        f"{place} is not what a model for {kind} takes",
-        allowed={
-            "tagging": "a text",
-            "question_answering": '{"question": ..., "context": ...}, or a file of such questions',
-            "multiple_choice": '{"context": ..., "question": ..., "options": [..., ...]}, or a file of such questions',
-        }.get(kind, "a text, or a pair of texts"),
-    )
-
-
-def _in_words(example: Example, between: str) -> str:
-    """Return what people recognise an example by; `between` stands between words that were given as words."""
+def _completed(prediction: Prediction, example: Example, between: str) -> Prediction:
+    """Add what the prediction is of; `between` stands between words that were given as words."""
     match example:
-        case TextExample(texts=texts):
-            return " | ".join(texts)
-        case TaggedExample(words=words, text=text):
-            return between.join(words) if text is None else text
+        case TaggedExample(text=str() as text) if text:
+            return replace(_placed(prediction, text), of=text)
+        case TaggedExample(words=words):
+            return replace(prediction, of=between.join(words))
         case QuestionExample(question=question):
-            return question
+            return replace(prediction, of=question)
         case ChoiceExample(question=question, context=context):
-            return question or context
+            return replace(prediction, of=question or context)
+    return replace(prediction, of=" | ".join(example.texts))
 
 
 def _placed(prediction: Prediction, text: str) -> Prediction:
     """Add character offsets in the original text to the entities of a text that was split into words here."""
-    ends, end = [], 0
-    starts = []
+    spans, end = [], 0
     for word in cut_into_words(text):
         start = text.index(word, end)
         end = start + len(word)
-        starts.append(start)
-        ends.append(end)
-    entities = [
-        {
-            **entity,
-            "start": (start := starts[entity["first_word"]]),
-            "end": (end := ends[entity["end_word"] - 1]),
-            "text": text[start:end],
-        }
-        for entity in prediction.details.get("entities", ())
-    ]
-    details = {**prediction.details, "words": [text[s:e] for s, e in zip(starts, ends, strict=True)]}
-    return replace(prediction, details={**details, "entities": entities} if entities else details)
+        spans.append((start, end))
+    details = {**prediction.details, "words": [text[start:end] for start, end in spans]}
+    if details.get("entities"):
+        details["entities"] = [
+            {
+                **entity,
+                "start": (start := spans[entity["first_word"]][0]),
+                "end": (end := spans[entity["end_word"] - 1][1]),
+                "text": text[start:end],
+            }
+            for entity in details["entities"]
+        ]
+    return replace(prediction, details=details)

@@ -119,10 +119,10 @@ class Results:
 
     def spread(self, part: str) -> dict[str, Spread]:
         """Return each metric over the seeds for "dev" or "test"; empty without test scores."""
-        best = _of(self.best, part) or {}
+        best = getattr(self.best, part) or {}
         spreads = {}
         for name in best:
-            values = [metrics[name] for row in self.rows if (metrics := _of(row, part)) is not None]
+            values = [metrics[name] for row in self.rows if (metrics := getattr(row, part)) is not None]
             sd = statistics.stdev(values) if len(values) > 1 else None
             spreads[name] = Spread(statistics.fmean(values), sd, best[name])
         return spreads
@@ -148,12 +148,6 @@ class Results:
         }
 
     @property
-    def all_settings(self) -> Mapping[str, Any]:
-        """Hyperparameters, task settings and precision."""
-        of_task = {f"task.{name}": value for name, value in self.task_settings.items()}
-        return {**self.settings, **of_task, "precision": self.precision}
-
-    @property
     def _digits(self) -> int:
         """Decimals: question answering is scored in percent, other tasks in [0, 1]."""
         return 2 if self.kind == "question_answering" else 4
@@ -166,76 +160,58 @@ class Results:
         names = {part: list(spread) for part in ("dev", "test") if (spread := self.spread(part))}
         columns = ["", *(f"{name} ({part})" for part, metrics in names.items() for name in metrics), "best epoch"]
 
-        def row(title: str, scores: Mapping[str, Mapping[str, float | None]], epoch: str = "") -> list[str]:
-            cells = [
-                _written(scores.get(part, {}).get(name), self._digits)
-                for part, metrics in names.items()
-                for name in metrics
-            ]
-            return [title, *cells, epoch]
+        def row(title: str, scores: Mapping[str, Mapping[str, float | None] | None], epoch: str = "") -> list[str]:
+            values = [(scores.get(part) or {}).get(name) for part, metrics in names.items() for name in metrics]
+            return [title, *(_written(value, self._digits) for value in values), epoch]
 
         body = [
-            row(f"seed {each.seed}", {part: _of(each, part) or {} for part in names}, f"{each.best_epoch:g}")
-            for each in self.rows
+            row(f"seed {each.seed}", {"dev": each.dev, "test": each.test}, f"{each.best_epoch:g}") for each in self.rows
         ]
         titles = {"mean": "mean", "sd": "standard deviation", "best": f"best (seed {self.best.seed})"}
         for attribute, title in titles.items() if len(self.rows) > 1 else ():
-            spreads = {part: self.spread(part) for part in names}
-            body.append(
-                row(
-                    title,
-                    {
-                        part: {name: getattr(value, attribute) for name, value in spread.items()}
-                        for part, spread in spreads.items()
-                    },
-                )
-            )
+            spreads = {
+                part: {name: getattr(spread, attribute) for name, spread in self.spread(part).items()} for part in names
+            }
+            body.append(row(title, spreads))
         body += [row(f"baseline: {name}", scores) for name, scores in self.baselines.items()]
         return columns, body
 
     def markdown(self) -> str:
         """Return results.md: scores, notes, grid, data, settings."""
-        columns, body = self.table()
-        lines = [f"# {self.title}", "", *markdown_table(columns, body), ""]
-        lines.append(
-            "dev: used to select each seed's best epoch and the best seed. test: predicted once, after selection."
-            if self.spread("test")
-            else "dev: used to select each seed's best epoch and the best seed."
-        )
-        lines += [f"\n{note}" for note in self.notes]
+        tested = " test: predicted once, after selection." if self.spread("test") else ""
+        legend = f"dev: used to select each seed's best epoch and the best seed.{tested}"
+        return "\n".join([f"# {self.title}", "", *self.score_lines(legend), *self.data_lines()]) + "\n"
+
+    def score_lines(self, legend: str) -> list[str]:
+        """Return the lines of the scores, with notes and grid."""
+        lines = [*markdown_table(*self.table()), "", legend, *(f"\n{note}" for note in self.notes)]
         if self.grid:
             fields = list(self.grid[0].values)
-            lines += ["", "## Grid", ""]
-            lines += markdown_table(
-                [*fields, f"{self.main_metric} (dev)", ""],
+            rows = [
                 [
-                    [
-                        *(str(row.values[name]) for name in fields),
-                        "failed" if row.dev is None else _written(row.dev, self._digits),
-                        "chosen" * row.chosen,
-                    ]
-                    for row in self.grid
-                ],
-            )
-        lines += ["", "## Data", "", *data_table(self.data)]
-        lines += ["", "## Settings", "", *settings_table(self.all_settings)]
-        return "\n".join(lines) + "\n"
+                    *(str(row.values[name]) for name in fields),
+                    "failed" if row.dev is None else _written(row.dev, self._digits),
+                    "chosen" * row.chosen,
+                ]
+                for row in self.grid
+            ]
+            lines += ["", "## Grid", "", *markdown_table([*fields, f"{self.main_metric} (dev)", ""], rows)]
+        return lines
 
-
-def data_table(data: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the lines of a Markdown table of the data files."""
-    return markdown_table(
-        ["", "examples", "skipped rows", "truncated", "file"],
-        [
+    def data_lines(self) -> list[str]:
+        """Return the lines of the data files and of all settings."""
+        parts = [
             [part, f"{file['examples']:,}", f"{file['skipped']:,}", f"{file['cut']:,}", file["name"]]
-            for part, file in data.items()
-        ],
-    )
-
-
-def settings_table(settings: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a Markdown table of all settings."""
-    return markdown_table(["setting", "value"], [[name, str(value)] for name, value in settings.items()])
+            for part, file in self.data.items()
+        ]
+        of_task = {f"task.{name}": value for name, value in self.task_settings.items()}
+        settings = {**self.settings, **of_task, "precision": self.precision}
+        return [
+            *("", "## Data", ""),
+            *markdown_table(["", "examples", "skipped rows", "truncated", "file"], parts),
+            *("", "## Settings", ""),
+            *markdown_table(["setting", "value"], [[name, str(value)] for name, value in settings.items()]),
+        ]
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -250,10 +226,6 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> lis
 
 def _written(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
-
-
-def _of(row: SeedRow, part: str) -> Metrics | None:
-    return row.dev if part == "dev" else row.test
 
 
 _TAGS: dict[HeadKind, str] = {
@@ -308,25 +280,15 @@ def model_card(name: str, model: FineTunedModel, results: Results, read_as: Read
     if task.labels:
         more = f" and {len(task.labels) - _LABELS_SHOWN} more" if len(task.labels) > _LABELS_SHOWN else ""
         lines += ["", "Labels: " + ", ".join(f"`{label}`" for label in task.labels[:_LABELS_SHOWN]) + more + "."]
-    columns, body = results.table()
+    legend = (
+        f"These are the weights of seed {best.seed} after epoch {best.best_epoch:g}, selected by {results.main_metric} "
+        "on the development examples (dev), so that dev scores are slightly optimistic. Nothing was selected on test "
+        "examples."
+    )
     lines += [
-        "",
-        "## Scores",
-        "",
-        f"These are the weights of seed {best.seed} after epoch {best.best_epoch:g}, selected by "
-        f"{results.main_metric} on the development examples (dev), so that dev scores are slightly optimistic. Nothing "
-        "was selected on the test examples.",
-        "",
-        *markdown_table(columns, body),
-        *(f"\n{note}" for note in results.notes),
-        "",
-        "## Data",
-        "",
-        *data_table(results.data),
-        "",
-        "## Settings",
-        "",
-        *settings_table(results.all_settings),
+        *("", "## Scores", ""),
+        *results.score_lines(legend),
+        *results.data_lines(),
         "",
         "## Use",
         "",

@@ -305,10 +305,10 @@ def test_f1_is_of_the_positive_class_and_the_report_of_each(tokenizers: dict[str
     predictions = scored(task, examples, scores, tokenizers["wordpiece"])
     assert task.measure(predictions, examples) == pytest.approx({"f1": 2 / 3, "accuracy": 3 / 5})
     assert task.replace(positive="0").measure(predictions, examples)["f1"] == pytest.approx(1 / 2)
-    report = task.by_class(predictions, examples)
+    report, confusion = task.report(predictions, examples)
     assert report["1"] == pytest.approx({"precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3, "examples": 3})
     assert report["0"] == pytest.approx({"precision": 1 / 2, "recall": 1 / 2, "f1": 1 / 2, "examples": 2})
-    assert task.confusion(predictions, examples) == {"0": {"0": 1, "1": 1}, "1": {"0": 1, "1": 2}}
+    assert confusion == {"0": {"0": 1, "1": 1}, "1": {"0": 1, "1": 2}}
 
 
 def test_multi_label_scores_equal_a_plain_oracle(tokenizers: dict[str, Tokenizer]) -> None:
@@ -335,7 +335,7 @@ def test_multi_label_scores_equal_a_plain_oracle(tokenizers: dict[str, Tokenizer
     measured = task.measure(predictions, examples)
     assert measured["micro_f1"] == pytest.approx(2 * 5 / 12)
     assert measured["subset_accuracy"] == pytest.approx(2 / 4)
-    assert task.by_class(predictions, examples)["b"] == pytest.approx(
+    assert task.report(predictions, examples).by_class["b"] == pytest.approx(
         {"precision": 1.0, "recall": 1 / 2, "f1": 2 / 3, "examples": 2}
     )
 

@@ -1,35 +1,38 @@
 """Scores of each class and confusion matrices, by scikit-learn (imported on first use, which takes a second)."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 
-def class_report(gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return "precision", "recall" and "f1" of each class, in [0, 1], and "examples", how often it is gold.
+class Report(NamedTuple):
+    """How well each class is predicted.
 
-    A score without any example or prediction is 0.
+    Attributes:
+        by_class: By class, "precision", "recall" and "f1" in [0, 1], 0 where undefined, and "examples", how many are
+            of this class.
+        confusion: By true class, how often each class was predicted.
+    """
+
+    by_class: dict[str, dict[str, float]]
+    confusion: dict[str, dict[str, int]]
+
+
+def class_report(gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> Report:
+    """Return the scores of each class and the confusion matrix.
 
     Example:
-        >>> class_report(["a", "b"], ["a", "a"], ["a", "b"])["a"]
-        {'precision': 0.5, 'recall': 1.0, 'f1': 0.6666666666666666, 'examples': 1.0}
+        >>> class_report(["a", "b"], ["a", "a"], ["a", "b"])
+        Report(by_class={'a': {'precision': 0.5, 'recall': 1.0, ...}, ...}, confusion={'a': {'a': 1, 'b': 0}, ...})
     """
-    from sklearn.metrics import precision_recall_fscore_support
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
-    scores = precision_recall_fscore_support(list(gold), list(predicted), labels=list(labels), zero_division=0.0)
     names = ("precision", "recall", "f1", "examples")
-    return {
-        label: {name: float(value) for name, value in zip(names, row, strict=True)}
-        for label, row in zip(labels, zip(*scores, strict=True), strict=True)
-    }
-
-
-def confusion_matrix(gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Return for each gold class how often each class was predicted.
-
-    Example:
-        >>> confusion_matrix(["a", "b"], ["a", "a"], ["a", "b"])
-        {'a': {'a': 1, 'b': 0}, 'b': {'a': 1, 'b': 0}}
-    """
-    from sklearn.metrics import confusion_matrix as count
-
-    table = count(list(gold), list(predicted), labels=list(labels)).tolist()
-    return {label: dict(zip(labels, row, strict=True)) for label, row in zip(labels, table, strict=True)}
+    scores = precision_recall_fscore_support(list(gold), list(predicted), labels=list(labels), zero_division=0.0)
+    table = confusion_matrix(list(gold), list(predicted), labels=list(labels)).tolist()
+    return Report(
+        {
+            label: dict(zip(names, map(float, row), strict=True))
+            for label, row in zip(labels, zip(*scores, strict=True), strict=True)
+        },
+        {label: dict(zip(labels, row, strict=True)) for label, row in zip(labels, table, strict=True)},
+    )

@@ -19,6 +19,7 @@ from maskwright.core.types import HeadKind
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import Example, has_label
 from maskwright.finetuning.features import FeatureBatch, Features
+from maskwright.finetuning.metrics.reports import Report
 from maskwright.finetuning.readers import as_name
 from maskwright.finetuning.readers.options import Names
 
@@ -122,13 +123,9 @@ class Task(Spec, ABC):
             DataError: Names the first example with a label that the task does not have.
         """
 
-    def by_class(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, dict[str, float]]:
-        """Return "precision", "recall", "f1" and "examples" by class or entity type; empty where there are none."""
-        return {}
-
-    def confusion(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, dict[str, int]]:
-        """Return for each true class how often each class was predicted; empty for tasks without single classes."""
-        return {}
+    def report(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> Report:
+        """Return scores by class or entity type, and the confusion matrix; empty for tasks without."""
+        return Report({}, {})
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for `task_from_json`; saved beside the weights."""

@@ -42,7 +42,7 @@ from maskwright.finetuning.metrics.entities import (
     scheme_of,
     type_of,
 )
-from maskwright.finetuning.metrics.reports import class_report, confusion_matrix
+from maskwright.finetuning.metrics.reports import Report, class_report
 from maskwright.finetuning.metrics.scores import accuracy
 from maskwright.finetuning.readers import as_name
 from maskwright.finetuning.readers.options import Names
@@ -78,21 +78,6 @@ class WordPieces:
     sentences: Ranges
 
 
-@dataclass(frozen=True, slots=True)
-class WordWindows:
-    """Sentences split into U windows.
-
-    Attributes:
-        sentences: Shape (U,), ascending, each window's sentence; a sentence without any token has no window.
-        tokens: U token ranges.
-        words: U ranges of the words predicted in each window.
-    """
-
-    sentences: IntArray
-    tokens: Ranges
-    words: Ranges
-
-
 def to_pieces(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, joined: Joined) -> WordPieces:
     """Tokenize sentences, each distinct word once."""
     running = joined == "nothing" and tokenizer.kind == "unigram"
@@ -112,8 +97,13 @@ def to_pieces(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, joined: 
     return WordPieces(stream.ids[of_word.tokens], ranges_of(of_word.lengths), ranges_of(counts))
 
 
-def to_windows(pieces: WordPieces, most: int) -> WordWindows:
-    """Split sentences into windows of at most `most` >= 1 tokens; no word may have more."""
+def to_windows(pieces: WordPieces, most: int) -> tuple[IntArray, Ranges, Ranges]:
+    """Split sentences into windows of at most `most` >= 1 tokens; no word may have more.
+
+    Returns:
+        The sentence of each window, shape (U,), ascending; the token ranges of the windows; the ranges of the words
+        predicted in each. A sentence without any token has no window.
+    """
     starts = np.append(pieces.words.starts, len(pieces.ids))
     rows = []
     for sentence, word, last in zip(
@@ -132,7 +122,7 @@ def to_windows(pieces: WordPieces, most: int) -> WordWindows:
         if end > token:
             rows.append((sentence, token, end, word, last))
     table = np.array(rows, dtype=np.int64).reshape(-1, 5)
-    return WordWindows(table[:, 0], Ranges(table[:, 1], table[:, 2]), Ranges(table[:, 3], table[:, 4]))
+    return table[:, 0], Ranges(table[:, 1], table[:, 2]), Ranges(table[:, 3], table[:, 4])
 
 
 OUTSIDE = "O"
@@ -211,17 +201,17 @@ class Tagging(Task):
         whole = to_pieces([example.words for example in kept], tokenizer, self.joined)
         kept_tokens = whole.words.first(np.asarray(available))
         pieces = WordPieces(whole.ids[kept_tokens.tokens], ranges_of(kept_tokens.lengths), whole.sentences)
-        windows = to_windows(pieces, available)
-        pairs = np.zeros(len(windows.sentences), dtype=bool)
-        laid = lay_out(pieces.ids, windows.tokens, None, tokenizer, segments=segments, pairs=pairs)
-        words = windows.words.tokens
+        sentences, windows, words_of = to_windows(pieces, available)
+        pairs = np.zeros(len(sentences), dtype=bool)
+        laid = lay_out(pieces.ids, windows, None, tokenizer, segments=segments, pairs=pairs)
+        words = words_of.tokens
         seen = pieces.words.lengths[words] > 0
-        moved = np.repeat(laid.cu_seqlens[:-1] + 1 - windows.tokens.starts, windows.words.lengths)
+        moved = np.repeat(laid.cu_seqlens[:-1] + 1 - windows.starts, words_of.lengths)
         long_words = np.concatenate([[0], np.cumsum(whole.words.lengths > available)])
         is_cut = long_words[pieces.sentences.ends] > long_words[pieces.sentences.starts]
         return replace(
             laid,
-            examples=chosen[windows.sentences],
+            examples=chosen[sentences],
             positions=(pieces.words.starts[words] + moved)[seen],
             labels=self._targets(kept)[words][seen] if training else None,
             num_cut=int(np.count_nonzero(is_cut)),
@@ -320,28 +310,20 @@ class Tagging(Task):
         # A type that occurs neither in the labels nor in the predictions has no scores.
         return {name: scores.get(name, 0.0) for name in self.metrics}
 
-    def by_class(
-        self, predictions: Sequence[Prediction], examples: Sequence[TaggedExample]
-    ) -> dict[str, dict[str, float]]:
-        """Return the scores of each entity type, or of each tag where tags mark no entities."""
+    def report(self, predictions: Sequence[Prediction], examples: Sequence[TaggedExample]) -> Report:
+        """Return the scores of each entity type, or of each tag where tags mark no entities; tags by word."""
         gold = [example.tags or () for example in examples]
         predicted = [prediction.value for prediction in predictions]
+        of_tags = class_report(list(itertools.chain(*gold)), list(itertools.chain(*predicted)), self.labels)
         if self.scheme is None:
-            return class_report(list(itertools.chain(*gold)), list(itertools.chain(*predicted)), self.labels)
+            return of_tags
         scores = entity_scores(gold, predicted)
         counts = Counter(entity.type for tags in gold for entity in entities_of(tags))
-        return {
+        by_type = {
             type_: {**{name: scores[f"{name}_{type_}"] for name in ("precision", "recall", "f1")}, "examples": count}
             for type_, count in sorted(counts.items())
         }
-
-    def confusion(
-        self, predictions: Sequence[Prediction], examples: Sequence[TaggedExample]
-    ) -> dict[str, dict[str, int]]:
-        """Return the confusion matrix of tags, by word."""
-        gold = list(itertools.chain(*(example.tags or () for example in examples)))
-        predicted = list(itertools.chain(*(prediction.value for prediction in predictions)))
-        return confusion_matrix(gold, predicted, self.labels)
+        return Report(by_type, of_tags.confusion)
 
     def _entity_metrics(self) -> tuple[str, ...]:
         types = dict.fromkeys(type_of(tag) for tag in self.labels if tag != OUTSIDE)

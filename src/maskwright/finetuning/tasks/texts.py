@@ -22,7 +22,7 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import FeatureBatch, Features, Ranges, cut_pairs, lay_out, ranges_of, text_tokens
-from maskwright.finetuning.metrics.reports import class_report, confusion_matrix
+from maskwright.finetuning.metrics.reports import Report, class_report
 from maskwright.finetuning.metrics.scores import (
     accuracy,
     binary_f1,
@@ -187,19 +187,10 @@ class Classification(TextTask):
         }
         return {name: known[name]() for name in self.metrics}
 
-    def by_class(
-        self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
-    ) -> dict[str, dict[str, float]]:
+    def report(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> Report:
         """Return the scores of each class."""
         labels = [_class_name(example) for example in examples]
         return class_report(labels, [prediction.value for prediction in predictions], self.labels)
-
-    def confusion(
-        self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
-    ) -> dict[str, dict[str, int]]:
-        """Return the confusion matrix by name."""
-        labels = [_class_name(example) for example in examples]
-        return confusion_matrix(labels, [prediction.value for prediction in predictions], self.labels)
 
 
 def _class_name(example: TextExample) -> str:
@@ -373,18 +364,14 @@ class MultiLabel(TextTask):
         scores = multi_label_scores(labels, [prediction.value for prediction in predictions], labels=self.labels)
         return {name: scores[name] for name in self.metrics}
 
-    def by_class(
-        self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
-    ) -> dict[str, dict[str, float]]:
+    def report(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> Report:
         """Return the scores of each class."""
-        return {
-            label: class_report(
-                [str(label in class_names(example)) for example in examples],
-                [str(label in prediction.value) for prediction in predictions],
-                ["True"],
-            )["True"]
-            for label in self.labels
-        }
+        by_class = {}
+        for label in self.labels:
+            gold = [str(label in class_names(example)) for example in examples]
+            predicted = [str(label in prediction.value) for prediction in predictions]
+            by_class[label] = class_report(gold, predicted, ["True", "False"]).by_class["True"]
+        return Report(by_class, {})
 
 
 def class_names(example: TextExample) -> tuple[str, ...]:
