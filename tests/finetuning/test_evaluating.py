@@ -116,12 +116,6 @@ def test_a_threshold_counts_only_where_questions_may_have_no_answer(bert_folder:
     assert all(said)
 
 
-def test_without_data_it_says_which_option_names_some(bert_folder: Path, tmp_path: Path) -> None:
-    out = saved(bert_folder, Classification(labels=("a", "b")), tmp_path / "out")
-    with pytest.raises(RecipeError, match="--file FILE"):
-        evaluate(out, reporter=Silent())
-
-
 def test_a_tuple_of_two_texts_is_a_pair_and_a_list_is_two(bert_folder: Path, tmp_path: Path) -> None:
     out = saved(bert_folder, Classification(labels=("a", "b")), tmp_path / "out")
     [pair] = predict(out, ("the cat", "the dog"), reporter=Silent())
@@ -211,8 +205,6 @@ def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder: Path, tmp_pat
     [
         (Classification(labels=("a", "b")), ["the cat", "a \ud83d"], "input 2: lone surrogate at position 3"),
         (Classification(labels=("a", "b")), [("the cat", "sch\udcf6n")], "input 1: lone surrogate at position 4"),
-        (Tagging(labels=("O", "B-X"), scheme="BIO", metrics=("f1",)), ["\ud83d"], "input 1: lone surrogate"),
-        (QuestionAnswering(), [{"question": "who ?", "context": "\ud83d"}], "input 1: lone surrogate"),
         (MultipleChoice(), [{"context": "who ?", "options": ["a", "\ud83d"]}], "input 1: lone surrogate"),
     ],
 )

@@ -17,14 +17,9 @@ from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.finetuning.labeled import hold_out
 from maskwright.finetuning.plan import grid_points, swapped
 from maskwright.finetuning.predicting import given_inputs
-from maskwright.finetuning.readers import ReadOptions
-from maskwright.finetuning.readers.options import with_overrides
 from maskwright.finetuning.seed_run import Measured, best_of, should_stop
 from maskwright.finetuning.tasks import (
     Classification,
-    MultipleChoice,
-    QuestionAnswering,
-    Regression,
     Tagging,
     task_named,
 )
@@ -46,10 +41,6 @@ def test_training_stops_after_so_many_worse_ones(values: list[float], patience: 
     worse = len(values) - 1 - max(number for number, value in enumerate(values) if value == best)
     assert should_stop(history(*values), patience) == (worse >= patience)
     assert not should_stop(history(*values), 0)
-
-
-def test_nothing_measured_stops_nothing() -> None:
-    assert not should_stop([], 1)
 
 
 def test_a_grid_has_every_combination_once() -> None:
@@ -116,40 +107,6 @@ def test_unlabeled_development_examples_are_refused_before_training() -> None:
         check_measurable(texts("x", None, None), Classification(labels=("x", "y")), "dev.csv")
 
 
-@pytest.mark.parametrize(
-    ("task", "examples", "message"),
-    [
-        (Classification(labels=("x", "z")), texts("x", "y"), "file, example 1: unknown label 'y'"),
-        (
-            Regression(),
-            [TextExample(key=f"{number}", texts=("a",), label=2.0) for number in range(3)],
-            "file, all numbers are equal",
-        ),
-        (
-            Tagging(labels=("O", "B-PER"), scheme="BIO", metrics=("f1",)),
-            [
-                TaggedExample(key="1", words=("a", "b"), tags=("O", "B-NEW")),
-                TaggedExample(key="9", words=("a", "b"), tags=("O", "X-PER")),
-            ],
-            "file, example 9: 'X-PER' is not a tag",
-        ),
-        (
-            QuestionAnswering(),
-            [QuestionExample(key="q", question="?", context="c", answers=(), is_impossible=True)],
-            "file, question q has no answer",
-        ),
-        (
-            MultipleChoice(),
-            [ChoiceExample(key="c", context="", question="", options=("a", "b"), label=2)],
-            "file, question c: its label is 2",
-        ),
-    ],
-)
-def test_what_could_not_be_scored_is_refused_by_name(task, examples, message) -> None:
-    with pytest.raises(DataError, match=message):
-        check_measurable(examples, task, "file")
-
-
 def test_an_entity_of_an_unseen_type_may_be_measured() -> None:
     task = Tagging(labels=("O", "B-OLD"), scheme="BIO", metrics=("f1",))
     example = TaggedExample(key="1", words=("a",), tags=("B-NEW",))
@@ -167,17 +124,6 @@ def test_kinds_are_found_however_written(name: str) -> None:
     assert task_named(name) == "question_answering"
     with pytest.raises(RecipeError, match="Did you mean 'multi-label'"):
         task_named("multi-labl")
-
-
-def test_reading_is_set_by_field() -> None:
-    columns = {"text": "satz", "text2": None, "label": None}
-    options = with_overrides(ReadOptions(label="urteil"), columns, ["choices=[a, b]", "header=none"])
-    assert (options.text, options.label, options.choices, options.header) == (
-        ("satz",),
-        ("urteil",),
-        ("a", "b"),
-        "none",
-    )
 
 
 def test_parts_of_fields_are_no_axes_of_a_grid() -> None:

@@ -6,7 +6,6 @@ from torch import nn
 
 from maskwright.finetuning.seed_run import rate_share
 from maskwright.model.config import EncoderConfig
-from maskwright.model.encoder import Encoder
 from maskwright.recipes.optimization import AdamW
 from maskwright.training.optimizer import Optimizer
 
@@ -40,11 +39,6 @@ def test_shared_blocks_learn_as_the_highest_layer_they_serve() -> None:
     shared = EncoderConfig(num_layers=12, sharing="all", num_groups=4)
     shares = [rate_share(f"encoder.ffn_blocks.{block}.norm.bias", shared, 0.5) for block in range(4)]
     assert shares == [0.5**11, 0.5**8, 0.5**5, 0.5**2]
-
-
-def test_without_decay_all_learn_alike() -> None:
-    encoder = Encoder(TOY, 11)
-    assert {rate_share(f"encoder.{name}", TOY, 1.0) for name, _ in encoder.named_parameters()} == {1.0}
 
 
 def parameters(seed: int) -> dict[str, nn.Parameter]:

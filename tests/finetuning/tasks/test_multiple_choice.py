@@ -1,7 +1,6 @@
 """Questions with options: sequences as the originals lay them out, a softmax over however many options there are."""
 
 import itertools
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample
 from maskwright.finetuning.features import FeatureCollator, Features, scoring_batches
-from maskwright.finetuning.tasks import MultipleChoice, Prediction, make_task, task_from_json
+from maskwright.finetuning.tasks import MultipleChoice, Prediction, make_task
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 CONTEXT = "W: What did the woman say about the price of the tour? M: It sounds reasonable."
@@ -196,8 +195,3 @@ def test_bad_settings_are_refused(tokenizers: dict[str, Tokenizer]) -> None:
         made([question()], tokenizers["byte_bpe"], 5)
     with pytest.raises(DataError, match="have no label"):
         MultipleChoice().measure([Prediction(key="1", value=0, score=1.0, details={})], [question()])
-
-
-def test_task_comes_back_from_json() -> None:
-    task = MultipleChoice(max_option_length=64)
-    assert task_from_json(json.loads(json.dumps(task.to_json()))) == task

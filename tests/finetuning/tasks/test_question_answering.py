@@ -82,13 +82,6 @@ def test_sequences_are_those_of_transformers(
     assert found.segment_ids.sum() == (places.lengths + 1).sum()
 
 
-def test_without_segments_all_tokens_are_of_the_first(tokenizers: dict[str, Tokenizer]) -> None:
-    found = QuestionAnswering().features(
-        [question("the cat sat")], tokenizers["wordpiece"], max_length=64, segments=False, training=False
-    )
-    assert not found.segment_ids.any()
-
-
 def test_windows_begin_a_stride_apart_and_cover_the_text(tokenizers: dict[str, Tokenizer]) -> None:
     tokenizer = tokenizers["wordpiece"]
     text = "the woman met the press about the price of the tour " * 10
@@ -499,11 +492,6 @@ def test_chinese_answers_are_scored_by_characters() -> None:
 
 
 # ---------------------------------------------------------------- the value
-
-
-def test_task_is_the_same_after_json() -> None:
-    for task in (QuestionAnswering(), QuestionAnswering(metric="squad_v2", null_threshold=-2.75, doc_stride=64)):
-        assert task_from_json(task.to_json()) == task
 
 
 def test_metric_is_told_by_the_examples() -> None:

@@ -20,7 +20,16 @@ from maskwright.finetuning.examples import Label, TextExample
 from maskwright.finetuning.features import FeatureBatch, FeatureCollator, Features, cut_pairs, scoring_batches
 from maskwright.finetuning.readers import ReadOptions
 from maskwright.finetuning.readers.options import with_overrides
-from maskwright.finetuning.tasks import Classification, MultiLabel, Regression, Task, make_task, task_from_json
+from maskwright.finetuning.tasks import (
+    Classification,
+    MultiLabel,
+    MultipleChoice,
+    QuestionAnswering,
+    Regression,
+    Task,
+    make_task,
+    task_from_json,
+)
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 CPU = torch.device("cpu")
@@ -239,6 +248,8 @@ def test_tasks_that_cannot_be_are_refused(kind: Any, fields: dict[str, Any], mes
         Classification(labels=("a", "b"), metrics=("f1", "accuracy"), positive="a"),
         Regression(scale=5, bounds=(0, 5), metrics=("spearman",)),
         MultiLabel(labels=("a", "b"), threshold=0.3),
+        MultipleChoice(max_option_length=64),
+        QuestionAnswering(metric="squad_v2", null_threshold=-2.75, doc_stride=64),
     ],
     ids=lambda task: task.kind,
 )
