@@ -122,6 +122,10 @@ def command(
             chosen = [[row[number] for number in shown] for row in (columns, *rows)]
             output.table(chosen[0], chosen[1:], title=title, right=range(1, len(shown)))
             title = ""
+        results = done.results
+        for name, scores in results.baselines.items():
+            if scores["dev"][results.main_metric] >= results.best.dev[results.main_metric]:
+                output.note(f"On dev the model is no better than the baseline {name}.")
         for note in done.results.notes:
             output.note(note)
         output.note(f"The best seed's model and the results are in {done.folder}. Try:")

@@ -341,11 +341,12 @@ def summary(prediction: Prediction) -> tuple[str, str]:
     """Return a prediction's score and value for display; each entity has its own score."""
     score = "" if prediction.score is None else f"{prediction.score:.1%}"
     if "entities" in prediction.details:
-        return score, ", ".join(
+        entities = [
             f"{one['text']} ({one['label']} {one['start']}-{one['end']}"
             + (")" if one["score"] is None else f", {one['score']:.1%})")
             for one in prediction.details["entities"]
-        )
+        ]
+        return score, ", ".join(entities) or "no entities"
     if "option" in prediction.details:
         return score, prediction.details["option"]
     value = prediction.value

@@ -10,12 +10,9 @@ Label = str | float | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextExample:
-    """One text, or a pair.
+    """One text, or a pair; `label` is None without one (test sets).
 
-    Attributes:
-        key: An id from the file, else the number of its line or record.
-        texts: One text or two.
-        label: None without a label (test sets).
+    `key`, here and below, is an id from the file, else the number of its (first) line or record.
     """
 
     key: str
@@ -25,13 +22,9 @@ class TextExample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggedExample:
-    """One sentence of words (or of characters), each with a tag.
+    """One sentence of words (or of characters), each with a tag such as "B-PER".
 
-    Attributes:
-        key: The number of its first line, or an id.
-        words: As in the file.
-        tags: As in the file, e.g. "B-PER"; None without tags.
-        text: The running text that was split into words, for character offsets; None if the input was words.
+    `tags` is None without tags; `text` is the running text that was split into words, None if the input was words.
     """
 
     key: str
@@ -58,12 +51,7 @@ class Answer:
 class QuestionExample:
     """A question about a context that may or may not contain the answer.
 
-    Attributes:
-        key: The question's id.
-        question: The question.
-        context: The text.
-        answers: Right answers; empty for unanswerable questions and in test files.
-        is_impossible: Whether the file marks it as unanswerable.
+    `answers` is empty for unanswerable questions and in test files; `is_impossible`: the file says unanswerable.
     """
 
     key: str
@@ -75,14 +63,10 @@ class QuestionExample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceExample:
-    """A question with options, one of which is right.
+    """A question with two or more options, one of which is right.
 
-    Attributes:
-        key: The question's id.
-        context: The text it is about; may be empty.
-        question: The question, or the start of a sentence that the options complete (SWAG); may be empty.
-        options: Two or more; the number may differ between examples.
-        label: Index of the right option; None in test files.
+    `context` and `question` may be empty, and the options may complete the question (SWAG). `label` is the index of the
+    right option, None in test files.
     """
 
     key: str
@@ -110,12 +94,7 @@ def has_label(example: Example) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A skipped row.
-
-    Attributes:
-        place: File and line, or file and record.
-        reason: Why it was skipped.
-    """
+    """A skipped row: file and line or record, and why it was skipped."""
 
     place: str
     reason: str

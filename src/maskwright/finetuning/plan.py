@@ -1,6 +1,5 @@
 """What a fine-tuning will do, decided before training: the settings of each grid point, with reasons."""
 
-import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -45,7 +44,9 @@ def grid_points(grid: Sequence[str], settings: Hyperparameters) -> list[Point]:
     axes: dict[str, list[Any]] = {}
     for text in grid:
         name, _, values = text.partition("=")
-        field, chosen = _axis(name, values)
+        [(field, chosen)] = parse_overrides([f"{name}=[{values}]"])
+        if len(chosen) == 1 and isinstance(chosen[0], list):  # `batch_size=[8, 16]`
+            chosen = chosen[0]
         if "." in field:
             raise RecipeError(
                 f"--grid {text!r} sets a part of a field",
@@ -59,19 +60,6 @@ def grid_points(grid: Sequence[str], settings: Hyperparameters) -> list[Point]:
         fitted = [getattr(override(settings, [(field, value)]), field) for value in chosen]
         axes[field] = list(dict.fromkeys(fitted))
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-
-
-def _axis(name: str, values: str) -> tuple[str, list[Any]]:
-    """Parse "a,b", "[a,b]", or lists as values, "[a,b],[c,d]"."""
-    texts = [f"{name}=[{values}]"]
-    if values.lstrip().startswith("["):
-        texts.insert(0, f"{name}={values}")
-    for text in texts[:-1]:
-        with contextlib.suppress(RecipeError):
-            [(field, chosen)] = parse_overrides([text])
-            return field, chosen
-    [(field, chosen)] = parse_overrides(texts[-1:])
-    return field, chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
