@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError, RecipeError
-from maskwright.finetuning.checks import FEW, check_measurable, doubts, unlabeled
+from maskwright.finetuning.checks import FEW, check_measurable, data_warnings, unlabeled
 from maskwright.finetuning.evaluating import plain, summary
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.hyperparameters import Hyperparameters
@@ -205,7 +205,7 @@ def tagged(*words: str) -> TaggedExample:
     ],
 )
 def test_texts_that_occur_in_two_parts_are_counted(train: Any, dev: list[Any], warning: str) -> None:
-    ((part, found),) = doubts({"train": [train], "dev": dev})
+    ((part, found),) = data_warnings({"train": [train], "dev": dev})
     assert part == "dev"
     assert found.startswith(warning)
 
@@ -213,8 +213,8 @@ def test_texts_that_occur_in_two_parts_are_counted(train: Any, dev: list[Any], w
 def test_small_parts_are_reported() -> None:
     train = [text("x")]
     few = [text(str(number)) for number in range(6)]
-    assert list(doubts({"train": train, "dev": few})) == [("dev", "6 examples, each 17 % of the score")]
-    assert list(doubts({"train": train, "dev": few[:1]})) == [("dev", "1 example, each 100 % of the score")]
+    assert list(data_warnings({"train": train, "dev": few})) == [("dev", "6 examples, each 17 % of the score")]
+    assert list(data_warnings({"train": train, "dev": few[:1]})) == [("dev", "1 example, each 100 % of the score")]
     enough = [text(str(number)) for number in range(FEW)]
-    assert not list(doubts({"train": train, "dev": enough}))
-    assert not list(doubts({"train": train, "test": [text("a", label=None)]}))
+    assert not list(data_warnings({"train": train, "dev": enough}))
+    assert not list(data_warnings({"train": train, "test": [text("a", label=None)]}))

@@ -44,7 +44,7 @@ def check_measurable(examples: Sequence[Any], task: Task, name: str) -> None:
         raise DataError(f"{name}, {error.problem}", allowed=error.allowed, todo=error.todo) from error
 
 
-def doubts(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str, str]]:
+def data_warnings(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str, str]]:
     """Yield (part, warning): texts that also occur in an earlier part (data leakage), and small parts.
 
     Texts are equal if all characters are; for pairs both texts, for questions also the context, for multiple choice
@@ -87,7 +87,7 @@ def _plural(example: Example) -> str:
     return "texts" if len(example.texts) == 1 else "pairs of texts"
 
 
-def tell(part: str, file: ExampleFile[Any], talk: Reporter) -> None:
+def report_file(part: str, file: ExampleFile[Any], reporter: Reporter) -> None:
     """Report what was read: number of examples, classes, guesses, skipped rows with the most frequent reasons."""
     labels = [example.label for example in file.examples if isinstance(example, TextExample)]
     sets = [(label,) if isinstance(label, str) else label for label in labels if isinstance(label, str | tuple)]
@@ -95,11 +95,11 @@ def tell(part: str, file: ExampleFile[Any], talk: Reporter) -> None:
     shown = ", ".join(f"{label} {count:,}" for label, count in counts[:_LABELS_SHOWN])
     more = f" and {len(counts) - _LABELS_SHOWN} more" if len(counts) > _LABELS_SHOWN else ""
     classes = f" ({shown}{more})" if counts else ""
-    talk.say(part, f"{counted(len(file.examples), 'example')} from {file.name}{classes}")
+    reporter.say(part, f"{counted(len(file.examples), 'example')} from {file.name}{classes}")
     for note in file.notes:
-        talk.say("", note)
+        reporter.say("", note)
     if file.skipped:
         reasons = Counter(skipped.reason for skipped in file.skipped).most_common(_REASONS_SHOWN)
         first = {skipped.reason: skipped.place for skipped in reversed(file.skipped)}
         listed = "; ".join(f"{reason} ({count:,}, first at {first[reason]})" for reason, count in reasons)
-        talk.say("skipped", f"{counted(len(file.skipped), 'row')}: {listed}")
+        reporter.say("skipped", f"{counted(len(file.skipped), 'row')}: {listed}")

@@ -182,13 +182,13 @@ def evaluate(
         columns={"text": text, "text2": text2, "label": label},
         read=read,
     )
-    with reporter or OnConsole() as talk:
+    with reporter or OnConsole() as reporter:
         for note in () if loaded is model else loaded.notes:
-            talk.say("model", note)
+            reporter.say("model", note)
         trained = loaded.read_as if request.benchmark is None else {}
         if request.benchmark is not None and part == "test":
             _refuse_unlabeled(request)
-        examples = request.read(part, talk, needed=True, called="file" if file else "", trained=trained)
+        examples = request.read(part, reporter, needed=True, called="file" if file else "", trained=trained)
         if examples is None:
             raise DataError(f"{request.data} holds no {part} examples", todo="Name the file, `--file FILE`.")
         refuse_other_texts(
@@ -198,13 +198,13 @@ def evaluate(
         if (row := request.benchmark) is not None:
             names = matching_labels(row.labels, loaded.task.labels) if row.labels else {}
             if changed := [f"{ours} is {theirs}" for ours, theirs in names.items() if ours != theirs]:
-                talk.say("labels", f"{', '.join(changed)} (the benchmark's and the model's)")
+                reporter.say("labels", f"{', '.join(changed)} (the benchmark's and the model's)")
             examples = _renamed(examples, names)
             measured = _measured_as(loaded.task, row, names)
         check_measurable(examples.examples, measured, examples.name)
         features = features_of(loaded.to(machine.device), examples.examples)
         with computing_on(machine):
-            scores = score_units(loaded, features, talk.stage, autocast=machine.autocast)
+            scores = score_units(loaded, features, reporter.stage, autocast=machine.autocast)
         predictions = measured.predictions(scores, features, examples.examples, loaded.tokenizer)
         if out is not None:
             write_predictions(Path(out).expanduser(), predictions)

@@ -97,12 +97,12 @@ def cut_pairs(first: IntArray, second: IntArray, most: int) -> tuple[IntArray, I
     """
     surplus = np.maximum(first + second - most, 0)
     # First the longer text shrinks to the other's length; then both lose tokens in turn, the second first.
-    levelled = np.minimum(np.abs(first - second), surplus)
-    turns = surplus - levelled
+    evened = np.minimum(np.abs(first - second), surplus)
+    turns = surplus - evened
     first_longer = first > second
     return (
-        first - np.where(first_longer, levelled, 0) - turns // 2,
-        second - np.where(first_longer, 0, levelled) - (turns + 1) // 2,
+        first - np.where(first_longer, evened, 0) - turns // 2,
+        second - np.where(first_longer, 0, evened) - (turns + 1) // 2,
     )
 
 

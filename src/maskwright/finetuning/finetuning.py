@@ -131,9 +131,9 @@ def finetune(
     if seeds < 1:
         raise RecipeError(f"--seeds is {seeds}", allowed="1 or more")
     pairs = parse_overrides(set)
-    own = [(name, value) for name, value in pairs if not name.startswith(_TASK_FIELDS)]
+    overrides = [(name, value) for name, value in pairs if not name.startswith(_TASK_FIELDS)]
     of_task = {name.removeprefix(_TASK_FIELDS): value for name, value in pairs if name.startswith(_TASK_FIELDS)}
-    override(Hyperparameters(), own)  # Report misspelled fields before reading files.
+    override(Hyperparameters(), overrides)  # Report misspelled fields before reading files.
     grid_points(grid, Hyperparameters())
     request = LabeledRequest.of(
         task=task,
@@ -145,33 +145,33 @@ def finetune(
     choose_device(device)
     check_writable(Path(out).expanduser())
     folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/**/seed-*")
-    with reporter or OnConsole() as talk:
+    with reporter or OnConsole() as reporter:
         existing = open_existing(str(model))
         if folder.path.resolve() == existing.folder.resolve():
             raise CheckpointError(
                 f"{folder.path} is the model to fine-tune; it would be overwritten", todo="Choose another --out."
             )
-        its_system = system_of(existing, system)
-        fields = published_task_fields(its_system, KINDS[request.kind].head, request.benchmark, existing.config)
-        labeled = read_labeled(request, {**fields, **of_task}, talk)
+        chosen_system = system_of(existing, system)
+        fields = published_task_fields(chosen_system, KINDS[request.kind].head, request.benchmark, existing.config)
+        labeled = read_labeled(request, {**fields, **of_task}, reporter)
         plan = make_plan(
             existing,
             labeled,
-            own,
+            overrides,
             grid,
-            system=its_system,
+            system=chosen_system,
             as_published=as_published,
             from_scratch=from_scratch,
-            own_of_task=of_task.keys(),
+            task_overrides=of_task.keys(),
             precision=precision,
         )
         try:
             record = folder.open(plan.request)
             machine, message = prepare_machine_again(record.get("machine", {}), device, None, precision)
             if message:
-                talk.say("kernels", message)
+                reporter.say("kernels", message)
             with computing_on(machine), stop_on_signals() as stop:
-                study = _Study(folder, plan, record, machine, checkpoint_minutes * 60, talk, stop)
+                study = _Study(folder, plan, record, machine, checkpoint_minutes * 60, reporter, stop)
                 results = study.run(range(seed, seed + seeds))
         finally:
             folder.close()
@@ -192,7 +192,7 @@ class _Study:
         record: What run.json holds.
         machine: Device and precision.
         checkpoint_seconds: Time between checkpoints.
-        talk: Receives messages.
+        reporter: Receives messages.
         stop: Becomes true when the user asks to stop.
     """
 
@@ -203,11 +203,11 @@ class _Study:
         record: dict[str, Any],
         machine: Machine,
         checkpoint_seconds: float,
-        talk: Reporter,
+        reporter: Reporter,
         stop: StopRequest,
     ) -> None:
         self.folder, self.plan, self.machine = folder, plan, machine
-        self.checkpoint_seconds, self.talk, self.stop = checkpoint_seconds, talk, stop
+        self.checkpoint_seconds, self.reporter, self.stop = checkpoint_seconds, reporter, stop
         self._reported: set[str] = set()
         before = record.get("machine", {})
         # As in the first session, since dropout masks depend on it.
@@ -249,7 +249,7 @@ class _Study:
                 todo="Choose lower learning rates and a new --out folder.",
             )
         if len(points) > 1:
-            self.talk.say("chosen", f"{points[best].name}, the best on dev with seed {seeds[0]}")
+            self.reporter.say("chosen", f"{points[best].name}, the best on dev with seed {seeds[0]}")
         if not all(self._train(points[best], seed).finished for seed in seeds[1:]):
             return None
         # Also seeds of earlier calls.
@@ -261,7 +261,7 @@ class _Study:
             if self.stop:
                 return None
             assert labeled.test is not None
-            tested.append(measure_test(run.folder, labeled.test, self.machine, self.talk))
+            tested.append(measure_test(run.folder, labeled.test, self.machine, self.reporter))
         grid = [
             GridRow(values=point.values, dev=None if run.failure else run.chosen.main, chosen=number == best)
             for number, (point, run) in enumerate(zip(points, first_seed, strict=True))
@@ -276,9 +276,9 @@ class _Study:
         plan, settings = self.plan, self.plan.points[0].settings
         if plan.choices:
             rows = [(choice.field, *choice.shown(), choice.reason) for choice in plan.choices]
-            self.talk.tabulate("fitted", ("setting", "published", "here", "because"), rows)
+            self.reporter.tabulate("fitted", ("setting", "published", "here", "because"), rows)
         length = f"{settings.epochs:g} epoch{'s' * (settings.epochs != 1)}"
-        self.talk.say(
+        self.reporter.say(
             "plan",
             f"{plan.labeled.name} with {plan.existing.name}{' from scratch' * plan.from_scratch} into "
             f"{self.folder.path}: {length if settings.steps is None else f'{settings.steps:,} steps'}, "
@@ -295,7 +295,7 @@ class _Study:
         title = f"{point.name} seed {seed}".strip()
         if (before := read_result(folder)) is not None:
             state = f"failed: {before.failure}" if before.failure else f"already trained ({before.main:.4g})"
-            self.talk.say("finished", f"{title} {state}")
+            self.reporter.say("finished", f"{title} {state}")
             return before
         if self.stop:
             return SeedResult(seed=seed, folder=folder, finished=False, cut={})
@@ -313,7 +313,7 @@ class _Study:
         for note in model.notes:
             if note not in self._reported:
                 self._reported.add(note)
-                self.talk.say("model", note)
+                self.reporter.say("model", note)
         folder.mkdir(parents=True, exist_ok=True)
         run = SeedRun(
             folder=folder,
@@ -323,7 +323,7 @@ class _Study:
             seed=seed,
             machine=self.machine,
             tokens_per_microbatch=self.tokens_per_microbatch,
-            talk=self.talk,
+            reporter=self.reporter,
             title=title,
         )
         try:
@@ -331,7 +331,7 @@ class _Study:
         except TrainingError as error:
             if not may_fail:
                 raise
-            self.talk.say("warning", f"{title} failed and counts as the worst: {error.problem}")
+            self.reporter.say("warning", f"{title} failed and counts as the worst: {error.problem}")
             return record_failure(folder, seed, error.problem)
 
     def _results(
@@ -343,7 +343,7 @@ class _Study:
             f"{cut[name]:,} of {len(part.examples):,} {name}" for name, part in labeled.parts.items() if cut[name]
         ]
         if truncated:
-            self.talk.say("cut", f"{', '.join(truncated)} examples truncated to {point.settings.max_length} tokens")
+            self.reporter.say("cut", f"{', '.join(truncated)} examples truncated to {point.settings.max_length} tokens")
         task_settings = {name: value for name, value in point.task.to_json().items() if name not in _NOT_SET}
         return Results(
             task=labeled.name,
@@ -374,7 +374,7 @@ class _Study:
         )
 
 
-def measure_test(folder: Path, test: Part, machine: Machine, talk: Reporter) -> dict[str, Any]:
+def measure_test(folder: Path, test: Part, machine: Machine, reporter: Reporter) -> dict[str, Any]:
     """Predict the test examples with a finished run's model, or return the scores of an earlier call for the same ones.
 
     Writes test_predictions.jsonl and test.json into the run's folder.
@@ -392,7 +392,7 @@ def measure_test(folder: Path, test: Part, machine: Machine, talk: Reporter) -> 
             raise CheckpointError(f"{record} cannot be read: {error}", todo="Remove it to evaluate again.") from error
     model = load(folder / MODEL).to(machine.device)
     features = features_of(model, test.examples)
-    predictions = predict_features(model, features, test.examples, talk.stage, autocast=machine.autocast)
+    predictions = predict_features(model, features, test.examples, reporter.stage, autocast=machine.autocast)
     write_predictions(folder / PREDICTIONS, predictions)
     metrics = None if unlabeled(test.examples) else model.task.measure(predictions, test.examples)
     scores = {"examples": test.fingerprint, "metrics": metrics, "num_cut": features.num_cut}

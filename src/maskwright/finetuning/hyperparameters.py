@@ -152,8 +152,8 @@ def published(
     """
     layers = [(row.settings, row.source) for row in _rows("bert", head, benchmark, config)]
     if benchmark is not None:
-        own = {name: getattr(benchmark, name) for name in ("epochs", "learning_rate", "batch_size", "max_length")}
-        layers.append((own, f"benchmark {benchmark.name}"))
+        of_row = {name: getattr(benchmark, name) for name in ("epochs", "learning_rate", "batch_size", "max_length")}
+        layers.append((of_row, f"benchmark {benchmark.name}"))
     if system != "bert":
         layers += [(row.settings, row.source) for row in _rows(system, head, benchmark, config)]
     merged: dict[str, Any] = {}

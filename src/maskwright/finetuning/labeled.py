@@ -13,7 +13,7 @@ from maskwright.core.files import disk_problem, read_json, write_json
 from maskwright.core.randomness import Permutation, integer_key
 from maskwright.core.spec import fingerprint
 from maskwright.finetuning.benchmarks import BENCHMARKS, Benchmark, Split
-from maskwright.finetuning.checks import check_measurable, doubts, tell, unlabeled
+from maskwright.finetuning.checks import check_measurable, data_warnings, report_file, unlabeled
 from maskwright.finetuning.examples import (
     ChoiceExample,
     E,
@@ -181,7 +181,7 @@ class LabeledRequest:
             file = _read_as_train(paths, self.kind, options, train_read_as)
         else:
             file = read_for_model(paths, self.kind, options, trained or {})
-        tell(called or part, file, talk)
+        report_file(called or part, file, talk)
         return file
 
 
@@ -232,7 +232,7 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: 
                 talk.say("test", notes[-1])
             parts["test"] = Part(name=test.name, examples=with_labels, skipped=len(test.skipped) + lacking)
             check_measurable(with_labels, task, test.name)
-    for part, doubt in doubts({name: its.examples for name, its in parts.items()}):
+    for part, doubt in data_warnings({name: its.examples for name, its in parts.items()}):
         notes.append(f"{part}: {doubt}.")
         talk.say(part, doubt)
     later: ReadAs = read_as

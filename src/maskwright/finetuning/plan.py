@@ -187,13 +187,13 @@ def _common(values: dict[str, Any]) -> Any:
 def make_plan(
     existing: ExistingModel,
     labeled: Labeled,
-    own: Sequence[tuple[str, Any]],
+    overrides: Sequence[tuple[str, Any]],
     grid: Sequence[str],
     *,
     system: str,
     as_published: bool,
     from_scratch: bool,
-    own_of_task: Collection[str] = (),
+    task_overrides: Collection[str] = (),
     precision: Precision = "auto",
 ) -> Plan:
     """Plan a fine-tuning.
@@ -201,12 +201,12 @@ def make_plan(
     Args:
         existing: The pretrained model.
         labeled: Task and examples.
-        own: Fields of `Hyperparameters` that the user set.
+        overrides: Fields of `Hyperparameters` that the user set.
         grid: The `--grid` options.
         system: The system whose published settings apply.
         as_published: Whether to keep them for small models and little data.
         from_scratch: Whether to initialize all weights at random.
-        own_of_task: Task fields that the user set.
+        task_overrides: Task fields that the user set.
         precision: As the user asked for it.
 
     Raises:
@@ -214,16 +214,16 @@ def make_plan(
         DataError: If no features can be made of the examples.
     """
     base, source = published(system, labeled.task.head, labeled.benchmark, existing.config)
-    settings = override(base, own)
+    settings = override(base, overrides)
     data = data_maker(existing, labeled.train.examples, labeled.dev.examples)
     points = []
     for values in grid_points(grid, settings):
-        fixed = {name for name, _ in own} | values.keys()
+        fixed = {name for name, _ in overrides} | values.keys()
         here, choices = fit_length(settings.replace(**values), existing.max_length, fixed)
-        task, more = fit_stride(labeled.task, base.max_length, here.max_length, own_of_task)
+        task, more = fit_stride(labeled.task, base.max_length, here.max_length, task_overrides)
         choices += more
         if labeled.benchmark is None:
-            task, more = fit_numbers(task, labeled.train.examples, own_of_task)
+            task, more = fit_numbers(task, labeled.train.examples, task_overrides)
             choices += more
         if not as_published:
             here, more = fit_training(

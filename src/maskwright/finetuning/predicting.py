@@ -8,7 +8,7 @@ from typing import Any, TypeGuard, cast
 
 from maskwright.core.errors import DataError
 from maskwright.data.progress import no_progress
-from maskwright.finetuning.checks import tell
+from maskwright.finetuning.checks import report_file
 from maskwright.finetuning.evaluating import (
     FOR_FILES,
     Texts,
@@ -94,9 +94,9 @@ def predict(
     loaded = model if isinstance(model, FineTunedModel) else load(model)
     kind, trained = cast(Kind, loaded.task.kind), loaded.read_as
     given: Sequence[Input] = [inputs] if _is_one(inputs, kind) else list(cast(Sequence[Input], inputs))
-    with reporter or OnConsole() as talk:
+    with reporter or OnConsole() as reporter:
         for note in () if loaded is model else loaded.notes:
-            talk.say("model", note)
+            reporter.say("model", note)
         groups: dict[str, Sequence[Any]] = {
             "input": [_example(one, str(n), f"input {n}", kind, trained) for n, one in enumerate(given, start=1)]
         }
@@ -107,16 +107,18 @@ def predict(
             groups[STANDARD_INPUT] = [
                 _example(line, str(number), f"{STANDARD_INPUT}, line {number}", kind, trained) for number, line in lines
             ]
-            tell("file", ExampleFile(name=STANDARD_INPUT, examples=tuple(groups[STANDARD_INPUT]), notes=notes), talk)
+            report_file(
+                "file", ExampleFile(name=STANDARD_INPUT, examples=tuple(groups[STANDARD_INPUT]), notes=notes), reporter
+            )
         if files := [path for path in paths if str(path) != "-"]:
             found = read_for_model(files, kind, options, trained)
-            tell("file", found, talk)
+            report_file("file", found, reporter)
             refuse_other_texts(found.examples, trained, found.name, FOR_FILES)
             groups[_FILES] = found.examples
         examples = _with_unique_keys(groups)
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
-        progress = talk.stage if len(examples) > _LONG else no_progress
+        progress = reporter.stage if len(examples) > _LONG else no_progress
         with computing_on(machine):
             features = features_of(loaded.to(machine.device), examples)
             predictions = predict_features(loaded, features, examples, progress, autocast=machine.autocast)

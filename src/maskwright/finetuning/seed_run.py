@@ -170,11 +170,11 @@ class SeedRun:
         seed: int,
         machine: Machine,
         tokens_per_microbatch: int,
-        talk: Reporter,
+        reporter: Reporter,
         title: str,
     ) -> None:
         self.folder, self.model, self.data = folder, model, data
-        self.settings, self.seed, self.machine, self.talk, self.title = settings, seed, machine, talk, title
+        self.settings, self.seed, self.machine, self.reporter, self.title = settings, seed, machine, reporter, title
         self.tokens_per_microbatch = tokens_per_microbatch
         config = model.encoder.config
         self.optimizer = Optimizer(
@@ -206,7 +206,7 @@ class SeedRun:
                 speed = spent.tokens / max(spent.seconds, 1e-9)
                 left = spent.seconds / (spent.steps - (first or 0)) * (self.total_steps - spent.steps)
                 step = spent.steps
-                self.talk.training(
+                self.reporter.training(
                     report.progress,
                     f"{self.title}  step {step:,} of {self.total_steps:,}  loss {loss:.3f}  {speed:,.0f} tokens/s  "
                     f"{int(left // 60)}:{int(left % 60):02d} left",
@@ -274,7 +274,7 @@ class SeedRun:
 
         def progress(stage: str, done: int, tokens: int | None) -> None:
             text = f"{self.title}  step {step:,}  evaluating on dev: {done / (tokens or done):.0%}"
-            self.talk.training(step / self.total_steps, text)
+            self.reporter.training(step / self.total_steps, text)
 
         unit_scores = score_units(model, data.dev, progress, autocast=self.machine.autocast)
         model.task = tuned(model.task, unit_scores, data.dev, data.dev_examples, model.tokenizer)
@@ -289,7 +289,7 @@ class SeedRun:
             write_predictions(self.folder / "dev_predictions.jsonl", predictions)
             model.save(self.folder / MODEL)
         shown = ", ".join(f"{name} {value:.4g}" for name, value in list(scores.items())[:_METRICS_SHOWN])
-        self.talk.say("dev", f"{self.title}, epoch {epoch:.3g}: {shown}{' (best so far)' if is_best else ''}")
+        self.reporter.say("dev", f"{self.title}, epoch {epoch:.3g}: {shown}{' (best so far)' if is_best else ''}")
         self.model.train()  # Scoring leaves it in evaluation mode.
 
     def _resume(self) -> int | None:
@@ -298,7 +298,7 @@ class SeedRun:
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         found, damaged = checkpoint.latest(self.folder / "checkpoints")
         for line in damaged:
-            self.talk.say("warning", f"{line}; using the previous checkpoint")
+            self.reporter.say("warning", f"{line}; using the previous checkpoint")
         if found is None:
             return None
         try:
@@ -309,7 +309,7 @@ class SeedRun:
             raise CheckpointError(
                 f"{found.folder} does not fit: {error}", todo=f"Remove {self.folder} to train it from the start."
             ) from error
-        self.talk.say("resuming", f"{self.title} from step {found.step:,} of {self.total_steps:,}")
+        self.reporter.say("resuming", f"{self.title} from step {found.step:,} of {self.total_steps:,}")
         return found.step
 
     def _save(self, step: int, metrics: JsonLines) -> None:

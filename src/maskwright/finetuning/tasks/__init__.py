@@ -87,21 +87,21 @@ def task_named(name: str) -> Benchmark | Kind:
         raise RecipeError(problem, allowed=allowed, todo=todo) from None
 
 
-def make_task(kind: Kind, row: Benchmark | None, examples: Sequence[Any], own: Mapping[str, Any]) -> Task:
+def make_task(kind: Kind, row: Benchmark | None, examples: Sequence[Any], overrides: Mapping[str, Any]) -> Task:
     """Make the task of a benchmark or of a kind, with the labels of the training examples unless they are given.
 
-    `own` are the fields that the user set; `row` is None for the user's own data.
+    `overrides` are the fields that the user set; `row` is None for the user's own data.
 
     Raises:
         MaskwrightError: If a field is unknown or the labels make no task.
     """
-    if "null_threshold" in own:
+    if "null_threshold" in overrides:
         raise DataError(
             "the task's null_threshold cannot be set: it is chosen on the development examples",
             todo="Leave `--set task.null_threshold` out; answers and their scores are in the predictions.",
         )
     task_class = KINDS[kind]
-    given = dict(own)
+    given = dict(overrides)
     if row is not None:
         of_row = {**row.task_fields, "metrics": row.metrics, **({"labels": row.labels} if row.labels else {})}
         given = {name: value for name, value in of_row.items() if name in task_class.model_fields} | given

@@ -235,14 +235,14 @@ def published_scores(
 ) -> dict[str, float]:
     """Compute the metrics of the official script (see `QuestionAnswering.measure`)."""
     numbered = _numbered(examples)
-    told = {str(number): prediction.value for number, prediction in enumerate(predictions)}
+    predicted = {str(number): prediction.value for number, prediction in enumerate(predictions)}
     if metric in ("cmrc", "drcd"):
-        scores = cmrc2018(numbered, told)
+        scores = cmrc2018(numbered, predicted)
         return {"f1": scores["f1"], "exact_match": scores["em"], "average": scores["average"]}
     if metric == "squad":
-        scores = squad(numbered, told)
+        scores = squad(numbered, predicted)
         return {"f1": scores["f1"], "exact_match": scores["exact_match"]}
-    scores = squad_v2(numbered, told)
+    scores = squad_v2(numbered, predicted)
     best = {name: _best(predictions, examples, name) for name in ("f1", "exact")}
     return {
         "f1": scores["f1"],
@@ -277,9 +277,9 @@ def _best(
         raise DataError('predictions have no "no_answer_score"', todo='Predict with the metric "squad_v2".')
     # The best answers, regardless of the threshold.
     answers = [prediction.details["answers"] for prediction in predictions]
-    told = {str(number): found[0]["text"] if found else "" for number, found in enumerate(answers)}
+    best_answers = {str(number): found[0]["text"] if found else "" for number, found in enumerate(answers)}
     sure = {str(number): prediction.details["no_answer_score"] for number, prediction in enumerate(predictions)}
-    return best_threshold(score_questions(_numbered(examples), told), sure, measure)
+    return best_threshold(score_questions(_numbered(examples), best_answers), sure, measure)
 
 
 def _numbered(examples: Sequence[QuestionExample]) -> list[QuestionExample]:
