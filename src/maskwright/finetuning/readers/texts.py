@@ -180,9 +180,10 @@ def _not_found(table: Table, could: Collection[str], role: str) -> DataError:
 
 
 def _holds_texts(table: Table, column: str) -> bool:
-    """Whether most of the first values are of several words or long."""
+    """Whether most of the first values are of several words, or long in UTF-8 (seven hanzi)."""
     values = [str(row.cells[column]).strip() for row in table.rows[:_ROWS_LOOKED_AT] if row.cells[column] is not None]
-    return 2 * sum(len(value.split()) > 1 or len(value) >= _LONG for value in values) > len(values)
+    long = [value for value in values if len(value.split()) > 1 or len(value.encode("utf-8", "replace")) >= _LONG]
+    return 2 * len(long) > len(values)
 
 
 def _is_flags(table: Table, column: str) -> bool:
