@@ -194,7 +194,8 @@ class Session:
         if progress >= 1:
             planned, trained = short_count(self.expected_tokens), short_count(position.spent.tokens)
             done = counted(position.spent.steps, "step")
-            self.reporter.say("finished", f"{done} in {self.budget}: trained on {trained} tokens, planned {planned}")
+            done += f" in {self.budget}" if self.budget.unit in ("seconds", "flops") else ""
+            self.reporter.say("finished", f"{done}: trained on {trained} tokens, planned {planned}")
         spent = position.spent
         return Run(
             folder=self.directory.path,
