@@ -39,8 +39,7 @@ def command(
     """Predict the token at each mask of a text. Several masks are predicted independently."""
     given = gather(texts, file, column)
     check_model(model)
-    from dataclasses import asdict
-
+    from maskwright.inference.commands import filled_to_json
     from maskwright.inference.fill_mask import never_saw_masks
     from maskwright.inference.texts import write_json_lines
 
@@ -52,10 +51,7 @@ def command(
         output.note("this model was pretrained without [MASK] tokens: its predictions for them are unreliable")
     with warnings_said():
         filled = loaded.fill_mask(given, top_k=top_k)
-    plain = [
-        {"text": text, "masks": [[asdict(best) for best in mask] for mask in masks]}
-        for text, masks in zip(given, filled, strict=True)
-    ]
+    plain = filled_to_json(given, filled)
     if out:
         write_json_lines(out, plain)
         output.note(f"{number_of_texts(plain)} in {out}")

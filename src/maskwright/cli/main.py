@@ -28,13 +28,7 @@ from maskwright.core.errors import MaskwrightError
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One line of `maskwright --help`.
-
-    Attributes:
-        module: Name of the module in `maskwright.cli`.
-        help: One line of help.
-        panel: The heading of its group.
-    """
+    """One line of `maskwright --help`: a module of `maskwright.cli`, its help, and the heading of its group."""
 
     module: str
     help: str

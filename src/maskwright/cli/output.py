@@ -47,14 +47,9 @@ def table(
     right: Sequence[int] = (),
     fixed: Sequence[int] = (0,),
 ) -> None:
-    """Print a table of results.
+    """Print a table of plain text cells; without a header if all column names are empty.
 
-    Args:
-        columns: Column names; all empty for a table without a header.
-        rows: Cells as plain text (not markup).
-        title: A line above.
-        right: Indices of right-aligned columns.
-        fixed: Indices of columns whose cells are never wrapped.
+    `right` and `fixed` are the indices of right-aligned columns and of those whose cells are never wrapped.
     """
     grid = Table(
         title=Text(title, style="bold") if title else None,
