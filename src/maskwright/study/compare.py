@@ -125,7 +125,7 @@ def compare(
     Raises:
         MaskwrightError: If an argument is invalid, or `out` holds another study.
 
-    Example:
+    Examples:
         >>> done = maskwright.compare("corpus/", ["bert/mini", "electra/mini"], flops=1e15, out="studies/first")
         >>> done.report["metrics"]["word_accuracy"]["rows"]["electra/mini"]["verdict"]
         'no difference shown'
