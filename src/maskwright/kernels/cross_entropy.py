@@ -49,8 +49,7 @@ def summed_cross_entropy(
     kernels compute the gradients (`cuda.cross_entropy`).
 
     Args:
-        features: Shape (M, E); M may be 0. Rows beyond the labels are ignored: their gradient
-            is 0.
+        features: Shape (M, E); M may be 0. Rows beyond the labels are ignored: their gradient is 0.
         weight: Shape (V, E).
         bias: Shape (V,).
         labels: Shape (M,), int64, in [0, V).

@@ -9,7 +9,7 @@ import torch
 from maskwright.core.types import IntArray
 from maskwright.training.batches import StepBatch, total_counts
 from maskwright.training.model import PretrainingModel
-from maskwright.training.tallies import Tallies
+from maskwright.training.tallies import Sums, details_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,7 @@ class Measured:
 def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Measured]:
     """Evaluate a model, dropout off, on fixed batches. Returns one value per objective that has a target."""
     counts = total_counts(batches)
-    losses = dict.fromkeys(counts, 0.0)
-    correct = dict[str, int]()
-    tallies = Tallies()
+    sums = Sums()
     was_training = model.training
     model.eval()
     device = next(model.parameters()).device
@@ -83,12 +81,10 @@ def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Meas
         for batch in batches:
             for micro in batch.micro_batches:
                 for kind, term in model.losses(micro.to(device)).items():
-                    losses[kind] += float(term.total)
-                    if term.correct is not None:
-                        correct[kind] = correct.get(kind, 0) + int(term.correct)
-                    tallies.add(kind, term)
+                    sums.add_term(kind, term)
     model.train(was_training)
-    details = tallies.details(model.objectives, counts)
+    numbers = sums.to_host().read()
+    losses, correct, details = numbers["loss"], numbers["correct"], details_of(model.objectives, counts, numbers)
     return {
         kind: Measured(
             losses[kind] / count, correct[kind] / count if kind in correct else None, count, details.get(kind, {})

@@ -16,7 +16,7 @@ from maskwright.core.errors import TrainingError
 from maskwright.core.tensors import LossTerm
 from maskwright.training.batches import StepBatch
 from maskwright.training.optimizer import Clipping, Optimizer, clipping_scale, total_norm
-from maskwright.training.tallies import Later, Sums, Tallies, WeightedLoss, details_of
+from maskwright.training.tallies import HostSums, Sums, WeightedLoss, details_of
 
 
 class TrainedModel(Protocol):
@@ -110,7 +110,7 @@ class Gradients:
         self.batch, self._model, self._optimizer, self._step = batch, model, optimizer, step
         self._device = next(model.parameters()).device
         # Sums stay on the device: reading each number would wait for the GPU.
-        self._losses, self._correct, self._tallies, self._skipped_flops = Sums(), Sums(), Tallies(), 0.0
+        self._sums, self._skipped_flops = Sums(), 0.0
         for micro in model.placed(batch).micro_batches:
             with torch.autocast(self._device.type, autocast or torch.bfloat16, enabled=autocast is not None):
                 terms = model.losses(micro)
@@ -121,10 +121,7 @@ class Gradients:
             torch.autograd.backward(torch.stack(weighted).sum())
             self._skipped_flops += model.skipped_flops(micro)
             for kind, term in terms.items():
-                self._losses.add(kind, term.total)
-                if term.correct is not None:
-                    self._correct.add(kind, term.correct)
-                self._tallies.add(kind, term)
+                self._sums.add_term(kind, term)
 
     def drop(self) -> None:
         """Delete them."""
@@ -141,7 +138,7 @@ class Gradients:
         gradients = [parameter.grad for parameter in self._optimizer.names if parameter.grad is not None]
         norm = total_norm(gradients)
         if skips_on_device(self._device, self._optimizer):
-            total = torch.stack([self._losses.total(each.kind) for each in self._model.objectives]).sum()
+            total = torch.stack([self._sums.total("loss", each.kind) for each in self._model.objectives]).sum()
             self._optimizer.step(learning_rate, clipping=Clipping.of(norm, total, clip_norm))
             return self._updated(norm)
         update = self._updated(norm)
@@ -150,8 +147,8 @@ class Gradients:
         return update
 
     def _updated(self, norm: Tensor) -> "Update":
-        sums = {"loss": self._losses, "correct": self._correct, **self._tallies.by_kind(), "norm": Sums.of({"": norm})}
-        return Update(self._model, self.batch, Later(sums), self._step, self._skipped_flops)
+        self._sums.add("norm", "", norm)
+        return Update(self._model, self.batch, self._sums.to_host(), self._step, self._skipped_flops)
 
 
 def skips_on_device(device: torch.device, optimizer: Optimizer) -> bool:
@@ -166,7 +163,7 @@ class Update:
         self,
         model: TrainedModel,
         batch: StepBatch,
-        numbers: Later,
+        numbers: HostSums,
         step: int,
         skipped_flops: float,
     ) -> None:
@@ -176,7 +173,7 @@ class Update:
     @property
     def is_done(self) -> bool:
         """Whether the device has finished the step."""
-        return self._numbers.is_there
+        return self._numbers.is_done
 
     def result(self) -> StepResult:
         """Wait for the step's numbers and return them.
