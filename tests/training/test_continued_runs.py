@@ -97,13 +97,6 @@ def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
     assert any(topic == "weights" and "layers 0 of 2" in text for topic, text in heard.lines)
 
 
-def test_the_teacher_may_be_set_like_any_field(train: Callable[..., Run], teacher: Path, tmp_path: Path) -> None:
-    option = train(tmp_path / "option", recipe="distilbert/tiny", steps=2, set=HALF, teacher=teacher)
-    field = train(tmp_path / "field", recipe="distilbert/tiny", steps=2, set=(*HALF, f"teacher.model={teacher}"))
-    first, second = ((run.folder / "metrics.jsonl").read_bytes() for run in (option, field))
-    assert first == second
-
-
 def test_a_roberta_teaches_a_roberta(train: Callable[..., Run], tmp_path: Path) -> None:
     old = train(tmp_path / "roberta", recipe="roberta/tiny", set=(*ON, "tokenizer.vocab_size=400"), steps=10)
     run = train(tmp_path / "run", recipe="distilroberta/tiny", set=HALF, steps=4, teacher=old.folder)
