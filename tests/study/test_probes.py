@@ -11,6 +11,7 @@ import torch
 from maskwright.core.errors import DataError
 from maskwright.inference.model import Model, load
 from maskwright.study import probes
+from maskwright.study.intrinsic import _pair_states, check_text, intrinsic
 from maskwright.study.text import StudyText
 
 SENTENCES = ["the cats sat on the mat.", "a dog ran to the tree!", "we love the cat, and the dogs run"]
@@ -60,7 +61,7 @@ def test_masked_words_are_scored_per_token_and_per_word(folder: Path) -> None:
     assert found["word_accuracy"].value <= found["token_accuracy"].value
     assert len(found["word_loss"].groups) == probes.GROUPS
     # All models are asked for the same words.
-    assert found["word_loss"].count == 186
+    assert found["word_loss"].count == 193
 
 
 def test_the_generator_stands_in_for_a_discriminator(electra_folder: Path) -> None:
@@ -72,9 +73,7 @@ def test_the_generator_stands_in_for_a_discriminator(electra_folder: Path) -> No
 
 
 def test_own_heads_are_used_where_there_are_any(bert_folder: Path, electra_folder: Path, roberta_folder: Path) -> None:
-    found = {
-        path.name: probes.intrinsic(load(path), TEXT, path) for path in (bert_folder, electra_folder, roberta_folder)
-    }
+    found = {path.name: intrinsic(load(path), TEXT, path) for path in (bert_folder, electra_folder, roberta_folder)}
     by = {name: {task: each.by for task, each in measured.items()} for name, measured in found.items()}
     everything = dict.fromkeys(("sentence_order", "next_sentence", "replaced_words", "source"), "probe")
     assert by == {
@@ -99,7 +98,7 @@ def test_a_pair_head_gives_the_scores_of_transformers(bert_folder: Path) -> None
     segments = torch.tensor([[0] * (len(parts[0]) + 2) + [1] * (len(parts[1]) + 1)])
     with torch.inference_mode():
         expected = theirs(ids, token_type_ids=segments).logits[0].numpy()
-    _, pooled = probes._pair_states(model, [("we love", "run"), (first, second)])
+    _, pooled = _pair_states(model, [("we love", "run"), (first, second)])
     assert pooled is not None
     weight, bias = (state[f"heads.nsp.classifier.{name}"].numpy() for name in ("weight", "bias"))
     np.testing.assert_allclose(pooled[1] @ weight.T + bias, expected, rtol=1e-4, atol=1e-5)
@@ -135,7 +134,19 @@ def test_a_probe_finds_what_the_states_hold(bert_folder: Path) -> None:
         tuple(f" {'the cat sat on the mat' if n % 2 else '我爱北京天安门'} ." * 3 for _ in range(4)) for n in range(20)
     )
     text = StudyText(train=(), documents=documents, sources=("zh", "en") * 10, folder=Path())
-    assert probes.intrinsic(load(bert_folder), text, bert_folder)["source"].value == 1
+    assert intrinsic(load(bert_folder), text, bert_folder)["source"].value == 1
+
+
+def test_text_without_neighboring_passages_is_refused_only_where_pairs_are_needed() -> None:
+    text = StudyText(
+        train=(),
+        documents=((" the cats sat on the mat, and a dog ran to the old tree again.",),) * 9,
+        sources=("a",) * 9,
+        folder=Path(),
+    )
+    check_text(text, with_pairs=False)
+    with pytest.raises(DataError, match="9 passages and 0 pairs"):
+        check_text(text, with_pairs=True)
 
 
 def test_models_without_a_vocabulary_head_have_no_masked_words(bert_folder: Path) -> None:

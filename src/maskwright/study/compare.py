@@ -33,6 +33,7 @@ from maskwright.inference.model import Model, load
 from maskwright.recipes.recipe import Recipe, default_cleaning
 from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.study import probes
+from maskwright.study.intrinsic import check_text, intrinsic
 from maskwright.study.report import write_report
 from maskwright.study.request import DEFAULT_TASKS, SAMPLES, Task, Variant, tasks_of, variants_of
 from maskwright.study.results import collect
@@ -297,7 +298,7 @@ class _Study:
         """Do what is missing; returns the report, or None if nothing could be reported before a stop."""
         cleaning = override(Cleaning(), parse_overrides(self.clean))
         text = prepare_text(self.folder / "text", sources, cleaning, **self.prepare, progress=self.talk.stage)
-        probes.check_text(text)
+        check_text(text, with_pairs=any(task.kind == "intrinsic" for task in self.tasks))
         todo = [run for run in self.planned() if run.state != "finished" or run.to_measure]
         total, done, begun = len(self.seeds) * len(self.variants), 0, time.monotonic()
         self.talk.say(
@@ -407,7 +408,7 @@ class _Study:
         if task.kind == "masked":
             return probes.masked_words(model, text)
         if task.kind == "intrinsic":
-            return probes.intrinsic(model, text, run)
+            return intrinsic(model, text, run)
         if task.kind == "cost":
             return probes.cost(model, text, run)
         assert task.path is not None

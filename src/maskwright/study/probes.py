@@ -3,13 +3,6 @@
 masked words   words of the held-out text, chosen by a key, are masked whole; the model's loss and accuracy at their
                tokens, and per word, so that vocabularies compare: a word's loss is the sum over its tokens, and it is
                right if all its tokens are.
-sentence order, next sentence, source
-               two passages that follow each other, in order or swapped (Lan et al. 2020), or the second from another
-               document (Devlin et al. 2019); the source a passage is from. By the model's own head if it has one,
-               else by a logistic regression on its frozen hidden states: [mean over tokens; first token].
-replaced words a share of the words is replaced by words drawn from the held-out text; the area under the ROC curve of
-               the model's score that a word was replaced (ELECTRA's head, else a logistic regression on the word's
-               states).
 minimal pairs  share of pairs in which the grammatical sentence has the higher pseudo-log-likelihood: the sum of the log
                probabilities of its tokens, each masked alone (Salazar et al. 2020). Equal scores count half.
 cost           parameters, FLOPs, memory, disk, and measured speed.
@@ -37,7 +30,6 @@ from maskwright.core.files import read_json
 from maskwright.core.randomness import generator
 from maskwright.core.tensors import EncoderOutput
 from maskwright.core.types import IntArray
-from maskwright.huggingface.huggingface import load_model
 from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.inference.batching import TextBatch, batches
 from maskwright.inference.model import Model, TextCut
@@ -48,13 +40,13 @@ from maskwright.recipes.catalog import resolve
 from maskwright.recipes.sizing import sizes, training_flops_per_token
 from maskwright.study.text import PASSAGE_BYTES, StudyText
 
-MASKED_SHARE = REPLACED_SHARE = 0.15
-PASSAGES, PAIRS = 800, 2000
+MASKED_SHARE = 0.15
+PASSAGES = 800
 GROUPS = 20
 """Groups of examples whose means are kept, for intervals over examples."""
 _TOKENS = 8192
 _LOGITS_AT_ONCE = 1024
-_WORD = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]|[^\\W_\u3400-\u4dbf\u4e00-\u9fff]+")
+WORD = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]|[^\\W_\u3400-\u4dbf\u4e00-\u9fff]+")
 """A hanzi, or letters and digits of other scripts."""
 
 Floats = NDArray[np.float64]
@@ -86,12 +78,12 @@ def measured_json(measured: Measured) -> dict[str, Any]:
     return {name: asdict(each) for name, each in measured.items()}
 
 
-def _mean(values: Floats, by: str = "") -> Measurement:
+def mean_of(values: Floats, by: str = "") -> Measurement:
     groups = [float(values[number::GROUPS].mean()) for number in range(GROUPS)] if len(values) >= 2 * GROUPS else []
     return Measurement(value=float(values.mean()), count=len(values), groups=tuple(groups), by=by)
 
 
-def _encoded(
+def encoded_by(
     model: Model, sequences: Sequence[IntArray], segments: Sequence[IntArray] | None = None
 ) -> Iterator[tuple[TextBatch, EncoderOutput]]:
     device = model.encoder.word_embeddings.weight.device
@@ -104,6 +96,12 @@ def _encoded(
                     ids[start : start + len(segments[text])] = torch.from_numpy(segments[text]).to(device)
                 batch = replace(batch, segment_ids=ids)
             yield replace(laid, batch=batch), model.encoder(batch)
+
+
+def embedded(model: Model, texts: Sequence[str]) -> Floats:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TextCut)
+        return model.embed(texts).astype(np.float64)
 
 
 def log_probabilities(
@@ -120,7 +118,7 @@ def log_probabilities(
     head, table = model.mlm_head, model.encoder.word_embeddings.weight
     assert head is not None
     scored: list[Scored] = [(np.zeros(0), np.zeros(0, dtype=np.bool_))] * len(sequences)
-    for laid, output in _encoded(model, sequences):
+    for laid, output in encoded_by(model, sequences):
         slots = np.concatenate([start + positions[text] for text, start in zip(laid.texts, laid.starts, strict=True)])
         wanted = torch.from_numpy(np.concatenate([labels[text] for text in laid.texts]).astype(np.int64))
         found, right = [], []
@@ -139,21 +137,6 @@ def log_probabilities(
     return scored
 
 
-def check_text(text: StudyText) -> None:
-    """Refuse held-out text that is too little for the probes, before anything is trained.
-
-    Raises:
-        DataError: If so.
-    """
-    pairs = text.pairs(PAIRS)
-    if len(pairs) < 8 or len({document for document, _, _ in pairs}) < 4:
-        raise DataError(
-            f"the held-out text gives {len(pairs)} pairs of neighboring passages",
-            allowed="8 or more, from 4 documents or more",
-            todo="Give more text; documents need several sentences each.",
-        )
-
-
 def _with_vocabulary(model: Model) -> tuple[Model, str] | None:
     if model.mlm_head is not None:
         return model, "head"
@@ -170,7 +153,7 @@ def masked_words(model: Model, text: StudyText) -> Measured:
     num_words = 0
     for number, (_, passage) in enumerate(text.passages(PASSAGES)):
         encoded = scorer.tokenizer.encode(passage)
-        words = [match.span() for match in _WORD.finditer(passage)]
+        words = [match.span() for match in WORD.finditer(passage)]
         picked = generator(0, "study masks", 0, number).random(len(words)) < MASKED_SHARE
         word_of = np.full(len(encoded.ids), -1)
         for start, end in (word for word, is_picked in zip(words, picked, strict=True) if is_picked):
@@ -191,148 +174,11 @@ def masked_words(model: Model, text: StudyText) -> Measured:
     word_losses: Floats = np.bincount(owner, losses, minlength=num_words).astype(np.float64)
     word_right = np.bincount(owner, ~right, minlength=num_words) == 0
     return {
-        "word_loss": _mean(word_losses, by),
-        "word_accuracy": _mean(word_right.astype(np.float64), by),
-        "token_loss": _mean(losses, by),
-        "token_accuracy": _mean(right.astype(np.float64), by),
+        "word_loss": mean_of(word_losses, by),
+        "word_accuracy": mean_of(word_right.astype(np.float64), by),
+        "token_loss": mean_of(losses, by),
+        "token_accuracy": mean_of(right.astype(np.float64), by),
     }
-
-
-def intrinsic(model: Model, text: StudyText, run: Path) -> Measured:
-    """Measure sentence order, next sentence, replaced words and, with several sources, source."""
-    pairs = text.pairs(PAIRS)
-    draw = generator(0, "study pairs")
-    # Half of the documents train the probes; own heads are measured on the other half too.
-    documents = np.array([document for document, _, _ in pairs])
-    train = np.isin(documents, draw.permutation(np.unique(documents))[::2])
-    label = np.empty(len(pairs), dtype=np.int64)
-    for half in (train, ~train):
-        label[half] = draw.permutation(int(half.sum())) % 2
-    others = np.arange(len(pairs))
-    for half in (train, ~train):  # Else a probe could remember the passage from a pair that it was trained on.
-        for index in np.flatnonzero(half):
-            others[index] = draw.choice(np.flatnonzero(half & (documents != documents[index])))
-    in_order = [(first, second) for _, first, second in pairs]
-    swapped = [(b, a) if is_one else (a, b) for (a, b), is_one in zip(in_order, label, strict=True)]
-    moved = [
-        (a, in_order[other][1] if is_one else b) for (a, b), is_one, other in zip(in_order, label, others, strict=True)
-    ]
-    state = load_model(run).state
-    found: Measured = {}
-    for name, kind, texts in (("sentence_order", "sop", swapped), ("next_sentence", "nsp", moved)):
-        states, pooled = _pair_states(model, texts)
-        weight = state.get(f"heads.{kind}.classifier.weight")
-        if weight is not None and pooled is not None:
-            logits = pooled @ weight.numpy().T + state[f"heads.{kind}.classifier.bias"].numpy()
-            found[name] = _mean((logits.argmax(axis=1) == label)[~train].astype(np.float64), "head")
-        else:
-            found[name] = _mean((_fitted(states, label, train).predict(states[~train]) == label[~train]) * 1.0, "probe")
-    found["replaced_words"] = _replaced_words(model, text)
-    passages = text.passages(PAIRS)
-    sources = np.unique([text.sources[document] for document, _ in passages], return_inverse=True)[1]
-    by_source = sorted(range(len(text.documents)), key=lambda document: text.sources[document])
-    half = np.isin([document for document, _ in passages], by_source[::2])
-    if len(np.unique(sources[half])) > 1 and not half.all():
-        vectors = _embedded(model, [passage for _, passage in passages])
-        right = _fitted(vectors, sources, half).predict(vectors[~half]) == sources[~half]
-        found["source"] = _mean(right.astype(np.float64), "probe")
-    return found
-
-
-def _embedded(model: Model, texts: Sequence[str]) -> Floats:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TextCut)
-        return model.embed(texts).astype(np.float64)
-
-
-def _fitted(states: Floats, labels: IntArray, train: NDArray[np.bool_]) -> Any:
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=500, class_weight="balanced"))
-    return probe.fit(states[train], labels[train])
-
-
-def _pair_states(model: Model, pairs: Sequence[tuple[str, str]]) -> tuple[Floats, Floats | None]:
-    """Return [mean over tokens; first token] of each pair (n, 2 H), and pooled vectors (n, H) if any."""
-    special, room = model.tokenizer.special_tokens, model.max_length - 3
-    encoded = [ids for ids, _ in model.tokenizer.encode_batch([text for pair in pairs for text in pair])]
-    sequences, segments = [], []
-    for first, second in zip(encoded[::2], encoded[1::2], strict=True):
-        kept = min(len(first), max(room // 2, room - len(second)))  # The longer one is cut, as in BERT.
-        second = second[: room - kept]
-        sequences.append(np.concatenate([[special.cls], first[:kept], [special.sep], second, [special.sep]]))
-        segments.append(np.repeat([0, 1], [kept + 2, len(second) + 1]))
-    width = model.encoder.config.hidden_size
-    states, pooled = np.zeros((len(pairs), 2 * width)), np.zeros((len(pairs), width))
-    for laid, output in _encoded(model, sequences, segments):
-        hidden = output.hidden.double().cpu().numpy()
-        for text, start in zip(laid.texts, laid.starts, strict=True):
-            states[text, :width] = hidden[start : start + len(sequences[text])].mean(axis=0)
-            states[text, width:] = hidden[start]
-        if output.pooled is not None:
-            pooled[laid.texts] = output.pooled.double().cpu().numpy()
-    return states, pooled if model.encoder.pooler is not None else None
-
-
-def _replaced_words(model: Model, text: StudyText) -> Measurement:
-    from sklearn.metrics import roc_auc_score
-
-    passages = [passage for _, passage in text.passages(PASSAGES)]
-    words = [list(_WORD.finditer(passage)) for passage in passages]
-    vocabulary = [match.group() for each in words for match in each]
-    labels, spans, changed = [], [], []
-    for number, (passage, matches) in enumerate(zip(passages, words, strict=True)):
-        draw = generator(0, "study replacements", 0, number)
-        parts, end, where = [], 0, []
-        for match in matches:
-            parts.append(passage[end : match.start()])
-            other = vocabulary[int(draw.integers(len(vocabulary)))]
-            is_replaced = draw.random() < REPLACED_SHARE and other.casefold() != match.group().casefold()
-            begin = sum(map(len, parts))
-            parts.append(other if is_replaced else match.group())
-            where.append((begin, begin + len(parts[-1])))
-            labels.append(is_replaced)
-            end = match.end()
-        changed.append("".join([*parts, passage[end:]]))
-        spans.append(where)
-    special, room = model.tokenizer.special_tokens, model.max_length - 2
-    encoded = [model.tokenizer.encode(passage) for passage in changed]
-    sequences = [np.concatenate([[special.cls], each.ids[:room], [special.sep]]) for each in encoded]
-    states: list[Floats] = [np.zeros(0)] * len(changed)
-    for laid, output in _encoded(model, sequences):
-        scores = output.hidden
-        if model.rtd_head is not None:
-            with torch.inference_mode():
-                scores = model.rtd_head(output.hidden)[:, None]
-        array = scores.double().cpu().numpy()
-        for number, start in zip(laid.texts, laid.starts, strict=True):
-            offsets = encoded[number].offsets[:room]
-            inside = [(offsets[:, 0] < end) & (offsets[:, 1] > begin) for begin, end in spans[number]]
-            rows = array[start + 1 : start + 1 + len(offsets)]
-            # A word behind the end of the longest sequence has no state: it gets that of its passage's last token.
-            states[number] = np.array([rows[mask].mean(axis=0) if mask.any() else rows[-1] for mask in inside])
-    replaced = np.array(labels)
-    of_passage = np.repeat(np.arange(len(passages)), [len(each) for each in words])
-    features = np.concatenate([each for each in states if len(each)])
-    train = of_passage % 2 == 0
-    if model.rtd_head is not None:
-        scores_of_test = features[~train, 0]
-    else:
-        scores_of_test = _fitted(features, replaced, train).decision_function(features[~train])
-    wanted, group = replaced[~train], of_passage[~train] // 2 % GROUPS
-    groups = [
-        float(roc_auc_score(wanted[group == number], scores_of_test[group == number]))
-        for number in range(GROUPS)
-        if len(set(wanted[group == number])) == 2
-    ]
-    return Measurement(
-        value=float(roc_auc_score(wanted, scores_of_test)),
-        count=len(wanted),
-        groups=tuple(groups),
-        by="probe" if model.rtd_head is None else "head",
-    )
 
 
 def read_minimal_pairs(path: Path) -> dict[str, list[tuple[str, str]]]:
@@ -398,7 +244,7 @@ def minimal_pairs(
         tokens = [ids.tolist() for ids, _ in scorer.tokenizer.encode_batch([each for pair in pairs for each in pair])]
         # Sentences of the same tokens, which differ in case for example, have the same score up to rounding.
         equal = (good == bad) | [a == b for a, b in zip(tokens[::2], tokens[1::2], strict=True)]
-        found[name] = _mean(np.where(equal, 0.5, good > bad), by)
+        found[name] = mean_of(np.where(equal, 0.5, good > bad), by)
     groups = np.mean([each.groups for each in found.values()], axis=0) if all(e.groups for e in found.values()) else []
     total = Measurement(
         value=statistics.fmean(each.value for each in found.values()),
@@ -421,8 +267,8 @@ def cost(model: Model, text: StudyText, run: Path) -> Measured:
         "training_memory": sum(sizes(recipe).memory.values()),
         "size_on_disk": (run / WEIGHTS).stat().st_size,
         "training_tokens_per_second": result["tokens"] / max(result["seconds"], 1e-9),
-        "latency_batch_1": _seconds(lambda: _embedded(model, passages[:1])),
-        "latency_batch_32": _seconds(lambda: _embedded(model, passages)),
+        "latency_batch_1": _seconds(lambda: embedded(model, passages[:1])),
+        "latency_batch_32": _seconds(lambda: embedded(model, passages)),
     }
     return {name: Measurement(value=float(value)) for name, value in found.items()}
 
@@ -448,7 +294,7 @@ def samples(model: Model, text: StudyText, run: Path, count: int = 6) -> dict[st
     ]
     fills = []
     for number, (_, passage) in enumerate(text.passages(count, 160) if _with_vocabulary(model) else ()):
-        words = [match for match in _WORD.finditer(passage) if len(match.group()) > 3 or not match.group().isascii()]
+        words = [match for match in WORD.finditer(passage) if len(match.group()) > 3 or not match.group().isascii()]
         if not words:
             continue
         word = words[int(generator(0, "study fills", 0, number).integers(len(words)))]

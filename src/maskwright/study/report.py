@@ -49,8 +49,10 @@ def html(report: dict[str, Any]) -> str:
     metrics = report["metrics"]
     main = {name: each for name, each in metrics.items() if each["is_main"]}
     environment.filters["fill_rows"] = _fill_rows
+    title = ", ".join(report["recipes"])
     page: str = environment.get_template("report.html.jinja").render(
         report=report,
+        title=title if len(title) <= 60 else f"{len(report['recipes'])} recipes",
         labels=list(report["recipes"]),
         colors={label: COLORS[number % len(COLORS)] for number, label in enumerate(report["recipes"])},
         sentences=results.sentences(report),

@@ -197,7 +197,7 @@ def _grouped(sentences: Sequence[str], size: int) -> list[str]:
         if sentence and len((text + sentence).encode()) <= size:
             text += sentence
             continue
-        if len(text.encode()) >= size // 4:
+        if len(text.encode()) >= size // 8:  # Shorter ones are headings and the like.
             passages.append(text.strip())
         text = sentence if len(sentence.encode()) <= size else ""
     return passages

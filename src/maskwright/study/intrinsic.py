@@ -1,0 +1,177 @@
+"""Tasks made from the text itself, by a model's own heads or by logistic regressions on its frozen states.
+
+sentence order, next sentence, source
+               two passages that follow each other, in order or swapped (Lan et al. 2020), or the second from another
+               document (Devlin et al. 2019); the source a passage is from. By the model's own head if it has one,
+               else by a logistic regression on its frozen hidden states: [mean over tokens; first token].
+replaced words a share of the words is replaced by words drawn from the held-out text; the area under the ROC curve of
+               the model's score that a word was replaced (ELECTRA's head, else a logistic regression on the word's
+               states).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from maskwright.core.errors import DataError
+from maskwright.core.randomness import generator
+from maskwright.core.types import IntArray
+from maskwright.huggingface.huggingface import load_model
+from maskwright.inference.model import Model
+from maskwright.study.probes import GROUPS, PASSAGES, WORD, Floats, Measured, Measurement, embedded, encoded_by, mean_of
+from maskwright.study.text import StudyText
+
+PAIRS = 2000
+REPLACED_SHARE = 0.15
+
+
+def check_text(text: StudyText, with_pairs: bool) -> None:
+    """Refuse held-out text that is too little for the probes, before anything is trained.
+
+    Raises:
+        DataError: If there is no passage or, with pairs, fewer than 8 pairs of passages or 4 documents with any.
+    """
+    pairs = text.pairs(PAIRS)
+    if not text.passages(1) or (with_pairs and (len(pairs) < 8 or len({document for document, _, _ in pairs}) < 4)):
+        raise DataError(
+            f"the held-out text gives {len(text.passages(PASSAGES))} passages and {len(pairs)} pairs of neighbors",
+            allowed="1 passage or more; for `intrinsic` 8 pairs or more, from 4 documents or more",
+            todo="Give more text, or for `intrinsic` documents of several sentences each; or leave that task out.",
+        )
+
+
+def intrinsic(model: Model, text: StudyText, run: Path) -> Measured:
+    """Measure sentence order, next sentence, replaced words and, with several sources, source."""
+    pairs = text.pairs(PAIRS)
+    draw = generator(0, "study pairs")
+    # Half of the documents train the probes; own heads are measured on the other half too.
+    documents = np.array([document for document, _, _ in pairs])
+    train = np.isin(documents, draw.permutation(np.unique(documents))[::2])
+    label = np.empty(len(pairs), dtype=np.int64)
+    for half in (train, ~train):
+        label[half] = draw.permutation(int(half.sum())) % 2
+    others = np.arange(len(pairs))
+    for half in (train, ~train):  # Else a probe could remember the passage from a pair that it was trained on.
+        for index in np.flatnonzero(half):
+            others[index] = draw.choice(np.flatnonzero(half & (documents != documents[index])))
+    in_order = [(first, second) for _, first, second in pairs]
+    swapped = [(b, a) if is_one else (a, b) for (a, b), is_one in zip(in_order, label, strict=True)]
+    moved = [
+        (a, in_order[other][1] if is_one else b) for (a, b), is_one, other in zip(in_order, label, others, strict=True)
+    ]
+    state = load_model(run).state
+    found: Measured = {}
+    for name, kind, texts in (("sentence_order", "sop", swapped), ("next_sentence", "nsp", moved)):
+        states, pooled = _pair_states(model, texts)
+        weight = state.get(f"heads.{kind}.classifier.weight")
+        if weight is not None and pooled is not None:
+            logits = pooled @ weight.numpy().T + state[f"heads.{kind}.classifier.bias"].numpy()
+            found[name] = mean_of((logits.argmax(axis=1) == label)[~train].astype(np.float64), "head")
+        else:
+            found[name] = mean_of(
+                (_fitted(states, label, train).predict(states[~train]) == label[~train]) * 1.0, "probe"
+            )
+    found["replaced_words"] = _replaced_words(model, text)
+    passages = text.passages(PAIRS)
+    sources = np.unique([text.sources[document] for document, _ in passages], return_inverse=True)[1]
+    by_source = sorted(range(len(text.documents)), key=lambda document: text.sources[document])
+    half = np.isin([document for document, _ in passages], by_source[::2])
+    if len(np.unique(sources[half])) > 1 and not half.all():
+        vectors = embedded(model, [passage for _, passage in passages])
+        right = _fitted(vectors, sources, half).predict(vectors[~half]) == sources[~half]
+        found["source"] = mean_of(right.astype(np.float64), "probe")
+    return found
+
+
+def _fitted(states: Floats, labels: IntArray, train: NDArray[np.bool_]) -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=500, class_weight="balanced"))
+    return probe.fit(states[train], labels[train])
+
+
+def _pair_states(model: Model, pairs: Sequence[tuple[str, str]]) -> tuple[Floats, Floats | None]:
+    """Return [mean over tokens; first token] of each pair (n, 2 H), and pooled vectors (n, H) if any."""
+    special, room = model.tokenizer.special_tokens, model.max_length - 3
+    encoded = [ids for ids, _ in model.tokenizer.encode_batch([text for pair in pairs for text in pair])]
+    sequences, segments = [], []
+    for first, second in zip(encoded[::2], encoded[1::2], strict=True):
+        kept = min(len(first), max(room // 2, room - len(second)))  # The longer one is cut, as in BERT.
+        second = second[: room - kept]
+        sequences.append(np.concatenate([[special.cls], first[:kept], [special.sep], second, [special.sep]]))
+        segments.append(np.repeat([0, 1], [kept + 2, len(second) + 1]))
+    width = model.encoder.config.hidden_size
+    states, pooled = np.zeros((len(pairs), 2 * width)), np.zeros((len(pairs), width))
+    for laid, output in encoded_by(model, sequences, segments):
+        hidden = output.hidden.double().cpu().numpy()
+        for text, start in zip(laid.texts, laid.starts, strict=True):
+            states[text, :width] = hidden[start : start + len(sequences[text])].mean(axis=0)
+            states[text, width:] = hidden[start]
+        if output.pooled is not None:
+            pooled[laid.texts] = output.pooled.double().cpu().numpy()
+    return states, pooled if model.encoder.pooler is not None else None
+
+
+def _replaced_words(model: Model, text: StudyText) -> Measurement:
+    from sklearn.metrics import roc_auc_score
+
+    passages = [passage for _, passage in text.passages(PASSAGES)]
+    words = [list(WORD.finditer(passage)) for passage in passages]
+    vocabulary = [match.group() for each in words for match in each]
+    labels, spans, changed = [], [], []
+    for number, (passage, matches) in enumerate(zip(passages, words, strict=True)):
+        draw = generator(0, "study replacements", 0, number)
+        parts, end, where = [], 0, []
+        for match in matches:
+            parts.append(passage[end : match.start()])
+            other = vocabulary[int(draw.integers(len(vocabulary)))]
+            is_replaced = draw.random() < REPLACED_SHARE and other.casefold() != match.group().casefold()
+            begin = sum(map(len, parts))
+            parts.append(other if is_replaced else match.group())
+            where.append((begin, begin + len(parts[-1])))
+            labels.append(is_replaced)
+            end = match.end()
+        changed.append("".join([*parts, passage[end:]]))
+        spans.append(where)
+    special, room = model.tokenizer.special_tokens, model.max_length - 2
+    encoded = [model.tokenizer.encode(passage) for passage in changed]
+    sequences = [np.concatenate([[special.cls], each.ids[:room], [special.sep]]) for each in encoded]
+    states: list[Floats] = [np.zeros(0)] * len(changed)
+    for laid, output in encoded_by(model, sequences):
+        scores = output.hidden
+        if model.rtd_head is not None:
+            with torch.inference_mode():
+                scores = model.rtd_head(output.hidden)[:, None]
+        array = scores.double().cpu().numpy()
+        for number, start in zip(laid.texts, laid.starts, strict=True):
+            offsets = encoded[number].offsets[:room]
+            inside = [(offsets[:, 0] < end) & (offsets[:, 1] > begin) for begin, end in spans[number]]
+            rows = array[start + 1 : start + 1 + len(offsets)]
+            # A word behind the end of the longest sequence has no state: it gets that of its passage's last token.
+            states[number] = np.array([rows[mask].mean(axis=0) if mask.any() else rows[-1] for mask in inside])
+    replaced = np.array(labels)
+    of_passage = np.repeat(np.arange(len(passages)), [len(each) for each in words])
+    features = np.concatenate([each for each in states if len(each)])
+    train = of_passage % 2 == 0
+    if model.rtd_head is not None:
+        scores_of_test = features[~train, 0]
+    else:
+        scores_of_test = _fitted(features, replaced, train).decision_function(features[~train])
+    wanted, group = replaced[~train], of_passage[~train] // 2 % GROUPS
+    groups = [
+        float(roc_auc_score(wanted[group == number], scores_of_test[group == number]))
+        for number in range(GROUPS)
+        if len(set(wanted[group == number])) == 2
+    ]
+    return Measurement(
+        value=float(roc_auc_score(wanted, scores_of_test)),
+        count=len(wanted),
+        groups=tuple(groups),
+        by="probe" if model.rtd_head is None else "head",
+    )
