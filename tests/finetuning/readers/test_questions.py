@@ -103,7 +103,7 @@ def test_questions_that_cannot_be_used_are_skipped(tmp_path: Path) -> None:
         "question textless": "an answer without text",
         "question half": "lone surrogate at position 3 of the text (broken UTF-8)",
         "paragraph 2": "no text 'context' with a list of questions 'qas'",
-        "record 3": "not a JSON object but string",
+        "record 3": "not a JSON object but str",
     }
 
 

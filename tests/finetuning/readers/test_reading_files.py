@@ -7,7 +7,7 @@ import pytest
 import zstandard
 
 from maskwright.core.errors import DataError
-from maskwright.finetuning.readers import read_texts
+from maskwright.finetuning.readers import ReadOptions, read_texts
 from maskwright.finetuning.readers.files import decode, lines_of, load_text
 
 CHINESE = "text,label\n" + "".join(f"这家酒店的服务态度非常好第{n}次,好\n她不喜欢这本书，{n},坏\n" for n in range(20))
@@ -91,6 +91,12 @@ def test_missing_files_empty_files_and_folders_are_refused(tmp_path: Path) -> No
     ):
         with pytest.raises(DataError, match=message):
             load_text(tmp_path / name)
+
+
+def test_kinds_are_not_read_from_every_format(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a O\n")
+    with pytest.raises(DataError, match="classification is not read from the format 'conll'"):
+        read_texts(tmp_path / "a.txt", "classification", ReadOptions(format="conll"))
 
 
 @pytest.mark.parametrize(

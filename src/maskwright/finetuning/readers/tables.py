@@ -207,7 +207,7 @@ def _read_json(path: Path, options: ReadOptions, skips: Skips, flatten: Flatten)
             elif isinstance(record, dict):
                 rows.append(Row(place, key, record))
             else:
-                skips.add(place, f"not a JSON object but {_json_type(record)}")
+                skips.add(place, f"not a JSON object but {type(record).__name__}")
     columns = tuple(dict.fromkeys(name for row in rows for name in row.cells))
     rows = [row._replace(cells={name: row.cells.get(name) for name in columns}) for row in rows]
     return Table(name=str(path), columns=columns, rows=rows, notes=notes, nested=is_nested)
@@ -239,16 +239,11 @@ def _records(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, str, An
     data = data["data"] if isinstance(data, dict) else data
     if not isinstance(data, list):
         raise DataError(
-            f"{path} holds one JSON {_json_type(data)}, not records",
+            f"{path} holds one JSON value of type {type(data).__name__}, not records",
             allowed="one JSON object per line, or a list of objects",
         )
     for number, record in enumerate(data, 1):
         yield f"{path}, record {number}", str(number), record
-
-
-def _json_type(value: object) -> str:
-    names = {dict: "object", list: "list", str: "string", type(None): "null"}
-    return names.get(type(value), "number or boolean")
 
 
 def _read_parquet(path: Path) -> Table:
@@ -294,8 +289,6 @@ def _class_name(value: Any, names: list[str]) -> Any:
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _LINES_LOOKED_AT = 200
-# A quoted field of more lines than this is an unbalanced quotation mark.
-_MANY_LINES = 100
 
 
 def _read_delimited(path: Path, text: str, notes: Sequence[str], options: ReadOptions, skips: Skips) -> Table:
@@ -311,7 +304,7 @@ def _read_delimited(path: Path, text: str, notes: Sequence[str], options: ReadOp
         read_as["quoting"] = "csv" if quoted else "none"
         notes.append("double quotes enclose texts, as in CSV" if quoted else "double quotes are part of the texts")
     parsed: Iterable[tuple[int, list[str]]] = (
-        _quoted_lines(path, text, delimiter, skips)
+        _quoted_lines(text, delimiter)
         if quoted
         else enumerate((line.split(delimiter, 1 if delimiter == " " else -1) for line in lines_of(text)), 1)
     )
@@ -372,23 +365,13 @@ def _is_quoted(text: str, delimiter: str) -> bool:
     return any(mark in field for row in rows for field in row for mark in "\t\r\n")
 
 
-def _quoted_lines(path: Path, text: str, delimiter: str, skips: Skips) -> Iterator[tuple[int, list[str]]]:
+def _quoted_lines(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     with long_fields():
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        while True:
-            line = reader.line_num + 1
-            try:
-                fields = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                skips.add(f"{path}, line {line}", f"not CSV ({error})")
-                continue
-            if reader.line_num > line + _MANY_LINES:
-                lines = reader.line_num - line
-                skips.add(f"{path}, line {line}", f"a row of {lines} lines (is a double quote there not closed?)")
-                continue
+        line = 1
+        for fields in reader:
             yield line, fields
+            line = reader.line_num + 1
 
 
 def _has_header(first: Sequence[str], rest: Sequence[Sequence[str]], options: ReadOptions) -> bool:
