@@ -24,6 +24,7 @@ from maskwright.finetuning.labeled import LabeledRequest, read_labeled
 from maskwright.finetuning.plan import Plan, make_plan
 from maskwright.finetuning.predicting import predict
 from maskwright.finetuning.seed_run import read_result
+from maskwright.training import loop
 from maskwright.training.device import Machine
 from maskwright.training.existing import open_existing
 from maskwright.training.optimizer import Optimizer
@@ -203,6 +204,18 @@ def test_a_killed_run_resumes_bit_for_bit(
     assert files == {str(file.relative_to(killed)) for file in killed.rglob("*") if file.is_file()}
     differing = [name for name in sorted(files) if (whole / name).read_bytes() != (killed / name).read_bytes()]
     assert differing in ([], ["run.json"])  # the command that was called
+
+
+def test_gradients_computed_before_an_evaluation_are_the_same(
+    tune: Callable[..., FineTuning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "whole").mkdir()
+    tune(out=tmp_path / "whole" / "out")
+    # As on a GPU, which is sent the next step's gradients before an epoch is evaluated.
+    monkeypatch.setattr(loop, "skips_on_device", lambda *_: True)
+    tune(out=tmp_path / "out")
+    for name in ("model.safetensors", "results.json", "runs/seed-0/metrics.jsonl"):
+        assert (tmp_path / "whole" / "out" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
 
 
 def test_a_stop_saves_and_the_same_call_resumes(
