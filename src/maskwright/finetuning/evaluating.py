@@ -93,13 +93,8 @@ class Evaluation:
     """The result of an evaluation.
 
     Attributes:
-        model: The model, as the user named it.
         task: The benchmark's name, or the kind of task.
-        file: The file of the examples.
-        examples: Number of examples.
-        skipped: Number of skipped rows.
-        cut: Number of examples truncated to the model's length.
-        precision: "fp32" or "bf16".
+        examples, skipped, cut: Numbers of examples, of skipped rows, of examples truncated to the model's length.
         metrics: The task's metrics, the main one first.
         by_class: Precision, recall, F1 and number of examples of each class or entity type; empty for other tasks.
         confusion: For each true class how often each class was predicted; empty for tasks other than classification.

@@ -7,6 +7,7 @@ Sequences equal those of transformers' tokenizers: one separator between the tex
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,12 +27,7 @@ from maskwright.training.stream import Cursor, Place
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Half-open ranges of a flat token array.
-
-    Attributes:
-        starts: Shape (B,), int64.
-        ends: Shape (B,), int64.
-    """
+    """Half-open ranges [starts, ends) of a flat token array, each of shape (B,), int64."""
 
     starts: IntArray
     ends: IntArray
@@ -202,14 +198,8 @@ class FeatureBatch:
     labels: Tensor | None
 
 
-@dataclass(frozen=True, slots=True)
-class Units:
-    """The units of a step.
-
-    Attributes:
-        numbers: Shape (U',).
-        epochs: Passes over the examples when they have been used, as a fraction.
-    """
+class Units(NamedTuple):
+    """The units of a step, shape (U',), and the passes over the examples when they have been used, as a fraction."""
 
     numbers: NDArray[np.int64]
     epochs: float
@@ -219,10 +209,6 @@ class ShuffledUnits:
     """The order of units in training: each epoch is a keyed shuffle, split into steps; the last one may be smaller.
 
     The place in a cursor is (epoch, units of it that were used).
-
-    Args:
-        num_units: U.
-        seed: Keys the shuffles.
     """
 
     def __init__(self, num_units: int, seed: int) -> None:
@@ -261,9 +247,7 @@ class FeatureCollator:
     """Makes batches of features.
 
     Args:
-        features: The features.
         tokens: Maximum tokens of a batch; a longer unit is a batch of its own.
-        device: Device of the tensors.
         kind: The kind of task, the name of its loss.
         seed: Keys dropout.
     """

@@ -54,10 +54,6 @@ class FineTunedModel(nn.Module):
 
     Args:
         encoder: With a pooler if the head needs it.
-        head: Scores what the task asks for.
-        task: Says what the scores mean.
-        tokenizer: Of the pretrained model.
-        family: Hugging Face's model type.
         max_length: Maximum tokens of a sequence, including special tokens.
         read_as: How the training file was read, for later files; empty if unknown.
         notes: Messages for the user: loaded, newly initialized and ignored weights, guesses.
@@ -195,7 +191,6 @@ def build(
 
     Args:
         model: A run's folder, a Hugging Face folder or a hub name.
-        task: The task.
         seed: Keys the new weights: each is a function of the seed and its name.
         max_length: Maximum tokens of a sequence; None for the longest in pretraining.
         hidden_dropout, attention_dropout: Rates in the encoder; None for those of pretraining.

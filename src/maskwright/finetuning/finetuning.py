@@ -48,8 +48,7 @@ class FineTuning:
 
     Attributes:
         folder: Its directory; once finished also a Hugging Face model folder.
-        finished: Whether all seeds are trained. If not, the same call resumes.
-        results: None before it is finished.
+        finished: Whether all seeds are trained. If not, `results` is None and the same call resumes.
         stopped_by: The signal that interrupted it, or None.
     """
 
@@ -186,14 +185,7 @@ def finetune(
 class _Study:
     """All runs of one request: the grid with the first seed, then every seed at the best point, then the test set.
 
-    Args:
-        folder: The output directory, opened.
-        plan: What to train.
-        record: What run.json holds.
-        machine: Device and precision.
-        checkpoint_seconds: Time between checkpoints.
-        reporter: Receives messages.
-        stop: Becomes true when the user asks to stop.
+    `record` is the content of run.json; `stop` becomes true when the user asks to stop.
     """
 
     def __init__(

@@ -201,11 +201,7 @@ def fit_stride(
 
     Otherwise windows would overlap less or not at all, and answers at their ends would be split or lack context.
 
-    Args:
-        task: The task; only question answering changes.
-        published_length: The `max_length` published together with `doc_stride`.
-        length: The `max_length` used here.
-        fixed: Task fields that the user set, which are kept.
+    `published_length` is the `max_length` published together with `doc_stride`; `fixed`: see `fit_length`.
     """
     if not isinstance(task, QuestionAnswering) or length >= published_length or "doc_stride" in fixed:
         return task, ()
@@ -223,10 +219,7 @@ def fit_numbers(task: Task, examples: Sequence[Any], fixed: Collection[str]) -> 
     Outputs start near 0 and change little per step, so that prices in thousands would not be reached, which
     correlations do not show.
 
-    Args:
-        task: The task; only regression changes.
-        examples: Training examples.
-        fixed: Task fields that the user set; if it holds `offset` or `scale`, both are kept.
+    If `fixed`, the task fields that the user set, holds `offset` or `scale`, both are kept.
     """
     if not isinstance(task, Regression) or {"offset", "scale"} & set(fixed):
         return task, ()
@@ -255,7 +248,6 @@ def fit_training(
 
     Args:
         settings: The published settings with the user's overrides.
-        num_units: Training units.
         fixed: Fields that the user set, which are kept.
         width: The model's hidden size.
         system: The system it was pretrained as ("macbert"), or "".

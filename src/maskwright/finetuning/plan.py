@@ -105,14 +105,7 @@ def swapped(examples: Sequence[Any]) -> list[TextExample]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedPoint:
-    """A grid point; without a grid the only one.
-
-    Attributes:
-        values: Values of the grid's fields; empty without a grid.
-        settings: All hyperparameters.
-        task: The request's task, adjusted to the point's `max_length`.
-        choices: Adjusted settings with reasons.
-    """
+    """A grid point; without a grid the only one, with empty `values`. `choices` are adjusted settings with reasons."""
 
     values: Point
     settings: Hyperparameters
@@ -127,18 +120,7 @@ class PlannedPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A planned fine-tuning.
-
-    Attributes:
-        existing: The pretrained model.
-        from_scratch: Whether to initialize all weights at random.
-        labeled: Task and examples.
-        data: Makes training and development features.
-        points: The grid.
-        source: Sources of the published settings.
-        system: The system they were published for.
-        precision: As the user asked for it.
-    """
+    """A planned fine-tuning. `source` names the sources of the settings that were published for `system`."""
 
     existing: ExistingModel
     from_scratch: bool
@@ -198,16 +180,7 @@ def make_plan(
 ) -> Plan:
     """Plan a fine-tuning.
 
-    Args:
-        existing: The pretrained model.
-        labeled: Task and examples.
-        overrides: Fields of `Hyperparameters` that the user set.
-        grid: The `--grid` options.
-        system: The system whose published settings apply.
-        as_published: Whether to keep them for small models and little data.
-        from_scratch: Whether to initialize all weights at random.
-        task_overrides: Task fields that the user set.
-        precision: As the user asked for it.
+    `overrides` and `task_overrides` are the fields of `Hyperparameters` and of the task that the user set.
 
     Raises:
         RecipeError: If a setting or the grid is invalid.

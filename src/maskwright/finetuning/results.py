@@ -20,15 +20,7 @@ Metrics = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedRow:
-    """One seed.
-
-    Attributes:
-        seed: The seed.
-        steps: Steps done.
-        best_epoch: The epoch whose weights were kept.
-        dev: Their metrics on the development examples, by which they were selected.
-        test: Their metrics on the test examples; None without labeled test examples.
-    """
+    """One seed: metrics of the weights of its best epoch by dev; `test` is None without labeled test examples."""
 
     seed: int
     steps: int
@@ -39,14 +31,7 @@ class SeedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRow:
-    """One grid point.
-
-    Attributes:
-        values: The values of the grid's fields.
-        dev: The main metric on the development examples with the first seed, by which the point is selected; None if
-            training failed with a non-finite loss.
-        chosen: Whether it was selected.
-    """
+    """One grid point: the main metric on dev with the first seed, None if training failed with a non-finite loss."""
 
     values: Mapping[str, Any]
     dev: float | None
@@ -58,7 +43,6 @@ class Spread:
     """A metric over the seeds.
 
     Attributes:
-        mean: The mean.
         sd: The sample standard deviation (n - 1); None for a single seed.
         best: The value of the kept seed, the best one by the main metric on the development examples.
     """
@@ -74,17 +58,11 @@ class Results:
 
     Attributes:
         task: The benchmark's name, or the kind of task.
-        kind: The kind of task.
         model: The pretrained model, as the user named it.
-        from_scratch: Whether its weights were initialized at random.
         data: By "train", "dev" and "test", if any: file name, numbers of examples, skipped rows, truncated examples.
-        settings: All hyperparameters.
         task_settings: The task's fields (`doc_stride`, `scale`), except those that each seed tunes.
         pairs: Whether inputs are pairs of texts.
-        rows: One per seed, in order.
-        grid: One row per grid point; empty without a grid.
         notes: Caveats: held-out development examples, test examples without labels.
-        precision: "fp32" or "bf16".
         baselines: Metrics of trivial models by name and by "dev" and "test" (`baselines.baselines_of`).
     """
 

@@ -70,9 +70,7 @@ class SeedResult:
     """The state of a run.
 
     Attributes:
-        seed, folder: As given.
         finished: Whether it is done. If not, the same call resumes it.
-        steps: Steps done.
         history: Development metrics of each epoch.
         best: Index into `history` of the weights that are kept; -1 before the first epoch ends.
         cut: Number of truncated examples, by "train" and "dev".

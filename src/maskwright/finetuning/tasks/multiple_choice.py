@@ -123,7 +123,6 @@ class MultipleChoice(Task):
         return F.cross_entropy(table, batch.labels, reduction="sum")
 
     def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
-        """Split scores into one array (options,) per unit."""
         counts = torch.bincount(batch.units, minlength=len(batch.unit_numbers)).tolist()
         return [scores[:, 0] for scores in rows(scores, counts)]
 
@@ -148,13 +147,11 @@ class MultipleChoice(Task):
         return found
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]) -> dict[str, float]:
-        """Return the accuracy (see `Task.measure`)."""
         require_labels(examples)
         gold = [str(example.label) for example in examples]
         return {"accuracy": accuracy(gold, [str(prediction.value) for prediction in predictions])}
 
     def check(self, examples: Sequence[ChoiceExample]) -> None:
-        """Raise on questions with fewer than two options, or a label out of range (see `Task.check`)."""
         for example in examples:
             number = len(example.options)
             if number < 2:

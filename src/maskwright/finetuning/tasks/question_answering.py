@@ -422,7 +422,6 @@ class QuestionAnswering(Task):
         return F.cross_entropy(scores_BL2, batch.labels, reduction="sum") / 2
 
     def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
-        """Split scores into one array (L, 2) per window."""
         return rows(scores, batch.batch.lengths.tolist())
 
     def predictions(
@@ -486,7 +485,6 @@ class QuestionAnswering(Task):
         return published_scores(self.metric, predictions, examples)
 
     def check(self, examples: Sequence[QuestionExample]) -> None:
-        """Raise on unanswerable questions if the metric does not allow them (see `Task.check`)."""
         for example in examples:
             if example.is_impossible and not self.impossible:
                 raise self._without_answer(example)

@@ -229,12 +229,10 @@ class Tagging(Task):
         return np.array(targets, dtype=np.int64)
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
-        """Return the summed cross entropy."""
         assert batch.labels is not None
         return F.cross_entropy(scores, batch.labels, reduction="sum")
 
     def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
-        """Split scores into one array (tags, C) per unit."""
         assert batch.positions is not None
         of_word = batch.units[torch.searchsorted(batch.batch.cu_seqlens, batch.positions, right=True) - 1]
         return rows(scores, torch.bincount(of_word, minlength=len(batch.unit_numbers)).tolist())
@@ -298,7 +296,6 @@ class Tagging(Task):
         return found
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TaggedExample]) -> dict[str, float]:
-        """Compare with the sentences' tags (see `Task.measure`)."""
         require_labels(examples)
         gold = [example.tags or () for example in examples]
         predicted = [prediction.value for prediction in predictions]

@@ -73,7 +73,6 @@ class TextTask(Task):
     def features(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer, *, max_length: int, segments: bool, training: bool
     ) -> Features:
-        """Lay out each example as a sequence (see `Task.features`)."""
         chosen = learnable(examples) if training else np.arange(len(examples), dtype=np.int64)
         kept = [examples[number] for number in chosen.tolist()]
         labels = np.array([self.target(example) for example in kept], dtype=self.target_type) if training else None
@@ -95,19 +94,16 @@ class TextTask(Task):
         return replace(laid, examples=chosen, labels=labels, num_cut=int(np.count_nonzero(is_cut)))
 
     def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
-        """Split scores into one array (C,) per unit."""
         return rows(scores)
 
     def predictions(
         self, scores: Sequence[Scores], features: Features, examples: Sequence[TextExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
-        """Return one prediction per example (see `decode`)."""
         if not len(scores) == features.num_units == len(examples):
             raise ValueError(f"{len(scores)} scores for {len(examples)} examples: use features made for scoring")
         return self.decode(np.stack(scores).astype(np.float64), examples) if examples else []
 
     def check(self, examples: Sequence[TextExample]) -> None:
-        """Raise on labels that the task does not have (see `Task.check`)."""
         for example in examples:
             self.target(example)
 
@@ -144,18 +140,15 @@ class Classification(TextTask):
 
     @classmethod
     def found_in(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
-        """Return the classes of the training examples."""
         return {"labels": sorted_labels(_class_name(example) for example in examples if example.label is not None)}
 
     def target(self, example: TextExample) -> int:
-        """Return the number of the example's class."""
         name = _class_name(example)
         if name not in self.labels:
             raise unknown_label_of(example.key, name, self.labels, one_each=True)
         return self.labels.index(name)
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
-        """Return the summed cross entropy."""
         assert batch.labels is not None
         return F.cross_entropy(scores, batch.labels, reduction="sum")
 
@@ -174,7 +167,6 @@ class Classification(TextTask):
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
-        """Compare with the examples' labels (see `Task.measure`)."""
         require_labels(examples)
         labels = [_class_name(example) for example in examples]
         predicted = [prediction.value for prediction in predictions]
@@ -188,7 +180,6 @@ class Classification(TextTask):
         return {name: known[name]() for name in self.metrics}
 
     def report(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> Report:
-        """Return the scores of each class."""
         labels = [_class_name(example) for example in examples]
         return class_report(labels, [prediction.value for prediction in predictions], self.labels)
 
@@ -260,7 +251,6 @@ class Regression(TextTask):
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
-        """Compare with the examples' numbers (see `Task.measure`)."""
         require_labels(examples)
         labels = [_number(example) for example in examples]
         predicted = [prediction.details.get("unbounded", prediction.value) for prediction in predictions]
@@ -320,7 +310,6 @@ class MultiLabel(TextTask):
 
     @classmethod
     def found_in(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
-        """Return the classes of the training examples."""
         labeled = (example for example in examples if example.label is not None)
         return {"labels": sorted_labels(name for example in labeled for name in class_names(example))}
 
@@ -358,14 +347,12 @@ class MultiLabel(TextTask):
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
-        """Compare with the examples' classes (see `Task.measure`)."""
         require_labels(examples)
         labels = [class_names(example) for example in examples]
         scores = multi_label_scores(labels, [prediction.value for prediction in predictions], labels=self.labels)
         return {name: scores[name] for name in self.metrics}
 
     def report(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> Report:
-        """Return the scores of each class."""
         by_class = {}
         for label in self.labels:
             gold = [str(label in class_names(example)) for example in examples]
