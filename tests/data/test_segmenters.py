@@ -174,7 +174,7 @@ def test_model_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -
         ({"dictionary": "d.txt"}, "segmenter is 'none'"),
         ({"model": "zh"}, "segmenter is 'none'"),
         ({"phrases": ["corpus", "corpus"]}, "twice"),
-        ({"entities": ["collocations"]}, "no source of the level 'entity'"),
+        ({"entities": ["collocations"]}, "not a source of the kind 'entity'"),
     ],
 )
 def test_words_that_make_no_sense_are_refused(fields: dict[str, Any], says: str) -> None:

@@ -1,4 +1,4 @@
-"""From plan rows to sequences: special tokens put in, segments numbered, word starts mended at the seams."""
+"""From plan rows to sequences: insertion of special tokens, segment ids, word starts after special tokens."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,20 +31,16 @@ def assemble(
     word reaches across a separator: such a piece is a word of its own, as it already was at the start of A.
 
     Args:
-        plan: N rows of token ranges.
-        take: Reads token ranges of the corpus.
-        special_tokens: Ids of the classification and separator tokens.
         num_separators_between: Separators between A and B: 1 (BERT) or 2 (RoBERTa).
-        separator_points: Ascending token offsets; one more separator stands at each that lies strictly inside
-            a text. None or empty for none.
+        separator_points: Ascending token offsets; a separator is inserted at each that is strictly inside a text.
         is_pair: Shape (N,), which rows are pairs, also those with an empty B; None for those whose B is not empty.
     """
     texts = _Texts.of(plan, num_separators_between, separator_points, is_pair)
     cu_seqlens = np.concatenate([[0], np.cumsum(texts.widths.sum(axis=1))])
     total = int(cu_seqlens[-1])
 
-    # What texts' tokens are taken and what is put in: the pieces that inner separators leave of texts, how many taken
-    # tokens stand before each piece and before the end, and how many special tokens are put in there.
+    # Texts are cut into pieces at inner separators. For each piece and the end: text tokens before it, and special
+    # tokens inserted there.
     before_text = np.empty((len(plan), 2), dtype=np.int64)
     before_text[:, 0] = 2  # the previous row's last separator and this row's classification token
     before_text[:1, 0] = 1
@@ -90,7 +86,7 @@ def assemble(
 def sequence_lengths(
     plan: Plan, *, num_separators_between: int = 1, separator_points: IntArray | None = None
 ) -> IntArray:
-    """Return how many tokens `assemble` makes of each row, special tokens counted. Shape (N,), int64."""
+    """Return the length of each row's sequence from `assemble`. Shape (N,), int64."""
     lengths: IntArray = _Texts.of(plan, num_separators_between, separator_points).widths.sum(axis=1)
     return lengths
 

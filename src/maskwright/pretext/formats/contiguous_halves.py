@@ -1,4 +1,4 @@
-"""ELECTRA's layout: a stretch of running text in two halves, with nothing to tell about them."""
+"""ELECTRA's layout: running text in two halves, without a label."""
 
 from bisect import bisect_left
 from typing import Annotated, Literal
@@ -9,7 +9,7 @@ from pydantic import Field
 from maskwright.core.randomness import generators
 from maskwright.core.types import Documents, Plan
 from maskwright.pretext.formats.base import PairFormat
-from maskwright.pretext.formats.pairing import draw_integer
+from maskwright.pretext.formats.pairing import sample_integer
 from maskwright.pretext.formats.rows import PlanRows, sentence_bounds, walk, without_empty
 
 _SHORTEST = 5  # build_pretraining_dataset.py:85-114
@@ -18,18 +18,17 @@ _SHORTEST = 5  # build_pretraining_dataset.py:85-114
 class ContiguousHalves(PairFormat):
     """Two contiguous texts of one document (electra: build_pretraining_dataset.py:34-114).
 
-    Whole sentences are gathered until they reach a target length, which counts text alone, so that a full example is a
-    little too long. The first text takes the first sentence, those that stay within half of the target, and by
-    a coin the one that reaches beyond; the second text takes the rest. What is beyond the room at the end of either is
-    dropped. No label is given: nothing is asked about the pair.
+    Whole sentences are collected up to a target length without special tokens, so that a full example is a little too
+    long. The first text gets the first sentence, those within half of the target, and half of the time the one that
+    exceeds it; the second text gets the rest. What exceeds the limit at the end of either is dropped.
 
     DEVIATION: in the original a short sentence goes back into the first text if it still fits there after the second
     has begun, which puts sentences out of order. Here both texts are contiguous, as the paper says.
 
-    DEVIATION: in the original the first target length of every file is the longest; here every target is drawn.
+    DEVIATION: in the original the first target length of every file is the longest; here every target is sampled.
 
     Attributes:
-        short_share: Share of examples whose target length is drawn from 5..length; elsewhere it is the length.
+        short_share: Share of examples whose target length is sampled from 5 to the maximum; else it is the maximum.
         single_share: Share of examples that are one text, "as in classification tasks".
         num_separators_between: Separators between the texts: 1 (ELECTRA) or 2 (RoBERTa).
     """
@@ -40,7 +39,7 @@ class ContiguousHalves(PairFormat):
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
         """Plan one pass (see `Format.plan`); documents are numbered without the empty ones."""
-        room = self.pair_length(max_length)
+        limit = self.pair_length(max_length)
         documents = without_empty(documents)
         ends = np.asarray(documents.sentence_ends)
         rows = PlanRows()
@@ -51,19 +50,19 @@ class ContiguousHalves(PairFormat):
             while sentence < len(bounds) - 1:
                 target = max_length
                 if rng.random() < self.short_share:
-                    target = draw_integer(rng.random, _SHORTEST, max_length)
+                    target = sample_integer(rng.random, _SHORTEST, max_length)
                 stop = min(bisect_left(bounds, bounds[sentence] + target, lo=sentence + 1), len(bounds) - 1)
                 split = stop
                 if rng.random() >= self.single_share:
-                    split = _split(bounds, sentence, stop, (target - (max_length - room)) // 2, rng)
-                self._add(rows, bounds[sentence], bounds[split], bounds[stop], room)
+                    split = _split(bounds, sentence, stop, (target - (max_length - limit)) // 2, rng)
+                self._add(rows, bounds[sentence], bounds[split], bounds[stop], limit)
                 sentence = stop
         return rows.plan()
 
-    def _add(self, rows: PlanRows, start: int, middle: int, end: int, room: int) -> None:
-        # A single text has all the places that separators between texts would have taken.
-        first_end = min(middle, start + room + self.num_separators_between)
-        left = room - (first_end - start)
+    def _add(self, rows: PlanRows, start: int, middle: int, end: int, limit: int) -> None:
+        # A single text also has the positions of separators between texts.
+        first_end = min(middle, start + limit + self.num_separators_between)
+        left = limit - (first_end - start)
         if middle < end and left > 0:
             rows.add(start, first_end, middle, min(end, middle + left))
         else:
@@ -72,7 +71,7 @@ class ContiguousHalves(PairFormat):
 
 def _split(bounds: list[int], sentence: int, stop: int, half: int, rng: np.random.Generator) -> int:
     """Return the first sentence of the second text; `stop` if there is none."""
-    # The first text may have fewer tokens than `half`, not as many; its first sentence is its own in any case.
+    # The first text has fewer tokens than `half`, but always its first sentence.
     split = bisect_left(bounds, bounds[sentence] + half, lo=sentence + 1, hi=stop + 1) - 1
     if split <= sentence:
         return sentence + 1

@@ -1,4 +1,4 @@
-"""ERNIE's layout of dialogues: three turns, their roles told by the segments, some dialogues fake."""
+"""ERNIE's layout of dialogues: three turns with their roles as segments, some dialogues fake."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,20 +23,20 @@ _Turn = tuple[int, int]
 class Dialogue(Format):
     """`[CLS] turn [SEP] turn [SEP] turn [SEP]`, three neighbouring turns of a dialogue (Sun et al. 2019, section 3.3).
 
-    A document is a dialogue and each of its lines a turn, of however many sentences (`sentences_are_lines`).
-    Turns go in threes from a dialogue's beginning; what is left over at its end makes a last three together with
-    turns before it. Dialogues of fewer than three turns are left out.
+    A document is a dialogue and each of its lines a turn of any number of sentences (`sentences_are_lines`). Turns are
+    taken in threes from a dialogue's start; the rest at its end forms a last three with the turns before it. Dialogues
+    of fewer than three turns are left out.
 
-    In a fake dialogue (label 1; 0 is real) the first or the last turn, either half of the time, is a turn of another
-    dialogue. A corpus of one dialogue takes it from that same one. Dialogues too long for the room lose tokens of their
-    longest turns, see `_cut`; three turns are always left.
+    In a fake dialogue (label 1; 0 is real) the first or the last turn, each half of the time, is a turn of another
+    dialogue (of the same one in a corpus of one dialogue). Dialogues that are too long lose tokens of their longest
+    turns (`_cut`); three turns always remain.
 
     DEVIATION: in the paper roles are those of a question Q and responses R, in the orders QRQ, QRR and QQR. A corpus
-    here does not say who speaks, so turns take turns: roles are 0, 1, 0. The paper does not say how many dialogues
-    are fake, nor that the middle turn is never the false one, which a row of two texts cannot say.
+    here does not name speakers, so roles alternate: 0, 1, 0. The paper does not say how many dialogues are fake, nor
+    that the middle turn is never replaced, which a row of two texts cannot express.
 
     Attributes:
-        fake_share: Share of dialogues that are fake; one half is ours.
+        fake_share: Share of dialogues that are fake; the paper does not state it.
     """
 
     kind: Literal["dialogue"] = "dialogue"
@@ -56,7 +56,7 @@ class Dialogue(Format):
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
         """Plan one pass (see `Format.plan`); documents are numbered without the empty ones."""
-        room = self._text_length(max_length, num_specials=1 + _TURNS, needed=_TURNS)
+        limit = self._text_length(max_length, num_specials=1 + _TURNS, needed=_TURNS)
         documents = without_empty(documents)
         ends = np.asarray(documents.sentence_ends)
         texts = RandomTexts(documents)
@@ -69,11 +69,11 @@ class Dialogue(Format):
                 begin = min(start, turns - _TURNS)
                 chosen = [(bounds[turn], bounds[turn + 1]) for turn in range(begin, begin + _TURNS)]
                 label = int(rng.random() < self.fake_share)
-                # Which turn is a text of its own is drawn for real dialogues too: how a row is cut tells no label.
+                # The separate turn is sampled for real dialogues too, so that truncation reveals no label.
                 alone = 0 if rng.random() < 0.5 else _TURNS - 1
                 if label:
-                    chosen[alone] = texts.draw(rng.random, document, wanted=1)
-                opening, rest = _cut(rng.random, chosen, alone, room)
+                    chosen[alone] = texts.sample(rng.random, document, wanted=1)
+                opening, rest = _cut(rng.random, chosen, alone, limit)
                 rows.add(*opening, *rest, label)
         return rows.plan()
 
@@ -86,31 +86,25 @@ class Dialogue(Format):
     ) -> Instances:
         """Turn plan rows into sequences; segments are the roles of the turns, 0, 1, 0 (see `Format.lay_out`)."""
         instances = assemble(plan, take, special_tokens, separator_points=separator_points)
-        # A turn reaches up to and including its separator, so its number is how many specials stand before it, less
-        # the classification token.
+        # A turn ends with its separator, so its number is that of special tokens before it, without the first.
         before: IntArray = np.cumsum(instances.special) - instances.special
         of_sequence: IntArray = np.repeat(before[instances.cu_seqlens[:-1]], instances.lengths)
         turn = np.maximum(before - of_sequence - 1, 0)
         return replace(instances, segment_ids=(turn % 2).astype(np.int8))
 
 
-def _cut(coins: Callable[[int], IntArray], turns: list[_Turn], alone: int, room: int) -> tuple[_Turn, _Turn]:
-    """Drop tokens of the longest turns until all fit the room, and join the two that stand side by side.
+def _cut(coins: Callable[[int], IntArray], turns: list[_Turn], alone: int, limit: int) -> tuple[_Turn, _Turn]:
+    """Drop tokens of the longest turns until all have at most `limit` tokens, and join the two adjacent ones.
 
-    A turn alone loses each of its tokens at the front or the back with equal probability; the two others, which are one
-    text, can lose theirs at that text's two ends only.
+    The separate turn, the first (0) or the last (2), loses each token at the front or the back with equal probability;
+    the two others, which are one text, lose theirs at that text's ends.
 
     Args:
         coins: Gives k uniform numbers in [0, 1).
-        turns: Token ranges of three turns, none empty; those that are not alone are neighbours.
-        alone: Which one is a text of its own, the first (0) or the last (2).
-        room: Tokens that they may have together, at least one for each.
-
-    Returns:
-        The row's two texts.
+        turns: Token ranges of three turns, none empty.
     """
     lengths = [end - start for start, end in turns]
-    lost = [length - kept for length, kept in zip(lengths, _shortened(lengths, room), strict=True)]
+    lost = [length - kept for length, kept in zip(lengths, _shortened(lengths, limit), strict=True)]
     start, end = turns[alone]
     front = int(np.count_nonzero(coins(lost[alone]) < 0.5))
     single = start + front, end - (lost[alone] - front)
@@ -119,20 +113,19 @@ def _cut(coins: Callable[[int], IntArray], turns: list[_Turn], alone: int, room:
     return (single, double) if alone == 0 else (double, single)
 
 
-def _shortened(lengths: list[int], room: int) -> list[int]:
-    """Return how long turns are once the longest (of equal ones the later) have lost token after token to fit."""
-    if sum(lengths) <= room:
+def _shortened(lengths: list[int], limit: int) -> list[int]:
+    """Return the lengths of turns after dropping tokens of the longest (of equal ones the later) one by one."""
+    if sum(lengths) <= limit:
         return lengths
     level, extra = 0, 0
     for cut, length in zip(range(len(lengths), 0, -1), sorted(lengths), strict=True):
-        # What is left for as many turns as are not shorter; a turn longer than its share is cut, and so are the others.
-        level, extra = divmod(room, cut)
+        level, extra = divmod(limit, cut)
         if length > level:
             break
-        room -= length
+        limit -= length
     kept = []
     for length in lengths:
-        bears = length > level and extra > 0
-        kept.append(level + 1 if bears else min(length, level))
-        extra -= bears
+        has_extra = length > level and extra > 0
+        kept.append(level + 1 if has_extra else min(length, level))
+        extra -= has_extra
     return kept

@@ -25,8 +25,8 @@ class DocSentences(Format):
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
         """Plan one pass (see `Format.plan`); `seed` and `refresh` change nothing."""
-        room = self._text_length(max_length, num_specials=2, needed=1)
-        return pack_sentences(documents, room, crosses_documents=False, separator_after=self.separator_after)
+        limit = self._text_length(max_length, num_specials=2, needed=1)
+        return pack_sentences(documents, limit, crosses_documents=False, separator_after=self.separator_after)
 
     def separator_points(self, documents: Documents) -> IntArray:
         """Sentence ends, if each has its separator (see `Format.separator_points`)."""

@@ -12,7 +12,7 @@ from maskwright.pretext.formats.packing import pack_sentences
 class FullSentences(Format):
     """Whole sentences, contiguous in the corpus, across document ends (Liu et al. 2019, section 4.2).
 
-    Where a document ends within a sequence, one extra separator stands before the next document's sentences.
+    Where a document ends within a sequence, one extra separator precedes the next document's sentences.
     No randomness: every pass has the same sequences.
 
     DEVIATION: a sentence longer than a sequence is cut into pieces; fairseq's "complete" mode
@@ -28,8 +28,8 @@ class FullSentences(Format):
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
         """Plan one pass (see `Format.plan`); `seed` and `refresh` change nothing."""
-        room = self._text_length(max_length, num_specials=2, needed=1)
-        return pack_sentences(documents, room, crosses_documents=True, separator_after=self.separator_after)
+        limit = self._text_length(max_length, num_specials=2, needed=1)
+        return pack_sentences(documents, limit, crosses_documents=True, separator_after=self.separator_after)
 
     def separator_points(self, documents: Documents) -> IntArray:
         """Document ends or sentence ends (see `Format.separator_points`)."""

@@ -1,4 +1,4 @@
-"""Filling sequences with whole sentences, in order, without randomness (RoBERTa's two best formats)."""
+"""Packing of whole sentences, in order, without randomness (RoBERTa's two best formats)."""
 
 from typing import Literal
 
@@ -10,23 +10,20 @@ from maskwright.pretext.formats.rows import PlanRows, walk, without_empty
 
 def pack_sentences(
     documents: Documents,
-    room: int,
+    limit: int,
     *,
     crosses_documents: bool,
     separator_after: Literal["document", "sentence"],
 ) -> Plan:
     """Put as many whole sentences into each row as fit.
 
-    A sentence longer than the room is cut: it begins a row of its own, fills whole rows, and its remainder
-    begins the next one. Rows only join documents that are neighbours in the token stream, so a subset of a
-    corpus is packed without the text between its documents.
+    A sentence longer than the limit begins a row, fills whole rows, and its remainder begins the next one. Rows only
+    join documents that are adjacent in the token stream, so a subset of a corpus is packed without the text between.
 
     Args:
-        documents: The documents, in corpus order.
-        room: Tokens of a row, not counting the classification token and the final separator.
-        crosses_documents: Whether a row may go on into the next document.
-        separator_after: Where a separator takes up a place within a row: only between documents, or after
-            every sentence.
+        limit: Tokens per row, without the classification token and the final separator.
+        crosses_documents: Whether a row may continue into the next document.
+        separator_after: Where a row has inner separators: between documents, or after every sentence.
     """
     documents = without_empty(documents)
     ends = np.asarray(documents.sentence_ends)
@@ -46,7 +43,7 @@ def pack_sentences(
             close()
         while sentence < last:
             joint = 1 if used else 0  # an open row is continued after a document's end only
-            free = room - used - joint
+            free = limit - used - joint
             window = ends[sentence : sentence + min(last - sentence, max(free, 0))]
             if every_sentence:
                 window = window + np.arange(len(window))
@@ -63,7 +60,7 @@ def pack_sentences(
             elif used:
                 close()
             else:
-                rows.add(position, position + room)
-                position += room
+                rows.add(position, position + limit)
+                position += limit
     close()
     return rows.plan()

@@ -1,4 +1,4 @@
-"""Walking documents and collecting plan rows in constant extra memory."""
+"""Iteration over documents and collection of plan rows in constant extra memory."""
 
 from array import array
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def without_empty(documents: Documents) -> Documents:
 def walk(documents: Documents) -> Iterator[tuple[int, int, int]]:
     """Yield (number, first sentence, one past the last sentence) of every document, in order."""
     for begin in range(0, len(documents), _BLOCK):
-        # By blocks: plain ints are quick to loop over, but a whole corpus of them would fill the memory.
+        # Loops over plain ints are fast, but those of a whole corpus would fill the memory.
         firsts = documents.first[begin : begin + _BLOCK].tolist()
         lasts = documents.last[begin : begin + _BLOCK].tolist()
         yield from zip(range(begin, begin + len(firsts)), firsts, lasts, strict=True)
@@ -32,33 +32,27 @@ def sentence_bounds(sentence_ends: IntArray, first: int, last: int) -> list[int]
 
 
 class PlanRows:
-    """A plan that grows row by row, 33 bytes each."""
-
-    __slots__ = ("_first_end", "_first_start", "_labels", "_second_end", "_second_start")
+    """A growing plan, 33 bytes per row."""
 
     def __init__(self) -> None:
-        self._first_start = array("q")
-        self._first_end = array("q")
-        self._second_start = array("q")
-        self._second_end = array("q")
+        self._bounds = tuple(array("q") for _ in range(4))
         self._labels = array("b")
 
     def add(
         self, first_start: int, first_end: int, second_start: int = 0, second_end: int = 0, label: int = -1
     ) -> None:
         """Append a row: one text, or two texts with their label."""
-        self._first_start.append(first_start)
-        self._first_end.append(first_end)
-        self._second_start.append(second_start)
-        self._second_end.append(second_end)
+        for column, value in zip(self._bounds, (first_start, first_end, second_start, second_end), strict=True):
+            column.append(value)
         self._labels.append(label)
 
     def plan(self) -> Plan:
         """Return the rows as a plan that shares their memory; add no more rows afterwards."""
+        first_start, first_end, second_start, second_end = map(np.asarray, self._bounds)
         return Plan(
-            first_start=np.asarray(self._first_start),
-            first_end=np.asarray(self._first_end),
-            second_start=np.asarray(self._second_start),
-            second_end=np.asarray(self._second_end),
+            first_start=first_start,
+            first_end=first_end,
+            second_start=second_start,
+            second_end=second_end,
             pair_labels=np.asarray(self._labels),
         )

@@ -1,4 +1,4 @@
-"""BERT's layout, and ALBERT's: two stretches of sentences, in order, swapped, or the second from elsewhere."""
+"""BERT's and ALBERT's layout: two segments, in order, swapped, or the second from another document."""
 
 from bisect import bisect_left
 from typing import Annotated, Literal
@@ -9,7 +9,7 @@ from pydantic import Field
 from maskwright.core.randomness import generators
 from maskwright.core.types import Documents, Plan
 from maskwright.pretext.formats.base import PairFormat
-from maskwright.pretext.formats.pairing import NEXT_OR_RANDOM, RandomTexts, cut_pair, draw_integer
+from maskwright.pretext.formats.pairing import NEXT_OR_RANDOM, RandomTexts, cut_pair, sample_integer
 from maskwright.pretext.formats.rows import PlanRows, sentence_bounds, walk, without_empty
 
 Second = Literal["next_or_random", "next", "next_or_swapped", "next_swapped_or_random"]
@@ -21,7 +21,7 @@ class SegmentPair(PairFormat):
     Whole sentences are gathered until they reach a target length, which is drawn once per document. The chunk
     is split after a random sentence; then, half of the time and always where the chunk is one sentence, the
     second part is swapped for a text from another document (label 1) and goes back to be used next. Texts too
-    long for the room lose tokens at their ends, see `cut_pair`.
+    long for the limit lose tokens at their ends, see `cut_pair`.
 
     More than half of all pairs are therefore random ones, and a corpus of one-sentence documents gives no
     others. In a corpus of one document the "random" text comes from that same document and is still labeled
@@ -35,7 +35,7 @@ class SegmentPair(PairFormat):
             chunk of one sentence has no order: it stays a single text without a label.
             "next_swapped_or_random": the same as ALBERT's released code has it, where a one-sentence chunk is
             paired with a text from another document and labeled 1 (albert: create_pretraining_data.py:314-337).
-        short_share: Share of documents whose target length is drawn from 2..room; elsewhere it is the room.
+        short_share: Share of documents whose target length is drawn from 2..limit; elsewhere it is the limit.
         num_separators_between: Separators between the texts: 1 (BERT) or 2 (RoBERTa).
     """
 
@@ -45,7 +45,7 @@ class SegmentPair(PairFormat):
 
     @property
     def provides(self) -> frozenset[str]:
-        """The label that the choice of the second text gives."""
+        """The label that `second` gives."""
         match self.second:
             case "next_or_random":
                 return frozenset({"next_sentence_label"})
@@ -56,7 +56,7 @@ class SegmentPair(PairFormat):
 
     @property
     def label_meanings(self) -> tuple[str, str] | None:
-        """What the choice of the second text means (see `Format.label_meanings`)."""
+        """See `Format.label_meanings`."""
         match self.second:
             case "next_or_random":
                 return NEXT_OR_RANDOM
@@ -69,7 +69,7 @@ class SegmentPair(PairFormat):
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
         """Plan one pass (see `Format.plan`); documents are numbered without the empty ones."""
-        room = self.pair_length(max_length)
+        limit = self.pair_length(max_length)
         documents = without_empty(documents)
         ends = np.asarray(documents.sentence_ends)
         texts = RandomTexts(documents)
@@ -77,76 +77,38 @@ class SegmentPair(PairFormat):
         keyed = generators(seed, "layout", refresh, len(documents))
         for (document, first, last), rng in zip(walk(documents), keyed, strict=True):
             bounds = sentence_bounds(ends, first, last)
-            target = room
+            target = limit
             if rng.random() < self.short_share:
-                target = draw_integer(rng.random, 2, room)
-            if self.second == "next_or_random":
-                self._continue_or_jump(bounds, target, room, rng, rows, texts, document)
-            else:
-                self._continue(bounds, target, room, rng, rows, texts, document)
-        return rows.plan()
-
-    def _continue(
-        self,
-        bounds: list[int],
-        target: int,
-        room: int,
-        rng: np.random.Generator,
-        rows: PlanRows,
-        texts: RandomTexts,
-        document: int,
-    ) -> None:
-        """Use every chunk up: nothing goes back, since no part of it is left out."""
-        sentence = 0
-        while sentence < len(bounds) - 1:
-            stop = _chunk_end(bounds, sentence, target)
-            if stop - sentence > 1:
-                split = draw_integer(rng.random, sentence + 1, stop - 1)
-                first, second, label = (bounds[sentence], bounds[split]), (bounds[split], bounds[stop]), -1
-                if self.second != "next":
+                target = sample_integer(rng.random, 2, limit)
+            sentence = 0
+            while sentence < len(bounds) - 1:
+                stop = _chunk_end(bounds, sentence, target)
+                several = stop - sentence > 1
+                split = sample_integer(rng.random, sentence + 1, stop - 1) if several else stop
+                a, b = (bounds[sentence], bounds[split]), (bounds[split], bounds[stop])
+                label, sentence_after = -1, stop
+                if self.second == "next_or_random":
+                    label = int(not several or rng.random() < 0.5)
+                    if label:
+                        # The unused part of the chunk is used next.
+                        b = texts.sample(rng.random, document, target - (a[1] - a[0]))
+                        sentence_after = split
+                elif several and self.second != "next":
                     label = int(rng.random() < 0.5)
-                if label == 1:
-                    first, second = second, first
-                first, second = cut_pair(rng.random, first, second, room)
-                rows.add(*first, *second, label)
-            elif self.second == "next_swapped_or_random":
-                first = (bounds[sentence], bounds[stop])
-                second = texts.draw(rng.random, document, target - (first[1] - first[0]))
-                first, second = cut_pair(rng.random, first, second, room)
-                rows.add(*first, *second, 1)
-            else:
-                # A single text has all the places that separators between texts would have taken.
-                single_room = room + self.num_separators_between
-                text, _ = cut_pair(rng.random, (bounds[sentence], bounds[stop]), (0, 0), single_room)
-                rows.add(*text)
-            sentence = stop
-
-    def _continue_or_jump(
-        self,
-        bounds: list[int],
-        target: int,
-        room: int,
-        rng: np.random.Generator,
-        rows: PlanRows,
-        texts: RandomTexts,
-        document: int,
-    ) -> None:
-        sentence = 0
-        while sentence < len(bounds) - 1:
-            stop = _chunk_end(bounds, sentence, target)
-            several = stop - sentence > 1
-            split = draw_integer(rng.random, sentence + 1, stop - 1) if several else stop
-            first = (bounds[sentence], bounds[split])
-            if several and rng.random() >= 0.5:
-                second = (bounds[split], bounds[stop])
-                label, sentence = 0, stop
-            else:
-                second = texts.draw(rng.random, document, target - (first[1] - first[0]))
-                label, sentence = 1, split
-            first, second = cut_pair(rng.random, first, second, room)
-            rows.add(*first, *second, label)
+                    if label:
+                        a, b = b, a
+                elif not several and self.second == "next_swapped_or_random":
+                    b, label = texts.sample(rng.random, document, target - (a[1] - a[0])), 1
+                # A single text also has the positions of separators between texts.
+                has_pair = several or label == 1
+                if not has_pair:
+                    b = (0, 0)
+                a, b = cut_pair(rng.random, a, b, limit if has_pair else limit + self.num_separators_between)
+                rows.add(*a, *b, label)
+                sentence = sentence_after
+        return rows.plan()
 
 
 def _chunk_end(bounds: list[int], sentence: int, target: int) -> int:
-    """One past the sentence with which a chunk reaches the target length, or the document's end."""
+    """Return one past the sentence with which a chunk reaches the target length, or the document's end."""
     return min(bisect_left(bounds, bounds[sentence] + target, lo=sentence + 1), len(bounds) - 1)

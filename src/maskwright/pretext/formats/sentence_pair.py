@@ -12,14 +12,13 @@ from maskwright.pretext.formats.rows import PlanRows, sentence_bounds, walk, wit
 
 
 class SentencePair(PairFormat):
-    """Two sentences, neighbours in a document or from two documents (Liu et al. 2019, section 4.2).
+    """Two sentences, adjacent in a document or from two documents (Liu et al. 2019, section 4.2).
 
-    The paper does not say how the pairs are walked through; this follows BERT's segment pairs with chunks of
-    two sentences. Half of the time a sentence is paired with the next one (label 0) and both are used up;
-    otherwise, and always for a document's last sentence, it is paired with a sentence of another document
-    (label 1) and its own successor comes next.
+    The paper does not give the order of pairs; this follows BERT's segment pairs with chunks of two sentences. Half of
+    the time a sentence is paired with the next one (label 0); otherwise, and always for a document's last sentence,
+    with a sentence of another document (label 1), and its successor comes next.
 
-    Sequences are much shorter than the limit; the paper makes the batch larger to keep its number of tokens.
+    Sequences are much shorter than the limit; the paper uses larger batches to keep the number of tokens.
 
     Attributes:
         num_separators_between: Separators between the sentences: 1 (BERT) or 2 (RoBERTa).
@@ -39,7 +38,7 @@ class SentencePair(PairFormat):
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
         """Plan one pass (see `Format.plan`); documents are numbered without the empty ones."""
-        room = self.pair_length(max_length)
+        limit = self.pair_length(max_length)
         documents = without_empty(documents)
         ends = np.asarray(documents.sentence_ends)
         texts = RandomTexts(documents)
@@ -54,8 +53,8 @@ class SentencePair(PairFormat):
                     second, label = (bounds[sentence + 1], bounds[sentence + 2]), 0
                     sentence += 2
                 else:
-                    second, label = texts.draw(rng.random, document, wanted=1), 1
+                    second, label = texts.sample(rng.random, document, wanted=1), 1
                     sentence += 1
-                first, second = cut_pair(rng.random, first, second, room)
+                first, second = cut_pair(rng.random, first, second, limit)
                 rows.add(*first, *second, label)
         return rows.plan()

@@ -32,8 +32,8 @@ class LevelMasking(Masking):
     probability .85^n, so this matters for short sequences.
 
     Attributes:
-        basic, phrase, entity: Shares of the levels; they sum to 1. The paper does not state the length of its stages;
-            equal shares are our choice.
+        basic, phrase, entity: Shares of the kinds of units; they sum to 1. The paper does not state the length of its
+            stages; the defaults are equal.
         order: "staged": the shares are consecutive stages of training. "mixed": each sequence samples its level by the
             shares. Held-out text, which has no stages, is always mixed.
     """
@@ -108,8 +108,8 @@ class LevelMasking(Masking):
         if len(begins) == 1:
             return next(iter(begins.values()))
         bounds = np.cumsum(list(self._shares.values()))
-        drawn = np.searchsorted(bounds / bounds[-1], rng.per_instance("masking level"), side="right")
-        level_of_token = np.repeat(drawn.astype(np.int8), instances.lengths)
+        sampled = np.searchsorted(bounds / bounds[-1], rng.per_instance("masking level"), side="right")
+        level_of_token = np.repeat(sampled.astype(np.int8), instances.lengths)
         mixed = np.zeros(len(level_of_token), dtype=bool)
         for number, level_begin in enumerate(begins.values()):
             mixed |= level_begin & (level_of_token == number)

@@ -1,4 +1,4 @@
-"""N-gram masking: runs of whole words, hidden together."""
+"""N-gram masking: runs of whole words are masked together."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,28 +15,26 @@ from maskwright.pretext.masking.sampling import FloatArray, RandomOrder, count_r
 from maskwright.pretext.shares import Share, check_shares
 
 _FEWEST_AT_ONCE = 4
-_NOBODY = np.iinfo(np.int64).max
+_NONE = np.iinfo(np.int64).max
 
 
 class NgramMasking(WordMasking):
-    """Windows of one or more neighbouring words, until the budget is met (Lan et al. 2019, section 4.1).
+    """Windows of one or more adjacent words, until the budget is met (Lan et al. 2019, section 4.1).
 
-    DEVIATION: a window ends where a text ends. In ALBERT's code it can reach across a separator, since special tokens
-    leave the list of words before windows are made (create_pretraining_data.py:393-600); objectives that read what
-    stands beside a unit need honest boundaries.
+    DEVIATION: a window ends where a text ends. In ALBERT's code it can cross a separator, since special tokens are
+    removed from the list of words first (create_pretraining_data.py:393-600); objectives that use the tokens next to a
+    unit need true boundaries.
 
     Attributes:
-        length_shares: Shares of windows that are to have 1, 2, ... words; they add up to 1. ALBERT: in proportion to
-            1/n up to 3 words; MacBERT: 0.4, 0.3, 0.2 and 0.1. At the end of a text or of the budget windows come out
-            shorter.
-        budget: What the rate counts and the budget limits: "tokens" (ALBERT) or "words" (MacBERT), as in
-            `WholeWordMasking`. `max_targets` limits tokens and does not go with "words".
-        order: How windows find their places. "random" (ALBERT): words are visited in random order, and from each a
-            window is taken, shortened if it overruns the budget, unless it touches one that was taken before.
-            "left_to_right" (MacBERT, issue 13): lengths are drawn until they use the budget up; as many words, chosen
-            at random, are pointers; from left to right each takes its window and moves the later pointers on by the
-            words that the window has beyond one. The budget is always met. It goes with a budget of words; where a
-            text ends within a window, the rest of the window is a unit at the beginning of the next text.
+        length_shares: Shares of windows of 1, 2, ... words; they sum to 1. ALBERT: proportional to 1/n up to 3 words;
+            MacBERT: 0.4, 0.3, 0.2 and 0.1. At the end of a text or of the budget windows are shorter.
+        budget: Unit of the rate and the budget: "tokens" (ALBERT) or "words" (MacBERT), as in `WholeWordMasking`.
+        order: Placement of windows. "random" (ALBERT): words are visited in random order, and from each a window is
+            selected, shortened if it overruns the budget, unless it touches a selected one. "left_to_right" (MacBERT,
+            issue 13): lengths are sampled until they use up the budget; as many random words are pointers; from left to
+            right each selects its window and moves the later pointers by the window's words beyond one. The budget is
+            always met; it must be of words. If a text ends within a window, the rest is a unit at the start of the next
+            text.
     """
 
     kind: Literal["ngram"] = "ngram"
@@ -48,7 +46,7 @@ class NgramMasking(WordMasking):
         check_shares({f"length_shares.{place}": share for place, share in enumerate(self.length_shares)})
         if self.order == "left_to_right" and self.budget == "tokens":
             raise ValueError(
-                "order 'left_to_right' draws all lengths before it knows the words that they fall on, so it cannot "
+                "order 'left_to_right' samples lengths before it knows the words, so it cannot "
                 "keep to a budget of tokens; set budget to 'words' or order to 'random'"
             )
         return self
@@ -84,7 +82,7 @@ class NgramMasking(WordMasking):
         starts = text.starts
         order = RandomOrder.of(text.begins, instances, rng)
         numbers = np.cumsum(text.begins) - 1
-        drawn = rng.bits_everywhere("masking length", instances.cu_seqlens)
+        random_bits = rng.bits_everywhere("masking length", instances.cu_seqlens)
         lasts = np.flatnonzero(text.is_last)
         costs = text.ends - starts if self.budget == "tokens" else np.ones_like(starts)
         visits = Visits(
@@ -93,7 +91,7 @@ class NgramMasking(WordMasking):
             ends=order.slots + order.counts,
             reach=1 + np.repeat(lasts, np.diff(lasts, prepend=-1)) - np.arange(len(starts)),
             size_before=np.concatenate([[0], np.cumsum(costs)]),
-            lengths=lambda words: self.lengths(as_uniform(drawn[starts[words]])),
+            lengths=lambda words: self.lengths(as_uniform(random_bits[starts[words]])),
         )
         return take_windows(visits, budgets)
 
@@ -103,7 +101,7 @@ class NgramMasking(WordMasking):
         """Return how many words the unit from each word on has, 0 for none. Shape (W,)."""
         num_words = np.add.reduceat(text.begins, instances.cu_seqlens[:-1], dtype=np.int64)
         wanted = np.minimum(budgets, num_words)
-        # As many lengths as could be needed; those that begin within the budget are kept, the last one shortened.
+        # As many lengths as could be needed; those that start within the budget are kept, the last one shortened.
         owners = np.repeat(np.arange(len(instances)), wanted)
         lengths = self.lengths(rng.uniform_at("masking length", owners, ranks(owners)))
         running = np.concatenate([[0], np.cumsum(lengths)])
@@ -111,7 +109,7 @@ class NgramMasking(WordMasking):
         lengths = np.minimum(lengths, wanted[owners] - before)
         kept = np.flatnonzero(lengths > 0)
         owners, before, lengths = (values[kept] for values in (owners, before, lengths))
-        # m windows of k words stand among N - k others: m of N - k + m places, moved on by what stands before them.
+        # m windows with k words among N - k others: m of N - k + m positions, moved by the words of earlier windows.
         num_windows = np.bincount(owners, minlength=len(instances))
         numbers = np.cumsum(text.begins) - 1
         end_of_places = np.cumsum(num_words) - wanted + num_windows
@@ -137,7 +135,7 @@ class _Words:
         begins: Shape (T,), True at the first token of each.
         starts: Shape (W,), token offset of each.
         ends: Shape (W,), one past each word's last token.
-        is_last: Shape (W,), True where a text ends: no window goes on. A special token is a text of its own.
+        is_last: Shape (W,), True where a text and so a window ends. A special token is a text.
     """
 
     begins: BoolArray
@@ -155,15 +153,15 @@ class _Words:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visits:
-    """The words of a batch as the beginnings of windows, in the order in which they are visited.
+    """The words of a batch as starts of windows, in visiting order.
 
     Attributes:
-        words: (visits (K,)) -> the word visited in each. Shape (K,).
-        begins: Shape (B,), the number of each sequence's first visit.
+        words: (visits (K,)) -> the word of each visit (K,).
+        begins: Shape (B,), each sequence's first visit.
         ends: Shape (B,), one past its last.
-        reach: Shape (W,), most words that a window from this word on may have.
-        size_before: Shape (W+1,), running sum of what the words cost, from 0.
-        lengths: (words (K,)) -> how many words the window from each wants to have, at least 1. Shape (K,).
+        reach: Shape (W,), maximum words of a window from each word.
+        size_before: Shape (W+1,), cumulative cost of the words, from 0.
+        lengths: (words (K,)) -> sampled length of the window from each (K,), at least 1.
     """
 
     words: Callable[[IntArray], IntArray]
@@ -175,31 +173,26 @@ class Visits:
 
 
 def take_windows(visits: Visits, budgets: IntArray) -> IntArray:
-    """Go through each sequence's windows and take every one that fits its budget and touches no taken word.
+    """Select, in visiting order, every window of each sequence that fits its budget (B,) and touches no selected word.
 
     A window that would overrun the budget is shortened word by word until it fits, or skipped if even one word is too
-    long; then a window that touches a taken word is skipped (albert: create_pretraining_data.py:393-600).
+    long; then a window that touches a selected word is skipped (albert: create_pretraining_data.py:393-600).
 
-    This equals that plain loop. In each round every sequence looks at its next windows, shortened to what is left at
-    the round's beginning, and settles which of those that overlap comes first. All is as in the loop up to the first
-    window that does not fit what is left when its turn comes: what stands before it is final, and the next round
-    begins with it. Since something was taken in between, few rounds follow.
-
-    Args:
-        visits: The windows.
-        budgets: Shape (B,), what each sequence gives up at most, in what `size_before` sums.
+    This equals that loop. In each round every sequence considers its next windows, shortened to the budget left at the
+    start of the round, and finds which of the overlapping ones come first. The result is final up to the first window
+    that does not fit the budget left when its turn comes; the next round starts with it. Few rounds are needed.
 
     Returns:
-        Shape (W,), how many words the window taken from each word on has; 0 where none is.
+        Shape (W,), words of the selected window from each word; 0 without one.
     """
     num_words = len(visits.reach)
     taken = np.zeros(num_words, dtype=np.int64)
     covered = np.zeros(num_words, dtype=bool)
-    first_claims = np.full(num_words, _NOBODY)
+    first_claims = np.full(num_words, _NONE)
     left = budgets.astype(np.int64, copy=True)
     cursor, ends = visits.begins.copy(), visits.ends
     while (active := np.flatnonzero((left > 0) & (cursor < ends))).size:
-        # A window takes at least one of what is left, most take more, and some are in the way of others.
+        # A window uses at least one unit of the budget, most use more, and some overlap.
         counts = np.minimum(ends[active] - cursor[active], left[active] // 2 + _FEWEST_AT_ONCE)
         begins = np.cumsum(counts) - counts
         places = concatenated_ranges(cursor[active], counts)
@@ -210,7 +203,7 @@ def take_windows(visits: Visits, budgets: IntArray) -> IntArray:
         won = sizes * winners
         running = np.cumsum(won) - won
         running -= np.repeat(running[begins], counts)
-        overrun = np.where(running + sizes > left[owners], places, _NOBODY)
+        overrun = np.where(running + sizes > left[owners], places, _NONE)
         cut = np.minimum(np.minimum.reduceat(overrun, begins), cursor[active] + counts)
         final = places < np.repeat(cut, counts)
         kept, undone = np.flatnonzero(winners & final), np.flatnonzero(winners & ~final)
@@ -222,7 +215,7 @@ def take_windows(visits: Visits, budgets: IntArray) -> IntArray:
 
 
 def _shortened(visits: Visits, words: IntArray, left: IntArray) -> tuple[IntArray, IntArray]:
-    """Shorten windows to what text and budget allow: (words in each (K,), what they cost (K,)), 0 if nothing fits."""
+    """Shorten windows to text and budget: words of each (K,), their cost (K,), 0 if nothing fits."""
     lengths = np.minimum(visits.lengths(words), visits.reach[words])
     before = visits.size_before[words]
     sizes = visits.size_before[words + lengths] - before
@@ -233,16 +226,16 @@ def _shortened(visits: Visits, words: IntArray, left: IntArray) -> tuple[IntArra
 
 
 def _first_come(words: IntArray, lengths: IntArray, covered: BoolArray, first_claims: IntArray) -> BoolArray:
-    """Say which windows are taken if each is that touches neither a covered word nor one taken before it.
+    """Return which windows touch neither a covered word nor an earlier selected window. Shape (K,).
 
-    In each round the windows that come first at all their words are taken, and those that they touch are out. A window
-    meets few others, so a handful of rounds settles any number (Blelloch, Fineman and Shun 2012).
+    In each round the windows that are first at all their words are selected, and those that they touch are excluded. A
+    window overlaps few others, so a handful of rounds is enough (Blelloch, Fineman and Shun 2012).
 
     Args:
         words: Shape (K,), first word of each window, in visiting order.
-        lengths: Shape (K,), words in each, 0 for none.
-        covered: Shape (W,), words that are taken already; those of the windows taken here are added.
-        first_claims: Shape (W,), scratch space, all `_NOBODY`; put back.
+        lengths: Shape (K,), words of each, 0 for none.
+        covered: Shape (W,), selected words; those of the windows selected here are added.
+        first_claims: Shape (W,), scratch space, all `_NONE`; restored.
     """
     winners = np.zeros(len(words), dtype=bool)
     beaten = np.zeros(len(words), dtype=bool)
@@ -255,10 +248,10 @@ def _first_come(words: IntArray, lengths: IntArray, covered: BoolArray, first_cl
         np.minimum.at(first_claims, where, owned)
         beaten[owned] = False
         beaten[owned[np.flatnonzero(first_claims[where] != owned)]] = True
-        first_claims[where] = _NOBODY
+        first_claims[where] = _NONE
         ahead = np.flatnonzero(~beaten[owned])
         winners[owned[ahead]] = True
         covered[where[ahead]] = True
-        # The winners themselves, who are done, and those that they touch.
+        # The winners, which are done, and those that they touch.
         out[owned[np.flatnonzero(covered[where])]] = True
     return winners

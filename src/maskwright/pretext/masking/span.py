@@ -96,8 +96,8 @@ class SpanMasking(Masking):
             numbers = (uniform(anchor_keys[active], rounds) * (high - low)).astype(np.int64)
             words = words_until[candidates[low + numbers]] - 1
             lengths = 1 + count_reached(bounds, uniform(length_keys[active], rounds))
-            for drawn, wanted in zip(words, lengths, strict=True):
-                spans.add(active, drawn, wanted, longest=self.longest_span, may_cut=self.cut_last_word)
+            for word, wanted in zip(words, lengths, strict=True):
+                spans.add(active, word, wanted, longest=self.longest_span, may_cut=self.cut_last_word)
             begun += at_once
             active = spans.unfinished(active, may_cut=self.cut_last_word)
             at_once = max(_ROUNDS_PER_BATCH, min(2 * at_once, _MAX_NUMBERS // max(1, len(active))))
