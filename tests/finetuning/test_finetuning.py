@@ -463,6 +463,7 @@ def test_every_kind_of_task_learns(
     json.dumps([prediction.value for prediction in predictions])
     if task == "tagging":
         assert again.by_class.keys() == {"LOC", "PER"}
+        assert 'aggregation_strategy="first"' in (out / "README.md").read_text(encoding="utf-8")
         text = " 我 爱北京 "
         [prediction] = predict(out, text, device="cpu", reporter=Silent())
         found = {(one["label"], one["start"], one["end"], one["text"]) for one in prediction.details["entities"]}
