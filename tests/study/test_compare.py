@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,6 +15,7 @@ from maskwright.core.errors import CheckpointError, RecipeError
 from maskwright.core.files import read_json
 from maskwright.study import compare as module
 from maskwright.study.compare import Comparison, compare, tasks_of, variants_of
+from maskwright.study.report import write_report
 from maskwright.training.reporting import Silent
 
 TOY = (
@@ -201,6 +203,15 @@ def test_the_page_is_whole_and_loads_nothing(whole: Comparison) -> None:
     report = read_json(whole.folder / "report.json")
     assert len(table) == 1 + 2 * len(report["seeds"]) * len(report["metrics"])
     assert "| masked words, accuracy, % | words |" in (whole.folder / "report.md").read_text(encoding="utf-8")
+
+
+def test_without_the_extra_there_are_the_other_reports(
+    whole: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert whole.report is not None
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert not write_report(tmp_path, whole.report)
+    assert {path.name for path in tmp_path.iterdir()} == {"report.json", "report.md", "report.csv"}
 
 
 def test_another_budget_in_the_same_folder_is_refused(whole: Comparison, study: Callable[..., Comparison]) -> None:

@@ -95,7 +95,7 @@ def command(
 
     names = split_list(recipes)
     for name in names:  # before PyTorch is imported, which takes seconds
-        resolve(name.rpartition("=")[2])
+        resolve(name.partition("=")[2] or name)
     from maskwright.study.compare import compare
     from maskwright.study.results import sentences
 
