@@ -22,7 +22,7 @@ from maskwright.training.stream import Rows
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """What one forward and backward pass computes on.
+    """The data of one forward and backward pass.
 
     Attributes:
         batch: The tokens.
@@ -104,13 +104,12 @@ def _move_together(tensors: Sequence[Tensor], device: torch.device) -> list[Tens
 
 @dataclass(frozen=True, slots=True)
 class StepBatch:
-    """What one optimizer step computes on.
+    """The data of one optimizer step.
 
     Attributes:
         micro_batches: In order; of the type that the model's `losses` takes (`MicroBatch` in pretraining).
         counts: Predictions of each objective over the whole step: the losses' denominators.
-        num_tokens: Real tokens.
-        num_sequences: Sequences.
+        num_tokens, num_sequences: Over the whole step.
         squared_lengths: Sum of squared sequence lengths (the cost of attention).
         key: Which batch this is, for messages: seed, refresh and number of its first instance.
     """
@@ -130,7 +129,7 @@ class StepBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collator:
-    """Turns rows of a plan into a step's tensors; a frozen value, the same rows give the same tensors.
+    """Turns rows of a plan into a step's tensors; the same rows give the same tensors.
 
     Attributes:
         format, masking, replacement, objectives: The recipe's choices.
@@ -140,8 +139,8 @@ class Collator:
         seed: The run's seed.
         max_length: No sequence is longer.
         tokens_per_microbatch: Most tokens of a forward and backward pass; a longer sequence has one of its own.
-        dropout: Whether to give dropout keys.
-        samples: Whether a generator draws tokens: its targets then carry one uniform number each ("sampling").
+        dropout: Whether batches have dropout keys.
+        samples: Whether a generator samples tokens: its targets then have one uniform number each ("sampling").
     """
 
     format: Format
@@ -171,7 +170,7 @@ class Collator:
                     targets[objective.kind] = with_sampling(targets[objective.kind], instances, rng)
         return StepBatch(
             micro_batches=tuple(self._cut(instances, examples.corrupted, targets, step)),
-            counts={kind: wanted.count for kind, wanted in targets.items()},
+            counts={kind: each.count for kind, each in targets.items()},
             num_tokens=len(instances.ids),
             num_sequences=len(instances),
             squared_lengths=int((instances.lengths**2).sum()),
@@ -216,7 +215,7 @@ def _without_spans(take: TakeTokens) -> TakeTokens:
 
 
 def with_sampling(targets: Targets, instances: Instances, rng: RandomNumbers) -> Targets:
-    """Give each token target the uniform number that a generator's sample is drawn with, keyed like its mask."""
+    """Give each token target the uniform number that a generator's sample is made from, keyed like its mask."""
     uniform = rng.uniform_of("generator sample", instances.cu_seqlens, targets.positions)
     return replace(targets, extra={**targets.extra, "sampling": uniform.astype(np.float32)})
 
@@ -244,36 +243,30 @@ def _parts(values: IntArray, sizes: list[int]) -> Sequence[Tensor]:
 
 
 def _cut_targets(targets: Targets, bounds: IntArray) -> list[TargetTensors]:
-    """Cut targets where micro-batches begin and end, and count positions from each one's beginning.
+    """Cut targets at the boundaries of micro-batches, and count positions from the start of each.
 
     Args:
-        targets: What is predicted; positions ascend.
-        bounds: Shape (C+1,), first token (or sequence, where positions are their numbers) of each of C micro-batches,
-            and how many there are.
+        targets: Positions ascend.
+        bounds: Shape (P+1,), first token (or sequence, where positions are their numbers) of each micro-batch, and
+            their number.
     """
     assert (targets.positions[1:] >= targets.positions[:-1]).all(), "Objective.targets says that positions ascend"
     ends = np.searchsorted(targets.positions, bounds)
-    begins = np.repeat(bounds[:-1], np.diff(ends))
-    # An anchor is in its target's sequence, and a sequence is never cut, so it is in the same micro-batch.
-    anchors = {name: each - begins for name, each in targets.anchors.items()}
     sizes = np.diff(ends).tolist()
-    parts = (
-        _parts(targets.positions - begins, sizes),
-        _parts(targets.labels, sizes),
-        _cut_named(targets.extra, sizes),
-        _cut_named(anchors, sizes),
-    )
+    starts = np.repeat(bounds[:-1], sizes)
+    positions, labels = _parts(targets.positions - starts, sizes), _parts(targets.labels, sizes)
+    # An anchor is in its target's sequence, and a sequence is never cut, so it is in the same micro-batch.
+    anchors = {name: _parts(each - starts, sizes) for name, each in targets.anchors.items()}
+    extra = {name: torch.from_numpy(each).split_with_sizes(sizes) for name, each in targets.extra.items()}
     return [
-        TargetTensors(positions=each, labels=asked, extra=extra, anchors=places)
-        for each, asked, extra, places in zip(*parts, strict=True)
+        TargetTensors(
+            positions=positions[number],
+            labels=labels[number],
+            extra={name: parts[number] for name, parts in extra.items()},
+            anchors={name: parts[number] for name, parts in anchors.items()},
+        )
+        for number in range(len(sizes))
     ]
-
-
-def _cut_named(values: Mapping[str, IntArray], sizes: list[int]) -> Sequence[Mapping[str, Tensor]]:
-    if not values:
-        return [{} for _ in sizes]
-    parts = {name: torch.from_numpy(each).split_with_sizes(sizes) for name, each in values.items()}
-    return [{name: each[number] for name, each in parts.items()} for number in range(len(sizes))]
 
 
 def total_counts(batches: Sequence[StepBatch]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The last layer leaves out what nobody reads: no loss, draw or gradient may tell."""
+"""The last layer computes output positions only: losses and gradients are those of computing all tokens."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def totals_and_gradients(model: PretrainingModel, batch: StepBatch) -> tuple[dic
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_losses_and_gradients_are_those_of_reading_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_and_gradients_are_those_of_computing_all_tokens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = toy(name)
     batch, model = step(recipe), model_of(recipe, teacher_of(recipe, steps=0)).eval()
     skipped = sum(model.skipped_flops(micro) for micro in batch.micro_batches)
@@ -43,19 +43,19 @@ def test_losses_and_gradients_are_those_of_reading_all(name: str, monkeypatch: p
         torch.testing.assert_close(gradient, all_gradients[part], rtol=1e-4, atol=1e-5, msg=part)
 
 
-def test_pooled_first_tokens_and_anchors_are_read() -> None:
+def test_pooled_first_tokens_and_anchors_are_output_positions() -> None:
     recipe = toy("spanbert/tiny")
     (micro, *_) = step(recipe).micro_batches
     boundary = micro.targets["sbo"]
-    read = output_positions_of(recipe.objectives, micro.batch, micro.targets, pools=True)
-    assert read is not None
+    found = output_positions_of(recipe.objectives, micro.batch, micro.targets, pools=True)
+    assert found is not None
     wanted = torch.cat(
         [micro.batch.first_tokens, micro.targets["mlm"].positions, boundary.anchors["left"], boundary.anchors["right"]]
     )
-    assert read.tolist() == sorted(set(wanted.tolist()) | set(boundary.positions.tolist()))
+    assert found.tolist() == sorted(set(wanted.tolist()) | set(boundary.positions.tolist()))
 
 
-def test_a_step_counts_what_it_left_out() -> None:
+def test_a_step_counts_the_skipped_flops() -> None:
     recipe = resolve("roberta/tiny", ("tokenizer.vocab_size=500", 'training.phases=[{"share": 1.0, "max_length": 32}]'))
     batch, model = step(recipe), model_of(recipe)
     optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer)
