@@ -1,4 +1,4 @@
-"""The data card: what was read, what was dropped and why, and what is left; as JSON and as Markdown."""
+"""The data card: what was read, dropped and kept, and why; as JSON and Markdown."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,16 +15,7 @@ _BAR_WIDTH = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCount:
-    """All counts of one source.
-
-    Attributes:
-        source: What was read.
-        bytes_on_disk: Size of its files; 0 where there are none.
-        read: What was read and dropped on its own account.
-        repeats: What was dropped because it is a duplicate of earlier text.
-        kept: What is left.
-        examples: A few sentences of it.
-    """
+    """All counts of one source: bytes of its files, what was read, removed as duplicate and kept, some sentences."""
 
     source: Source
     bytes_on_disk: int
@@ -35,7 +26,7 @@ class SourceCount:
 
 
 def data_card(sources: list[SourceCount], cleaning: Cleaning, fingerprint: str) -> dict[str, Any]:
-    """Return the card as JSON-like data: per source and in total. Nothing in it depends on the time of day."""
+    """Return the card as JSON-like data, per source and in total; independent of the time."""
     total_read, total_repeats, total_kept = Counts(), Repeats(), TextStatistics()
     for source in sources:
         total_read.add(source.read)
@@ -100,7 +91,7 @@ def _section(read: Counts, repeats: Repeats, kept: TextStatistics, bytes_on_disk
 
 
 def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
-    """Return what a reader of the numbers should look into."""
+    """Return remarks on unusual numbers."""
     notes = []
     kept, read = source.kept, source.read
     if kept.documents >= 20 and kept.sentences < 2.5 * kept.documents:
@@ -119,7 +110,7 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
         read.characters
         and source.repeats.document_characters + source.repeats.paragraph_characters > 0.3 * read.characters
     ):
-        notes.append("Over 30 % of the text repeated itself or an earlier source.")
+        notes.append("Over 30 % of the text was duplicated.")
     if read.documents and read.short_documents > 0.3 * read.documents:
         notes.append(
             f"{100 * read.short_documents / read.documents:.0f} % of the documents are shorter than "
@@ -132,7 +123,7 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
         notes.append(f"{read.bad_lines:,} broken lines were skipped (`--clean bad_lines=skip`).")
     if read.spans:
         notes.append(
-            f"{read.located_spans:,} of {read.spans:,} phrases and entities that came with the documents have a place "
+            f"{read.located_spans:,} of {read.spans:,} phrases and entities given with the documents were found "
             "in the clean text."
         )
     if source.source.passed_over:
@@ -171,7 +162,7 @@ def card_page(card: dict[str, Any]) -> str:
         "",
         "Each is set with `--clean setting=value`.",
         "",
-        "Repeats are exact, after cleaning, and the first appearance is kept. Quantiles are exact to 1 %. Shares of "
+        "Duplicates are exact, after cleaning, and the first occurrence is kept. Quantiles are exact to 1 %. Shares of "
         "scripts count letters only.",
         "",
     ]

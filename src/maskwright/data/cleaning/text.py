@@ -1,7 +1,6 @@
 """Cleaning of one document: one Unicode form, no control characters, single spaces.
 
-The result is canonical: joining the paragraphs with blank lines and cleaning again gives the same paragraphs. Only
-characters that carry no text are lost.
+Cleaning the paragraphs again gives the same paragraphs. Only characters that carry no text are removed.
 """
 
 import re
@@ -14,33 +13,31 @@ from maskwright.core.spec import Spec
 
 
 class Cleaning(Spec):
-    """How raw text becomes the clean corpus.
+    """Settings of corpus cleaning.
 
-    The two smallest lengths are in bytes of UTF-8, so that one limit serves all scripts: an English letter is one byte,
-    a hanzi three, and 60 bytes are a short English sentence or twenty hanzi.
+    Minimum lengths are in bytes of UTF-8, so that one limit fits all scripts: 60 bytes are a short English sentence or
+    twenty hanzi.
 
     Attributes:
-        unicode: Normalisation form. "NFC" composes accents and changes nothing visible; "NFKC" also folds
-            full-width letters, ligatures and superscripts (and turns ， into a comma); "none" keeps the text.
-        control_characters: "drop" removes control characters, U+FFFD, zero-width spaces, soft hyphens and byte
-            order marks; "keep" only removes what cannot be stored (NUL, lone surrogates).
-        line_breaks: What a single line break means. "paragraph": a new paragraph; "sentence": a new sentence, and
-            nothing else begins one, so that a line stays whole (the turns of a dialogue); "space": a wrapped line;
-            "auto": wrapped where most breaks of a document stand in mid-sentence before a lower-case letter, else
-            a new paragraph. A blank line always ends a paragraph.
-        text_documents: What separates documents in plain text files. "blank_lines": the BERT layout; "files": a
-            file is a document; "wiki_titles": lines such as ` = Title = ` begin one (WikiText); "auto":
-            "wiki_titles" where a file has such titles, else "blank_lines".
-        deduplicate: What is kept only at its first appearance, compared exactly after cleaning.
-        min_duplicate_bytes: Paragraphs shorter than this are never called repeats: headings ("Parameters") and
-            short replies ("What do you mean?") come again naturally, and documents would lose their shape.
-        min_document_bytes: Shorter documents are dropped, also those that shrink below it when repeated paragraphs
-            are taken out.
-        max_sentence_characters: Longer sentences (logs, tables, text without punctuation) are cut at white space;
-            lines that are sentences are not.
-        language: Which rules split sentences: an ISO 639 code, or "auto" to go by each paragraph's script.
-        bad_lines: What to do with a line that is broken (JSON, UTF-8, number of columns): "refuse" names the file
-            and line and stops; "skip" leaves it out and counts it in the data card.
+        unicode: Normalization form. "NFC" composes accents; "NFKC" also folds full-width letters, ligatures and
+            superscripts (and turns ， into a comma); "none" keeps the text.
+        control_characters: "drop" removes control characters, U+FFFD, zero-width spaces, soft hyphens and byte order
+            marks; "keep" only removes what cannot be stored (NUL, lone surrogates).
+        line_breaks: Meaning of a single line break. "paragraph": a new paragraph; "sentence": a new sentence, the only
+            one, so that a line stays whole (the turns of a dialogue); "space": a wrapped line; "auto": wrapped if most
+            breaks of a document are in mid-sentence before a lower-case letter, else a new paragraph. A blank line
+            always ends a paragraph.
+        text_documents: Separator of documents in plain text files. "blank_lines": the BERT layout; "files": a file is a
+            document; "wiki_titles": lines such as ` = Title = ` begin one (WikiText); "auto": "wiki_titles" if a file
+            has such titles, else "blank_lines".
+        deduplicate: What is kept only at its first occurrence, compared exactly after cleaning.
+        min_duplicate_bytes: Shorter paragraphs are never duplicates: headings ("Parameters") and short replies recur
+            naturally.
+        min_document_bytes: Shorter documents are dropped, also if duplicates were removed from them.
+        max_sentence_characters: Longer sentences (logs, tables) are cut at white space, unless lines are sentences.
+        language: Rules of sentence splitting: an ISO 639 code, or "auto" for each paragraph's script.
+        bad_lines: For invalid lines (JSON, UTF-8, number of columns): "refuse" stops with file and line; "skip" leaves
+            them out and counts them in the data card.
     """
 
     unicode: Literal["NFC", "NFKC", "none"] = "NFC"
@@ -55,14 +52,14 @@ class Cleaning(Spec):
     bad_lines: Literal["refuse", "skip"] = "refuse"
 
 
-# What never can be stored: NUL, and halves of surrogate pairs that broken JSON escapes leave behind.
+# NUL and lone surrogates cannot be stored.
 _UNSTORABLE = "\x00\ud800-\udfff"
 _UNSTORABLE_CHARACTERS = re.compile(f"[{_UNSTORABLE}]")
-# Control characters but tab and the separators that str.split takes for white space; U+FFFD is a decoder's scar.
+# Control characters except tab and the separators that str.split treats as white space; U+FFFD is a decoding error.
 _UNWANTED_CHARACTERS = re.compile(
     f"[{_UNSTORABLE}\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ufff9-\ufffd\ufffe\uffff]"
 )
-# All that a tidy text has not: characters of the two sets here, and white space other than spaces and newlines.
+# Characters of the two sets above, and white space other than spaces and newlines.
 _UNTIDY = re.compile(
     f"[{_UNSTORABLE}\x01-\x09\x0b-\x1f\x7f-\xa0\xad\u1680\u2000-\u200b\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
     "\ufff9-\ufffd\ufffe\uffff]"
@@ -81,14 +78,11 @@ _MIN_WRAPPED_SHARE = 0.4
 def clean_document(text: str, cleaning: Cleaning) -> list[str]:
     """Return a document's clean paragraphs: no line break, no double space, none empty.
 
-    Args:
-        text: The document as read; any line ends.
-
     Example:
         >>> clean_document("A  line\\u00a0of text.\\r\\n\\r\\nAnother.", Cleaning())
         ['A line of text.', 'Another.']
     """
-    tidy = not _UNTIDY.search(text)  # most texts are, and then most of the work below can be left out
+    tidy = not _UNTIDY.search(text)  # most texts are, which saves most of the work below
     if not tidy:
         text = _without_unwanted(text, cleaning)
     if cleaning.unicode != "none" and not text.isascii():
@@ -114,10 +108,10 @@ def _without_unwanted(text: str, cleaning: Cleaning) -> str:
 
 
 def is_wrapped(text: str) -> bool:
-    """Return whether a document's lines are broken at a fixed width, so that line breaks stand in mid-sentence.
+    """Return whether a document's lines are wrapped at a fixed width, judged by its first 400 lines.
 
-    Decided by scripts with letter case: at least 3 single line breaks, and over 40 % of them between a line that
-    ends without final punctuation and a line that begins in lower case. Looks at the first 400 lines.
+    It has at least 3 single line breaks, and over 40 % of them are between a line without final punctuation and a line
+    that begins in lower case.
     """
     breaks = continued = 0
     previous = ""

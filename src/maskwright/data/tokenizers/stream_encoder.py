@@ -1,10 +1,10 @@
 """Fast encoding of a corpus: every distinct chunk of text is tokenized once.
 
-All tokenizer kinds split a text into pieces that do not affect each other. BERT's cleaning and splitting work between
-spaces, and CJK ideographs stand alone (google-research/bert, tokenization.py). GPT-2's pattern (openai/gpt-2,
-encoder.py) always ends a piece before a space that follows other text. ALBERT's unigram pieces never cross white space.
-So a text is cut at such places and each distinct chunk is looked up. Where a text or a tokenizer does not fit this
-reasoning, the text is one chunk: the result is the tokenizer's own in every case.
+Tokenizers split a text into independent pieces. BERT's cleaning and splitting work between spaces, and CJK ideographs
+are single words (google-research/bert, tokenization.py). GPT-2's pattern (openai/gpt-2, encoder.py) always ends a piece
+before a space that follows other text. ALBERT's unigram pieces never cross white space. So a text is cut there and each
+distinct chunk is looked up. If a text or a tokenizer does not allow this, the text is one chunk: the result always
+equals the tokenizer's.
 """
 
 import re
@@ -38,12 +38,12 @@ _CACHED_CHARACTERS = 32
 
 @dataclass(frozen=True, slots=True)
 class TokenPlaces:
-    """Which characters tokens cover, counted through all texts joined. Both ascend from token to token.
+    """The characters of tokens, as offsets in all texts joined. Both ascend. Shapes (T,), int64.
 
     Attributes:
-        first: Shape (T,), int64: a token's first character that is not white space (of white space alone: that).
-        end: Shape (T,), int64: one past the last character covered so far; a token whose `first` is smaller than the
-            `end` before it continues a character (bytes of one ideograph; a space alone before its word).
+        first: A token's first character that is not white space (or its white space).
+        end: One past the last character covered so far; a token whose `first` is smaller than the previous `end`
+            continues a character (bytes of one ideograph; a single space before its word).
     """
 
     first: NDArray[np.int64]
@@ -51,20 +51,19 @@ class TokenPlaces:
 
     @property
     def begins_character(self) -> BoolArray:
-        """Shape (T,), False where a token continues a character that the token before it began."""
+        """Whether each token starts a character, not continues one. Shape (T,)."""
         begins: BoolArray = self.first >= np.concatenate([[0], self.end])[: len(self.end)]
         return begins
 
 
 @dataclass(frozen=True, slots=True)
 class TokenStream:
-    """Many texts as one stream of tokens.
+    """N texts as one stream of T tokens.
 
     Attributes:
-        ids: Shape (T,), int32.
         word_starts: Shape (T,), True where a token begins a word.
-        lengths: Shape (N,), int64: tokens of each text, 0 for a text that holds nothing.
-        places: Which characters the tokens cover, if that was asked for.
+        lengths: Shape (N,), int64: tokens of each text.
+        places: The tokens' characters, if wanted.
     """
 
     ids: IntArray
@@ -74,13 +73,7 @@ class TokenStream:
 
 
 class StreamEncoder:
-    """Encodes texts as `Tokenizer.encode_batch` does, remembering the chunks it has seen.
-
-    Memory stays bounded (some 50 MB): when the memory of chunks is full it is emptied.
-
-    Args:
-        with_places: Whether to tell which characters each token covers.
-    """
+    """Encodes texts as `Tokenizer.encode_batch` does, with a cache of chunks that is emptied when full (50 MB)."""
 
     def __init__(self, tokenizer: Tokenizer, *, with_places: bool = False) -> None:
         self._backend = tokenizer.backend

@@ -25,8 +25,7 @@ _OFFSET = np.uint64((1 << _OFFSET_BITS) - 1)
 _EXCLUDED = np.uint64((1 << 64) - 1)
 """Key of excluded tokens: greater than all others."""
 _WIDTHS = 16 << np.arange(_OFFSET_BITS)
-"""Widths of slots. Sequences of similar length are sorted by one call as the rows of a matrix: NumPy sorts many short
-rows several times as fast as one long one."""
+"""Widths of slots: sequences of similar length are sorted as rows of a matrix, several times as fast as separately."""
 _MIN_BATCH = 8
 _FEW_BOUNDS = 16
 
@@ -52,15 +51,10 @@ class RandomOrder:
         purpose: str = "masking order",
         weights: FloatArray | None = None,
     ) -> "RandomOrder":
-        """Order tokens randomly.
+        """Order the `wanted` tokens (T,) randomly.
 
-        Args:
-            wanted: Shape (T,), True at the tokens to order.
-            instances: The flat batch.
-            rng: The keyed random numbers.
-            purpose: What the numbers are for.
-            weights: Shape (V,), the positive weight of each id: the first k tokens of a sequence are then a weighted
-                sample without replacement (Efraimidis and Spirakis 2006). None: uniform.
+        With positive `weights` of the ids (V,), the first k tokens of a sequence are a weighted sample without
+        replacement (Efraimidis and Spirakis 2006).
         """
         cu_seqlens = instances.cu_seqlens
         keys = rng.bits_everywhere(purpose, cu_seqlens)
@@ -78,7 +72,7 @@ class RandomOrder:
 
     @property
     def slots(self) -> IntArray:
-        """The first position of each sequence in the sorted order (see `tokens`). Shape (B,)."""
+        """The first position of each sequence in the sorted order. Shape (B,)."""
         return self._sorted[1]
 
     @functools.cached_property
@@ -86,9 +80,9 @@ class RandomOrder:
         return _sorted(self.keys, self.cu_seqlens)
 
     def tokens(self, places: IntArray) -> IntArray:
-        """Return the tokens at some positions of the sorted order, as offsets in the batch. Shape (K,), int64.
+        """Return the offsets of the tokens at some positions of the sorted order. Shape (K,), int64.
 
-        Each sequence has a slot, a range of positions that begins with its tokens in order.
+        A sequence's slot is a range of positions that starts with its tokens in order.
         """
         return (self._sorted[0][places] & _OFFSET).astype(np.int64)
 
@@ -122,8 +116,8 @@ def _sorted(keys: Keys, cu_seqlens: IntArray) -> tuple[Keys, IntArray]:
 
 
 def _waiting_times(bits: Keys, weights: FloatArray) -> Keys:
-    """Return exponential waiting times as sort keys, the shorter the greater the weight; only `_RANDOM` bits count."""
-    # -log(1 - u) / w, in place: signs are moved to where they cost no pass.
+    """Return exponential waiting times, shorter for greater weights, as sort keys; only `_RANDOM` bits count."""
+    # -log(1 - u) / w, in place.
     waiting = (bits >> np.uint64(11)).astype(np.float64)
     waiting *= -1.0 / (1 << 53)
     np.log1p(waiting, out=waiting)
@@ -141,9 +135,7 @@ def words(instances: Instances, maskable: BoolArray) -> tuple[IntArray, IntArray
 def units(begins: BoolArray, maskable: BoolArray) -> tuple[IntArray, IntArray]:
     """Return the (starts, ends) of all units whose first token is maskable. Shapes (U,), ascending.
 
-    Args:
-        begins: Shape (T,), True where a token begins a unit; special tokens are units of their own.
-        maskable: Shape (T,), True where a token may be selected.
+    `begins` and `maskable` have shape (T,); special tokens are units.
     """
     bounds = np.append(np.flatnonzero(begins), len(begins))
     kept = np.flatnonzero(maskable[bounds[:-1]])
@@ -152,12 +144,7 @@ def units(begins: BoolArray, maskable: BoolArray) -> tuple[IntArray, IntArray]:
 
 @dataclass(frozen=True, slots=True)
 class UnitEnds:
-    """The end of the unit of each token.
-
-    Attributes:
-        numbers: Shape (T,), number of units begun up to each token.
-        bounds: Shape (U+1,), unit starts, and T.
-    """
+    """The unit ends of tokens: the number of units begun up to each (T,), and unit starts and T (U+1,)."""
 
     numbers: IntArray
     bounds: IntArray
@@ -174,12 +161,7 @@ class UnitEnds:
 
 
 def whole_units(begins: BoolArray, starts: IntArray) -> Selection:
-    """Select the units that begin at some tokens.
-
-    Args:
-        begins: Shape (T,), True where a unit begins.
-        starts: Shape (K,), ascending tokens at which one does.
-    """
+    """Select the units that begin at some ascending tokens `starts` (K,); `begins` (T,) are the starts of all."""
     return Selection(starts, UnitEnds.of(begins).at(starts))
 
 
@@ -224,19 +206,15 @@ def count_reached(bounds: FloatArray, numbers: FloatArray) -> IntArray:
 
 
 def fill_budgets(sequences: IntArray, lengths: IntArray, budgets: IntArray) -> BoolArray:
-    """Select, in order, every unit of each sequence that still fits its budget.
+    """Return which units (U,), in order, fit the rest of their sequence's budget (B,).
 
     This equals the loop "skip a unit that would overrun, try the others" (create_pretraining_data.py:376-398). Each
-    round takes the units before a sequence's first overrun together, drops those longer than the remaining budget, and
-    leaves the others to the next round.
+    round selects the units before a sequence's first overrun, drops those longer than the remaining budget, and leaves
+    the others to the next round.
 
     Args:
         sequences: Shape (U,), ascending, the sequence of each unit.
         lengths: Shape (U,), tokens of each unit, at least 1.
-        budgets: Shape (B,), maximum tokens of each sequence.
-
-    Returns:
-        Shape (U,), True at selected units.
     """
     taken = np.zeros(len(sequences), dtype=bool)
     left = budgets.astype(np.int64, copy=True)
@@ -257,15 +235,7 @@ def fill_budgets(sequences: IntArray, lengths: IntArray, budgets: IntArray) -> B
 def until_full(
     begins: BoolArray, maskable: BoolArray, instances: Instances, budgets: IntArray, rng: RandomNumbers
 ) -> Selection:
-    """Select whole units in random order, each that still fits its sequence's budget of tokens.
-
-    Args:
-        begins: Shape (T,), True where a token begins a unit (see `units`).
-        maskable: Shape (T,), True where a token may be selected.
-        instances: The flat batch.
-        budgets: Shape (B,), maximum tokens of each sequence.
-        rng: The keyed random numbers.
-    """
+    """Select the units that begin at `begins` (T,), in random order, while they fit their sequence's token budget."""
     order = RandomOrder.of(begins & maskable, instances, rng)
     unit_ends = UnitEnds.of(begins)
     taken = np.zeros(len(begins), dtype=bool)

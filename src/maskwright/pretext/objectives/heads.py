@@ -15,13 +15,7 @@ from maskwright.pretext.objectives.sbo import PLACE_WIDTH
 
 
 class MaskedLanguageModelingHead(nn.Module):
-    """Dense H -> E, activation, LayerNorm, tied word embeddings and a bias (run_pretraining.py:240-285).
-
-    Attributes:
-        dense: Linear H -> E.
-        layer_norm: LayerNorm of width E.
-        bias: Shape (V,), added to the logits.
-    """
+    """Dense H -> E, activation, LayerNorm, tied word embeddings and a bias (V,) (run_pretraining.py:240-285)."""
 
     def __init__(self, shape: HeadShape) -> None:
         super().__init__()
@@ -40,10 +34,6 @@ class ReplacedTokenDetectionHead(nn.Module):
 
     DEVIATION: the original leaves `dense_prediction` to TensorFlow's default initializer (Glorot, uniform). Here the
     recipe's initializer fills every matrix, as in Hugging Face's class. It is one row of H numbers.
-
-    Attributes:
-        dense: Linear H -> H.
-        dense_prediction: Linear H -> 1; positive scores mean "replaced".
     """
 
     def __init__(self, shape: HeadShape) -> None:
@@ -59,15 +49,9 @@ class ReplacedTokenDetectionHead(nn.Module):
 
 
 class SpanBoundaryHead(nn.Module):
-    """Two layers over [left; right; position], each dense, activation and LayerNorm, then tied word embeddings.
+    """Two layers over [left; right; position], each dense, activation and LayerNorm; tied word embeddings and a bias.
 
-    Attributes:
-        place_embeddings: Row k - 1 is the k-th token of a span. Shape (max_places, 200).
-        dense_in: Linear 2 H + 200 -> H.
-        norm_in: LayerNorm of width H.
-        dense_out: Linear H -> E.
-        norm_out: LayerNorm of width E.
-        bias: Shape (V,), added to the logits.
+    Row k - 1 of `place_embeddings` is the k-th token of a span.
     """
 
     def __init__(self, shape: HeadShape, max_places: int) -> None:
@@ -88,11 +72,7 @@ class SpanBoundaryHead(nn.Module):
 
 
 class PairHead(nn.Module):
-    """One linear layer over the pooled vector (bert: run_pretraining.py:288-305).
-
-    Attributes:
-        classifier: Linear H -> 2; the classes are the labels that the format assigns.
-    """
+    """One linear layer H -> 2 over the pooled vector (bert: run_pretraining.py:288-305); classes are the labels."""
 
     def __init__(self, shape: HeadShape) -> None:
         super().__init__()
