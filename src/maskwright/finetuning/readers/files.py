@@ -94,14 +94,12 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, tu
         line = data.count(b"\n", 0, error.start) + 1
         if not codec and "damaged" in guess:
             return data.decode("utf-8", errors="surrogateescape"), (f"damaged UTF-8 from line {line} on",)
+        note = f"not UTF-8 (line {line}): {guess}; read as {codec} (`--read encoding=...` for another)"
         try:
-            text = data.decode(codec) if codec else ""
-        except UnicodeDecodeError:
-            text = ""
-        if not text:
+            return data.decode(codec), (note,)
+        except (LookupError, UnicodeDecodeError):  # "" is not the name of an encoding
             found = undecodable(data, error, name, line)
             raise DataError(f"{found.place}: {found.problem}", todo=f"{found.todo}, or name its encoding.") from error
-        return text, (f"not UTF-8 (line {line}): {guess}; read as {codec} (`--read encoding=...` for another)",)
 
 
 def _decode_as(data: bytes, name: str, encoding: str) -> str:

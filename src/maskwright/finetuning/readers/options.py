@@ -43,18 +43,16 @@ def name_pairs(value: Any) -> tuple[tuple[Any, Any], ...]:
         >>> name_pairs([["neg", 0], ["pos", 1]]), name_pairs(["neg", 0]), name_pairs({"neg": 0})
         ((('neg', '0'), ('pos', '1')), (('neg', '0'),), (('neg', '0'),))
     """
-    if isinstance(value, dict):
-        value = list(value.items())
-    elif _is_pair(value):
-        value = [value]
-    if not isinstance(value, list | tuple) or not all(map(_is_pair, value)):
+    pairs = list(value.items()) if isinstance(value, dict) else value
+    if (
+        isinstance(pairs, list | tuple)
+        and len(pairs) == 2
+        and not any(isinstance(part, list | tuple) for part in pairs)
+    ):
+        pairs = [pairs]
+    if not isinstance(pairs, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pairs):
         raise PydanticCustomError("pairs", "write pairs of names, '[[one, another], [one, another]]'")
-    return tuple((as_name(one), as_name(other)) for one, other in value)
-
-
-def _is_pair(value: Any) -> bool:
-    listed = isinstance(value, list | tuple) and len(value) == 2
-    return listed and not any(isinstance(part, list | tuple | dict) for part in value)
+    return tuple((as_name(one), as_name(other)) for one, other in pairs)
 
 
 def as_names(columns: str | tuple[str, ...]) -> tuple[str, ...]:
