@@ -191,10 +191,10 @@ class SeedRun:
             TrainingError: If the loss is not finite; the last checkpoint is valid.
             DeviceError: If the disk is full; the last checkpoint is valid.
         """
-        first = self._resume()
-        step = first or 0
+        first, is_saved = self._resume()
+        step = first
         metrics = JsonLines(self.folder / "metrics.jsonl", step)
-        timer = CheckpointTimer(lambda: self._save(step, metrics), -1 if first is None else first, checkpoint_seconds)
+        timer = CheckpointTimer(lambda: self._save(step, metrics), first if is_saved else -1, checkpoint_seconds)
         self.model.train()
         loss: float | None = None
         try:
@@ -202,7 +202,7 @@ class SeedRun:
                 spent, result = report.position.spent, report.result
                 loss = result.loss if loss is None else 0.95 * loss + 0.05 * result.loss
                 speed = spent.tokens / max(spent.seconds, 1e-9)
-                left = spent.seconds / (spent.steps - (first or 0)) * (self.total_steps - spent.steps)
+                left = spent.seconds / (spent.steps - first) * (self.total_steps - spent.steps)
                 step = spent.steps
                 self.reporter.training(
                     report.progress,
@@ -290,15 +290,15 @@ class SeedRun:
         self.reporter.say("dev", f"{self.title}, epoch {epoch:.3g}: {shown}{' (best so far)' if is_best else ''}")
         self.model.train()  # Scoring leaves it in evaluation mode.
 
-    def _resume(self) -> int | None:
-        """Load the newest intact checkpoint and return its step; None if there is none."""
+    def _resume(self) -> tuple[int, bool]:
+        """Load the newest intact checkpoint; return its step, and whether there is one."""
         for leftover in self.folder.glob("**/.*.tmp"):
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         found, damaged = checkpoint.latest(self.folder / "checkpoints")
         for line in damaged:
             self.reporter.say("warning", f"{line}; using the previous checkpoint")
         if found is None:
-            return None
+            return 0, False
         try:
             self._history = [Measured(**measured) for measured in found.state["history"]]
             self.model.load_state_dict(found.weights)
@@ -308,7 +308,7 @@ class SeedRun:
                 f"{found.folder} does not fit: {error}", todo=f"Remove {self.folder} to train it from the start."
             ) from error
         self.reporter.say("resuming", f"{self.title} from step {found.step:,} of {self.total_steps:,}")
-        return found.step
+        return found.step, True
 
     def _save(self, step: int, metrics: JsonLines) -> None:
         metrics.sync()
