@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ from maskwright.finetuning.metrics.answers import (
     squad,
     squad_v2,
 )
-from maskwright.finetuning.tasks.base import Prediction, Scores, Task, learnable, require_labels, rows
+from maskwright.finetuning.tasks.base import Prediction, Scores, Task, learnable, require_labels, rows, softmax
 
 NO_ANSWER = -1
 """Offset of tokens at which no answer starts or ends."""
@@ -167,8 +167,7 @@ def widest_context(features: Features, tokenizer: Tokenizer, doc_stride: int) ->
     return widest
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A candidate answer: characters [start, end) of the context, and the summed scores of its first and last token."""
 
     text: str
@@ -454,13 +453,10 @@ class QuestionAnswering(Task):
 
     def _prediction(self, key: str, answers: Sequence[Found], none: float | None) -> Prediction:
         all_scores = [answer.score for answer in answers] + ([] if none is None else [none])
-        highest = max(all_scores, default=0.0)
-        powers = [math.exp(score - highest) for score in all_scores]
-        total = math.fsum(powers)
-        probabilities = [power / total for power in powers]
+        probabilities = softmax(np.array(all_scores)).tolist() if all_scores else []
         details: dict[str, Any] = {
             "answers": [
-                {"text": answer.text, "start": answer.start, "end": answer.end, "score": probability}
+                {**answer._asdict(), "score": probability}
                 for answer, probability in zip(answers, probabilities, strict=False)
             ]
         }
