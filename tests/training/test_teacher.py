@@ -131,7 +131,7 @@ def test_all_that_mends_another_width_is_named_at_once(bert: ExistingModel, init
 
 def test_a_teacher_without_a_masked_token_head_is_refused(bert: ExistingModel) -> None:
     headless = replace(bert, state={name: value for name, value in bert.state.items() if "heads.mlm" not in name})
-    with pytest.raises(RecipeError, match="'soft_targets' reads the scores of the teacher's masked-token head"):
+    with pytest.raises(RecipeError, match="'soft_targets' needs the scores of the teacher's masked-token head"):
         check_teacher(student(), headless)
     check_teacher(student("objectives=[mlm, cosine]"), headless)
     assert build_teacher(headless, student()).heads == {}
@@ -139,7 +139,7 @@ def test_a_teacher_without_a_masked_token_head_is_refused(bert: ExistingModel) -
 
 def test_a_teacher_that_reads_less_than_the_student_is_refused(bert: ExistingModel) -> None:
     long = student("encoder.max_positions=128", "training.phases=[{max_length: 64}]")
-    with pytest.raises(RecipeError, match=r"reach length 64, but the teacher .* reads 40 tokens.*max_length: 40"):
+    with pytest.raises(RecipeError, match=r"reach length 64, but the teacher .* supports 40 tokens.*max_length: 40"):
         check_teacher(long, bert)
 
 

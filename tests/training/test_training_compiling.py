@@ -145,7 +145,7 @@ def test_gradients_that_are_compared_are_those_of_a_step() -> None:
 def test_a_cpu_compiles_nothing_and_wishes_are_checked() -> None:
     assert [compiles_on(torch.device("cuda"), wish) for wish in ("auto", "no")] == [True, False]
     assert not compiles_on(torch.device("cpu"), "auto")
-    with pytest.raises(DeviceError, match="unknown wish 'yes' for compiling"):
+    with pytest.raises(DeviceError, match="unknown setting 'yes' of --compile"):
         compiles_on(torch.device("cpu"), "yes")  # type: ignore[arg-type]
 
 

@@ -73,7 +73,7 @@ class LossTerm:
         correct: Scalar integer tensor: how many predictions were right; None where none can be right or wrong.
         tallies: Further sums over the predictions, by name, as scalar tensors (e.g. how many tokens are replaced);
             `Objective.details` turns them into shares.
-        sampled: Shape (M,), int64: a token drawn from the predicted distribution at each target, where the targets
+        sampled: Shape (M,), int64: a token sampled from the predicted distribution at each target, where the targets
             carry the random numbers for it (a generator's samples); else None. No gradient.
     """
 

@@ -57,7 +57,7 @@ def summed_cross_entropy(
         sampling: Shape (M,), uniform numbers in [0, 1): samples by inverting the cumulative distribution over ids. One
             number per token gives the same distribution as Gumbel noise per logit. Under autocast the loss uses rounded
             logits, but tokens are sampled from logits recomputed in fp32 (a second block; on a GPU fp32 sums of bf16
-            products): bf16 logits from 8 on are multiples of 1/16. A number at the border of two tokens may give
+            inputs): bf16 logits from 8 on are multiples of 1/16. A number at the border of two tokens may give
             either, depending on the kernel, and on CUDA in fp32 on the run: `cumsum` is not deterministic there
             (`torch.use_deterministic_algorithms`).
     """

@@ -1,1 +1,1 @@
-"""The encoder: flat tokens in, hidden states out. One Transformer for the whole family; sharing is data."""
+"""The encoder: packed tokens in, hidden states out. One Transformer for all families."""

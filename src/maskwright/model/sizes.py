@@ -5,11 +5,10 @@
     2 (E H if projected) + L (8 H^2 + 4 n H + 4 H F)  dense layers, attention over n tokens
   + s 2 H^2                                           pooler, once a sequence
 
-and three times that for training: the backward pass makes two products for each of the forward pass. Heads are
+and three times that for training: the backward pass has two matmuls for each of the forward pass. Heads are
 their objectives' to count (`Objective.flops`). Not counted are embedding look-ups, softmax, LayerNorm,
-activations and the optimizer (each below a few per cent), and padding: a run that computes on filler spends time
-on it, not counted FLOPs. n is the mean length attended, sum(l^2) / sum(l) over sequences of lengths l, which is the
-length itself where all are equal.
+activations and the optimizer (each below a few per cent), and padding. n is the mean length attended,
+sum(l^2) / sum(l) over sequences of lengths l, which is the length itself where all are equal.
 """
 
 from maskwright.model.config import EncoderConfig
@@ -74,7 +73,7 @@ def flops_per_token(config: EncoderConfig, *, length: float, sequences_per_token
 
 
 def skipped_flops_per_token(config: EncoderConfig) -> float:
-    """Return the training FLOPs that the last layer spares for a token that nobody reads: all behind its attention."""
+    """Return the training FLOPs that the last layer saves per token that is no output position."""
     return 3.0 * (2 * config.hidden_size**2 + 4 * config.hidden_size * config.intermediate_size)
 
 

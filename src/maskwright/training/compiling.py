@@ -33,15 +33,15 @@ class KernelCheck(NamedTuple):
     message: str
 
 
-def compiles_on(device: torch.device, wish: Compiling) -> bool:
+def compiles_on(device: torch.device, setting: Compiling) -> bool:
     """Return whether a run on a device checks and uses kernels.
 
     Raises:
-        DeviceError: If the wish is unknown.
+        DeviceError: If the setting is unknown.
     """
-    if wish not in get_args(Compiling):
-        raise DeviceError(f"unknown wish {wish!r} for compiling", allowed=", ".join(get_args(Compiling)))
-    return wish == "auto" and device.type == "cuda"
+    if setting not in get_args(Compiling):
+        raise DeviceError(f"unknown setting {setting!r} of --compile", allowed=", ".join(get_args(Compiling)))
+    return setting == "auto" and device.type == "cuda"
 
 
 def check_kernels(model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> KernelCheck:

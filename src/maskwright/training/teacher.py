@@ -82,7 +82,7 @@ def check_teacher(recipe: Recipe, model: ExistingModel) -> None:
     for objective in recipe.objectives:
         if objective.needs_teacher_scores and not any(name.startswith("heads.mlm.") for name in model.state):
             raise RecipeError(
-                f"objective {objective.kind!r} reads the scores of the teacher's masked-token head, and {model.name} "
+                f"objective {objective.kind!r} needs the scores of the teacher's masked-token head, and {model.name} "
                 "has none",
                 todo=f"Choose a teacher saved with that head, or leave {objective.kind!r} out of the objectives.",
             )
@@ -96,7 +96,7 @@ def check_teacher(recipe: Recipe, model: ExistingModel) -> None:
             )
     if recipe.training.max_length > theirs.max_positions:
         raise RecipeError(
-            f"training.phases reach length {recipe.training.max_length}, but the teacher {model.name} reads "
+            f"training.phases reach length {recipe.training.max_length}, but the teacher {model.name} supports "
             f"{theirs.max_positions} tokens",
             todo=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {theirs.max_positions}}}]'`.",
         )

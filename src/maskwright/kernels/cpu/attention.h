@@ -1,6 +1,6 @@
 /* Attention of one head over one sequence, in fp32 (Vaswani et al. 2017, section 3.2).
 
-   Keys and values are first copied side by side, which spares the products strides of powers of two that evict each
+   Keys and values are first copied side by side, which spares the matmuls strides of powers of two that evict each
    other from a cache. Scores of eight queries stay in the nearest cache from their product to their use: the square of
    scores is never written to memory.
 

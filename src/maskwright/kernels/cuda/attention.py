@@ -178,7 +178,7 @@ class _Flash(torch.autograd.Function):
         query, key, value, context, logsumexp, bounds, seed, offset = ctx.saved_tensors
         longest, rate, scale = ctx.arguments
         found = torch.ops.aten._flash_attention_backward(
-            grads[0].reshape(query.shape), query, key, value, context, logsumexp, bounds, bounds, longest, longest, rate,
-            False, seed, offset, scale=scale,
+            grads[0].reshape(query.shape), query, key, value, context, logsumexp, bounds, bounds, longest, longest,
+            rate, False, seed, offset, scale=scale,
         )  # fmt: skip
         return (*(each.flatten(1) for each in found[:3]), None, None, None)

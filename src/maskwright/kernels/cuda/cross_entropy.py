@@ -1,6 +1,6 @@
-"""Cross entropy over a tied vocabulary in bf16 on a GPU: three matrix products, and two kernels of our own between.
+"""Cross entropy over a tied vocabulary in bf16 on a GPU: three matmuls and two Triton kernels.
 
-What the products need to be quick is aligned memory: 30,522 rows of weights take 982 us on an H100, 30,528 take 357.
+Matmuls need aligned memory to be fast: 30,522 rows of weights take 982 us on an H100, 30,528 take 357.
 Nothing here waits for the GPU, so it may stand in a captured graph.
 """
 
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 GPU_BLOCK_ELEMENTS = 1 << 28
-"""Most scores held at a time: 512 MiB in bf16, 8,793 targets at 30,528 entries. Of one block alone the vocabulary's
-gradient is a single product, which is never read again to be added to."""
+"""Most scores held at a time: 512 MiB in bf16, 8,793 targets at 30,528 entries. With one block the vocabulary's
+gradient is a single matmul, to which nothing is added."""
 
 _COLUMNS = 64
 """The vocabulary is filled up to a multiple of this."""
@@ -30,7 +30,7 @@ class GpuScores(NamedTuple):
         total: Summed cross entropy in nats (scalar, fp32).
         correct: How many predictions are right, of equals the first counting as the best (scalar, int64).
         gradients: Gradients of the total with respect to features, weight and bias, in their shapes and precisions;
-            None if not asked for.
+            None if not requested.
     """
 
     total: Tensor
@@ -48,7 +48,7 @@ def gpu_scores(
     *,
     with_gradients: bool,
 ) -> GpuScores:
-    """Score `features @ weight.T + bias` against labels, products in bf16; bias, exponentials and sums in fp32.
+    """Score `features @ weight.T + bias` against labels, matmuls in bf16; bias, exponentials and sums in fp32.
 
     Args:
         features: Shape (M', E). Rows behind those of the labels count for nothing: their gradient is 0.
@@ -56,7 +56,7 @@ def gpu_scores(
         bias: Shape (V,).
         labels: Shape (M,), int64, in [0, V); M may be 0.
         block_elements: Most scores held at a time.
-        with_gradients: Whether gradients are wanted.
+        with_gradients: Whether gradients are computed.
     """
     num_entries = len(weight)
     total = torch.zeros((), dtype=torch.float32, device=features.device)
@@ -76,13 +76,13 @@ def gpu_scores(
     bias_grad: Tensor | None = None
     for begin in range(0, len(rows), length):
         block, answers = rows[begin : begin + length], labels[begin : begin + length]
-        products = torch.mm(block, entries.T, out=scores[: len(block)])
-        losses, is_right, column_sums = _gradients_in_place(products, offsets, answers, with_gradients=with_gradients)
+        logits = torch.mm(block, entries.T, out=scores[: len(block)])
+        losses, is_right, column_sums = _gradients_in_place(logits, offsets, answers, with_gradients=with_gradients)
         total += losses.sum()
         correct += is_right.sum()
         if column_sums is not None:
-            features_grads.append(_product(products, entries, features.dtype))
-            part, added = _product(products.T, block, torch.float32), column_sums.sum(dim=0)
+            features_grads.append(_matmul(logits, entries, features.dtype))
+            part, added = _matmul(logits.T, block, torch.float32), column_sums.sum(dim=0)
             weight_grad = part if weight_grad is None else weight_grad.add_(part)
             bias_grad = added if bias_grad is None else bias_grad.add_(added)
     if weight_grad is None or bias_grad is None:
@@ -101,9 +101,9 @@ def gpu_scores(
 def gpu_samples(
     features: Tensor, weight: Tensor, bias: Tensor, numbers: Tensor, block_elements: int = GPU_BLOCK_ELEMENTS
 ) -> Tensor:
-    """Draw a token for each target from the softmax of `features @ weight.T + bias`.
+    """Sample a token for each target from the softmax of `features @ weight.T + bias`.
 
-    Factors are bf16 and products fp32: scores are not rounded to the few numbers that bf16 has from 8 on.
+    Inputs are bf16 and matmul results fp32: scores are not rounded to the few numbers that bf16 has from 8 on.
 
     Args:
         features: Shape (M', E), M' at least M.
@@ -122,7 +122,7 @@ def gpu_samples(
     length = _block_length(max(1, len(rows)), block_elements // len(entries))
     for begin in range(0, len(numbers), length):
         part = slice(begin, begin + length)
-        _sample(_product(rows[part], entries.T, torch.float32), offsets, numbers[part], sampled[part])
+        _sample(_matmul(rows[part], entries.T, torch.float32), offsets, numbers[part], sampled[part])
     return sampled
 
 
@@ -153,39 +153,39 @@ def _block_length(num_rows: int, most: int) -> int:
 
 
 def _gradients_in_place(
-    products: Tensor, bias: Tensor, labels: Tensor, *, with_gradients: bool
+    logits: Tensor, bias: Tensor, labels: Tensor, *, with_gradients: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return losses and whether they are right, both (M,), and the gradients' sums over some rows each (S, V).
 
     Args:
-        products: Shape (N, V), bf16; gradients are written over them if wanted.
+        logits: Shape (N, V), bf16; gradients are written over them if requested.
         bias: Shape (V,), fp32.
         labels: Shape (M,), M at most N.
-        with_gradients: Whether gradients are wanted.
+        with_gradients: Whether gradients are computed.
     """
     from maskwright.kernels.cuda.cross_entropy_kernels import score_rows, write_gradients
 
-    (num_rows, num_columns), num_targets = products.shape, len(labels)
+    (num_rows, num_columns), num_targets = logits.shape, len(labels)
     labels = labels.contiguous()
-    losses, log_sums = (torch.empty(num_targets, dtype=torch.float32, device=products.device) for _ in range(2))
-    is_right = torch.empty(num_targets, dtype=torch.int32, device=products.device)
+    losses, log_sums = (torch.empty(num_targets, dtype=torch.float32, device=logits.device) for _ in range(2))
+    is_right = torch.empty(num_targets, dtype=torch.int32, device=logits.device)
     # Triton launches on the current GPU, which another than the tensors' may be.
-    with torch.cuda.device_of(products):  # type: ignore[no-untyped-call]
+    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
         if num_targets:
-            score_rows[(num_targets,)](products, bias, labels, losses, log_sums, is_right, num_columns, **_SCORED)
+            score_rows[(num_targets,)](logits, bias, labels, losses, log_sums, is_right, num_columns, **_SCORED)
         if not with_gradients:
             return losses, is_right, None
         parts = -(-num_rows // _GRADIENTS["ROWS"])
-        column_sums = torch.empty(parts, num_columns, dtype=torch.float32, device=products.device)
+        column_sums = torch.empty(parts, num_columns, dtype=torch.float32, device=logits.device)
         write_gradients[(-(-num_columns // _GRADIENTS["BLOCK"]), parts)](
-            products, bias, labels, log_sums, column_sums, num_targets, num_rows, num_columns, **_GRADIENTS
+            logits, bias, labels, log_sums, column_sums, num_targets, num_rows, num_columns, **_GRADIENTS
         )
     return losses, is_right, column_sums
 
 
-def _product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
-    """Multiply bf16 matrices into `dtype`, without a pass of its own that casts."""
+def _matmul(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+    """Multiply bf16 matrices into `dtype` without a separate cast."""
     if left.is_cuda and dtype == torch.float32:
         return torch.mm(left, right, out_dtype=dtype)
-    # A CPU's product (tests) knows its own precision only.
+    # Tests on a CPU, whose matmul has the precision of its inputs.
     return (left @ right).to(dtype) if left.is_cuda else (left.float() @ right.float()).to(dtype)

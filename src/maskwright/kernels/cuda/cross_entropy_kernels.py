@@ -19,7 +19,7 @@ def score_rows(scores, bias, labels, losses, log_sums, is_right, num_columns, BL
     One program a row.
 
     Args:
-        scores: Pointer to products of features and weights. Shape (M, V), bf16.
+        scores: Pointer to the matmul of features and weights. Shape (M, V), bf16.
         bias: Pointer to what is added to each row. Shape (V,), fp32.
         labels: Pointer to the right columns. Shape (M,), int64.
         losses: Where cross entropies go. Shape (M,), fp32.
@@ -71,7 +71,7 @@ def write_gradients(
     A program has BLOCK columns (axis 0) of ROWS rows (axis 1).
 
     Args:
-        scores: Pointer to products of features and weights, then gradients. Shape (N, V), bf16.
+        scores: Pointer to the matmul of features and weights, then gradients. Shape (N, V), bf16.
         bias: Pointer to what is added to each row. Shape (V,), fp32.
         labels: Pointer to the right columns. Shape (M,), int64.
         log_sums: Pointer to what `score_rows` wrote. Shape (M,), fp32.
@@ -104,10 +104,10 @@ def write_gradients(
 def sample_rows(scores, bias, numbers, sampled, num_columns, BLOCK: tl.constexpr):
     """Write the column at which a row's summed probabilities, in the order of columns, pass a number.
 
-    One program a row. The sums of blocks are added in the same order each time, so the same number draws the same.
+    One program a row. The sums of blocks are added in the same order each time, so that results are reproducible.
 
     Args:
-        scores: Pointer to products of features and weights. Shape (M, V), fp32.
+        scores: Pointer to the matmul of features and weights. Shape (M, V), fp32.
         bias: Pointer to what is added to each row. Shape (V,), fp32.
         numbers: Pointer to uniform numbers in [0, 1). Shape (M,), fp32.
         sampled: Where the columns go. Shape (M,), int64.
@@ -146,5 +146,5 @@ def sample_rows(scores, bias, numbers, sampled, num_columns, BLOCK: tl.constexpr
         last = tl.max(tl.where(share > 0, tl.arange(0, BLOCK), 0), 0)
         found = tl.where((found < 0) & (after > wanted), start + tl.minimum(before, last), found)
         passed = after
-    # A row of numbers that are none draws a token too; its loss is none either, and the step is refused.
+    # A row of NaNs gives a token too; its loss is NaN, and the step is refused.
     tl.store(sampled + row, tl.maximum(found, 0).to(tl.int64))

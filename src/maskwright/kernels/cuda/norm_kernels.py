@@ -70,22 +70,22 @@ def backward(
         is_row = (row < num_rows) & (begin + tl.arange(0, ROWS) < rows_each)
         inside = is_row[:, None] & is_column[None, :]
         place = row.to(tl.int64)[:, None] * width + column[None, :]
-        slope = tl.load(grad + place, mask=inside, other=0.0).to(tl.float32)
+        inner_grad = tl.load(grad + place, mask=inside, other=0.0).to(tl.float32)
         mean = tl.load(statistics + row * 2, mask=is_row, other=0.0)
         inverse = tl.load(statistics + row * 2 + 1, mask=is_row, other=0.0)
         normed = tl.load(sums + place, mask=inside, other=0.0).to(tl.float32)
         normed = tl.where(inside, (normed - mean[:, None]) * inverse[:, None], 0.0)
-        weight_grad += slope * normed
-        bias_grad += slope
-        slope *= factor
-        middle = tl.sum(slope, 1) / width
-        along = tl.sum(slope * normed, 1) / width
-        slope = (slope - middle[:, None] - normed * along[:, None]) * inverse[:, None]
-        tl.store(residual_grad + place, slope.to(residual_grad.dtype.element_ty), mask=inside)
+        weight_grad += inner_grad * normed
+        bias_grad += inner_grad
+        inner_grad *= factor
+        middle = tl.sum(inner_grad, 1) / width
+        along = tl.sum(inner_grad * normed, 1) / width
+        inner_grad = (inner_grad - middle[:, None] - normed * along[:, None]) * inverse[:, None]
+        tl.store(residual_grad + place, inner_grad.to(residual_grad.dtype.element_ty), mask=inside)
         if DROPS:
             kept = _keeps(rows, columns, row, num_rows, width, least, ROWS, BLOCK)
-            slope = tl.where(kept & inside, slope * scale, 0.0)
-            tl.store(values_grad + place, slope.to(values_grad.dtype.element_ty), mask=inside)
+            inner_grad = tl.where(kept & inside, inner_grad * scale, 0.0)
+            tl.store(values_grad + place, inner_grad.to(values_grad.dtype.element_ty), mask=inside)
     own = partial + program * 2 * width + column
     tl.store(own, tl.sum(weight_grad, 0), mask=is_column)
     tl.store(own + width, tl.sum(bias_grad, 0), mask=is_column)
