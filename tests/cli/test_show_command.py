@@ -63,7 +63,7 @@ def test_show_writes_a_page(run, tokenizer, tmp_path, monkeypatch):
     assert page.read_text().startswith("<!doctype html>")
 
 
-def test_show_says_notes_aside(run, tokenizer):
+def test_notes_are_printed_on_standard_error(run, tokenizer):
     _, _, err = run("bert/tiny", "--text", "One. Two. Three.", "--tokenizer", tokenizer)
     assert "blank lines separate documents" in err
 

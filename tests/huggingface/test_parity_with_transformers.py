@@ -42,7 +42,7 @@ def _our_scores(ours, kind, output):
 
 
 @pytest.mark.parametrize(("class_name", "special", "config"), CASES, ids=IDS)
-def test_hidden_states_pooled_vectors_and_the_scores_of_every_head_are_the_same(tmp_path, class_name, special, config):
+def test_hidden_states_pooled_vectors_and_scores_equal_transformers(tmp_path, class_name, special, config):
     theirs, ours, batch = _saved(tmp_path, class_name, config)
     with torch.no_grad():
         output, body = ours.encoder(batch.flat), theirs.base_model(**batch.padded)
@@ -68,7 +68,7 @@ def test_hidden_states_pooled_vectors_and_the_scores_of_every_head_are_the_same(
         in ("BertForMaskedLM tanh gelu", "AlbertForPreTraining", "ElectraForPreTraining", "ErnieForPreTraining")
     ],
 )
-def test_without_segments_given_all_is_the_first_segment(tmp_path, class_name, config):
+def test_missing_segments_are_segment_0(tmp_path, class_name, config):
     theirs, ours, _ = _saved(tmp_path, class_name, config)
     batch = ragged(0, segments=0)
     with torch.no_grad():

@@ -83,5 +83,5 @@ def test_a_refused_file_is_named_and_no_recipe_is_advised():
         ),
     ],
 )
-def test_what_a_family_holds_is_let_through(family, heads, changes):
+def test_supported_models_are_accepted(family, heads, changes):
     _refuse(family, heads, **changes)

@@ -139,9 +139,7 @@ def _their_logits(class_name, folder, batch):
     ],
     ids=["both apart", "attention in groups", "in no group"],
 )
-def test_layers_that_share_weights_otherwise_are_written_for_each_layer_and_read_as_shared(
-    tmp_path, class_name, config, plans
-):
+def test_other_sharing_of_layers_is_written_per_layer_and_loaded_as_shared(tmp_path, class_name, config, plans):
     config.num_hidden_layers = 2
     build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "two")
     two = load_model(tmp_path / "two")
@@ -183,7 +181,7 @@ def test_groups_are_written_once_a_group(tmp_path):
     assert not any("layer_groups.1" in name for name in tensors_of(tmp_path / "ours"))
 
 
-def test_an_identity_stands_where_albert_has_no_projection_and_is_left_out_again(tmp_path):
+def test_an_identity_is_written_for_albert_without_a_projection_and_removed_again(tmp_path):
     build(transformers.AlbertForMaskedLM, albert_config(embedding_size=48)).save_pretrained(tmp_path / "first")
     loaded = load_model(tmp_path / "first")
     assert loaded.config.embedding_projection == "always"
@@ -207,7 +205,7 @@ def test_an_identity_stands_where_albert_has_no_projection_and_is_left_out_again
     ],
     ids=["bert", "albert"],
 )
-def test_either_pair_head_is_kept_under_the_name_of_the_one_that_the_classes_have(tmp_path, class_name, config, theirs):
+def test_either_pair_head_is_saved_under_the_name_of_the_classes(tmp_path, class_name, config, theirs):
     build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "first")
     loaded = load_model(tmp_path / "first")
     assert loaded.heads == ("mlm", theirs)
@@ -233,7 +231,7 @@ def test_either_pair_head_is_kept_under_the_name_of_the_one_that_the_classes_hav
         if name.endswith(("ForMaskedLM", "ElectraForPreTraining")) and not special
     ],
 )
-def test_heads_that_no_class_has_are_kept_and_passed_over(tmp_path, class_name, config):
+def test_heads_that_no_class_has_are_kept_and_ignored(tmp_path, class_name, config):
     build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "first")
     loaded = load_model(tmp_path / "first")
     width = loaded.config.embedding_width
@@ -277,7 +275,7 @@ def test_sbo_heads_have_the_names_of_the_table(tmp_path):
         assert {ours for ours, _ in family.heads["sbo"]} == head.state_dict().keys()
 
 
-def test_an_electra_with_pooler_and_order_head_comes_back(tmp_path):
+def test_an_electra_with_pooler_and_order_head_round_trips(tmp_path):
     build(transformers.ElectraForPreTraining, electra_config()).save_pretrained(tmp_path / "first")
     loaded = load_model(tmp_path / "first")
     extra = {

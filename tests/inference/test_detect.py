@@ -72,7 +72,7 @@ def test_detect_of_nothing_is_nothing(electra: Model) -> None:
     assert electra.detect("")[0].tokens == ()
 
 
-def test_a_model_without_the_head_says_so(bert_folder: Path) -> None:
+def test_a_model_without_the_head_is_an_error(bert_folder: Path) -> None:
     with pytest.raises(ConversionError, match=r"no head for replaced tokens.*a run of an electra recipe"):
         load(bert_folder).detect("the cat")
 
@@ -117,7 +117,7 @@ def judged(text: str, *spans: tuple[int, int, float]) -> Detection:
     return Detection(text, tuple(Judged(text[a:b], 0, a, b, share, share >= 0.5) for a, b, share in spans))
 
 
-def test_marked_texts_are_readable_without_colours() -> None:
+def test_marked_texts_are_readable_without_colors() -> None:
     detection = judged("The chef ate the meal.", (0, 3, 0.1), (3, 8, 0.2), (8, 12, 0.971), (12, 16, 0.0))
     assert marked(detection).plain == "The chef ate{97%} the meal."
     assert [span.style for span in marked(detection).spans] == ["bold white on red", "red"]

@@ -41,7 +41,7 @@ def test_paths_of_rows_are_those_that_overrides_take(name):
     assert override(recipe, [("objectives.mlm.weight", 1.0)]) == recipe
 
 
-def test_rows_read_like_the_paper():
+def test_rows_are_formatted_as_in_papers():
     words = {row.path: (row.label, row.value) for row in rows(catalog.get("bert/base"))}
     distilled = {row.path: (row.label, row.value) for row in rows(catalog.get("distilbert/base"))}
     assert distilled["teacher.model"] == ("teacher", "set with --teacher")
@@ -81,7 +81,7 @@ def test_rows_read_like_the_paper():
         ("some.new_field", None, "none"),
     ],
 )
-def test_values_are_put_in_words(path, value, words):
+def test_values_are_formatted(path, value, words):
     assert format_field(path, value)[1] == words
 
 
