@@ -163,15 +163,6 @@ def test_fingerprint_is_of_the_content_not_of_places_and_times(tmp_path: Path) -
     assert clean_corpus([moved], cache=tmp_path / "cache").fingerprint != first.fingerprint
 
 
-def test_files_are_looked_at_once(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "a.jsonl", [prose(1)])
-    told: list[tuple[str, int, int | None]] = []
-    for _ in range(2):
-        clean_corpus([path], cache=tmp_path / "cache", progress=lambda *report: told.append(report))
-    size = path.stat().st_size
-    assert [report for report in told if report[0] == "checking files"] == [("checking files", size, size)]
-
-
 @pytest.mark.parametrize("harm", ["gone", "description", "block"])
 def test_damaged_store_is_made_anew_with_a_warning(tmp_path: Path, harm: str) -> None:
     path = jsonl(tmp_path / "a.jsonl", [prose(1)])
@@ -186,13 +177,6 @@ def test_damaged_store_is_made_anew_with_a_warning(tmp_path: Path, harm: str) ->
     with pytest.warns(UserWarning, match="prepared corpus .* is damaged: .*"):
         again = clean_corpus([path], cache=tmp_path / "cache")
     assert blocks(again) == kept
-
-
-def test_missing_block_says_what_to_do(tmp_path: Path) -> None:
-    corpus = clean_corpus([jsonl(tmp_path / "a.jsonl", [prose(1)])], cache=tmp_path / "cache")
-    corpus.blocks[0].unlink()
-    with pytest.raises(DataError, match="Delete the folder"):
-        list(corpus.sentences(0))
 
 
 @pytest.mark.parametrize(
@@ -213,12 +197,6 @@ def test_source_that_repeats_another_is_refused(tmp_path: Path) -> None:
         clean_corpus([one, two], cache=tmp_path)
 
 
-def test_file_of_broken_lines_only_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text("broken\nbroken\n")
-    with pytest.raises(DataError, match=r"no line of a\.jsonl could be read: 2 were skipped.*line 1"):
-        clean_corpus([tmp_path / "a.jsonl"], cleaning=Cleaning(bad_lines="skip"), cache=tmp_path)
-
-
 def test_sample_is_bounded_even_and_keyed(tmp_path: Path, small_blocks: None) -> None:
     path = jsonl(tmp_path / "a.jsonl", [prose(number, 30) for number in range(100)])
     corpus = clean_corpus([path], cache=tmp_path, workers=1)
@@ -234,15 +212,3 @@ def test_sample_is_bounded_even_and_keyed(tmp_path: Path, small_blocks: None) ->
     quarters = [4 * places[sentence] // len(everything) for sentence in sample]
     assert all(0.2 < quarters.count(quarter) / len(sample) < 0.3 for quarter in range(4))
     assert list(corpus.sample(0, seed=1)) == []
-
-
-def test_progress_is_told_and_reaches_the_end(tmp_path: Path, small_blocks: None) -> None:
-    path = jsonl(tmp_path / "a.jsonl", [prose(number) for number in range(30)])
-    told: list[tuple[str, int, int | None]] = []
-    clean_corpus([path], cache=tmp_path, workers=1, progress=lambda *report: told.append(report))
-    stages = dict.fromkeys(stage for stage, _, _ in told)
-    assert list(stages) == ["checking files", "reading and cleaning", "deduplicating"]
-    for stage in stages:
-        done = [count for name, count, _ in told if name == stage]
-        assert done == sorted(done)
-        assert done[-1] == [total for name, _, total in told if name == stage][-1]

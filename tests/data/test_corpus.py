@@ -67,17 +67,3 @@ def test_corpus_survives_pickling_by_mapping_anew(corpus: Corpus) -> None:
 def test_opening_what_is_no_corpus_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="damaged"):
         Corpus.open(tmp_path)
-
-
-def test_file_that_is_not_an_array_is_named_as_damage(corpus: Corpus, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for path in corpus.folder.rglob("*"):
-        if path.is_file():
-            target = copy / path.relative_to(corpus.folder)
-            target.parent.mkdir(exist_ok=True)
-            target.write_bytes(path.read_bytes())
-    ends = copy / "sentence_ends.npy"
-    ends.write_bytes(bytes(len(ends.read_bytes())))
-    with pytest.raises(DataError, match="damaged"):
-        Corpus.open(copy)

@@ -1,6 +1,5 @@
 """Keep-first, exactly as a set of everything would, in pieces of any size."""
 
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,17 +34,6 @@ def test_repeats_are_those_of_a_set(
     for start in range(0, len(hashes), step):
         finder.add(np.array(hashes[start : start + step], dtype=np.uint64))
     assert finder.duplicates().tolist() == by_set(hashes)
-
-
-def test_large_input_in_many_ranges_agrees(tmp_path: Path) -> None:
-    hashes = np.random.default_rng(0).integers(0, 30_000, 100_000, dtype=np.uint64) << np.uint64(49)
-    finder = DuplicateFinder(tmp_path / "hashes", hashes_in_memory=1 << 12)
-    finder.add(hashes)
-    _, first = np.unique(hashes, return_index=True)
-    expected = np.ones(len(hashes), dtype=bool)
-    expected[first] = False
-    expected[hashes == 0] = False
-    assert np.array_equal(finder.duplicates(), expected)
 
 
 def index_of(documents: list[list[list[str]]]) -> tuple[bytes, BlockIndex]:

@@ -41,9 +41,3 @@ def test_failure_of_the_hub_is_told(hub: SimpleNamespace, after: int, says: str)
     hub.fails_after = after
     with pytest.raises(DataError, match=rf"owner/name.*{says}.*the hub does not answer\. Check the name"):
         list(hub_documents(DATASET, None))
-
-
-def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(DataError, match=r"pip install 'maskwright\[hub\]'"):
-        list(hub_documents(DATASET, None))

@@ -103,9 +103,3 @@ def test_missing_and_unreadable_word_lists_are_told_alike(read: Callable[[Path],
         path.write_bytes(data)
         with pytest.raises(DataError, match=rf"list\.txt.*{says}"):
             read(path)
-
-
-def test_line_that_is_no_dictionary_entry_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("模型 100 n\nthis is a sentence\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"a\.txt, line 2.*WORD FREQUENCY TAG"):
-        read_dictionary(tmp_path / "a.txt")

@@ -100,11 +100,6 @@ def test_json_lines_are_documents(tmp_path: Path, suffix: str) -> None:
     assert read(write(tmp_path / f"a{suffix}", jsonl(*records))) == ["One.", "Two.\n\nMore.", "", "中"]
 
 
-def test_json_line_longer_than_a_block_is_read_whole(tmp_path: Path, small_blocks: None) -> None:
-    texts = ["a" * 1000, "b", "c" * 130]
-    assert read(write(tmp_path / "a.jsonl", jsonl(*({"text": text} for text in texts)))) == texts
-
-
 @pytest.mark.parametrize(
     ("record", "column"),
     [({"id": "7", "text": "x"}, "text"), ({"content": "x", "url": "y"}, "content"), ({"n": 1, "body": "x"}, "body")],
@@ -151,12 +146,6 @@ def test_broken_json_line_is_named_or_skipped(tmp_path: Path, line: bytes, says:
     assert read(path, SKIP, counts) == ["One.", "Two."]
     assert counts.bad_lines == 1
     assert "line 3" in counts.bad_places[0]
-
-
-def test_csv_reads_quoted_line_breaks_and_long_fields(tmp_path: Path) -> None:
-    long = "word " * 100_000
-    path = write(tmp_path / "a.csv", f'id,text\n1,"One,\n""two""."\n2,{long}\n'.encode())
-    assert read(path) == ['One,\n"two".', long.strip()]
 
 
 def test_csv_row_of_another_width_is_named_or_skipped(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 import itertools
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 from token_samples import chinese_documents, clean_corpus_of, english_documents
 
-from maskwright.core import checksums
 from maskwright.core.errors import DataError
 from maskwright.core.files import checksum
 from maskwright.data.cleaning.store import CleanCorpus
@@ -171,24 +169,6 @@ def test_single_changed_byte_is_found_and_the_shards_are_made_anew(
     with pytest.warns(UserWarning, match=r"rebuilt.*word_starts-00000\.npy has the checksum"):
         again = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
     assert files_of(again.folder) == before
-
-
-def test_checksums_are_compared_once_for_each_state_of_a_file(
-    clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1).folder
-    looked_at: list[str] = []
-
-    def counted(path: Path) -> str:
-        looked_at.append(path.name)
-        return checksum(path)
-
-    monkeypatch.setattr(checksums, "checksum", counted)
-    tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
-    assert not looked_at
-    os.utime(folder / "sentence_ends.npy", (0, 0))
-    tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
-    assert looked_at == ["sentence_ends.npy"]
 
 
 def test_large_vocabularies_take_four_bytes_a_token(tmp_path: Path) -> None:

@@ -48,13 +48,6 @@ def test_path_that_exists_is_taken_as_written(here: Path) -> None:
     assert resolve_sources(["docstrings"])[0].kind == "files"
 
 
-@pytest.mark.parametrize("weight", ["0", "-1", "0.0"])
-def test_weight_that_is_not_positive_is_refused(here: Path, weight: str) -> None:
-    write(here / "novels.txt")
-    with pytest.raises(DataError, match="positive numbers"):
-        resolve_sources([f"novels.txt:{weight}"])
-
-
 def test_folder_is_read_recursively_in_order_and_counts_what_it_passes_over(here: Path) -> None:
     for name in ("b.txt", "a/z.jsonl.gz", "a/y.MD", ".hidden/x.txt", ".x.txt", "p.pdf", "q.pdf", "t.parquet.gz"):
         write(here / "corpora" / name)

@@ -203,19 +203,6 @@ def test_special_tokens_written_in_a_corpus_are_ordinary_text(tokenizer: Tokeniz
     assert not reserved & set(tokenizer.encode(text).ids.tolist())
 
 
-def test_special_tokens_in_text_are_themselves_when_asked_for(tokenizer: Tokenizer) -> None:
-    special = tokenizer.special_tokens
-    text = f"so {special.names[4]} said"
-    encoded = tokenizer.encode(text, special_tokens_in_text=True)
-    [place] = np.flatnonzero(encoded.ids == special.mask)
-    assert encoded.word_starts[place]
-    assert encoded.word_starts[place + 1]
-    start, end = encoded.offsets[place]
-    assert text[start:end].strip() == special.names[4]
-    # Asking once leaves no trace.
-    assert special.mask not in tokenizer.encode(text).ids
-
-
 # Offsets and text.
 
 
@@ -268,17 +255,6 @@ def test_older_vocabulary_files_alone_give_the_same_tokenizer(
     (tmp_path / "tokenizer.json").unlink()
     again = Tokenizer.from_folder(tmp_path)
     assert again.fingerprint == tokenizer.fingerprint
-
-
-def test_added_tokens_file_extends_older_vocabularies(google: Tokenizer, tmp_path: Path) -> None:
-    assert google.folder is not None
-    lines = (google.folder / "vocab.txt").read_text().replace("[MASK]\n", "word\n")
-    (tmp_path / "vocab.txt").write_text(lines.replace("\n", "\r\n"), encoding="utf-8", newline="")
-    (tmp_path / "added_tokens.json").write_text('{"[MASK]": 114}')
-    again = Tokenizer.from_folder(tmp_path)
-    assert again.special_tokens.mask == 114
-    assert again.special_tokens.vocab_size == 115
-    assert again.tokens(again.encode("word").ids) == ["word"]
 
 
 def test_tokenizer_survives_pickling(tokenizer: Tokenizer) -> None:
@@ -365,17 +341,6 @@ def test_saved_folder_loads_in_transformers_with_the_same_ids(tokenizer: Tokeniz
     assert ("token_type_ids" in theirs("a")) == (tokenizer.kind != "byte_bpe")
     assert theirs.model_max_length == 128
     assert_same_as_transformers(tokenizer, theirs)
-
-
-@pytest.mark.parametrize("model_type", ["bert", "electra", "distilbert", "roberta", "albert"])
-def test_saved_folder_loads_in_transformers_beside_any_models_config(
-    model_type: str, tokenizer: Tokenizer, tmp_path: Path
-) -> None:
-    tokenizer.save(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
-    theirs = auto_tokenizer(tmp_path)
-    for text in TEXTS:
-        assert theirs(text, add_special_tokens=False)["input_ids"] == tokenizer.encode(text).ids.tolist()
 
 
 def test_folder_saved_by_transformers_reads_back_the_same(tokenizer: Tokenizer, tmp_path: Path) -> None:

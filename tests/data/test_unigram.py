@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import sentencepiece
-import tokenizers
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from token_samples import AWKWARD, CHINESE, awkward_text, chinese_documents, english_documents
-from tokenizers import models, normalizers, pre_tokenizers
+from tokenizers import normalizers, pre_tokenizers
 
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.backends import NEVER, UNIGRAM_NAMES, unigram_backend
@@ -155,16 +154,6 @@ def test_text_goes_on_after_a_mask_as_after_a_word(learnt: dict[bool, Tokenizer]
         assert {text[start:end] for start, end in encoded.offsets[masks]} == {"[MASK]"}
 
 
-def test_token_text_says_whether_a_space_precedes(learnt: dict[bool, Tokenizer]) -> None:
-    tokenizer = learnt[True]
-    vocabulary = tokenizer.backend.get_vocab()
-    assert tokenizer.token_text(vocabulary["▁the"]) == " the"
-    assert tokenizer.token_text(vocabulary["s"]) == "s"
-    assert tokenizer.token_text(vocabulary["▁"]) == " "
-    assert tokenizer.token_text(4) == "[MASK]"
-    assert tokenizer.decode(tokenizer.encode("The  Function returns,").ids) == "the function returns,"
-
-
 # Folders.
 
 
@@ -243,18 +232,6 @@ def test_folder_with_a_sentencepiece_model_alone_reads_as_sentencepiece_reads_it
     assert_same_as_transformers(tokenizer, tmp_path / "saved")
 
 
-def test_digit_and_comma_of_a_sentencepiece_model_are_apart(tmp_path: Path) -> None:
-    folder = spiece_folder(tmp_path)
-    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spiece.model"))
-    tokenizer = Tokenizer.from_folder(folder)
-    text = "in 1945, and 5,12, or 3,"
-    ends = re.compile(r"\d,$")
-    assert any(ends.search(piece) for piece in model.encode(text, out_type=str))
-    pieces = tokenizer.tokens(tokenizer.encode(text).ids)
-    assert not any(ends.search(piece) for piece in pieces)
-    assert "".join(pieces).replace("▁", " ").strip() == text
-
-
 def test_users_symbols_of_a_sentencepiece_model_stand_alone(tmp_path: Path) -> None:
     # As ALBERT's own models were trained (albert: README.md:305-320), and one symbol of several characters.
     folder = spiece_folder(tmp_path, user_defined_symbols=["(", ")", '"', "-", ".", "–", "£", "€", "func"])
@@ -284,19 +261,6 @@ def test_sentencepiece_models_of_other_kinds_are_refused(tmp_path: Path) -> None
     (tmp_path / "spiece.model").write_bytes(b"\x0a\x05noise")
     with pytest.raises(DataError, match=r"cannot read the tokenizer file .*spiece\.model"):
         Tokenizer.from_folder(tmp_path)
-
-
-def test_unigram_tokenizers_without_a_mask_token_are_refused(tmp_path: Path) -> None:
-    folder = spiece_folder(tmp_path / "model", control_symbols=["[CLS]", "[SEP]"])
-    with pytest.raises(DataError, match="cannot be used for masked language modelling: it has no mask token"):
-        Tokenizer.from_folder(folder)
-    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -1.0), ("a", -2.0)]
-    backend = tokenizers.Tokenizer(models.Unigram(pieces, unk_id=2))
-    backend.pre_tokenizer = pre_tokenizers.Metaspace()
-    (tmp_path / "t5").mkdir()
-    backend.save(str(tmp_path / "t5" / "tokenizer.json"))
-    with pytest.raises(DataError, match="it has no cls token"):
-        Tokenizer.from_folder(tmp_path / "t5")
 
 
 def test_unigram_tokenizer_of_other_assembly_reads_and_saves_with_the_same_ids(

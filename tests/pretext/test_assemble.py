@@ -49,31 +49,6 @@ def test_assemble_lays_out_single_texts_and_pairs_as_published() -> None:
     assert laid_out.segment_ids.dtype == np.int8
 
 
-def test_assemble_begins_a_word_after_every_special_token() -> None:
-    # Tokens 3 and 5 are later pieces of words; truncation and a document's end leave them after specials.
-    continues = np.isin(np.arange(8), [1, 3, 5])
-    laid_out = assemble(
-        plan_of((0, 3, 3, 7)),
-        reader(100 + np.arange(8), ~continues),
-        SPECIAL,
-        separator_points=np.array([5]),
-    )
-    assert laid_out.ids.tolist() == [CLS, 100, 101, 102, SEP, 103, 104, SEP, 105, 106, SEP]
-    assert laid_out.word_starts.tolist() == [
-        True,
-        True,
-        False,
-        True,
-        True,
-        True,
-        True,
-        True,
-        True,
-        True,
-        True,
-    ]
-
-
 def by_hand(plan: Plan, between: int, points: list[int]) -> list[tuple[list[int], list[int], int]]:
     """Lay rows out one token at a time: (ids, segments, label) of each."""
     laid_out = []

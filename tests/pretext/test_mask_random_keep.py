@@ -6,7 +6,7 @@ from pretext_samples import SPECIAL, VOCABULARY, batch_of, looks_uniform, one_of
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.types import Instances, IntArray, Selection
-from maskwright.pretext.masking import SpanMasking, TokenMasking
+from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.replacement import MaskRandomKeep, VocabularyFacts
 
 NEVER = {SPECIAL.pad, SPECIAL.unk, SPECIAL.cls, SPECIAL.sep}
@@ -84,20 +84,6 @@ def test_drawing_from_a_corpus_that_nobody_counted_is_an_error(counts: IntArray 
         MaskRandomKeep(mask=0, random=1, keep=0, random_from="corpus").replace_tokens(
             instances, selection, rng_for(instances), VocabularyFacts(special_tokens=SPECIAL, token_counts=counts)
         )
-
-
-def test_one_decision_is_made_for_a_whole_span() -> None:
-    instances = batch_of([130] * 200, share_of_word_starts=0.7)
-    counts = np.bincount(instances.ids, minlength=SPECIAL.vocab_size)
-    counts[: SPECIAL.mask + 1] = 0
-    selection = SpanMasking().select(instances, rng_for(instances))
-    corrupted = MaskRandomKeep(per="unit", random_from="corpus").replace_tokens(
-        instances, selection, rng_for(instances), VocabularyFacts(special_tokens=SPECIAL, token_counts=counts)
-    )
-    masked = corrupted[selection.positions] == SPECIAL.mask
-    of_unit = np.bincount(selection.units, weights=masked)
-    assert set((of_unit / (selection.ends - selection.starts)).tolist()) == {0.0, 1.0}
-    assert within(float((of_unit > 0).mean()), 0.8, len(of_unit))
 
 
 def test_only_selected_tokens_may_differ() -> None:

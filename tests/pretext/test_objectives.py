@@ -7,7 +7,6 @@ from pretext_samples import VOCABULARY, batch_of, rng_for
 from torch.nn.functional import cross_entropy, gelu, layer_norm, linear
 from transformers import AlbertConfig, AlbertForPreTraining, BertConfig, BertForPreTraining
 
-from maskwright.core.errors import RecipeError
 from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, View
 from maskwright.core.types import Examples, HeadShape, Instances, Selection
 from maskwright.pretext.corrupt import corrupt
@@ -192,16 +191,6 @@ def test_nsp_loss_is_summed_and_counts_right_answers() -> None:
     right, wrong = np.log1p(np.exp(-2)), np.log1p(np.exp(2))
     assert term.total.item() == pytest.approx(right + wrong, rel=1e-6)
     assert (term.count, term.correct.item()) == (2, 1)
-
-
-def test_nsp_needs_a_pooled_vector() -> None:
-    nsp = NextSentencePrediction()
-    assert nsp.needs == {"next_sentence_label"}
-    assert nsp.needs_pooler
-    with pytest.raises(RecipeError, match="pooler"):
-        nsp.loss(
-            nsp.head(SHAPE), inputs_of(EncoderOutput(torch.zeros(4, 24), None), targets_of([0], [1]), NO_EMBEDDINGS)
-        )
 
 
 def test_mlm_bias_can_begin_at_the_frequencies_of_the_corpus() -> None:

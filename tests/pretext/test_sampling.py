@@ -94,12 +94,3 @@ def test_under_autocast_tokens_are_drawn_by_logits_in_fp32(dtype: torch.dtype, b
     assert wanted.sampled is not None
     assert found.sampled.tolist() == wanted.sampled.tolist()
     assert found.total.item() == without.total.item() != wanted.total.item()  # The loss is that of bf16 products.
-
-
-def test_no_targets_give_no_tokens() -> None:
-    nothing = torch.zeros(0, dtype=torch.int64)
-    scores = summed_cross_entropy(
-        torch.zeros(0, 4), torch.randn(30, 4), torch.zeros(30), nothing, sampling=torch.zeros(0)
-    )
-    assert scores.sampled is not None
-    assert scores.sampled.shape == (0,)
