@@ -1,6 +1,5 @@
 """Keep-first, exactly as a set of everything would, in pieces of any size."""
 
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
