@@ -275,7 +275,7 @@ def test_truncation_and_padding_of_a_folder_are_switched_off(tokenizer: Tokenize
 
 def test_folder_without_tokenizer_is_refused_with_what_it_holds(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").touch()
-    with pytest.raises(DataError, match=r"holds no tokenizer \(found: model\.safetensors\)"):
+    with pytest.raises(DataError, match=r"contains no tokenizer \(found: model\.safetensors\)"):
         Tokenizer.from_folder(tmp_path)
 
 

@@ -17,14 +17,14 @@ _STALE_SECONDS = 24 * 3600
 
 
 def open_or_build(folder: Path, open_folder: Callable[[Path], Opened], make: Callable[[Path], object]) -> Opened:
-    """Open a kept folder, or make it and open it.
+    """Open a cached folder, or build it and open it.
 
-    Two processes may make the same folder at once; the first to finish keeps it.
+    Two processes may build the same folder at once; the first to finish wins.
 
     Args:
-        folder: Where it is kept; its name carries the fingerprint of what goes into it.
-        open_folder: Opens it; raises DataError if it is damaged (then it is rebuilt, with a warning).
-        make: Fills the empty folder it is given.
+        folder: Its name contains the fingerprint of its inputs.
+        open_folder: Raises DataError if the folder is damaged, which is then rebuilt with a warning.
+        make: Fills an empty folder.
 
     Raises:
         DeviceError: If it cannot be written.
@@ -42,7 +42,7 @@ def open_or_build(folder: Path, open_folder: Callable[[Path], Opened], make: Cal
             if damaged:
                 shutil.rmtree(folder, ignore_errors=True)
     except DeviceError:
-        # Another process may have finished the same in the meantime; then theirs is as good.
+        # Another process may have finished the same folder in the meantime.
         with contextlib.suppress(DataError):
             return open_folder(folder)
         raise
@@ -50,7 +50,7 @@ def open_or_build(folder: Path, open_folder: Callable[[Path], Opened], make: Cal
 
 
 def _remove_stale(folder: Path) -> None:
-    # A killed process cannot remove its temporary folder; whoever still works wrote to it within the day.
+    # A killed process cannot remove its temporary folder; a running one wrote to it within the day.
     for left in folder.parent.glob(f".{folder.name}.*.tmp"):
         with contextlib.suppress(OSError):
             if time.time() - max(path.stat().st_mtime for path in (left, *left.iterdir())) > _STALE_SECONDS:

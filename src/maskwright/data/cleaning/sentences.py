@@ -109,7 +109,7 @@ def split_paragraph(paragraph: str, *, language: str = "auto", max_characters: i
         language = language_of(paragraph)
     pieces = segment(language, paragraph)
     if len(paragraph) > _LONG_QUOTATION or len(pieces) > 1 or language in _WITHOUT_SPACES:
-        pieces = _mended(pieces, language)
+        pieces = _joined(pieces, language)
     sentences: list[str] = []
     space = ""
     for piece in pieces:
@@ -125,23 +125,23 @@ def split_paragraph(paragraph: str, *, language: str = "auto", max_characters: i
     return sentences
 
 
-def _mended(pieces: list[str], language: str) -> list[str]:
-    mended: list[str] = []
-    held = ""
-    held_has_letter = False
+def _joined(pieces: list[str], language: str) -> list[str]:
+    joined: list[str] = []
+    pending = ""
+    pending_has_letter = False
     for piece in _opened(pieces, language):
         has_letter = _HAS_LETTER.search(piece) is not None
         # A number ("2.") begins what follows; any other piece without letters (a quotation mark, "...") ends what went
         # before. A title is no end, not even after a quotation mark ("`Mr. Smith").
         begins = has_letter or _ENUMERATOR.fullmatch(piece.strip()) is not None
-        if held_has_letter and begins and not _QUOTED_TITLE.search(held):
-            mended.append(held)
-            held, held_has_letter = piece, has_letter
+        if pending_has_letter and begins and not _QUOTED_TITLE.search(pending):
+            joined.append(pending)
+            pending, pending_has_letter = piece, has_letter
         else:
-            held += piece
-            held_has_letter = held_has_letter or has_letter
-    mended.append(held)
-    return mended
+            pending += piece
+            pending_has_letter = pending_has_letter or has_letter
+    joined.append(pending)
+    return joined
 
 
 def _opened(pieces: list[str], language: str) -> Iterator[str]:

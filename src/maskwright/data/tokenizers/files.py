@@ -122,9 +122,9 @@ def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
         )
         backend = unigram_backend(reserved(pieces, names), names=names, normalizer=cleaning)
     else:
-        held = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+        found = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
         raise DataError(
-            f"the folder {str(folder)!r} holds no tokenizer (found: {held})",
+            f"the folder {str(folder)!r} contains no tokenizer (found: {found})",
             allowed=_LAYOUTS,
             todo="Choose a folder saved with `save_pretrained`, or leave the tokenizer out to train one.",
         )

@@ -21,7 +21,7 @@ _Turn = tuple[int, int]
 
 
 class Dialogue(Format):
-    """`[CLS] turn [SEP] turn [SEP] turn [SEP]`, three neighbouring turns of a dialogue (Sun et al. 2019, section 3.3).
+    """`[CLS] turn [SEP] turn [SEP] turn [SEP]`, three adjacent turns of a dialogue (Sun et al. 2019, section 3.3).
 
     A document is a dialogue and each of its lines a turn of any number of sentences (`sentences_are_lines`). Turns are
     taken in threes from a dialogue's start; the rest at its end forms a last three with the turns before it. Dialogues

@@ -198,13 +198,16 @@ def table_of(
 
 
 def _pairs_of_vectors(
-    spelt: list[tuple[IntArray, NDArray[np.float32]]], words: CountedWords, spec: SimilarWordsSpec, tokenizer: Tokenizer
+    vectors_by_spelling: list[tuple[IntArray, NDArray[np.float32]]],
+    words: CountedWords,
+    spec: SimilarWordsSpec,
+    tokenizer: Tokenizer,
 ) -> Pairs:
     found = []
     texts = map(tokenizer.token_text, range(tokenizer.special_tokens.vocab_size))
     has_letter = np.array([any(char.isalnum() or char == "\ufffd" for char in text) for text in texts])
     is_punctuation = ~np.logical_or.reduceat(has_letter[words.ids], words.starts)
-    for numbers, vectors in spelt:
+    for numbers, vectors in vectors_by_spelling:
         trusted = np.flatnonzero(words.ordinary[numbers] & (words.counts[numbers] >= spec.min_count))
         trusted = np.sort(trusted[np.argsort(-words.counts[numbers[trusted]], kind="stable")][:MAX_WORDS])
         if len(trusted):
