@@ -215,7 +215,7 @@ def test_without_the_extra_there_are_the_other_reports(
 
 
 def test_another_budget_in_the_same_folder_is_refused(whole: Comparison, study: Callable[..., Comparison]) -> None:
-    with pytest.raises(CheckpointError, match=r"asked was .*40000000.*now .*80000000"):
+    with pytest.raises(CheckpointError, match=r"requested was .*40000000.*now .*80000000"):
         study("whole", flops=2 * FLOPS)
 
 
@@ -226,6 +226,7 @@ def test_minutes_become_the_flops_of_the_baseline_once(
     plan = study("timed", flops=None, minutes=2, dry_run=True).runs
     assert 0.9 * 1.2e11 < plan[0].flops < 2 * 1.2e11  # More than speed times time by what the last layers skip.
     assert {run.flops for run in plan} == {plan[0].flops}
+    assert study("timed", flops=None, minutes=2, wall_clock=True, dry_run=True).runs[0].flops == 0, "not known before"
     with pytest.raises(RecipeError, match="--wall-clock needs --minutes"):
         study("timed", wall_clock=True, dry_run=True)
     assert not (whole.folder.parent / "timed").exists()

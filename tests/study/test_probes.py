@@ -60,11 +60,11 @@ def test_masked_words_are_scored_per_token_and_per_word(folder: Path) -> None:
     assert found["word_loss"].value == pytest.approx(ratio * found["token_loss"].value)
     assert found["word_accuracy"].value <= found["token_accuracy"].value
     assert len(found["word_loss"].groups) == probes.GROUPS
-    # All models are asked for the same words.
+    # All models predict the same words.
     assert found["word_loss"].count == 193
 
 
-def test_the_generator_stands_in_for_a_discriminator(electra_folder: Path) -> None:
+def test_the_generator_is_used_for_a_discriminator(electra_folder: Path) -> None:
     model = load(electra_folder)
     assert model.generator is not None
     own, of_generator = probes.masked_words(model, TEXT), probes.masked_words(model.generator, TEXT)
@@ -129,7 +129,7 @@ def test_wrong_files_of_minimal_pairs_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_probe_finds_what_the_states_hold(bert_folder: Path) -> None:
-    """Passages of two sources with different words are told apart even by an untrained encoder."""
+    """Passages of two sources with different words are separated even by an untrained encoder."""
     documents = tuple(
         tuple(f" {'the cat sat on the mat' if n % 2 else '我爱北京天安门'} ." * 3 for _ in range(4)) for n in range(20)
     )

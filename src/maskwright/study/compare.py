@@ -139,10 +139,10 @@ def compare(
     if seeds < 1:
         raise RecipeError(f"--seeds is {seeds}", allowed="1 or more")
     chosen = tasks_of(tasks)
-    asked = Budget.of(flops=flops, tokens=tokens, minutes=minutes)
-    if asked is None or (wall_clock and asked.unit != "seconds"):
+    requested = Budget.of(flops=flops, tokens=tokens, minutes=minutes)
+    if requested is None or (wall_clock and requested.unit != "seconds"):
         raise RecipeError(
-            "no budget was given" if asked is None else "--wall-clock needs --minutes",
+            "no budget was given" if requested is None else "--wall-clock needs --minutes",
             todo="Give the budget of one run: --minutes, --flops or --tokens.",
         )
     sources = (str(corpus),) if isinstance(corpus, str | Path) else tuple(map(str, corpus))
@@ -151,11 +151,11 @@ def compare(
     request = {
         "corpus": list(sources),
         "clean": list(clean),
-        "asked": {asked.unit: asked.amount, "wall_clock": wall_clock},
+        "requested": {requested.unit: requested.amount, "wall_clock": wall_clock},
     }
     with reporter or OnConsole() as talk:
         machine = partial(prepare_machine_again, {}, device, cached, precision)
-        shared = _agreed(folder, request) or _begun(request, asked, wall_clock, variants[baseline].recipe, machine)
+        shared = _agreed(folder, request) or _begun(request, requested, wall_clock, variants[baseline].recipe, machine)
         study = _Study(
             folder=folder,
             variants=variants,
@@ -197,20 +197,20 @@ def _agreed(folder: Path, request: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _begun(
     request: Mapping[str, Any],
-    asked: Budget,
+    requested: Budget,
     wall_clock: bool,
     baseline: Recipe,
     machine: Callable[[], tuple[Machine, str | None]],
 ) -> dict[str, Any]:
     """Return the content of `study.json`: the request, the budget of each run, and the tokens it buys the baseline."""
-    is_time = asked.unit == "seconds"
+    is_time = requested.unit == "seconds"
     tokens = expected_tokens(
-        asked,
+        requested,
         baseline,
         _lengths(baseline),
         measure_training_flops(baseline.encoder, machine()[0])[0] if is_time else 0.0,
     )
-    budget = asked
+    budget = requested
     if is_time and not wall_clock:
         budget = Budget("flops", float(f"{tokens * _training_flops(baseline):.3g}"))
     return {

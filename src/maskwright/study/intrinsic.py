@@ -4,7 +4,7 @@ sentence order, next sentence, source
                two passages that follow each other, in order or swapped (Lan et al. 2020), or the second from another
                document (Devlin et al. 2019); the source a passage is from. By the model's own head if it has one,
                else by a logistic regression on its frozen hidden states: [mean over tokens; first token].
-replaced words a share of the words is replaced by words drawn from the held-out text; the area under the ROC curve of
+replaced words a share of the words is replaced by words sampled from the held-out text; the area under the ROC curve of
                the model's score that a word was replaced (ELECTRA's head, else a logistic regression on the word's
                states).
 """
@@ -98,12 +98,12 @@ def _fitted(states: Floats, labels: IntArray, train: NDArray[np.bool_]) -> Any:
 
 def _pair_states(model: Model, pairs: Sequence[tuple[str, str]]) -> tuple[Floats, Floats | None]:
     """Return [mean over tokens; first token] of each pair (n, 2 H), and pooled vectors (n, H) if any."""
-    special, room = model.tokenizer.special_tokens, model.max_length - 3
+    special, limit = model.tokenizer.special_tokens, model.max_length - 3
     encoded = [ids for ids, _ in model.tokenizer.encode_batch([text for pair in pairs for text in pair])]
     sequences, segments = [], []
     for first, second in zip(encoded[::2], encoded[1::2], strict=True):
-        kept = min(len(first), max(room // 2, room - len(second)))  # The longer one is cut, as in BERT.
-        second = second[: room - kept]
+        kept = min(len(first), max(limit // 2, limit - len(second)))  # The longer one is cut, as in BERT.
+        second = second[: limit - kept]
         sequences.append(np.concatenate([[special.cls], first[:kept], [special.sep], second, [special.sep]]))
         segments.append(np.repeat([0, 1], [kept + 2, len(second) + 1]))
     width = model.encoder.config.hidden_size
@@ -139,9 +139,9 @@ def _replaced_words(model: Model, text: StudyText) -> Measurement:
             end = match.end()
         changed.append("".join([*parts, passage[end:]]))
         spans.append(where)
-    special, room = model.tokenizer.special_tokens, model.max_length - 2
+    special, limit = model.tokenizer.special_tokens, model.max_length - 2
     encoded = [model.tokenizer.encode(passage) for passage in changed]
-    sequences = [np.concatenate([[special.cls], each.ids[:room], [special.sep]]) for each in encoded]
+    sequences = [np.concatenate([[special.cls], each.ids[:limit], [special.sep]]) for each in encoded]
     states: list[Floats] = [np.zeros(0)] * len(changed)
     for laid, output in encoded_by(model, sequences):
         scores = output.hidden
@@ -150,7 +150,7 @@ def _replaced_words(model: Model, text: StudyText) -> Measurement:
                 scores = model.rtd_head(output.hidden)[:, None]
         array = scores.double().cpu().numpy()
         for number, start in zip(laid.texts, laid.starts, strict=True):
-            offsets = encoded[number].offsets[:room]
+            offsets = encoded[number].offsets[:limit]
             inside = [(offsets[:, 0] < end) & (offsets[:, 1] > begin) for begin, end in spans[number]]
             rows = array[start + 1 : start + 1 + len(offsets)]
             # A word behind the end of the longest sequence has no state: it gets that of its passage's last token.

@@ -148,7 +148,7 @@ def masked_words(model: Model, text: StudyText) -> Measured:
     if (chosen := _with_vocabulary(model)) is None:
         return {}
     scorer, by = chosen
-    special, room = scorer.tokenizer.special_tokens, scorer.max_length - 2
+    special, limit = scorer.tokenizer.special_tokens, scorer.max_length - 2
     sequences, positions, labels, owners = [], [], [], []
     num_words = 0
     for number, (_, passage) in enumerate(text.passages(PASSAGES)):
@@ -160,10 +160,10 @@ def masked_words(model: Model, text: StudyText) -> Measured:
             word_of[(encoded.offsets[:, 0] < end) & (encoded.offsets[:, 1] > start)] = num_words
             num_words += 1
         ids = np.where(word_of >= 0, special.mask, encoded.ids)
-        for first in range(0, len(ids), room):  # More than one window only where a tokenizer needs very many tokens.
-            masked = np.flatnonzero(word_of[first : first + room] >= 0)
+        for first in range(0, len(ids), limit):  # More than one window only where a tokenizer needs very many tokens.
+            masked = np.flatnonzero(word_of[first : first + limit] >= 0)
             if len(masked):
-                sequences.append(np.concatenate([[special.cls], ids[first : first + room], [special.sep]]))
+                sequences.append(np.concatenate([[special.cls], ids[first : first + limit], [special.sep]]))
                 positions.append(masked + 1)
                 labels.append(encoded.ids[first + masked])
                 owners.append(word_of[first + masked])

@@ -1,4 +1,4 @@
-"""What a study is asked to compare: recipes with their overrides, and tasks."""
+"""The recipes of a study with their overrides, and its tasks."""
 
 import itertools
 import json
@@ -18,7 +18,7 @@ from maskwright.recipes.recipe import Recipe
 DEFAULT_TASKS = ("masked", "intrinsic", "cost")
 _WITH_PATH = ("minimal-pairs", "blimp", *BENCHMARKS, *KINDS)
 SAMPLES = "samples"
-"""What is kept for the report of the first seed of each recipe; not a task to ask for."""
+"""What is kept for the report of the first seed of each recipe; not a task of the user."""
 
 
 @dataclass(frozen=True, slots=True)

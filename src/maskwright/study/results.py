@@ -105,7 +105,7 @@ def collect(
     return {
         "format": 1,
         "corpus": shared["corpus"],
-        "asked": shared["asked"],
+        "requested": shared["requested"],
         "budget": shared["budget"],
         "baseline": baseline,
         "seeds": list(seeds),

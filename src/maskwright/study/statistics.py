@@ -88,8 +88,8 @@ def estimate(values: Sequence[float], groups: Sequence[Sequence[float]] | None =
     }
     over = max(intervals, key=lambda name: intervals[name].high - intervals[name].low, default="")
     # Groups differ a little in size, so their mean is not exactly the metric: take the distances from it.
-    centre = float(np.mean(by_example)) if over == "examples" else float(array.mean())
-    shift = float(array.mean()) - centre
+    center = float(np.mean(by_example)) if over == "examples" else float(array.mean())
+    shift = float(array.mean()) - center
     return Estimate(
         mean=float(array.mean()),
         sd=float(array.std(ddof=1)) if len(array) > 1 else None,
