@@ -24,9 +24,9 @@ def after(own: float, others: float, cores: int = 2, seconds: float = 2.0) -> Cp
     [
         (1.1, 0.9, 2, False, True),
         (2.0, 0.0, 2, False, False),
-        (1.8, 0.2, 2, False, False),  # less than a third of a core
-        (1.8, 0.2, 2, True, True),
-        (1.9, 0.1, 2, True, False),
+        (1.85, 0.15, 2, False, False),
+        (1.85, 0.15, 2, True, True),
+        (1.95, 0.05, 2, True, False),
         (2.0, 4.0, 16, False, False),  # enough cores for all
         (2.0, 4.0, 16, True, False),
     ],

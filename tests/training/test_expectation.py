@@ -5,6 +5,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.recipes.catalog import get, resolve
 from maskwright.training import expectation
 from maskwright.training.budget import Budget
+from maskwright.training.contention import SpinControl
 from maskwright.training.device import Machine
 from maskwright.training.expectation import expected_tokens, measure_training_flops
 from maskwright.training.flops import planned_flops_per_token, planned_skipped_flops_per_token
@@ -25,21 +26,24 @@ class _Clock:
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch):
-    """Let no other process compete, whatever this machine does."""
-    monkeypatch.setattr(expectation, "is_contended", lambda *_: False)
+def load(monkeypatch):
+    """Replace the check of the load after each step; no other process competes at first."""
+    states = []
+    monkeypatch.setattr(SpinControl, "check", lambda _: bool(states) and states.pop(0))
+    return states
 
 
-def test_the_fastest_step_counts_and_the_mean_beside_other_processes(monkeypatch):
+def test_the_fastest_step_counts_and_the_median_beside_other_processes(monkeypatch, load):
     # Readings: begin; then for each step start, end, and one for the limit from the third step on.
     monkeypatch.setattr(expectation.time, "perf_counter", _Clock([0, 0, 0.5, 0, 0.1, 0, 0.9, 9]))
     fastest, is_busy = measure_training_flops(SHAPE, MACHINE)
     assert not is_busy
-    monkeypatch.setattr(expectation.time, "perf_counter", _Clock([0, 0, 0.5, 0, 0.1, 0, 0.9, 9]))
-    monkeypatch.setattr(expectation, "is_contended", lambda *_: True)
-    mean, is_busy = measure_training_flops(SHAPE, MACHINE)
+    # A step of 7 seconds before the other processes are noticed does not count; a reading follows it.
+    monkeypatch.setattr(expectation.time, "perf_counter", _Clock([0, 0, 7, 0, 0, 0.5, 0, 0.1, 0, 0.9, 9]))
+    load[:] = [True, True, True, True]
+    median, is_busy = measure_training_flops(SHAPE, MACHINE)
     assert is_busy
-    assert mean / fastest == pytest.approx(0.1 / 0.5)
+    assert median / fastest == pytest.approx(0.1 / 0.5)
 
 
 def test_measured_flops_are_those_of_the_formula(monkeypatch):

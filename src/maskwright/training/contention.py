@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import torch
 
-_CHECK_SECONDS = 2.0
-_OTHERS_FROM, _OTHERS_UNTIL, _IDLE = 0.3, 0.15, 0.5
+_CHECK_SECONDS = 0.5
+_OTHERS_FROM, _OTHERS_UNTIL, _IDLE = 0.2, 0.1, 1.0
 _PARALLEL_ELEMENTS = 1 << 20
 
 
@@ -38,7 +38,7 @@ class CpuTimes:
 
 
 def is_contended(before: CpuTimes | None, after: CpuTimes | None, cores: int, was_contended: bool = False) -> bool:
-    """Whether other processes used 0.3 cores (0.15 if they did before) between two readings and few cores were idle."""
+    """Whether other processes used 0.2 cores (0.1 if they did before) between two readings and less than one was idle."""
     if before is None or after is None:
         return False
     busy, idle, own = after.busy - before.busy, after.idle - before.idle, after.own - before.own
@@ -48,7 +48,7 @@ def is_contended(before: CpuTimes | None, after: CpuTimes | None, cores: int, wa
 
 
 class SpinControl:
-    """Checks the load every two seconds and shortens spinning while other processes compete for the cores."""
+    """Checks the load twice a second and shortens spinning while other processes compete for the cores."""
 
     def __init__(self) -> None:
         self._cores = os.cpu_count() or 1

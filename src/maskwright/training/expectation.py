@@ -1,6 +1,6 @@
 """How many tokens a budget will buy on this machine, before training begins."""
 
-import os
+import contextlib
 import statistics
 import time
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import MicroBatch, StepBatch
 from maskwright.training.budget import Budget
 from maskwright.training.compiling import check_kernels
-from maskwright.training.contention import CpuTimes, is_contended
+from maskwright.training.contention import SpinControl
 from maskwright.training.device import Machine
 from maskwright.training.flops import planned_flops_per_token, planned_skipped_flops_per_token
 from maskwright.training.model import PretrainingModel
@@ -68,7 +68,7 @@ def measure_training_flops(config: EncoderConfig, machine: Machine) -> tuple[flo
     The steps use random tokens, a small vocabulary and plain masked language modeling.
 
     Returns:
-        FLOP/s of the fastest step, or the mean while other processes keep the cores busy; and whether they do.
+        FLOP/s of the fastest step, or the median while other processes keep the cores busy; and whether they do.
     """
     objective = MaskedLanguageModeling()
     model = PretrainingModel(config, _VOCABULARY, (objective,))
@@ -85,8 +85,8 @@ def measure_training_flops(config: EncoderConfig, machine: Machine) -> tuple[flo
     enabled = kernels_enabled()
     if machine.device.type == "cuda" and machine.kernels == "auto":
         enabled &= check_kernels(model, _random_step(length, _SEQUENCES_OF_PROOF, drops=drops), machine.autocast).passed
-    with use_kernels(enabled):
-        begun, before, seconds = time.perf_counter(), CpuTimes.now(), list[float]()
+    with use_kernels(enabled), contextlib.closing(SpinControl()) as spinning:
+        begun, seconds, is_busy = time.perf_counter(), list[float](), False
         while len(seconds) < _LEAST_STEPS or (time.perf_counter() - begun < _SECONDS and len(seconds) < _MOST_STEPS):
             started = time.perf_counter()
             result = take_step(
@@ -95,11 +95,13 @@ def measure_training_flops(config: EncoderConfig, machine: Machine) -> tuple[flo
             if machine.device.type == "cuda":
                 torch.cuda.synchronize(machine.device)
             seconds.append(time.perf_counter() - started)
-        is_busy = machine.device.type == "cpu" and is_contended(before, CpuTimes.now(), os.cpu_count() or 1)
+            if spinning.check() and not is_busy and machine.device.type == "cpu":
+                is_busy, begun = True, time.perf_counter()
+                seconds.clear()  # From here on as in training.
     head = objective.flops(config.head_shape(_VOCABULARY))
     per_token = flops_per_token(config, length=length) + 3 * _PREDICTED * head
     flops = batch.num_tokens * per_token - result.skipped_flops
-    return flops / (statistics.mean(seconds) if is_busy else min(seconds)), is_busy
+    return flops / (statistics.median(seconds) if is_busy else min(seconds)), is_busy
 
 
 def _random_step(length: int, sequences: int, *, drops: bool) -> StepBatch:

@@ -12,6 +12,7 @@ import torch
 
 from maskwright.training.batches import StepBatch
 from maskwright.training.budget import Budget, Spent
+from maskwright.training.contention import SpinControl
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.schedule import Shape, rate_factor
 from maskwright.training.step import Gradients, StepResult, TrainedModel, skips_on_device
@@ -96,6 +97,7 @@ class StepReport:
         flops: Training FLOPs of the step by the documented formula.
         seconds: Wall clock of the step, waiting included.
         waited: Seconds in which the device was idle because the batch was not ready.
+        is_contended: Whether other processes compete for the cores (`SpinControl`); False on a GPU.
     """
 
     position: Position
@@ -106,6 +108,7 @@ class StepReport:
     flops: float
     seconds: float
     waited: float
+    is_contended: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +146,8 @@ def train(
         autocast: Matmul type (bfloat16); None is fp32.
     """
     started = time.perf_counter() - position.spent.seconds
-    launches_ahead = skips_on_device(next(model.parameters()).device, optimizer)
+    device = next(model.parameters()).device
+    launches_ahead = skips_on_device(device, optimizer)
     launched: tuple[Gradients, Cursor, float] | None = None
 
     def launch(prepared: Prepared, step: int) -> tuple[Gradients, Cursor, float]:
@@ -159,6 +163,7 @@ def train(
 
     with ThreadPoolExecutor(1, thread_name_prefix="batches") as pool, contextlib.ExitStack() as at_end:
         at_end.callback(drop_launched)
+        spinning = at_end.enter_context(contextlib.closing(SpinControl())) if device.type == "cpu" else None
         batch_ahead: Future[Prepared] | None = None
         while (progress := budget.progress(position.spent)) < 1:
             begun, waited = time.perf_counter(), 0.0
@@ -209,6 +214,7 @@ def train(
                 flops=flops,
                 seconds=now - begun,
                 waited=waited,
+                is_contended=spinning is not None and spinning.check(),
             )
 
 

@@ -156,6 +156,7 @@ class Session:
             steps = position.spent.steps
             journal = Journal(self.directory.path, steps, self.budget, self.machine.peak_flops, self.reporter)
             stack.callback(journal.close)
+            contention_reported = False
             timer = CheckpointTimer(
                 lambda: self._save(position, journal), steps if is_saved else -1, checkpoint_seconds
             )
@@ -183,6 +184,9 @@ class Session:
                     journal.held_out(position.spent.steps, held_out, self.baseline)
                 progress = report.progress
                 self._replan(position.spent, progress)
+                if report.is_contended and not contention_reported:
+                    contention_reported = True
+                    self.reporter.say("load", "other processes keep the cores busy; training is slower than alone")
                 if stop or timer.is_due():
                     timer.keep(position.spent.steps)
                 if stop:
