@@ -38,7 +38,7 @@ class CpuTimes:
 
 
 def is_contended(before: CpuTimes | None, after: CpuTimes | None, cores: int, was_contended: bool = False) -> bool:
-    """Whether other processes used 0.2 cores (0.1 if they did before) between two readings and less than one was idle."""
+    """Whether other processes used 0.2 cores (0.1 if they did before) between two readings, with less than one idle."""
     if before is None or after is None:
         return False
     busy, idle, own = after.busy - before.busy, after.idle - before.idle, after.own - before.own
