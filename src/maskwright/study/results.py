@@ -138,7 +138,7 @@ def collect(
         ],
         "data_fingerprint": card["fingerprint"],
         "made_by": {
-            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            "command": shlex.join([Path(sys.argv[0]).name.replace("__main__.py", "maskwright"), *sys.argv[1:]]),
             "environment": first["environment"],
             "machine": first["machine"],
             "seconds": {
