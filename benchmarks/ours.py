@@ -113,10 +113,12 @@ class Inference:
         import warnings
 
         from maskwright import load
+        from maskwright.inference.model import UntrainedHead
 
         _remove(levers or {})
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # A precision that falls back to fp32 is not measured under its name.
+            warnings.simplefilter("ignore", UntrainedHead)
             loaded: Any = load(model, device="cpu", precision=precision)  # type: ignore[arg-type]
         self._call = loaded.fill_mask if task == "fill-mask" else loaded.embed
         self._texts, self._calls = list(texts), calls
