@@ -118,8 +118,8 @@ class Inference:
         _remove(levers or {})
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # A precision that falls back to fp32 is not measured under its name.
-            warnings.simplefilter("ignore", UntrainedHead)
             loaded: Any = load(model, device="cpu", precision=precision)  # type: ignore[arg-type]
+        warnings.simplefilter("ignore", UntrainedHead)
         self._call = loaded.fill_mask if task == "fill-mask" else loaded.embed
         self._texts, self._calls = list(texts), calls
         self._call(self._texts)
