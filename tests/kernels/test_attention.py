@@ -10,6 +10,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from maskwright.kernels import ops, reference
 from maskwright.kernels.cpu import attention as rows
+from maskwright.kernels.cuda import attention as cuda_attention
 from maskwright.kernels.dropout import DropoutKey, DropoutMask
 from maskwright.kernels.sequences import Sequences
 from maskwright.kernels.setting import use_kernels
@@ -147,11 +148,31 @@ def test_nan_stays_in_its_sequence() -> None:
     assert found[[0, 1, 8, 9, 10, 11]].isfinite().all()
 
 
-def test_the_setting_selects_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    called = []
-    monkeypatch.setattr(reference, "attention", lambda *arguments: called.append("reference"))
-    monkeypatch.setattr(rows, "attention", lambda *arguments: called.append("rows"))
-    for enabled in (True, False):
-        with use_kernels(enabled):
-            ops.attention(*inputs_of(PACKED), sequences_of(PACKED), num_heads=HEADS)
-    assert called == ["rows", "reference"]
+@pytest.mark.parametrize("enabled", [True, False])
+def test_without_kernels_no_sequence_is_padded_to_the_longest(enabled: bool) -> None:
+    saved: list[Tensor] = []
+    lengths, longest = (40,) * 50 + (500,), 512
+    with (
+        use_kernels(enabled),
+        saved_tensors_hooks(lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor),
+    ):
+        ops.attention(*inputs_of(lengths), sequences_of(lengths, longest), num_heads=HEADS, dropout=MASK)
+    padded = len(lengths) * HEADS * longest**2 * 4
+    assert sum(each.nbytes for each in saved) < padded / 8
+
+
+@pytest.mark.parametrize(
+    ("head_size", "dtype", "expected"),
+    [
+        (64, torch.bfloat16, True),
+        (24, torch.bfloat16, True),
+        (12, torch.bfloat16, False),
+        (256, torch.bfloat16, False),
+        (64, torch.float32, False),
+    ],
+)
+def test_gpu_kernels_support_bf16_and_the_head_sizes_of_flash_attention(
+    monkeypatch: pytest.MonkeyPatch, head_size: int, dtype: torch.dtype, expected: bool
+) -> None:
+    monkeypatch.setattr(cuda_attention, "has_kernels", lambda device: True)
+    assert cuda_attention.is_supported(torch.zeros(3, 2 * head_size, dtype=dtype), 2) == expected

@@ -116,6 +116,14 @@ def test_dropout_multiplies_by_its_factors_forward_and_backward(
     torch.testing.assert_close(beside, gradient)
 
 
+def test_kernels_with_masks_of_their_own_need_a_key_on_the_host() -> None:
+    mask = DropoutKey(torch.tensor(NUMBER), CPU).mask(0, 0.1)
+    assert mask is not None
+    with pytest.raises(AssertionError, match="CUDA graph"):
+        _ = mask.seed
+    assert mask_of(0).seed != mask_of(1).seed
+
+
 def test_without_key_or_rate_nothing_is_dropped() -> None:
     values = torch.randn(3, 4)
     assert DropoutKey(None, CPU).mask(0, 0.5) is None

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from maskwright.core.tensors import PackedBatch
 from maskwright.kernels.cuda import graphs as module
 from maskwright.kernels.cuda.graphs import Graphs, Size, _Graph, capture, fill, stand_ins, workspace
+from maskwright.model.config import EncoderConfig
+from maskwright.model.encoder import Encoder
 
 CPU = torch.device("cpu")
 LONGEST = 16
@@ -185,6 +187,19 @@ def test_without_memory_for_a_graph_no_more_are_made(graphs: Graphs, monkeypatch
     monkeypatch.setattr(graphs, "_captured", fail)
     assert [graphs(batch_of([8] * 300), None) for _ in range(3)] == [None] * 3
     assert graphs._is_full
+
+
+@pytest.mark.parametrize(
+    ("longest", "head_size", "expected"), [(128, 64, True), (129, 64, False), (64, 24, False), (64, 16, True)]
+)
+def test_graphs_contain_no_flash_attention(
+    monkeypatch: pytest.MonkeyPatch, longest: int, head_size: int, expected: bool
+) -> None:
+    monkeypatch.setattr(module, "has_kernels", lambda device: True)
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: True)
+    monkeypatch.setattr(torch, "get_autocast_dtype", lambda kind: torch.bfloat16)
+    encoder = Encoder(EncoderConfig(hidden_size=2 * head_size, num_heads=2, num_layers=1, intermediate_size=8), 9)
+    assert module._is_supported(encoder, batch_of([8], longest)) == expected
 
 
 def test_an_encoder_on_a_cpu_is_not_captured() -> None:

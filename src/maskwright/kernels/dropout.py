@@ -32,7 +32,7 @@ class DropoutKey:
     """
 
     def __init__(self, key: int | Tensor | None, device: torch.device, num_calls: int = 0) -> None:
-        self.number = key if isinstance(key, int) else 0
+        self.number = key if isinstance(key, int) else None
         self._key = torch.full((), key, dtype=torch.int64, device=device) if isinstance(key, int) else key
         self._num_calls = num_calls
         self._tables: dict[int, Tensor] = {}
@@ -92,7 +92,8 @@ class DropoutMask:
 
     @property
     def seed(self) -> int:
-        """Seed for kernels that generate their own masks."""
+        """Seed for kernels that generate their own masks; only for keys that are known on the host."""
+        assert self.key.number is not None, "a CUDA graph would replay one mask"
         return (self.key.number + (self.call + 1) * _GOLDEN) % (1 << 63)
 
     def numbers(self, num_values: int) -> tuple[Tensor, Tensor]:

@@ -2,14 +2,16 @@
 
 | function | reference | CPU | GPU, bf16 |
 | --- | --- | --- | --- |
-| `attention` | padded sequences | rows of equal length | Triton, FlashAttention-2 |
+| `attention` | rows of equal length | reference | Triton, FlashAttention-2 |
 | `dropout_add_norm` | PyTorch | reference | Triton |
 | `embeddings` | PyTorch | reference | reference |
 | `cross_entropy` | all logits | blocks of logits | Triton between matmuls |
 | `inference_layers` | the model's modules | C (AVX512) in fp32 and int8 | the model's modules |
 
-The setting `kernels` (`setting.py`) selects the reference or the fastest. T tokens, B sequences, N heads, H hidden
-size, E embedding size, M targets, V vocabulary.
+The setting `kernels` (`setting.py`) selects the reference or the fastest. Attention over padded sequences
+(`reference.attention`) needs several times the memory, so only tests use it.
+
+T tokens, B sequences, N heads, H hidden size, E embedding size, M targets, V vocabulary.
 """
 
 from torch import Tensor, nn
@@ -68,9 +70,7 @@ def attention(
         Shape (T, H).
     """
     arguments = query, key, value, sequences, num_heads, dropout
-    if not kernels_enabled():
-        return reference.attention(*arguments)
-    if cuda_attention.is_supported(query, num_heads):
+    if kernels_enabled() and cuda_attention.is_supported(query, num_heads):
         return cuda_attention.attention(*arguments)
     return rows_attention.attention(*arguments)
 

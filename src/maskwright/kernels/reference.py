@@ -1,5 +1,7 @@
 """The functions of `ops` in plain PyTorch: what the faster implementations are tested against.
 
+`attention` is for tests: `ops` computes it over rows (`cpu.attention`) where there are no kernels.
+
 T tokens, B sequences, L longest sequence, N heads, D head size, H = N D hidden size, E embedding size, V vocabulary.
 """
 

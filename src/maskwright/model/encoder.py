@@ -34,6 +34,11 @@ class Encoder(nn.Module):
         self.ffn_blocks = nn.ModuleList(FeedForwardBlock(config) for _ in set(config.layer_plan("ffn")))
         self.pooler = nn.Linear(hidden, hidden) if config.pooler else None
 
+    @property
+    def head_size(self) -> int:
+        """Width of an attention head."""
+        return self.config.head_size
+
     def forward(self, batch: PackedBatch, output_positions: Tensor | None = None) -> EncoderOutput:
         """Encode a batch. Dropout is applied in training mode if the batch has a key.
 

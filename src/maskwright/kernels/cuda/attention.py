@@ -20,12 +20,23 @@ from maskwright.kernels.setting import has_kernels
 LONGEST = 128
 """Tokens of the longest sequence that the Triton kernels compute."""
 _HEAD_SIZES = (16, 32, 64, 128)
+_LARGEST_HEAD = 192
+"""FlashAttention takes multiples of 8 up to 256; above 192 its backward pass does not run on every GPU."""
 
 
 def is_supported(query: Tensor, num_heads: int) -> bool:
     """Return whether `attention` computes in the precision of these queries, or of autocast."""
     dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else query.dtype
-    return has_kernels(query.device) and dtype == torch.bfloat16 and query.dtype != torch.float64
+    head_size, has_precision = query.shape[1] // num_heads, dtype == torch.bfloat16 and query.dtype != torch.float64
+    return has_precision and not head_size % 8 and head_size <= _LARGEST_HEAD and has_kernels(query.device)
+
+
+def is_short(max_seqlen: int, head_size: int) -> bool:
+    """Return whether the Triton kernels compute sequences of at most this length; else FlashAttention does.
+
+    FlashAttention's dropout is seeded from the host, so CUDA graphs cannot contain it.
+    """
+    return max_seqlen <= LONGEST and head_size in _HEAD_SIZES
 
 
 def attention(
@@ -33,7 +44,7 @@ def attention(
 ) -> Tensor:
     """See `ops.attention`."""
     query, key, value = (tensor.to(torch.bfloat16).contiguous() for tensor in (query, key, value))
-    if sequences.max_seqlen > LONGEST or query.shape[1] // num_heads not in _HEAD_SIZES:
+    if not is_short(sequences.max_seqlen, query.shape[1] // num_heads):
         flash: Tensor = _Flash.apply(query, key, value, sequences, num_heads, mask)  # type: ignore[no-untyped-call]
         return flash
     stride = mask_stride(sequences.max_seqlen)
@@ -69,12 +80,13 @@ def _short_attention(
     head_size, drops = query.shape[1] // num_heads, number_rows is not None
     programs = (len(cu_seqlens) - 1) * num_heads
     if programs:
-        kernels.forward[(programs,)](
-            query, key, value, context, logsumexp, cu_seqlens, number_rows if drops else logsumexp,
-            number_columns if drops else logsumexp, len(query), num_heads, mask_stride(max_seqlen), least, 0, scale,
-            D=head_size, LONGEST=_largest_tile(max_seqlen), DROPS=drops, num_warps=8 if head_size == 128 else 4,
-            num_stages=1, maxnreg=_registers(head_size),
-        )  # fmt: skip
+        with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
+            kernels.forward[(programs,)](
+                query, key, value, context, logsumexp, cu_seqlens, number_rows if drops else logsumexp,
+                number_columns if drops else logsumexp, len(query), num_heads, mask_stride(max_seqlen), least, 0, scale,
+                D=head_size, LONGEST=_largest_tile(max_seqlen), DROPS=drops, num_warps=8 if head_size == 128 else 4,
+                num_stages=1, maxnreg=_registers(head_size),
+            )  # fmt: skip
     return context, logsumexp
 
 
@@ -105,13 +117,14 @@ def _short_attention_backward(
     head_size, drops, largest = query.shape[1] // num_heads, number_rows is not None, _largest_tile(max_seqlen)
     programs = (len(cu_seqlens) - 1) * num_heads
     if programs:
-        kernels.backward[(programs,)](
-            grad.contiguous(), query, key, value, context, logsumexp, query_grad, key_grad, value_grad, cu_seqlens,
-            number_rows if drops else logsumexp, number_columns if drops else logsumexp, len(query), num_heads,
-            mask_stride(max_seqlen), least, 0, scale, D=head_size, LONGEST=largest, BW=16 if head_size == 128 else 32,
-            DROPS=drops, STAGES=4, num_warps=4 if largest == 64 and head_size <= 64 else 8, num_stages=1,
-            maxnreg=_registers(head_size),
-        )  # fmt: skip
+        with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
+            kernels.backward[(programs,)](
+                grad.contiguous(), query, key, value, context, logsumexp, query_grad, key_grad, value_grad, cu_seqlens,
+                number_rows if drops else logsumexp, number_columns if drops else logsumexp, len(query), num_heads,
+                mask_stride(max_seqlen), least, 0, scale, D=head_size, LONGEST=largest,
+                BW=16 if head_size == 128 else 32, DROPS=drops, STAGES=4,
+                num_warps=4 if largest == 64 and head_size <= 64 else 8, num_stages=1, maxnreg=_registers(head_size),
+            )  # fmt: skip
     return query_grad, key_grad, value_grad
 
 
@@ -161,7 +174,8 @@ class _Flash(torch.autograd.Function):
         heads = [tensor.view(len(tensor), num_heads, -1) for tensor in (query, key, value)]
         bounds, longest, rate = sequences.cu_seqlens, sequences.max_seqlen, 0.0 if mask is None else mask.rate
         scale = 1 / math.sqrt(heads[0].shape[2])
-        with torch.random.fork_rng(devices=[query.device], enabled=mask is not None):
+        device = query.device
+        with torch.cuda.device(device), torch.random.fork_rng(devices=[device], enabled=mask is not None):
             if mask is not None:
                 torch.cuda.manual_seed(mask.seed)
             context, logsumexp, *state = torch.ops.aten._flash_attention_forward(

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.core.tensors import EncoderOutput, PackedBatch
-from maskwright.kernels.cuda.attention import LONGEST
+from maskwright.kernels.cuda.attention import is_short
 from maskwright.kernels.setting import has_kernels, kernels_enabled
 
 _MOST_GRAPHS = 16
@@ -42,6 +42,10 @@ Encode = Callable[[PackedBatch, Tensor | None], EncoderOutput]
 
 class SplitEncoder(Protocol):
     """An encoder in two steps: `encode` is captured, `finish` is not."""
+
+    @property
+    def head_size(self) -> int:
+        """Width of an attention head."""
 
     def encode(self, batch: PackedBatch, output_positions: Tensor | None) -> Tensor:
         """Return the hidden states of the output positions, shape (W, H), or of all tokens."""
@@ -66,7 +70,6 @@ def capture(encoder: nn.Module) -> Encode:
 
 
 def _is_supported(encoder: nn.Module, batch: PackedBatch) -> bool:
-    # FlashAttention, for longer sequences, is seeded from the host.
     return (
         encoder.training
         and torch.is_grad_enabled()
@@ -74,7 +77,7 @@ def _is_supported(encoder: nn.Module, batch: PackedBatch) -> bool:
         and has_kernels(batch.ids.device)
         and torch.is_autocast_enabled("cuda")
         and torch.get_autocast_dtype("cuda") == torch.bfloat16
-        and batch.max_seqlen <= LONGEST
+        and is_short(batch.max_seqlen, cast(SplitEncoder, encoder).head_size)
     )
 
 

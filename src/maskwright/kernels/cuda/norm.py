@@ -56,11 +56,12 @@ def _norm(
     result, sums = torch.empty_like(values), torch.empty_like(values)
     statistics = values.new_empty(num_rows, 2, dtype=torch.float32)
     if num_rows:
-        kernels.forward[(-(-num_rows // rows),)](
-            values, residual, weight, bias, sums, result, statistics, number_rows if drops else statistics,
-            number_columns if drops else statistics, num_rows, width, least, scale, epsilon, DROPS=drops, ROWS=rows,
-            BLOCK=block, num_warps=4,
-        )  # fmt: skip
+        with torch.cuda.device_of(values):  # type: ignore[no-untyped-call]
+            kernels.forward[(-(-num_rows // rows),)](
+                values, residual, weight, bias, sums, result, statistics, number_rows if drops else statistics,
+                number_columns if drops else statistics, num_rows, width, least, scale, epsilon, DROPS=drops, ROWS=rows,
+                BLOCK=block, num_warps=4,
+            )  # fmt: skip
     return result, sums, statistics
 
 
@@ -92,11 +93,12 @@ def _norm_backward(
     values_grad = torch.empty_like(sums) if drops else residual_grad
     partial = sums.new_empty(programs, 2, width, dtype=torch.float32)
     if programs:
-        kernels.backward[(programs,)](
-            grad.contiguous(), sums, statistics, weight, residual_grad, values_grad, partial,
-            number_rows if drops else statistics, number_columns if drops else statistics, num_rows, width, least,
-            scale, rows_each, DROPS=drops, ROWS=rows, BLOCK=block, num_warps=4,
-        )  # fmt: skip
+        with torch.cuda.device_of(grad):  # type: ignore[no-untyped-call]
+            kernels.backward[(programs,)](
+                grad.contiguous(), sums, statistics, weight, residual_grad, values_grad, partial,
+                number_rows if drops else statistics, number_columns if drops else statistics, num_rows, width, least,
+                scale, rows_each, DROPS=drops, ROWS=rows, BLOCK=block, num_warps=4,
+            )  # fmt: skip
     return values_grad if drops else residual_grad.clone(), residual_grad, partial.sum(0)
 
 
