@@ -8,9 +8,11 @@ Bernoulli generator.
 
 import math
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 _STEPS = 1 << 16
 _COLUMNS = 512
@@ -106,14 +108,13 @@ class DropoutMask:
         rows, columns = self.numbers(math.prod(shape))
         return random_bits(rows, columns, shape)
 
-    def kept(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    def kept(self, bits: Tensor, dtype: torch.dtype) -> Tensor:
         """Return 1 where a value is kept, else 0, as floating point: multiplying by bool is several times slower."""
-        bits = self.bits(shape)
-        return torch.ge(bits, self.least, out=torch.empty(shape, dtype=dtype, device=bits.device))
+        return torch.ge(bits, self.least, out=torch.empty(bits.shape, dtype=dtype, device=bits.device))
 
     def factors(self, shape: tuple[int, ...]) -> Tensor:
         """Return the factors of the values: 0 or 1 / (1 - rate), fp32."""
-        return self.kept(shape, torch.float32).mul_(self.scale)
+        return self.kept(self.bits(shape), torch.float32).mul_(self.scale)
 
 
 def dropout(values: Tensor, mask: DropoutMask | None) -> Tensor:
@@ -128,8 +129,25 @@ def dropout_add(values: Tensor, residual: Tensor, mask: DropoutMask | None) -> T
     """Return `residual + dropout(values)` without writing the dropped values to memory first."""
     if mask is None:
         return residual + values
-    kept = mask.kept(values.shape, residual.dtype)
-    return torch.addcmul(residual, kept, values.to(residual.dtype), value=mask.scale)
+    return cast(Tensor, _DropoutAdd.apply(values, residual, mask))  # type: ignore[no-untyped-call]
+
+
+class _DropoutAdd(torch.autograd.Function):
+    """Saves the 16-bit random numbers, half the size of a mask in fp32; computing them again takes longer."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, residual: Tensor, mask: DropoutMask) -> Tensor:
+        bits = mask.bits(values.shape)
+        ctx.save_for_backward(bits)
+        ctx.mask, ctx.dtype = mask, values.dtype
+        return torch.addcmul(residual, mask.kept(bits, residual.dtype), values.to(residual.dtype), value=mask.scale)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        (bits,), (grad,) = ctx.saved_tensors, grads
+        factors = ctx.mask.kept(bits, grad.dtype).mul_(ctx.mask.scale)
+        return factors.mul_(grad).to(ctx.dtype), grad, None
 
 
 def random_bits(rows: Tensor, columns: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -3,6 +3,8 @@
 | function | reference | CPU | GPU, bf16 |
 | --- | --- | --- | --- |
 | `attention` | rows of equal length | reference | Triton, FlashAttention-2 |
+| `linear_qkv` | PyTorch | one matmul up to width 512 | reference |
+| `activated_linear` | PyTorch | recomputes GELU from width 512 on | reference |
 | `dropout_add_norm` | PyTorch | reference | Triton |
 | `embeddings` | PyTorch | reference | reference |
 | `cross_entropy` | all logits | blocks of logits | Triton between matmuls |
@@ -19,6 +21,7 @@ from torch import Tensor, nn
 from maskwright.kernels import reference
 from maskwright.kernels.cpu import attention as rows_attention
 from maskwright.kernels.cpu.encoder import Block, InferenceLayers, Precision, inference_layers, inference_problem
+from maskwright.kernels.cpu.linear import activated_linear, linear_qkv
 from maskwright.kernels.cross_entropy import Scores, summed_cross_entropy
 from maskwright.kernels.cuda import attention as cuda_attention
 from maskwright.kernels.cuda import norm as cuda_norm
@@ -35,6 +38,7 @@ __all__ = [
     "Precision",
     "Scores",
     "Sequences",
+    "activated_linear",
     "attention",
     "capture",
     "dropout",
@@ -42,6 +46,7 @@ __all__ = [
     "embeddings",
     "inference_layers",
     "inference_problem",
+    "linear_qkv",
     "summed_cross_entropy",
 ]
 

@@ -2,7 +2,6 @@
 
 from torch import Tensor, nn
 
-from maskwright.core.tensors import activation
 from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
 
@@ -43,10 +42,11 @@ class AttentionBlock(nn.Module):
         Returns:
             Shape (T, H), or (W, H).
         """
+        query, key, value = ops.linear_qkv(hidden, self.query, self.key, self.value)
         context = ops.attention(
-            self.query(hidden),
-            self.key(hidden),
-            self.value(hidden),
+            query,
+            key,
+            value,
             sequences,
             num_heads=self._config.num_heads,
             dropout=dropout.mask(call, self._config.attention_dropout),
@@ -69,6 +69,6 @@ class FeedForwardBlock(nn.Module):
 
     def forward(self, hidden: Tensor, dropout: ops.DropoutKey, call: int) -> Tensor:
         """Transform each token. Shape (T, H) to (T, H); `call` is the number of the one dropout call."""
-        inner = activation(self._config.hidden_activation, self.dense_in(hidden))
+        outer = ops.activated_linear(self._config.hidden_activation, self.dense_in(hidden), self.dense_out)
         mask = dropout.mask(call, self._config.hidden_dropout)
-        return ops.dropout_add_norm(self.dense_out(inner), hidden, self.norm, mask)
+        return ops.dropout_add_norm(outer, hidden, self.norm, mask)

@@ -30,7 +30,7 @@ def attention(
         allowed = None if rows.mask is None else rows.mask.to(q.dtype)
         return _merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=allowed), rows.slots)
     numbers, least, scale = _dropout(rows, num_heads, mask)
-    query, key, value = (_as_autocast(tensor) for tensor in (query, key, value))
+    query, key, value = (as_autocast(tensor) for tensor in (query, key, value))
     shape = rows.num_rows, rows.length, num_heads
     context: Tensor
     context, _ = _rows_attention(query, key, value, rows.slots, rows.mask, *shape, *numbers, least, scale)
@@ -43,8 +43,8 @@ def _dropout(rows: Rows, num_heads: int, mask: DropoutMask | None) -> tuple[tupl
     return mask.numbers(rows.num_rows * num_heads * rows.length**2), mask.least, mask.scale
 
 
-def _as_autocast(tensor: Tensor) -> Tensor:
-    # Autocast does not reach inside custom operators.
+def as_autocast(tensor: Tensor) -> Tensor:
+    """Return a tensor in autocast's precision, for operators that autocast does not convert inputs of."""
     kind = tensor.device.type
     if not torch.is_autocast_enabled(kind) or tensor.dtype == torch.float64:
         return tensor

@@ -1,0 +1,83 @@
+"""Dense layers in training on a CPU against PyTorch's, and the memory that a layer of the encoder saves."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+
+from maskwright.core.tensors import PackedBatch, activation
+from maskwright.kernels import ops
+from maskwright.model.config import EncoderConfig
+from maskwright.model.encoder import Encoder
+
+names = pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "relu"])
+
+
+def gradients_of(result: Tensor, values: Tensor, *layers: nn.Linear) -> list[Tensor]:
+    grad = torch.randn(result.shape, generator=torch.Generator().manual_seed(1)).to(result.dtype)
+    leaves = [values, *(parameter for layer in layers for parameter in layer.parameters())]
+    return list(torch.autograd.grad(result, leaves, grad))
+
+
+@names
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_layer_behind_an_activation_is_pytorchs(name: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    layer, values = nn.Linear(24, 512), torch.randn(9, 24, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        found = ops.activated_linear(name, values.to(dtype), layer)
+        expected = layer(activation(name, values.to(dtype)))
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, expected)
+    for one, other in zip(gradients_of(found, values, layer), gradients_of(expected, values, layer), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("width", [16, 528])
+@pytest.mark.parametrize("half", [False, True])
+def test_query_key_and_value_are_those_of_three_layers(width: int, half: bool) -> None:
+    torch.manual_seed(0)
+    layers, hidden = [nn.Linear(width, width) for _ in range(3)], torch.randn(5, width, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        found = ops.linear_qkv(hidden, *layers)
+        expected = [layer(hidden) for layer in layers]
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+    tolerance = {"atol": 0.02, "rtol": 0.02} if half else {"atol": 1e-5, "rtol": 1e-5}
+    for one, other in zip(
+        gradients_of(torch.stack(list(found)), hidden, *layers),
+        gradients_of(torch.stack(expected), hidden, *layers),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, **tolerance)
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_tanh"])
+@pytest.mark.parametrize("half", [False, True])
+def test_a_layer_saves_few_bytes_per_token_and_unit_of_width(name: str, half: bool) -> None:
+    """In fp32: tokens 8, query, key and value 12, probabilities 8, context 4, sums 8, GELU's input 16, dropout 4."""
+    length, width = 128, 768
+    found = []
+    for num_layers in (1, 2):
+        config = EncoderConfig(num_layers=num_layers, hidden_activation=name, pooler=False)
+        encoder = Encoder(config, 9)
+        zeros = torch.zeros(length, dtype=torch.int64)
+        batch = PackedBatch(
+            ids=zeros,
+            position_ids=zeros,
+            segment_ids=zeros,
+            cu_seqlens=torch.tensor([0, length], dtype=torch.int32),
+            max_seqlen=length,
+            dropout_key=3,
+        )
+        saved: dict[int, Tensor] = {}
+
+        def pack(tensor: Tensor, saved: dict[int, Tensor] = saved) -> Tensor:
+            saved[tensor.untyped_storage().data_ptr()] = tensor
+            return tensor
+
+        with saved_tensors_hooks(pack, lambda tensor: tensor), torch.autocast("cpu", torch.bfloat16, enabled=half):
+            encoder(batch)
+        # Not weights and their copies in bf16.
+        found.append(sum(each.untyped_storage().nbytes() for each in saved.values() if length in each.shape))
+    assert (found[1] - found[0]) / length / width == pytest.approx(36 if half else 60, abs=0.1)
