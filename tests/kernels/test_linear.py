@@ -13,6 +13,31 @@ from maskwright.model.encoder import Encoder
 names = pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "relu"])
 
 
+def test_rows_are_padded_to_few_sizes_by_sequences_and_positions_that_nothing_uses() -> None:
+    torch.manual_seed(0)
+    config = EncoderConfig(hidden_size=16, num_heads=2, num_layers=2, intermediate_size=32, max_positions=7)
+    encoder = Encoder(config, 9)
+    lengths = [7] * 30 + [3]
+    tokens = sum(lengths)
+    batch = PackedBatch(
+        ids=torch.randint(9, (tokens,)),
+        position_ids=torch.zeros(tokens, dtype=torch.int64),
+        segment_ids=torch.zeros(tokens, dtype=torch.int64),
+        cu_seqlens=torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32),
+        max_seqlen=7,
+        dropout_key=3,
+    )
+    positions = torch.arange(0, tokens, 5)
+    assert ops.pad_rows(batch).lengths.tolist() == [*lengths, *[1] * 11]
+    assert len(ops.pad_positions(positions)) == 48
+    assert ops.pad_positions(positions[:0]).shape == (0,)
+    for output_positions in (None, positions):
+        hidden = encoder.encode(batch, output_positions)
+        with torch.no_grad():
+            assert ops.pad_rows(batch) is batch
+            torch.testing.assert_close(encoder.encode(batch, output_positions), hidden)
+
+
 def gradients_of(result: Tensor, values: Tensor, *layers: nn.Linear) -> list[Tensor]:
     grad = torch.randn(result.shape, generator=torch.Generator().manual_seed(1)).to(result.dtype)
     leaves = [values, *(parameter for layer in layers for parameter in layer.parameters())]

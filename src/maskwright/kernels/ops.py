@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from maskwright.kernels import reference
 from maskwright.kernels.cpu import attention as rows_attention
 from maskwright.kernels.cpu.encoder import Block, InferenceLayers, Precision, inference_layers, inference_problem
-from maskwright.kernels.cpu.linear import activated_linear, linear_qkv
+from maskwright.kernels.cpu.linear import activated_linear, linear_qkv, pad_positions, pad_rows
 from maskwright.kernels.cross_entropy import Scores, summed_cross_entropy
 from maskwright.kernels.cuda import attention as cuda_attention
 from maskwright.kernels.cuda import norm as cuda_norm
@@ -47,6 +47,8 @@ __all__ = [
     "inference_layers",
     "inference_problem",
     "linear_qkv",
+    "pad_positions",
+    "pad_rows",
     "summed_cross_entropy",
 ]
 

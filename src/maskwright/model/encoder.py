@@ -59,7 +59,9 @@ class Encoder(nn.Module):
 
     def encode(self, batch: PackedBatch, output_positions: Tensor | None) -> Tensor:
         """Return the last hidden states of the output positions, shape (W, H), or of all tokens, (T, H)."""
-        config = self.config
+        config, count = self.config, batch.num_tokens if output_positions is None else len(output_positions)
+        batch = ops.pad_rows(batch)
+        output_positions = None if output_positions is None else ops.pad_positions(output_positions)
         key = batch.dropout_key if self.training else None
         dropout = ops.DropoutKey(key, batch.ids.device, num_calls=1 + DROPOUT_CALLS * config.num_layers)
         sequences = ops.Sequences(batch.cu_seqlens, batch.max_seqlen)
@@ -69,7 +71,7 @@ class Encoder(nn.Module):
             chosen = output_positions if layer == config.num_layers - 1 else None
             hidden = self.attention_blocks[attention](hidden, sequences, dropout, call, chosen)
             hidden = self.ffn_blocks[ffn](hidden, dropout, call + 2)
-        return hidden
+        return hidden[:count]
 
     def embed(self, batch: PackedBatch, dropout: ops.DropoutMask | None) -> Tensor:
         """Return the input of the first layer, shape (T, H): what a token brings, projected to H if need be."""
