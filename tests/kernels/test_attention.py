@@ -48,8 +48,11 @@ def by_formula(inputs: list[Tensor], lengths: tuple[int, ...]) -> Tensor:
 
 @lengths
 @pytest.mark.parametrize("function", [rows.attention, reference.attention], ids=["rows", "reference"])
-@pytest.mark.parametrize("longest", [LONGEST, 9, 300], ids=["exact", "upper bound", "fused"])
-def test_results_and_gradients_are_those_of_the_formula(function, lengths: tuple[int, ...], longest: int) -> None:
+@pytest.mark.parametrize(("longest", "fused"), [(LONGEST, False), (300, False), (300, True)])
+def test_results_and_gradients_are_those_of_the_formula(
+    function, lengths: tuple[int, ...], longest: int, fused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "_LONGEST_FOR_MATMULS", 0 if fused else 256)
     inputs = inputs_of(lengths, torch.float64)
     found, expected = function(*inputs, sequences_of(lengths, longest), HEADS, None), by_formula(inputs, lengths)
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
@@ -92,6 +95,13 @@ def test_probabilities_are_dropped_at_the_rate_and_scaled(function) -> None:
     assert factors.unique().tolist() == pytest.approx([0.0, mask.scale])
     share = float((factors == 0).double().mean())
     assert abs(share - assumed) < 4 * math.sqrt(assumed * (1 - assumed) / factors.numel())
+
+
+def test_rows_are_as_long_as_the_longest_sequence() -> None:
+    assert (sequences_of(PACKED, 300).rows.length, sequences_of(PACKED, 300).rows.num_rows) == (6, 2)
+    assert sequences_of(FULL, 300).rows.mask is None
+    with pytest.raises(ValueError, match="1 to 6 tokens do not fit rows of 5"):
+        _ = sequences_of(PACKED, 5).rows
 
 
 @lengths

@@ -139,6 +139,12 @@ def test_bounds_cut_between_sequences_and_below_the_limit(lengths: list[int], li
         assert cu_seqlens[last] - cu_seqlens[first] <= limit or last == first + 1
 
 
+def test_a_sequence_above_the_limit_leaves_the_others_together() -> None:
+    lengths = [10] * 8 + [101] + [10] * 12 + [200]
+    bounds = even_bounds(np.append(0, np.cumsum(lengths)), 100)
+    assert bounds.tolist() == [0, 8, 9, 15, 21, 22]
+
+
 def test_sequences_lie_one_behind_the_other_without_padding() -> None:
     for micro in step(recipe()).micro_batches:
         batch = micro.batch

@@ -17,7 +17,8 @@ class PackedBatch:
         ids: Shape (T,), int64.
         position_ids: Shape (T,), int64, counted from 0 in each sequence (without the family's offset).
         segment_ids: Shape (T,), int64.
-        cu_seqlens: Shape (B+1,), int32, the boundaries of the sequences, from 0 to T.
+        cu_seqlens: Shape (B+1,), int32, the boundaries of the sequences, from 0 to T. No sequence is empty, except in
+            the fixed memory of CUDA graphs.
         max_seqlen: Length of the longest sequence, or an upper bound of it.
         dropout_key: Key of the dropout masks, a scalar int64 tensor in CUDA graphs; None disables dropout.
     """

@@ -45,10 +45,11 @@ class Sequences:
 
     @functools.cached_property
     def rows(self) -> Rows:
-        """The sequences packed into rows of `max_seqlen` slots; waits for the device."""
-        device, length = self.cu_seqlens.device, self.max_seqlen
+        """The sequences packed into rows as long as the longest; waits for the device."""
+        device = self.cu_seqlens.device
         bounds = self.cu_seqlens.cpu().numpy().astype(np.int64)
         lengths = np.diff(bounds)
+        length = min(self.max_seqlen, int(lengths.max(initial=1)))
         first_slots, num_rows = pack(lengths, length)
         if (lengths == length).all():
             return Rows(num_rows, length)

@@ -230,6 +230,15 @@ def even_bounds(cu_seqlens: IntArray, limit: int) -> IntArray:
     Returns:
         Shape (P+1,), the first sequence of each micro-batch, and B.
     """
+    long = np.flatnonzero(np.diff(cu_seqlens) > limit)
+    edges = np.unique([0, *long, *(long + 1), len(cu_seqlens) - 1])
+    runs = [first + _even_bounds(cu_seqlens[first : last + 1], limit) for first, last in itertools.pairwise(edges)]
+    return np.unique(np.concatenate([edges, *runs]))
+
+
+def _even_bounds(cu_seqlens: IntArray, limit: int) -> IntArray:
+    # Of sequences of which none is longer than the limit, or of one.
+    cu_seqlens = cu_seqlens - cu_seqlens[0]
     num_sequences, num_tokens = len(cu_seqlens) - 1, int(cu_seqlens[-1])
     for num_parts in range(max(1, -(-num_tokens // limit)), num_sequences):
         bounds = np.unique(np.searchsorted(cu_seqlens, np.arange(num_parts + 1) * num_tokens / num_parts))

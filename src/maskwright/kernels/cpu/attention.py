@@ -84,7 +84,7 @@ def _rows_attention(
         signs = torch.lt(bits, least, out=torch.empty_like(integers))
         integers |= signs.bitwise_left_shift_(8 * probabilities.itemsize - 1)
     context = _matmul(_kept(probabilities) if scale != 1 else probabilities, v, scale)
-    return _merge_heads(context.view(num_rows, num_heads, row_length, v.shape[2]), slots).clone(), probabilities
+    return _merge_heads(context.view(num_rows, num_heads, row_length, v.shape[2]), slots), probabilities
 
 
 @_rows_attention.register_fake
