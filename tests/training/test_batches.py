@@ -9,8 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maskwright.core.fields import kinds
 from maskwright.core.similar_words import SimilarWords, word_hashes
 from maskwright.core.types import BoolArray, Documents, IntArray, SpecialTokens, TakenTokens
+from maskwright.pretext.masking import MaskingChoice
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
@@ -191,7 +193,7 @@ def masks_by_epoch(which: Recipe) -> dict[int, dict[int, tuple[int, ...]]]:
 @pytest.mark.parametrize(
     "masking",
     [
-        *("token", "whole_word", "ngram", "span", "levels", "pmi"),
+        *kinds(MaskingChoice),
         "{kind: whole_word, budget: words}",
         "{kind: ngram, budget: words, order: left_to_right}",
     ],

@@ -79,7 +79,7 @@ def is_jieba_name(word: str, tag: str) -> bool:
 def checked(run: str, words: Sequence[Tagged]) -> list[Tagged]:
     """Return the words of a run if they join to it, else its single characters without tags.
 
-    Libraries that normalize text may return other text (Chinese-BERT-wwm did the same: issue 13).
+    Libraries that normalize text may return other text (as in ymcui/Chinese-BERT-wwm issue 13).
     """
     return list(words) if "".join(word for word, _ in words) == run else [(character, "") for character in run]
 

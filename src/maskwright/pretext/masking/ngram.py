@@ -30,11 +30,11 @@ class NgramMasking(WordMasking):
             MacBERT: 0.4, 0.3, 0.2 and 0.1. At the end of a text or of the budget windows are shorter.
         budget: Unit of the rate and the budget: "tokens" (ALBERT) or "words" (MacBERT), as in `WholeWordMasking`.
         order: Placement of windows. "random" (ALBERT): words are visited in random order, and from each a window is
-            selected, shortened if it overruns the budget, unless it touches a selected one. "left_to_right" (MacBERT,
-            issue 13): lengths are sampled until they use up the budget; as many random words are pointers; from left to
-            right each selects its window and moves the later pointers by the window's words beyond one. The budget is
-            always met; it must be of words. If a text ends within a window, the rest is a unit at the start of the next
-            text.
+            selected, shortened if it overruns the budget, unless it touches a selected one. "left_to_right"
+            (ymcui/MacBERT issue 13): lengths are sampled until they use up the budget; as many random words
+            are pointers; from left to right each selects its window and moves the later pointers by the window's words
+            beyond one. The budget is always met; it must be of words. If a text ends within a window, the rest is a
+            unit at the start of the next text.
     """
 
     kind: Literal["ngram"] = "ngram"

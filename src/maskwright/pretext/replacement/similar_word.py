@@ -25,19 +25,20 @@ class SimilarWord(Replacement):
     token is from the vocabulary; where the corpus has none, each token is sampled separately from the vocabulary
     without special tokens. It may equal the original.
 
-    DEVIATION: the paper does not say what happens to a similar word of another length (MacBERT issues 12 and 19
-    were never answered); here only words of the same number of tokens are similar, since the labels are the
+    DEVIATION: the paper does not say what happens to a similar word of another length (ymcui/MacBERT issues 12 and
+    19 were never answered); here only words of the same number of tokens are similar, since the labels are the
     tokens of the original, one at each position.
 
     DEVIATION: a word without a similar one becomes a random word, and beyond `max_stand_ins` of the selected tokens
-    another word is selected instead, as in the original (issue 9). Here these random words are part of the share
-    `random`, so that the three shares hold whatever the table covers; the authors do not say whether they come on top.
-    The limit holds on average: in each sequence, words without a similar one are eligible with the same probability.
+    another word is selected instead, as in the original (ymcui/MacBERT issue 9). Here these random words
+    are part of the share `random`, so that the three shares hold whatever the table covers; the authors do not say
+    whether they come on top. The limit holds on average: in each sequence, words without a similar one are eligible with the same probability.
 
     Attributes:
         similar, random, keep: Shares of the selected tokens whose words become a similar word, a random word, or stay;
             they sum to 1.
-        max_stand_ins: Maximum share of the selected tokens whose words have no similar word (issue 9).
+        max_stand_ins: Maximum share of the selected tokens whose words have no similar word (ymcui/MacBERT
+            issue 9).
         table: Where similar words come from.
     """
 

@@ -49,7 +49,8 @@ MASKING = NgramMasking(
     budget="tokens",
     order="random",
     # create_pretraining_data.py has a default limit of 20, which at length 512 is 3.9 % of the tokens; its authors
-    # trained with it (issue 51). The paper has no limit. The released value: --set masking.max_targets=20
+    # trained with it (google-research/albert issue 51). The paper has no limit. The released value:
+    # --set masking.max_targets=20
     max_targets=None,
 )
 

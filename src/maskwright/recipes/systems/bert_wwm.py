@@ -86,7 +86,8 @@ def recipes() -> Iterator[Recipe]:
             words=words,
             format=bert.FORMAT,
             masking=MASKING,
-            replacement=bert.REPLACEMENT,  # each character separately, also within a word (issue 33)
+            # Each character separately, also within a word (ymcui/Chinese-BERT-wwm issue 33).
+            replacement=bert.REPLACEMENT,
             masks=MaskRefresh(copies=10),
             objectives=(MaskedLanguageModeling(), NextSentencePrediction()),
             encoder=at_size(bert.ENCODER, size),

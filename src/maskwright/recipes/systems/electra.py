@@ -40,7 +40,7 @@ MASKING = TokenMasking(
     rate=0.15,
     # DEVIATION: the original samples positions with replacement, so that 19 samples at length 128 give 17.7 positions
     # on average, and writes the mean of both ids at a position sampled twice (pretrain_helpers.py:56-213; its author
-    # calls that a bug, issue 41). Here positions are distinct.
+    # calls that a bug, google-research/electra issue 41). Here positions are distinct.
     rounding="half_even",  # tf.round
     counted="all",  # includes [CLS] and [SEP], which are never selected
     candidates="ordinary",

@@ -30,14 +30,14 @@ FORMAT = SegmentPair(
 )
 
 MASKING = NgramMasking(
-    length_shares=(0.4, 0.3, 0.2, 0.1),  # of 1 to 4 words; n counts whole words (issue 15)
+    length_shares=(0.4, 0.3, 0.2, 0.1),  # of 1 to 4 words; n counts whole words (ymcui/MacBERT issue 15)
     rate=0.15,
     rounding="down",
     # Not stated: special tokens are included, as in BERT.
     counted="all",
     candidates="ordinary",
     budget="words",  # 15 % of the words, of any length
-    order="left_to_right",  # pointers from left to right, no overlap (issue 13)
+    order="left_to_right",  # pointers from left to right, no overlap (ymcui/MacBERT issue 13)
     max_targets=None,
 )
 
@@ -45,7 +45,7 @@ REPLACEMENT = SimilarWord(
     similar=0.8,
     random=0.1,
     keep=0.1,
-    max_stand_ins=0.1,  # issue 9
+    max_stand_ins=0.1,  # ymcui/MacBERT issue 9
     # The authors used the toolkit Synonyms, whose vectors need a license key and a download. Here similar words are
     # learned from the corpus; with a file of vectors or a thesaurus: --set replacement.table.source=FILE
 )

@@ -69,7 +69,7 @@ TRAINING = Training(
     ),
 )
 
-# The released base model was trained in larger batches (SpanBERT issue 6).
+# The released base model was trained in larger batches (facebookresearch/SpanBERT issue 6).
 TRAINING_BASE = TRAINING.replace(steps=300_000, batch_sequences=2048, learning_rate=5e-4)
 
 SYSTEMS: tuple[tuple[str, Size, Training, str], ...] = (
