@@ -30,9 +30,10 @@ class SimilarWord(Replacement):
     tokens of the original, one at each position.
 
     DEVIATION: a word without a similar one becomes a random word, and beyond `max_stand_ins` of the selected tokens
-    another word is selected instead, as in the original (ymcui/MacBERT issue 9). Here these random words
-    are part of the share `random`, so that the three shares hold whatever the table covers; the authors do not say
-    whether they come on top. The limit holds on average: in each sequence, words without a similar one are eligible with the same probability.
+    another word is selected instead, as in the original (ymcui/MacBERT issue 9). Here these random words are part of
+    the share `random`, so that the three shares hold whatever the table covers; the authors do not say whether they
+    come on top. The limit holds on average: in each sequence, words without a similar one are eligible with the same
+    probability.
 
     Attributes:
         similar, random, keep: Shares of the selected tokens whose words become a similar word, a random word, or stay;
