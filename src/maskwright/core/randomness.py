@@ -112,7 +112,7 @@ def generators(seed: int, purpose: str, refresh: int, count: int) -> Iterator[np
 
 @dataclass(frozen=True, slots=True)
 class RandomNumbers:
-    """The random numbers of a flat batch of instances, each keyed by its own (refresh, index).
+    """The random numbers of a packed batch of instances, each keyed by its own (refresh, index).
 
     An instance gets the same numbers in any batch.
 

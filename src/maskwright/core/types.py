@@ -130,7 +130,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instances:
-    """A flat batch of sequences with special tokens, not masked yet.
+    """A packed batch of sequences with special tokens, not masked yet.
 
     Attributes:
         ids: Shape (T,), int32, token ids.
@@ -210,7 +210,7 @@ class Examples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """The targets of one objective in a flat batch.
+    """The targets of one objective in a packed batch.
 
     Attributes:
         positions: Shape (M,), int64: token offsets (token objectives) or sequence numbers (pair objectives).

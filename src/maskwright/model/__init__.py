@@ -1,1 +1,1 @@
-"""The encoder: packed tokens in, hidden states out. One Transformer for all families."""
+"""The encoder, one Transformer for all families: from packed tokens to hidden states."""

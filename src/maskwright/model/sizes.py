@@ -5,10 +5,10 @@
     2 (E H if projected) + L (8 H^2 + 4 n H + 4 H F)  dense layers, attention over n tokens
   + s 2 H^2                                           pooler, once a sequence
 
-and three times that for training: the backward pass has two matmuls for each of the forward pass. Heads are
-their objectives' to count (`Objective.flops`). Not counted are embedding look-ups, softmax, LayerNorm,
-activations and the optimizer (each below a few per cent), and padding. n is the mean length attended,
-sum(l^2) / sum(l) over sequences of lengths l, which is the length itself where all are equal.
+and three times that for training: the backward pass has two matmuls for each of the forward pass. Objectives
+count their heads (`Objective.flops`). Not counted are embedding look-ups, softmax, LayerNorm, activations and
+the optimizer (each below a few per cent), and padding. n is the mean length attended, sum(l^2) / sum(l) over
+sequences of lengths l: the length itself if all are equal.
 """
 
 from maskwright.model.config import EncoderConfig

@@ -79,7 +79,7 @@ class Machine:
         }
 
     def tokens_per_microbatch(self, hidden_size: int) -> int:
-        """Return the tokens (padding included) of a forward and backward pass, for any model of this hidden size."""
+        """Return the most tokens of a forward and backward pass, for any model of this hidden size."""
         if self.device.type == "cpu":
             return 4096 if hidden_size <= _WIDEST_FOR_4096 else 2048
         memory = torch.cuda.get_device_properties(self.device).total_memory
@@ -87,7 +87,7 @@ class Machine:
 
 
 def pretraining_microbatch(machine: Machine, recipe: Recipe) -> int:
-    """Return the tokens (padding included) of a forward and backward pass in pretraining; on a GPU by its memory.
+    """Return the most tokens of a forward and backward pass in pretraining; on a GPU by its memory.
 
     Total memory counts, not free memory: dropout is keyed by micro-batches, so a resumed run must cut its steps as
     before.

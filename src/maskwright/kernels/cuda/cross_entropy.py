@@ -1,7 +1,7 @@
 """Cross entropy over a tied vocabulary in bf16 on a GPU: three matmuls and two Triton kernels.
 
 Matmuls need aligned memory to be fast: 30,522 rows of weights take 982 us on an H100, 30,528 take 357.
-Nothing here waits for the GPU, so it may stand in a captured graph.
+Nothing here waits for the GPU, so a CUDA graph can contain it.
 """
 
 from typing import NamedTuple
@@ -14,9 +14,9 @@ GPU_BLOCK_ELEMENTS = 1 << 28
 gradient is a single matmul, to which nothing is added."""
 
 _COLUMNS = 64
-"""The vocabulary is filled up to a multiple of this."""
+"""The vocabulary is padded to a multiple of this."""
 _ROWS = 16
-"""Targets are filled up to a multiple of this: they are the inner dimension of the vocabulary's gradient."""
+"""Targets are padded to a multiple of this: they are the inner dimension of the vocabulary's gradient."""
 _SCORED = {"BLOCK": 2048, "num_warps": 4}
 _GRADIENTS = {"ROWS": 32, "BLOCK": 1024, "num_warps": 4}
 _SAMPLING = {"BLOCK": 2048, "num_warps": 4}
@@ -24,11 +24,11 @@ _SAMPLING = {"BLOCK": 2048, "num_warps": 4}
 
 
 class GpuScores(NamedTuple):
-    """What one pass over the vocabulary gives.
+    """Results of one pass over the vocabulary.
 
     Attributes:
         total: Summed cross entropy in nats (scalar, fp32).
-        correct: How many predictions are right, of equals the first counting as the best (scalar, int64).
+        correct: Number of right predictions; of equal scores the first counts as the best (scalar, int64).
         gradients: Gradients of the total with respect to features, weight and bias, in their shapes and precisions;
             None if not requested.
     """
@@ -136,10 +136,10 @@ def _sample(scores: Tensor, bias: Tensor, numbers: Tensor, sampled: Tensor) -> N
 def _in_bf16(matrix: Tensor, multiple: int) -> Tensor:
     """Return a contiguous matrix in bf16, with rows of zeros behind it that make their number a multiple."""
     count = len(matrix)
-    filled = -(-count // multiple) * multiple
-    if filled == count:
+    padded = -(-count // multiple) * multiple
+    if padded == count:
         return matrix.to(torch.bfloat16).contiguous()
-    copy = torch.empty(filled, matrix.shape[1], dtype=torch.bfloat16, device=matrix.device)
+    copy = torch.empty(padded, matrix.shape[1], dtype=torch.bfloat16, device=matrix.device)
     copy[:count] = matrix
     copy[count:] = 0
     return copy
@@ -169,7 +169,7 @@ def _gradients_in_place(
     labels = labels.contiguous()
     losses, log_sums = (torch.empty(num_targets, dtype=torch.float32, device=logits.device) for _ in range(2))
     is_right = torch.empty(num_targets, dtype=torch.int32, device=logits.device)
-    # Triton launches on the current GPU, which another than the tensors' may be.
+    # Triton launches on the current GPU, which may not be that of the tensors.
     with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
         if num_targets:
             score_rows[(num_targets,)](logits, bias, labels, losses, log_sums, is_right, num_columns, **_SCORED)

@@ -1,11 +1,11 @@
-"""Cross entropy over a row of bf16 scores and its gradients, in one reading each (Triton; only where a GPU computes).
+"""Triton kernels of the cross entropy over rows of bf16 scores: loss and gradients in one pass each, and sampling.
 
-Both are bound by memory: 4,928 rows of 30,528 scores are 301 MB. The first kernel reads them, the second reads them
-and writes the gradients in their place. V is a multiple of 16, so that threads load 16 bytes at a time; in columns
+The first two are bound by memory: 4,928 rows of 30,528 scores are 301 MB. One reads them, the other reads them and
+writes the gradients in their place. V is a multiple of 16, so that threads load 16 bytes at a time; in columns
 behind the vocabulary the bias is -inf, and their gradients become 0.
 
-What changes from batch to batch (the number of targets, where their labels begin) is not specialized on: it would have
-the kernels compiled anew in the middle of a run.
+Kernels are not specialized on what changes between batches (number of targets, alignment of their labels): each new
+value would compile them again.
 """
 
 import triton
@@ -14,7 +14,7 @@ import triton.language as tl
 
 @triton.jit(do_not_specialize_on_alignment=["labels", "losses", "log_sums", "is_right"])
 def score_rows(scores, bias, labels, losses, log_sums, is_right, num_columns, BLOCK: tl.constexpr):
-    """Write one row's loss, what its exponentials sum to, and whether its best score is that of its label.
+    """Write one row's loss, its log-sum-exp, and whether its best score is that of its label.
 
     One program a row.
 
@@ -26,7 +26,7 @@ def score_rows(scores, bias, labels, losses, log_sums, is_right, num_columns, BL
         log_sums: Where the logarithms of summed exponentials go. Shape (M,), fp32.
         is_right: Where 1 goes if no other score is higher, and no earlier one as high; else 0. Shape (M,), int32.
         num_columns: V.
-        BLOCK: Columns looked at together.
+        BLOCK: Columns of one step.
     """
     row = tl.program_id(0)
     scores += row.to(tl.int64) * num_columns
@@ -112,7 +112,7 @@ def sample_rows(scores, bias, numbers, sampled, num_columns, BLOCK: tl.constexpr
         numbers: Pointer to uniform numbers in [0, 1). Shape (M,), fp32.
         sampled: Where the columns go. Shape (M,), int64.
         num_columns: V.
-        BLOCK: Columns looked at together.
+        BLOCK: Columns of one step.
     """
     row = tl.program_id(0)
     scores += row.to(tl.int64) * num_columns
@@ -146,5 +146,5 @@ def sample_rows(scores, bias, numbers, sampled, num_columns, BLOCK: tl.constexpr
         last = tl.max(tl.where(share > 0, tl.arange(0, BLOCK), 0), 0)
         found = tl.where((found < 0) & (after > wanted), start + tl.minimum(before, last), found)
         passed = after
-    # A row of NaNs gives a token too; its loss is NaN, and the step is refused.
+    # In a row of NaNs token 0 is sampled; the loss is NaN too, and the step raises.
     tl.store(sampled + row, tl.maximum(found, 0).to(tl.int64))

@@ -1,4 +1,4 @@
-"""Sampling of units within each sequence of a flat batch: random orders, unit boundaries, and filling a budget.
+"""Sampling of units within each sequence of a packed batch: random orders, unit boundaries, and filling a budget.
 
 T tokens, B sequences, U units, V vocabulary size.
 """

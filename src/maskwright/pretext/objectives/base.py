@@ -50,7 +50,7 @@ class Objective(Spec):
 
     @abstractmethod
     def targets(self, examples: Examples) -> Targets:
-        """Return the targets of a flat batch of examples. Positions ascend."""
+        """Return the targets of a packed batch of examples. Positions ascend."""
 
     def head(self, shape: HeadShape) -> "nn.Module":
         """Build the head, with PyTorch's default initialization (the model's initializer runs over it)."""
