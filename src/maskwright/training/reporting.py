@@ -11,6 +11,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+_TRAINING = "training"
+
 
 class Reporter:
     """Receives the messages of a run; this one ignores them."""
@@ -46,7 +48,8 @@ class Silent(Reporter):
 class OnConsole(Reporter):
     """Lines and a progress bar on a console (standard error by default).
 
-    If the console is not a terminal (a log file), the bar becomes a line every 30 seconds.
+    If the console is not a terminal (a log file), the bar becomes lines: the first and last state of each preparation
+    stage, and one every 30 seconds.
 
     Args:
         console: Where to write.
@@ -60,6 +63,7 @@ class OnConsole(Reporter):
         self._task: TaskID | None = None
         self._name = ""
         self._printed = 0.0
+        self._unprinted = ""  # The latest state of a preparation stage, if it is not printed yet.
 
     def say(self, topic: str, text: str) -> None:
         """Print a line: the topic in a column of its own, the text wrapped beside it."""
@@ -75,6 +79,7 @@ class OnConsole(Reporter):
         self._print(topic, table)
 
     def _print(self, topic: str, content: RenderableType) -> None:
+        self._print_last_state()
         grid = Table.grid(padding=(0, 1))
         grid.add_column(width=10, style="bold cyan", no_wrap=True)
         grid.add_column(overflow="fold")
@@ -88,15 +93,11 @@ class OnConsole(Reporter):
 
     def training(self, share: float, text: str) -> None:
         """Show training."""
-        self._show("training", share, text)
+        self._show(_TRAINING, share, text)
 
     def _show(self, name: str, share: float | None, text: str) -> None:
         if not self.console.is_terminal:
-            now = time.monotonic()
-            if name != self._name or now - self._printed >= self._QUIET_SECONDS:
-                self._printed, self._name = now, name
-                percent = "" if share is None else f" {share:.0%}"
-                self.console.print(f"{name}{percent}  {text}", soft_wrap=True)
+            self._show_plain(name, share, text)
             return
         if self._bar is None or self._name != name:
             self.close()
@@ -114,11 +115,28 @@ class OnConsole(Reporter):
             self._name = name
         assert self._task is not None
         self._bar.update(self._task, completed=share or 0.0, text=text)
-        if share is not None and share >= 1 and name != "training":
+        if share is not None and share >= 1 and name != _TRAINING:
             self.close()
 
+    def _show_plain(self, name: str, share: float | None, text: str) -> None:
+        if name != self._name:
+            self._print_last_state()
+        now = time.monotonic()
+        line = f"{name}{'' if share is None else f' {share:.0%}'}  {text}"
+        if name != self._name or now - self._printed >= self._QUIET_SECONDS:
+            self._printed, self._name, self._unprinted = now, name, ""
+            self.console.print(line, soft_wrap=True)
+        elif name != _TRAINING:
+            self._unprinted = line
+
+    def _print_last_state(self) -> None:
+        if self._unprinted:
+            self.console.print(self._unprinted, soft_wrap=True)
+            self._unprinted = ""
+
     def close(self) -> None:
-        """Remove the progress bar."""
+        """Remove the progress bar; without a terminal, print the last state of the stage."""
+        self._print_last_state()
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

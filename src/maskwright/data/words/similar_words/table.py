@@ -8,6 +8,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.core.amounts import counted
 from maskwright.core.checksums import CHECKSUMS, ChecksumBook
 from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, read_json, write_json
@@ -172,7 +173,7 @@ def table_of(
         source = (
             f"the corpus itself: vectors of {len(numbers):,} distinct words, learned from "
             f"{len(words.running) / 1e6:.3g} M words of text, {frequent / max(1, len(words.running)):.1%} of which "
-            f"occur {spec.min_count} times or more"
+            f"occur at least {counted(spec.min_count, 'time')}"
         )
     else:
         path = Path(spec.source).expanduser()

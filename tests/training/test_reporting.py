@@ -1,0 +1,29 @@
+"""Screen output of a run on a console that is not a terminal."""
+
+import io
+
+from rich.console import Console
+
+from maskwright.training.reporting import OnConsole
+
+
+def test_without_a_terminal_the_last_state_of_each_stage_is_printed() -> None:
+    written = io.StringIO()
+    with OnConsole(Console(file=written, width=100)) as reporter:
+        for done in range(1, 7):
+            reporter.stage("deduplicating", done, 6)
+        reporter.stage("reading", 0, None)
+        reporter.stage("reading", 120, None)
+        reporter.say("data", "ready")
+        reporter.training(0.1, "step 1")
+        reporter.training(0.2, "step 2")
+        reporter.stage("embedding", 1, 1)
+    assert [line.strip() for line in written.getvalue().splitlines()] == [
+        "deduplicating 17%  1 of 6",
+        "deduplicating 100%  6 of 6",
+        "reading  0",
+        "reading  120",
+        "data       ready",
+        "training 10%  step 1",
+        "embedding 100%  1 of 1",
+    ]
