@@ -120,7 +120,7 @@ def test_spanberts_budget_is_rounded_up_over_ordinary_tokens(ordinary: int, coun
     assert np.bincount(instances.sequence_ids[positions]).tolist() == [count] * 3
 
 
-def test_lengths_are_geometric_cut_at_ten_and_normalised() -> None:
+def test_lengths_are_geometric_cut_at_ten_and_normalized() -> None:
     shares = SpanMasking().length_shares
     published = [0.2241, 0.1792, 0.1434, 0.1147, 0.0918, 0.0734, 0.0587, 0.0470, 0.0376, 0.0301]
     assert shares == pytest.approx(published, abs=5e-5)

@@ -87,8 +87,8 @@ class TakenTokens(NamedTuple):
     Attributes:
         ids: Shape (T,), int32.
         word_starts: Shape (T,), True where a token begins a word.
-        span_starts: For each further level of units that the text carries ("phrase", "entity"), shape (T,), True
-            where a token begins a unit of that level; outside phrases and entities a word is the unit.
+        span_starts: For each span kind that the text carries ("phrase", "entity"), shape (T,), True
+            where a token begins a span of that kind; outside phrases and entities a word is the unit.
     """
 
     ids: IntArray

@@ -149,7 +149,7 @@ class Recipe(Spec):
                 raise ValueError(f"objective {objective.kind!r} needs {remedies}; or remove the objective")
             if objective.needs_pooler and not self.encoder.pooler:
                 raise ValueError(f"objective {objective.kind!r} needs the pooled vector: set encoder.pooler=true")
-        if self.format.tells_by_segments and self.encoder.type_vocab_size < 2:
+        if self.format.needs_segment_ids and self.encoder.type_vocab_size < 2:
             raise ValueError(
                 f"format {self.format.kind!r} needs two segment types, encoder.type_vocab_size is "
                 f"{self.encoder.type_vocab_size}: set encoder.type_vocab_size=2"

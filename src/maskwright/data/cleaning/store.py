@@ -40,7 +40,7 @@ from maskwright.data.sources.readers import raw_blocks
 from maskwright.data.words.given_spans import LEVELS
 from maskwright.data.words.lexicon import Spans
 
-# Raise it with every change of what the same files become, in any file of the path from readers to docstrings.
+# Increment when a code change alters the stored text of the same input.
 STORE_VERSION = 1
 STORE_FILE = "store.json"
 

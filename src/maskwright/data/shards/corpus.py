@@ -42,9 +42,9 @@ def word_starts_file(shard: int) -> str:
     return f"word_starts-{shard:05d}.npy"
 
 
-def span_starts_file(kind: str, shard: int) -> str:
-    """Return the name of a shard's starts of spans of a kind, stored as word starts are."""
-    return f"{kind}_starts-{shard:05d}.npy"
+def span_starts_file(span_kind: str, shard: int) -> str:
+    """Return the name of a shard's starts of spans of a span kind, stored as word starts are."""
+    return f"{span_kind}_starts-{shard:05d}.npy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Manifest:
     Attributes:
         fingerprint: Identifies the shards: text, tokenizer and format.
         words: What counts as a word, a phrase and an entity (`words.spec.Words` as plain data).
-        levels: For each kind of spans, what was found (`words.span_facts`).
+        levels: For each span kind, what was found (`words.span_facts`).
         num_characters, num_bytes: Of the clean text.
         dropped_sentences, dropped_documents: Those without any token.
         shard_tokens: Tokens in each shard but the last.
@@ -165,8 +165,8 @@ class Corpus:
         self._tokens = [_mapped(folder / tokens_file(shard)) for shard in range(manifest.num_shards)]
         self._word_starts = [_mapped(folder / word_starts_file(shard)) for shard in range(manifest.num_shards)]
         self._span_starts = {
-            kind: [_mapped(folder / span_starts_file(kind, shard)) for shard in range(manifest.num_shards)]
-            for kind in manifest.levels
+            span_kind: [_mapped(folder / span_starts_file(span_kind, shard)) for shard in range(manifest.num_shards)]
+            for span_kind in manifest.levels
         }
 
     @classmethod
@@ -220,7 +220,7 @@ class Corpus:
 
     @property
     def span_facts(self) -> Mapping[str, Mapping[str, Any]]:
-        """For each kind of spans, what was found (`words.span_facts`)."""
+        """For each span kind, what was found (`words.span_facts`)."""
         return self.manifest.levels
 
     @property
@@ -238,12 +238,12 @@ class Corpus:
         starts, ends = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
         total = int((ends - starts).sum())
         ids, word_starts = np.empty(total, dtype=np.int32), np.empty(total, dtype=np.bool_)
-        span_starts = {kind: np.empty(total, dtype=np.bool_) for kind in self._span_starts}
+        span_starts = {span_kind: np.empty(total, dtype=np.bool_) for span_kind in self._span_starts}
         for shard, runs in self._runs(starts, ends):
             runs.copy(self._tokens[shard], ids)
             runs.unpack(self._word_starts[shard], word_starts)
-            for kind, unpacked in span_starts.items():
-                runs.unpack(self._span_starts[kind][shard], unpacked)
+            for span_kind, unpacked in span_starts.items():
+                runs.unpack(self._span_starts[span_kind][shard], unpacked)
         return TakenTokens(ids, word_starts, span_starts)
 
     def _runs(self, starts: IntArray, ends: IntArray) -> Iterator[tuple[int, Runs]]:

@@ -161,7 +161,7 @@ def tokenize_corpus(
         shard_tokens: Tokens per shard; a multiple of 8.
 
     Raises:
-        DataError: If no token comes out, the clean corpus is damaged, or what finds words is missing.
+        DataError: If no token comes out, the clean corpus is damaged, or the segmenter or lexicon is missing.
         DeviceError: If the cache cannot be written.
     """
     if shard_tokens <= 0 or shard_tokens % 8:

@@ -45,31 +45,31 @@ def assemble(
     before_text[:, 0] = 2  # the previous row's last separator and this row's classification token
     before_text[:1, 0] = 1
     before_text[:, 1] = np.where(texts.is_pair, num_separators_between, 0)
-    taken_before = np.concatenate([[0], np.cumsum(texts.ends - texts.starts)])
+    text_offsets = np.concatenate([[0], np.cumsum(texts.ends - texts.starts)])
     next_texts = texts.point_texts + 1
-    put_in = np.insert(np.append(before_text.ravel(), min(1, len(plan))), next_texts, 1)
-    taken_before = np.insert(taken_before, next_texts, taken_before[texts.point_texts] + texts.point_offsets)
-    put_at = np.repeat(taken_before, put_in)
-    put_at += np.arange(len(put_at))
+    num_specials = np.insert(np.append(before_text.ravel(), min(1, len(plan))), next_texts, 1)
+    text_offsets = np.insert(text_offsets, next_texts, text_offsets[texts.point_texts] + texts.point_offsets)
+    special_offsets = np.repeat(text_offsets, num_specials)
+    special_offsets += np.arange(len(special_offsets))
     pieces = Runs(
-        starts=taken_before[:-1],
-        places=taken_before[:-1] + np.cumsum(put_in[:-1]),
-        lengths=np.diff(taken_before),
+        starts=text_offsets[:-1],
+        places=text_offsets[:-1] + np.cumsum(num_specials[:-1]),
+        lengths=np.diff(text_offsets),
     )
 
     taken = take(texts.starts, texts.ends)
     ids = np.empty(total, dtype=np.int32)
     pieces.copy(taken.ids, ids)
-    ids[put_at] = special_tokens.sep
+    ids[special_offsets] = special_tokens.sep
     ids[cu_seqlens[:-1]] = special_tokens.cls
     special = np.zeros(total, dtype=bool)
-    special[put_at] = True
+    special[special_offsets] = True
 
     def with_specials(unit_starts: BoolArray) -> BoolArray:
         starts = np.empty(total, dtype=bool)
         pieces.copy(unit_starts, starts)
-        starts[put_at] = True
-        starts[put_at[:-1] + 1] = True
+        starts[special_offsets] = True
+        starts[special_offsets[:-1] + 1] = True
         return starts
 
     return Instances(

@@ -18,12 +18,12 @@ class Format(Spec):
 
     Attributes:
         kind: The format's name in recipes.
-        tells_by_segments: Whether segment ids carry information of their own, so that the encoder must have two kinds.
+        needs_segment_ids: Whether segment ids carry information of their own, so that the encoder must have two.
         sentences_are_lines: Whether a sentence is a line as written (a turn of a dialogue), of any number of sentences.
     """
 
     kind: str
-    tells_by_segments: ClassVar[bool] = False
+    needs_segment_ids: ClassVar[bool] = False
     sentences_are_lines: ClassVar[bool] = False
 
     @property
@@ -38,7 +38,7 @@ class Format(Spec):
 
     @abstractmethod
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
-        """Plan one pass over documents, in corpus order, whose sentences have at least one token.
+        """Plan one epoch of documents, in corpus order, whose sentences have at least one token.
 
         Args:
             max_length: Maximum tokens per sequence, with special tokens.

@@ -10,7 +10,7 @@ from maskwright.core.randomness import generators
 from maskwright.core.types import Documents, Plan
 from maskwright.pretext.formats.base import PairFormat
 from maskwright.pretext.formats.pairing import sample_integer
-from maskwright.pretext.formats.rows import PlanRows, sentence_bounds, walk, without_empty
+from maskwright.pretext.formats.rows import PlannedInstances, sentence_bounds, walk, without_empty
 
 _SHORTEST = 5  # build_pretraining_dataset.py:85-114
 
@@ -38,11 +38,11 @@ class ContiguousHalves(PairFormat):
     single_share: Annotated[float, Field(ge=0, le=1)] = 0.1
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
-        """Plan one pass (see `Format.plan`); documents are numbered without the empty ones."""
+        """Plan one epoch (see `Format.plan`); documents are numbered without the empty ones."""
         limit = self.pair_length(max_length)
         documents = without_empty(documents)
         ends = np.asarray(documents.sentence_ends)
-        rows = PlanRows()
+        rows = PlannedInstances()
         keyed = generators(seed, "layout", refresh, len(documents))
         for (_, first, last), rng in zip(walk(documents), keyed, strict=True):
             bounds = sentence_bounds(ends, first, last)
@@ -59,7 +59,7 @@ class ContiguousHalves(PairFormat):
                 sentence = stop
         return rows.plan()
 
-    def _add(self, rows: PlanRows, start: int, middle: int, end: int, limit: int) -> None:
+    def _add(self, rows: PlannedInstances, start: int, middle: int, end: int, limit: int) -> None:
         # A single text also has the positions of separators between texts.
         first_end = min(middle, start + limit + self.num_separators_between)
         left = limit - (first_end - start)

@@ -12,7 +12,7 @@ from maskwright.core.types import Documents, Instances, IntArray, Plan, SpecialT
 from maskwright.pretext.formats.assemble import TakeTokens, assemble
 from maskwright.pretext.formats.base import Format
 from maskwright.pretext.formats.pairing import RandomTexts
-from maskwright.pretext.formats.rows import PlanRows, sentence_bounds, walk, without_empty
+from maskwright.pretext.formats.rows import PlannedInstances, sentence_bounds, walk, without_empty
 
 _TURNS = 3
 
@@ -40,7 +40,7 @@ class Dialogue(Format):
     """
 
     kind: Literal["dialogue"] = "dialogue"
-    tells_by_segments: ClassVar[bool] = True
+    needs_segment_ids: ClassVar[bool] = True
     sentences_are_lines: ClassVar[bool] = True
     fake_share: Annotated[float, Field(ge=0, le=1)] = 0.5
 
@@ -55,12 +55,12 @@ class Dialogue(Format):
         return "a real dialogue", "a fake dialogue: the first or the last turn is of another"
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
-        """Plan one pass (see `Format.plan`); documents are numbered without the empty ones."""
+        """Plan one epoch (see `Format.plan`); documents are numbered without the empty ones."""
         limit = self._text_length(max_length, num_specials=1 + _TURNS, needed=_TURNS)
         documents = without_empty(documents)
         ends = np.asarray(documents.sentence_ends)
         texts = RandomTexts(documents)
-        rows = PlanRows()
+        rows = PlannedInstances()
         keyed = generators(seed, "layout", refresh, len(documents))
         for (document, first, last), rng in zip(walk(documents), keyed, strict=True):
             bounds = sentence_bounds(ends, first, last)

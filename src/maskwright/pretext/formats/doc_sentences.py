@@ -24,7 +24,7 @@ class DocSentences(Format):
     separator_after: Literal["document", "sentence"] = "document"
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
-        """Plan one pass (see `Format.plan`); `seed` and `refresh` change nothing."""
+        """Plan one epoch (see `Format.plan`); `seed` and `refresh` change nothing."""
         limit = self._text_length(max_length, num_specials=2, needed=1)
         return pack_sentences(documents, limit, crosses_documents=False, separator_after=self.separator_after)
 

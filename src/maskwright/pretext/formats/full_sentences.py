@@ -1,4 +1,4 @@
-"""RoBERTa's FULL-SENTENCES: sequences full of sentences, going on into the next document."""
+"""Whole sentences packed across document boundaries (FULL-SENTENCES)."""
 
 from typing import Literal
 
@@ -13,7 +13,7 @@ class FullSentences(Format):
     """Whole sentences, contiguous in the corpus, across document ends (Liu et al. 2019, section 4.2).
 
     Where a document ends within a sequence, one extra separator precedes the next document's sentences.
-    No randomness: every pass has the same sequences.
+    No randomness: every epoch has the same sequences.
 
     DEVIATION: a sentence longer than a sequence is cut into pieces; fairseq's "complete" mode
     (token_block_utils_fast.pyx:64-97) keeps it whole, beyond the length limit.
@@ -27,7 +27,7 @@ class FullSentences(Format):
     separator_after: Literal["document", "sentence"] = "document"
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
-        """Plan one pass (see `Format.plan`); `seed` and `refresh` change nothing."""
+        """Plan one epoch (see `Format.plan`); `seed` and `refresh` change nothing."""
         limit = self._text_length(max_length, num_specials=2, needed=1)
         return pack_sentences(documents, limit, crosses_documents=True, separator_after=self.separator_after)
 

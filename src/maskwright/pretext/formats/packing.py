@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from maskwright.core.types import Documents, Plan
-from maskwright.pretext.formats.rows import PlanRows, walk, without_empty
+from maskwright.pretext.formats.rows import PlannedInstances, walk, without_empty
 
 
 def pack_sentences(
@@ -28,7 +28,7 @@ def pack_sentences(
     documents = without_empty(documents)
     ends = np.asarray(documents.sentence_ends)
     every_sentence = separator_after == "sentence"
-    rows = PlanRows()
+    rows = PlannedInstances()
     row_start = row_end = used = 0  # the open row: its token range, and places taken in it (0: no open row)
 
     def close() -> None:

@@ -31,7 +31,7 @@ def sentence_bounds(sentence_ends: IntArray, first: int, last: int) -> list[int]
     return [begin, *sentence_ends[first:last].tolist()]
 
 
-class PlanRows:
+class PlannedInstances:
     """A growing plan, 33 bytes per row."""
 
     def __init__(self) -> None:

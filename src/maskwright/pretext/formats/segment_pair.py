@@ -10,7 +10,7 @@ from maskwright.core.randomness import generators
 from maskwright.core.types import Documents, Plan
 from maskwright.pretext.formats.base import PairFormat
 from maskwright.pretext.formats.pairing import NEXT_OR_RANDOM, RandomTexts, cut_pair, sample_integer
-from maskwright.pretext.formats.rows import PlanRows, sentence_bounds, walk, without_empty
+from maskwright.pretext.formats.rows import PlannedInstances, sentence_bounds, walk, without_empty
 
 Second = Literal["next_or_random", "next", "next_or_swapped", "next_swapped_or_random"]
 
@@ -18,24 +18,28 @@ Second = Literal["next_or_random", "next", "next_or_swapped", "next_swapped_or_r
 class SegmentPair(PairFormat):
     """Pairs of text segments (Devlin et al. 2019, appendix A.2; create_pretraining_data.py:219-340).
 
-    Whole sentences are gathered until they reach a target length, which is drawn once per document. The chunk
+    Whole sentences are gathered until they reach a target length, which is sampled once per document. The chunk
     is split after a random sentence; then, half of the time and always where the chunk is one sentence, the
-    second part is swapped for a text from another document (label 1) and goes back to be used next. Texts too
+    second part is replaced by a text from another document (label 1) and is returned to the input. Texts too
     long for the limit lose tokens at their ends, see `cut_pair`.
 
     More than half of all pairs are therefore random ones, and a corpus of one-sentence documents gives no
     others. In a corpus of one document the "random" text comes from that same document and is still labeled
     1, as in Google's code: next-sentence prediction needs a corpus of many documents.
 
+    | `second` | chunk of several sentences | chunk of one sentence |
+    | --- | --- | --- |
+    | `next_or_random` (BERT) | half the time in order (0), half a random text (1) | a random text (1) |
+    | `next` | in order, no label | single text, no label |
+    | `next_or_swapped` (Lan et al. 2019, 3.1) | half in order (0), half swapped (1) | single text, no label |
+    | `next_swapped_or_random` (ALBERT's code) | half in order (0), half swapped (1) | a random text (1) |
+
+    The label is in parentheses. `next` trains without a pair objective on the same chunks; one-sentence chunks have
+    no order. ALBERT's code: create_pretraining_data.py:314-337.
+
     Attributes:
-        second: What the second text is. "next_or_random": as above. "next": always the real continuation, for
-            training without next-sentence prediction on the same chunks; a one-sentence chunk stays a single
-            text, and no label is given. "next_or_swapped": the real continuation too, but half of the time the
-            two texts trade places (label 1; 0 in order), for sentence-order prediction (Lan et al. 2019, 3.1); a
-            chunk of one sentence has no order: it stays a single text without a label.
-            "next_swapped_or_random": the same as ALBERT's released code has it, where a one-sentence chunk is
-            paired with a text from another document and labeled 1 (albert: create_pretraining_data.py:314-337).
-        short_share: Share of documents whose target length is drawn from 2..limit; elsewhere it is the limit.
+        second: What the second text is (see the table).
+        short_share: Share of documents whose target length is sampled from 2..limit; elsewhere it is the limit.
         num_separators_between: Separators between the texts: 1 (BERT) or 2 (RoBERTa).
     """
 
@@ -68,12 +72,12 @@ class SegmentPair(PairFormat):
                 return None
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
-        """Plan one pass (see `Format.plan`); documents are numbered without the empty ones."""
+        """Plan one epoch (see `Format.plan`); documents are numbered without the empty ones."""
         limit = self.pair_length(max_length)
         documents = without_empty(documents)
         ends = np.asarray(documents.sentence_ends)
         texts = RandomTexts(documents)
-        rows = PlanRows()
+        rows = PlannedInstances()
         keyed = generators(seed, "layout", refresh, len(documents))
         for (document, first, last), rng in zip(walk(documents), keyed, strict=True):
             bounds = sentence_bounds(ends, first, last)

@@ -8,7 +8,7 @@ from maskwright.core.randomness import generators
 from maskwright.core.types import Documents, Plan
 from maskwright.pretext.formats.base import PairFormat
 from maskwright.pretext.formats.pairing import NEXT_OR_RANDOM, RandomTexts, cut_pair
-from maskwright.pretext.formats.rows import PlanRows, sentence_bounds, walk, without_empty
+from maskwright.pretext.formats.rows import PlannedInstances, sentence_bounds, walk, without_empty
 
 
 class SentencePair(PairFormat):
@@ -37,12 +37,12 @@ class SentencePair(PairFormat):
         return NEXT_OR_RANDOM
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
-        """Plan one pass (see `Format.plan`); documents are numbered without the empty ones."""
+        """Plan one epoch (see `Format.plan`); documents are numbered without the empty ones."""
         limit = self.pair_length(max_length)
         documents = without_empty(documents)
         ends = np.asarray(documents.sentence_ends)
         texts = RandomTexts(documents)
-        rows = PlanRows()
+        rows = PlannedInstances()
         keyed = generators(seed, "layout", refresh, len(documents))
         for (document, first_sentence, last_sentence), rng in zip(walk(documents), keyed, strict=True):
             bounds = sentence_bounds(ends, first_sentence, last_sentence)

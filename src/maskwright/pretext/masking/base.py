@@ -43,7 +43,7 @@ class Masking(Spec):
 
     @property
     def span_kinds(self) -> frozenset[str]:
-        """Span types that the text must be annotated with: "phrase", "entity" (see `span_starts`)."""
+        """Span kinds that the text must be annotated with: "phrase", "entity" (see `span_starts`)."""
         return frozenset()
 
     @property

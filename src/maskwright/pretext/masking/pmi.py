@@ -12,8 +12,8 @@ class PMIMasking(Masking):
     """Collocations, and whole words elsewhere, in random order until the budget is met (Levine et al. 2021, 3.2).
 
     A unit is masked as a whole, so that no part of a collocation reveals the rest. Collocations are found when the text
-    is prepared (the level "phrase"). A unit that would overrun the budget of tokens
-    is skipped and others are tried, as with whole words.
+    is prepared (the span kind "phrase"). A unit that would overrun the budget of tokens is skipped and others are
+    tried, as with whole words.
     """
 
     kind: Literal["pmi"] = "pmi"

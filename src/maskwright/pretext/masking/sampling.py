@@ -165,19 +165,19 @@ def whole_units(begins: BoolArray, starts: IntArray) -> Selection:
     return Selection(starts, UnitEnds.of(begins).at(starts))
 
 
-def span_begins(instances: Instances, level: str) -> BoolArray:
-    """Return where phrases or entities (`level`) begin. Shape (T,).
+def span_begins(instances: Instances, span_kind: str) -> BoolArray:
+    """Return where phrases or entities (`span_kind`) begin. Shape (T,).
 
     Raises:
         DataError: If the text was prepared without them.
     """
-    if level not in instances.span_starts:
+    if span_kind not in instances.span_starts:
         raise DataError(
-            f"the text has no {level!r} annotations, which the masking needs",
+            f"the text has no {span_kind!r} annotations, which the masking needs",
             allowed=", ".join(sorted(instances.span_starts)) or "none",
             todo="Set words.phrases or words.entities and prepare the text again",
         )
-    return instances.span_starts[level]
+    return instances.span_starts[span_kind]
 
 
 def ranks(sequences: NDArray[np.int64]) -> IntArray:

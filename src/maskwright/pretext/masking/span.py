@@ -61,8 +61,8 @@ class SpanMasking(Masking):
     def length_shares(self) -> NDArray[np.float64]:
         """Probability of each length in words, 1..longest_span. Shape (longest_span,)."""
         shares = (1 - self.geometric_p) ** np.arange(self.longest_span)
-        normalised: NDArray[np.float64] = shares / shares.sum()
-        return normalised
+        normalized: NDArray[np.float64] = shares / shares.sum()
+        return normalized
 
     def choose(
         self,
@@ -83,9 +83,9 @@ class SpanMasking(Masking):
         first_candidates = np.searchsorted(candidates, instances.cu_seqlens)
         spans = _Spans(
             sizes=np.diff(starts, append=len(maskable)),
-            walls=~maskable[starts],
+            is_boundary=~maskable[starts],
             first_words=np.append(0, words_until)[instances.cu_seqlens],
-            left=np.minimum(budgets, np.diff(first_candidates)),
+            remaining_budgets=np.minimum(budgets, np.diff(first_candidates)),
         )
         begun, at_once = 0, _ROUNDS_PER_BATCH
         active = spans.unfinished(np.arange(len(instances)), may_cut=True)
@@ -112,38 +112,40 @@ class _Spans:
 
     Args:
         sizes: Shape (W,), tokens of each word.
-        walls: Shape (W,), True at words that cannot be masked; each sequence begins with one.
+        is_boundary: Shape (W,), True at words that cannot be masked; each sequence begins with one.
         first_words: Shape (B+1,), the first word of each sequence, and W.
-        left: Shape (B,), tokens still to mask; changed in place.
+        remaining_budgets: Shape (B,), tokens still to mask; changed in place.
     """
 
-    def __init__(self, *, sizes: IntArray, walls: BoolArray, first_words: IntArray, left: IntArray) -> None:
+    def __init__(
+        self, *, sizes: IntArray, is_boundary: BoolArray, first_words: IntArray, remaining_budgets: IntArray
+    ) -> None:
         self.masked = np.zeros(len(sizes), dtype=np.int64)
         self._sizes = sizes
-        self._walls = walls
+        self._is_boundary = is_boundary
         self._first_words = first_words
-        self._left = left
-        ahead = np.append(np.flatnonzero(walls), len(sizes))
-        self._next_wall = np.repeat(ahead, np.diff(ahead, prepend=-1))[: len(sizes)]
+        self._remaining_budgets = remaining_budgets
+        ahead = np.append(np.flatnonzero(is_boundary), len(sizes))
+        self._next_boundary = np.repeat(ahead, np.diff(ahead, prepend=-1))[: len(sizes)]
 
     def unfinished(self, sequences: IntArray, *, may_cut: bool) -> IntArray:
         """Return those sequences that have budget left and a word that fits."""
-        sequences = sequences[np.flatnonzero(self._left[sequences])]
+        sequences = sequences[np.flatnonzero(self._remaining_budgets[sequences])]
         if may_cut or not len(sequences):
             return sequences
         firsts = self._first_words[sequences]
         counts = self._first_words[sequences + 1] - firsts
         words = concatenated_ranges(firsts, counts)
-        taken = (self.masked[words] > 0) | self._walls[words]
+        taken = (self.masked[words] > 0) | self._is_boundary[words]
         free = np.where(taken, np.iinfo(np.int64).max, self._sizes[words])
         smallest = np.minimum.reduceat(free, np.cumsum(counts) - counts)
-        return sequences[np.flatnonzero(smallest <= self._left[sequences])]
+        return sequences[np.flatnonzero(smallest <= self._remaining_budgets[sequences])]
 
     def add(self, sequences: IntArray, words: IntArray, lengths: IntArray, *, longest: int, may_cut: bool) -> None:
         """Add one span per sequence, starting at a word; none if that word is masked or the budget used up."""
-        wanted = np.flatnonzero((self.masked[words] == 0) & (self._left[sequences] > 0))
+        wanted = np.flatnonzero((self.masked[words] == 0) & (self._remaining_budgets[sequences] > 0))
         sequences, words, lengths = sequences[wanted], words[wanted], lengths[wanted]
-        ends = np.minimum(words + lengths, self._next_wall[words])
+        ends = np.minimum(words + lengths, self._next_boundary[words])
         # Shape (words of a span, spans).
         reached = words + np.arange(min(longest, int((ends - words).max(initial=0))))[:, None]
         inside = reached < ends
@@ -151,8 +153,8 @@ class _Spans:
         fresh = self._sizes[reached]
         fresh *= inside & (self.masked[reached] == 0)
         total = np.cumsum(fresh, axis=0)
-        left = self._left[sequences]
-        taken = np.minimum(np.maximum(left - total + fresh, 0), fresh) if may_cut else fresh * (total <= left)
+        remaining = self._remaining_budgets[sequences]
+        taken = np.minimum(np.maximum(remaining - total + fresh, 0), fresh) if may_cut else fresh * (total <= remaining)
         hit = np.flatnonzero(taken > 0)
         self.masked[reached.ravel()[hit]] = taken.ravel()[hit]
-        self._left[sequences] -= taken.sum(axis=0)
+        self._remaining_budgets[sequences] -= taken.sum(axis=0)
