@@ -21,7 +21,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> None:
         details = {"probabilities": {"good": 0.875, "bad": 0.125}}
         texts = ("short", LONG, "我爱北京" * 30)
         return [
-            Prediction(key=str(number), value="good", score=0.875, details=details, of=text)
+            Prediction(key=str(number), value="good", score=0.875, details=details, input_text=text)
             for number, text in enumerate(texts, start=2)
         ]
 

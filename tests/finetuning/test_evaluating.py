@@ -152,16 +152,16 @@ def test_predictions_say_what_they_are_of(bert_folder: Path, tmp_path: Path) -> 
     file.write_text("id,sentence1,sentence2\n7,the cat,the dog\n", encoding="utf-8")
     classes = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
     pairs = predict(classes, [("a", "b"), "the  cat"], file=file, reporter=Silent())
-    assert [one.of for one in pairs] == ["a | b", "the  cat", "the cat | the dog"]
+    assert [one.input_text for one in pairs] == ["a | b", "the  cat", "the cat | the dog"]
     assert [one.key for one in pairs] == ["1", "2", "7"]
     assert "of" not in plain(pairs[0])
     questions = build(bert_folder, QuestionAnswering(), seed=3, max_length=32)
     asked = {"question": "who ran ?", "context": "the dog ran"}
-    assert [one.of for one in predict(questions, [asked], reporter=Silent())] == ["who ran ?"]
+    assert [one.input_text for one in predict(questions, [asked], reporter=Silent())] == ["who ran ?"]
     choices = build(bert_folder, MultipleChoice(), seed=3, max_length=32)
     options = {"context": "the dog ran", "options": ["a", "b"]}
     both = predict(choices, [{**options, "question": "who ?"}, options], reporter=Silent())
-    assert [one.of for one in both] == ["who ?", "the dog ran"]
+    assert [one.input_text for one in both] == ["who ?", "the dog ran"]
 
 
 @pytest.mark.parametrize(("joined", "expected"), [("space", "我 爱"), ("nothing", "我爱")])
@@ -172,7 +172,7 @@ def test_words_of_files_are_joined_as_the_task_joins_them(
     file.write_text("我 O\n爱 O\n", encoding="utf-8")
     task = Tagging(labels=("O", "B-X"), scheme="BIO", metrics=("f1",), joined=joined)
     [said] = predict(build(bert_folder, task, seed=3, max_length=32), file=file, reporter=Silent())
-    assert said.of == expected
+    assert said.input_text == expected
 
 
 def test_files_are_read_as_the_training_file_was(bert_folder: Path, tmp_path: Path) -> None:
@@ -197,7 +197,10 @@ def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder: Path, tmp_pat
         predict(out, file=file, reporter=Silent())
     with pytest.raises(DataError, match=r"pairs\.csv: pairs of texts"):
         evaluate(out, file=file, reporter=Silent())
-    assert [one.of for one in predict(out, file=file, text="sentence2", reporter=Silent())] == ["the dog", "a dog"]
+    assert [one.input_text for one in predict(out, file=file, text="sentence2", reporter=Silent())] == [
+        "the dog",
+        "a dog",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_a_benchmark_s_test_file_is_predicted_as_it_was_measured(paraphrases: Pa
     said = predict(paraphrases, file=glue / "test.tsv", device="cpu", reporter=Silent())
     lines = (paraphrases / "runs" / "seed-0" / "test_predictions.jsonl").read_text(encoding="utf-8").splitlines()
     assert [plain(one) for one in said] == [json.loads(line) for line in lines]
-    assert said[0].of == 'the cat " sat | the cat ran to the tree'
+    assert said[0].input_text == 'the cat " sat | the cat ran to the tree'
     results = json.loads((paraphrases / "results.json").read_text(encoding="utf-8"))
     measured = evaluate(paraphrases, file=glue / "dev.tsv", device="cpu", reporter=Silent())
     assert measured.metrics == results["seeds"][0]["dev"]
@@ -58,7 +58,7 @@ def test_the_card_names_the_columns_of_pairs(paraphrases: Path, tmp_path: Path) 
     (tmp_path / "pairs.csv").write_text('#1 String,#2 String\n"the ""cat",the dog\n', encoding="utf-8")
     for name in ("pairs.tsv", "pairs.csv"):
         [one] = predict(paraphrases, file=tmp_path / name, device="cpu", reporter=Silent())
-        assert one.of == 'the "cat | the dog'
+        assert one.input_text == 'the "cat | the dog'
 
 
 def test_columns_of_another_file_are_guessed_with_a_note(paraphrases: Path, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_columns_of_another_file_are_guessed_with_a_note(paraphrases: Path, tmp_
     file.write_text("question1,question2\nthe cat,the dog\n", encoding="utf-8")
     talk = Heard()
     [one] = predict(paraphrases, file=file, device="cpu", reporter=talk)
-    assert one.of == "the cat | the dog"
+    assert one.input_text == "the cat | the dog"
     assert "columns are guessed, since the file is not laid out as files of MRPC are: " in talk.text()
     assert "has no column '#1 String'" in talk.text()
 
@@ -81,7 +81,7 @@ def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_pat
     with pytest.raises(DataError, match=r"own\.csv: single texts, but .*--text2 COLUMN"):
         predict(paraphrases, file=file, text="satz", device="cpu", reporter=Silent())
     [one] = predict(paraphrases, file=file, text="satz", text2="antwort", device="cpu", reporter=Silent())
-    assert one.of == "the cat | the old dog"
+    assert one.input_text == "the cat | the old dog"
     (tmp_path / "labeled.csv").write_text("satz,label\nthe cat,1\nthe dog,0\na cat,1\na dog,0\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"labeled\.csv: single texts"):
         evaluate(paraphrases, file=tmp_path / "labeled.csv", device="cpu", reporter=Silent())

@@ -56,7 +56,7 @@ def test_an_encoding_can_be_named(monkeypatch: pytest.MonkeyPatch, bert_folder: 
     model = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
     _given(monkeypatch, "schön\n".encode("utf-16-le"))
     [one] = predict(model, file="-", read=["encoding=utf-16-le"], reporter=Silent())
-    assert one.of == "schön"
+    assert one.input_text == "schön"
 
 
 def test_keys_of_predictions_are_line_numbers(
@@ -69,7 +69,7 @@ def test_keys_of_predictions_are_line_numbers(
     talk = Heard()
     said = predict(model, "a word", file=["-", file], reporter=talk)
     called = {"input:1": "a word", "standard input:1": "the cat", "standard input:3": "schön", "7": "the dog"}
-    assert [(one.key, one.of) for one in said] == list(called.items())
+    assert [(one.key, one.input_text) for one in said] == list(called.items())
     assert "file 2 examples from standard input" in talk.text()
     assert "line 2 is blank" in talk.text()
     _given(monkeypatch, b"the cat\n\nthe dog\n")

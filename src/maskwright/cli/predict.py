@@ -56,7 +56,7 @@ def command(
     elif not out:
         output.table(
             ("score", "prediction", "input"),
-            [(*summary(prediction), _shortened(prediction.of)) for prediction in predictions],
+            [(*summary(prediction), _shortened(prediction.input_text)) for prediction in predictions],
             right=(0,),
         )
 

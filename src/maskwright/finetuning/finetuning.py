@@ -170,8 +170,8 @@ def finetune(
             if message:
                 reporter.say("kernels", message)
             with computing_on(machine), stop_on_signals() as stop:
-                study = _Study(folder, plan, record, machine, checkpoint_minutes * 60, reporter, stop)
-                results = study.run(range(seed, seed + seeds))
+                work = _FineTuningRun(folder, plan, record, machine, checkpoint_minutes * 60, reporter, stop)
+                results = work.run(range(seed, seed + seeds))
         finally:
             folder.close()
     return FineTuning(
@@ -182,7 +182,7 @@ def finetune(
     )
 
 
-class _Study:
+class _FineTuningRun:
     """All runs of one request: the grid with the first seed, then every seed at the best point, then the test set.
 
     `record` is the content of run.json; `stop` becomes true when the user asks to stop.

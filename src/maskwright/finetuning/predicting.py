@@ -242,14 +242,14 @@ def _completed(prediction: Prediction, example: Example, between: str) -> Predic
     """Add what the prediction is of; `between` stands between words that were given as words."""
     match example:
         case TaggedExample(text=str() as text) if text:
-            return replace(_placed(prediction, text), of=text)
+            return replace(_placed(prediction, text), input_text=text)
         case TaggedExample(words=words):
-            return replace(prediction, of=between.join(words))
+            return replace(prediction, input_text=between.join(words))
         case QuestionExample(question=question):
-            return replace(prediction, of=question)
+            return replace(prediction, input_text=question)
         case ChoiceExample(question=question, context=context):
-            return replace(prediction, of=question or context)
-    return replace(prediction, of=" | ".join(example.texts))
+            return replace(prediction, input_text=question or context)
+    return replace(prediction, input_text=" | ".join(example.texts))
 
 
 def _placed(prediction: Prediction, text: str) -> Prediction:

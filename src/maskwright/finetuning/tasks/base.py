@@ -35,15 +35,15 @@ class Prediction:
         value: JSON-compatible: a class, a number, a list of classes, a list of tags, an answer text, an option's index.
         score: Its probability in [0, 1]; None for regression and for tags, which have one each.
         details: JSON-compatible: probabilities of all classes, entities with character offsets, other answers.
-        of: The input for display (text, both texts, or question). Set by `maskwright.predict` only, else "". Not
-            written to prediction files.
+        input_text: The input for display (text, both texts, or question). Set by `maskwright.predict` only, else "".
+            Not written to prediction files.
     """
 
     key: str
     value: Any
     score: float | None
     details: Mapping[str, Any]
-    of: str = field(default="", compare=False, repr=False)
+    input_text: str = field(default="", compare=False, repr=False)
 
 
 class Task(Spec, ABC):
