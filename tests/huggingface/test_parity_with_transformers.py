@@ -106,7 +106,7 @@ def _our_loss(ours, batch):
         view = View(output=output, word_embeddings=words, heads=ours.heads)
         inputs = LossInputs(view=view, targets=TargetTensors(positions=places, labels=labels))
         term = objective.loss(ours.heads[objective.kind], inputs)
-        loss = loss + term.total / term.count
+        loss = loss + term.total / len(labels)
     return loss
 
 

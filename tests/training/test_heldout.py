@@ -35,7 +35,7 @@ def test_a_single_long_document_still_gives_held_out_text() -> None:
 
 def test_held_out_text_is_bounded_and_keyed_by_the_seed() -> None:
     documents = corpus([20] * 5000)
-    first, again, other = (split(documents, seed, most_tokens=4000) for seed in (1, 1, 2))
+    first, again, other = (split(documents, seed, max_tokens=4000) for seed in (1, 1, 2))
     assert 3000 <= first.held_out.num_tokens <= 4000
     assert np.array_equal(first.held_out.first, again.held_out.first)
     assert not np.array_equal(first.held_out.first, other.held_out.first)
@@ -43,7 +43,7 @@ def test_held_out_text_is_bounded_and_keyed_by_the_seed() -> None:
 
 def test_long_documents_give_their_beginnings_from_many_of_them() -> None:
     documents = corpus([3000] * 100)
-    parts = split(documents, 0, most_tokens=16_000)
+    parts = split(documents, 0, max_tokens=16_000)
     assert len(parts.held_out) >= 16
     assert 14_000 <= parts.held_out.num_tokens <= 16_000
     assert len(parts.train) == 100

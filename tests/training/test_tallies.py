@@ -33,7 +33,7 @@ def test_shares_are_of_all_micro_batches_together() -> None:
     for replaced, flagged, hit in ((3, 2, 1), (5, 2, 2)):
         counted = {"replaced": replaced, "flagged": flagged, "hit": hit}
         tallies = {name: torch.tensor(value) for name, value in counted.items()}
-        sums.add_term("rtd", LossTerm(torch.tensor(1.0), 20, torch.tensor(9), tallies=tallies))
+        sums.add_term("rtd", LossTerm(torch.tensor(1.0), torch.tensor(9), tallies=tallies))
     numbers = sums.to_host().read()
     assert (numbers["loss"], numbers["correct"]) == ({"rtd": 2.0}, {"rtd": 18.0})
     found = details_of([rtd], {"rtd": 40}, numbers)["rtd"]

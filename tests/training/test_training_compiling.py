@@ -158,7 +158,7 @@ class Hearing(Silent):
 
     def say(self, topic: str, text: str) -> None:
         """Keep what is told of compiling."""
-        if topic == "compiled":
+        if topic == "kernels":
             self.said.append(text)
 
 
@@ -236,8 +236,8 @@ def test_a_gpu_uses_kernels_unless_they_are_off_or_unavailable(
 ) -> None:
     found = []
 
-    def session(*given: Any, compiles: bool) -> Any:
-        found.append((given[4].kernels, compiles, kernels_enabled()))
+    def session(*given: Any, check_kernels: bool) -> Any:
+        found.append((given[4].kernels, check_kernels, kernels_enabled()))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pretrain_module, "prepare_machine_again", lambda *_: (machine, ""))

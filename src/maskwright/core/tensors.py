@@ -66,11 +66,10 @@ class EncoderOutput:
 
 @dataclass(frozen=True, slots=True)
 class LossTerm:
-    """One objective's loss on one micro-batch: a sum and what to divide it by, never a mean.
+    """One objective's loss on one micro-batch: a sum, never a mean (`StepBatch.counts` has the divisors).
 
     Attributes:
         total: Scalar tensor, the summed negative log-likelihood in nats.
-        count: Number of predictions summed.
         correct: Scalar integer tensor: how many predictions were right; None where none can be right or wrong.
         tallies: Further sums over the predictions, by name, as scalar tensors (e.g. how many tokens are replaced);
             `Objective.details` turns them into shares.
@@ -79,7 +78,6 @@ class LossTerm:
     """
 
     total: Tensor
-    count: int
     correct: Tensor | None
     tallies: Mapping[str, Tensor] = field(default_factory=dict)
     sampled: Tensor | None = None

@@ -199,7 +199,7 @@ class FeatureBatch:
 
 
 class Units(NamedTuple):
-    """The units of a step, shape (U',), and the passes over the examples when they have been used, as a fraction."""
+    """The units of a step, shape (U',), and the epochs when they have been used, as a fraction."""
 
     numbers: NDArray[np.int64]
     epochs: float
@@ -225,9 +225,9 @@ class ShuffledUnits:
         """Return the cursor before the first unit."""
         return Cursor(0, (Place(),))
 
-    def next_pass(self, cursor: Cursor) -> Cursor:
+    def next_epoch(self, cursor: Cursor) -> Cursor:
         """Return the cursor at the beginning of the next epoch."""
-        return Cursor(cursor.drawn, (Place(cursor.places[0].epoch + 1, 0),), cursor.passes)
+        return Cursor(cursor.drawn, (Place(cursor.places[0].epoch + 1, 0),), cursor.epochs)
 
     def read(self, cursor: Cursor, count: int) -> tuple[Units, Cursor]:
         """Return the next units, at most `count`, and the cursor behind them."""
@@ -239,8 +239,8 @@ class ShuffledUnits:
         numbers = self._order[1][place.position : place.position + count]
         used = place.position + len(numbers)
         after = Place(place.epoch + 1, 0) if used == self.num_units else Place(place.epoch, used)
-        passes = place.epoch + used / self.num_units
-        return Units(numbers, passes), Cursor(cursor.drawn + len(numbers), (after,), passes)
+        epochs = place.epoch + used / self.num_units
+        return Units(numbers, epochs), Cursor(cursor.drawn + len(numbers), (after,), epochs)
 
 
 class FeatureCollator:

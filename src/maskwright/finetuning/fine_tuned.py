@@ -109,7 +109,7 @@ class FineTunedModel(nn.Module):
         """Return the task's summed loss."""
         assert micro_batch.labels is not None
         total = self.task.loss(self.scores(micro_batch), micro_batch)
-        return {self.task.kind: LossTerm(total, len(micro_batch.labels), correct=None)}
+        return {self.task.kind: LossTerm(total, correct=None)}
 
     def skipped_flops(self, micro_batch: FeatureBatch) -> float:
         """Return 0: fine-tuning counts no operations."""

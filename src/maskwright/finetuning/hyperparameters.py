@@ -42,7 +42,7 @@ class Hyperparameters(Spec):
     """Fine-tuning hyperparameters. Defaults are BERT's (Devlin et al. 2019, 4.1 and A.3; bert:run_classifier.py).
 
     Attributes:
-        epochs: Passes over the training examples; may be a fraction.
+        epochs: Number of epochs; may be a fraction.
         steps: Optimizer steps, instead of epochs; None for `epochs`.
         batch_size: Units per step: texts or pairs, windows of a question's context, questions with all their options.
         learning_rate: Peak learning rate.

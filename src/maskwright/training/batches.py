@@ -174,7 +174,7 @@ class Collator:
             num_tokens=len(instances.ids),
             num_sequences=len(instances),
             squared_lengths=int((instances.lengths**2).sum()),
-            key=f"seed {self.seed}, drawing {rows.refresh[0]}, first instance {rows.index[0]}",
+            key=f"seed {self.seed}, mask sample {rows.refresh[0]}, first instance {rows.index[0]}",
         )
 
     def _cut(
@@ -215,7 +215,7 @@ def _without_spans(take: TakeTokens) -> TakeTokens:
 
 
 def with_sampling(targets: Targets, instances: Instances, rng: RandomNumbers) -> Targets:
-    """Give each token target the uniform number that a generator's sample is made from, keyed like its mask."""
+    """Attach one uniform number per target, from which the ELECTRA generator's token is sampled."""
     uniform = rng.uniform_of("generator sample", instances.cu_seqlens, targets.positions)
     return replace(targets, extra={**targets.extra, "sampling": uniform.astype(np.float32)})
 

@@ -27,7 +27,7 @@ from maskwright.training.step import take_step
 _SECONDS = 2.0
 _LEAST_STEPS, _MOST_STEPS = 3, 200
 _LENGTH, _SEQUENCES = 64, 16
-_LENGTH_ON_GPU, _SEQUENCES_OF_PROOF = 128, 8
+_LENGTH_ON_GPU, _CHECKED_SEQUENCES = 128, 8
 _VOCABULARY = 4096
 _PREDICTED = 0.15
 """Share of tokens that the timed step predicts, as in BERT."""
@@ -84,7 +84,7 @@ def measure_training_flops(config: EncoderConfig, machine: Machine) -> tuple[flo
     batch = _random_step(length, sequences, drops=drops)
     enabled = kernels_enabled()
     if machine.device.type == "cuda" and machine.kernels == "auto":
-        enabled &= check_kernels(model, _random_step(length, _SEQUENCES_OF_PROOF, drops=drops), machine.autocast).passed
+        enabled &= check_kernels(model, _random_step(length, _CHECKED_SEQUENCES, drops=drops), machine.autocast).passed
     with use_kernels(enabled), contextlib.closing(SpinControl()) as spinning:
         begun, seconds, is_busy = time.perf_counter(), list[float](), False
         while len(seconds) < _LEAST_STEPS or (time.perf_counter() - begun < _SECONDS and len(seconds) < _MOST_STEPS):

@@ -1,4 +1,4 @@
-"""The loop: a generator of reports. Whoever runs it logs, evaluates, checkpoints and stops with plain `if`s."""
+"""The training loop, a generator of step reports; its caller logs, evaluates, saves checkpoints and stops."""
 
 import contextlib
 import dataclasses
@@ -28,11 +28,11 @@ class Source(Protocol):
     def read(self, cursor: Cursor, count: int) -> tuple[Any, Cursor]:
         """Return the next rows for the collator, at most `count`, and the cursor behind them.
 
-        The rows have `epochs`, the passes over the data up to and including them, as a fraction.
+        The rows have `epochs`, the epochs up to and including them, as a fraction.
         """
 
-    def next_pass(self, cursor: Cursor) -> Cursor:
-        """Return the cursor at the beginning of the next pass."""
+    def next_epoch(self, cursor: Cursor) -> Cursor:
+        """Return the cursor at the beginning of the next epoch."""
 
 
 class RowCollator(Protocol):
@@ -43,12 +43,12 @@ class RowCollator(Protocol):
 
 
 Prepared = tuple[StepBatch, Cursor, float]
-"""A batch, the cursor behind it, and the passes over the data including it."""
+"""A batch, the cursor behind it, and the epochs including it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of the budget at one sequence length.
+    """A share of the budget with one sequence length and one masking.
 
     Attributes:
         until: Progress at which it ends; the last phase's is 1.
@@ -67,7 +67,7 @@ class Position:
 
     Attributes:
         phase: Number of the phase that the cursor belongs to.
-        epochs: Passes over the data, as a fraction (of the first source).
+        epochs: Epochs trained, as a fraction (of the first source).
     """
 
     spent: Spent
@@ -170,8 +170,8 @@ def train(
             while progress >= phases[position.phase].until:
                 number = position.phase + 1
                 before, after = phases[position.phase].stream, phases[number].stream
-                # Another masking of the same sequences continues at the cursor; another length begins a pass.
-                cursor = position.cursor if after is before else after.next_pass(position.cursor)
+                # Another masking of the same sequences continues at the cursor; another length begins an epoch.
+                cursor = position.cursor if after is before else after.next_epoch(position.cursor)
                 position = replace(position, phase=number, cursor=cursor)
                 drop_launched()
                 batch_ahead = launched = None

@@ -108,12 +108,12 @@ def pretrain(
             machine, warning = prepare_machine_again(record.get("machine", {}), device, request.cache, precision)
             if warning:
                 reporter.say("warning", warning)
-            compiles = compiles_on(machine.device, compile) and machine.kernels == "auto"
-            if machine.device.type == "cuda" and not compiles:
+            uses_kernels = compiles_on(machine.device, compile) and machine.kernels == "auto"
+            if machine.device.type == "cuda" and not uses_kernels:
                 machine = replace(machine, kernels="reference")
             with computing_on(machine):
                 prepared, record = _prepare(request, directory, record, machine, reporter)
-                session = Session(directory, request, prepared, record, machine, reporter, compiles=compiles)
+                session = Session(directory, request, prepared, record, machine, reporter, check_kernels=uses_kernels)
                 with stop_on_signals() as stop:
                     run = session.run(stop, checkpoint_minutes * 60)
             directory.update_record(result=run.to_json())

@@ -42,9 +42,9 @@ from maskwright.training.workload import build_workload
 
 EVALUATIONS = 20
 """Held-out evaluations in a run, evenly spaced over its budget."""
-_SEQUENCES_OF_PROOF = 8
+_CHECKED_SEQUENCES = 8
 _HELD_OUT_SHARE = 0.005
-_HELD_OUT_LEAST, _HELD_OUT_MOST = 5_000, 60_000
+_HELD_OUT_MIN, _HELD_OUT_MAX = 5_000, 60_000
 _REPLAN_FROM, _REPLAN_FACTOR, _REPLAN_AGAIN_FACTOR = 0.1, 1.25, 2.0
 """Share of a time budget after which the plan is compared with the measured speed; ratio of both that is reported the
 first time, and again."""
@@ -59,7 +59,7 @@ class Run:
         finished: Whether the budget is spent; if not, the same call resumes the run.
         steps: Optimizer steps done.
         tokens: Training tokens, padding not counted.
-        epochs: Passes over the training text.
+        epochs: Epochs of the training text.
         seconds: Seconds inside the training loop.
         flops: Training FLOPs by the formula of `model.sizes`; 0 in runs of earlier versions.
         held_out: Loss and accuracy of each objective on held-out text, by kind.
@@ -97,7 +97,7 @@ class Session:
 
     Args:
         record: The content of run.json.
-        compiles: Whether to use GPU kernels, if they are verified to give the same (`check_kernels`).
+        check_kernels: Use GPU kernels if they reproduce PyTorch's loss and gradients (`compiling.check_kernels`).
     """
 
     def __init__(
@@ -109,18 +109,19 @@ class Session:
         machine: Machine,
         reporter: Reporter,
         *,
-        compiles: bool = False,
+        check_kernels: bool = False,
     ) -> None:
         recipe, text = prepared.recipe, prepared.text
         self.directory, self.recipe, self.text, self.reporter = directory, recipe, text, reporter
-        self.budget, self.machine, self.record, self.compiles = request.budget, machine, record, compiles
+        self.budget, self.machine, self.record = request.budget, machine, record
+        self.checks_kernels = check_kernels
         self.expected_tokens = prepared.expected_tokens
         self.planned_tokens = record.get("replanned_tokens") or prepared.expected_tokens
         self.workload = build_workload(
             recipe,
             text,
             seed=request.seed,
-            held_out_tokens=int(min(max(_HELD_OUT_SHARE * self.expected_tokens, _HELD_OUT_LEAST), _HELD_OUT_MOST)),
+            held_out_tokens=int(min(max(_HELD_OUT_SHARE * self.expected_tokens, _HELD_OUT_MIN), _HELD_OUT_MAX)),
             tokens_per_microbatch=self._tokens_per_microbatch(),
         )
         if not self.workload.held_out:
@@ -148,9 +149,9 @@ class Session:
         teacher_config = None if self.teacher is None else self.teacher.config
         held_out: dict[str, Measured] = {}
         with contextlib.ExitStack() as stack:
-            if self.compiles:
+            if self.checks_kernels:
                 check = self._check_kernels()
-                self.reporter.say("compiled", check.message)
+                self.reporter.say("kernels", check.message)
                 if not check.passed:
                     stack.enter_context(use_kernels(False))
             steps = position.spent.steps
@@ -251,7 +252,7 @@ class Session:
         # One batch per sequence length of the run, since the kernels differ by length.
         check = KernelCheck(False, "")
         for phase in {each.stream: each for each in self.workload.phases}.values():
-            rows, _ = phase.stream.read(phase.stream.start(), _SEQUENCES_OF_PROOF)
+            rows, _ = phase.stream.read(phase.stream.start(), _CHECKED_SEQUENCES)
             check = check_kernels(self.model, phase.collator.collate(rows, 0), self.machine.autocast)
             if not check.passed:
                 break

@@ -33,7 +33,7 @@ class TrainedModel(Protocol):
         """Return the micro-batches on the model's device."""
 
     def losses(self, micro_batch: Any) -> Mapping[str, LossTerm]:
-        """Return the summed loss and the count of each objective, by kind."""
+        """Return the summed loss of each objective, by kind."""
 
     def skipped_flops(self, micro_batch: Any) -> float:
         """Return the FLOPs of the documented formula that were skipped."""

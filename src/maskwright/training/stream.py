@@ -34,17 +34,17 @@ class Cursor:
     Attributes:
         drawn: Instances read in all.
         places: One per source.
-        passes: Passes over the first source so far; one left unfinished when the length changed counts as a fraction.
+        epochs: Epochs of the first source so far; one left unfinished when the length changed counts as a fraction.
     """
 
     drawn: int
     places: tuple[Place, ...]
-    passes: float = 0.0
+    epochs: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a checkpoint."""
         places = [[place.epoch, place.position] for place in self.places]
-        return {"drawn": self.drawn, "places": places, "passes": self.passes}
+        return {"drawn": self.drawn, "places": places, "passes": self.epochs}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Cursor":
@@ -59,7 +59,7 @@ class Rows:
     Attributes:
         refresh: Shape (B,), the epoch (or epoch modulo k) that keys each row's masks.
         index: Shape (B,), each row's number within that epoch, unique over sources.
-        epochs: Passes over the first source after these, as a fraction.
+        epochs: Epochs of the first source after these, as a fraction.
     """
 
     plan: Plan
@@ -73,7 +73,7 @@ class Stream:
 
     Args:
         weights: Share of instances from each source (any scale); None for one source.
-        plan: Plans one pass over documents for a refresh number (a format with its length and seed).
+        plan: Plans one epoch of documents for a refresh number (a format with its length and seed).
         refresh: Maps an epoch to its refresh number (static or dynamic masks).
     """
 
@@ -95,9 +95,9 @@ class Stream:
         """Return the cursor before the first instance."""
         return Cursor(0, tuple(Place() for _ in self.sources))
 
-    def next_pass(self, cursor: Cursor) -> Cursor:
+    def next_epoch(self, cursor: Cursor) -> Cursor:
         """Return the cursor at the beginning of the next epoch of every source (another length phase begins)."""
-        return Cursor(cursor.drawn, tuple(Place(place.epoch + 1, 0) for place in cursor.places), cursor.passes)
+        return Cursor(cursor.drawn, tuple(Place(place.epoch + 1, 0) for place in cursor.places), cursor.epochs)
 
     def read(self, cursor: Cursor, count: int) -> tuple[Rows, Cursor]:
         """Return the next `count` instances and the cursor behind them."""
@@ -105,7 +105,7 @@ class Stream:
         slots: list[IntArray] = []
         parts: list[tuple[Plan, IntArray, IntArray]] = []
         places = list(cursor.places)
-        passes = cursor.passes
+        epochs = cursor.epochs
         for source, place in enumerate(cursor.places):
             wanted = np.flatnonzero(sources == source)
             done = 0
@@ -120,11 +120,11 @@ class Stream:
                 done += take
                 place = Place(place.epoch, place.position + take)
                 if source == 0:
-                    passes += take / len(plan)
+                    epochs += take / len(plan)
                 if place.position == len(plan):
                     place = Place(place.epoch + 1, 0)
             places[source] = place
-        return _interleave(slots, parts, passes), Cursor(cursor.drawn + count, tuple(places), passes)
+        return _interleave(slots, parts, epochs), Cursor(cursor.drawn + count, tuple(places), epochs)
 
     def _pick_sources(self, drawn: int, count: int) -> IntArray:
         if len(self.sources) == 1:

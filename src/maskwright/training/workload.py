@@ -16,7 +16,7 @@ from maskwright.training.loop import Phase
 from maskwright.training.stream import Rows, Stream
 
 _HELD_OUT_SEED = 0
-_DOCUMENTS_AT_LEAST = 16
+_MIN_DOCUMENTS = 16
 _DOCUMENTS_MEASURED = 2000
 
 
@@ -107,7 +107,7 @@ class Split:
     held_out: Documents
 
 
-def split(documents: Documents, seed: int, share: float = 0.05, most_tokens: int = 60_000) -> Split:
+def split(documents: Documents, seed: int, share: float = 0.05, max_tokens: int = 60_000) -> Split:
     """Split all sentences into training and held-out text: whole sentences from documents in random order.
 
     At most a sixteenth of the held-out text comes from one document, so that long documents (books) give their
@@ -116,10 +116,10 @@ def split(documents: Documents, seed: int, share: float = 0.05, most_tokens: int
 
     Args:
         share: Largest share of all tokens to hold out.
-        most_tokens: Most tokens to hold out.
+        max_tokens: Maximum tokens to hold out.
     """
-    limit = int(min(share * documents.num_tokens, most_tokens))
-    from_one = max(limit // _DOCUMENTS_AT_LEAST, 1)
+    limit = int(min(share * documents.num_tokens, max_tokens))
+    from_one = max(limit // _MIN_DOCUMENTS, 1)
     cut = documents.first.astype(np.int64, copy=True)  # Where each document's training part begins.
     left = limit
     for document in np.argsort(keys(seed, "held-out", 0, np.arange(len(documents))), kind="stable").tolist():
@@ -141,10 +141,10 @@ def split(documents: Documents, seed: int, share: float = 0.05, most_tokens: int
 def split_text(text: Text, seed: int, held_out_tokens: int) -> Split:
     """Split off held-out text from each source by its weight."""
     if text.weights is None:
-        return split(text.documents, seed, most_tokens=held_out_tokens)
+        return split(text.documents, seed, max_tokens=held_out_tokens)
     scale = held_out_tokens / sum(text.weights)
     parts = [
-        split(text.documents.pick(text.sources == number), seed, most_tokens=int(scale * weight))
+        split(text.documents.pick(text.sources == number), seed, max_tokens=int(scale * weight))
         for number, weight in enumerate(text.weights)
     ]
     return Split(_joined([part.train for part in parts]), _joined([part.held_out for part in parts]))

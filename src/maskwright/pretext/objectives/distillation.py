@@ -58,7 +58,7 @@ class SoftTargets(EveryTokenObjective):
             Scorer(teacher_features, inputs.teacher.word_embeddings, cast("Tensor", teacher_head.bias)),
             self.temperature,
         )
-        return LossTerm(total=agreement.total, count=len(positions), correct=agreement.agreed)
+        return LossTerm(total=agreement.total, correct=agreement.agreed)
 
     def flops(self, shape: HeadShape) -> float:
         """Dense H x E, output E x V; the teacher's own head is counted with the teacher."""
@@ -95,7 +95,6 @@ class Cosine(Objective):
         cosines = torch.nn.functional.cosine_similarity(student.to(exact), teacher.to(exact), dim=1)
         return LossTerm(
             total=(1 - cosines).sum(),
-            count=len(positions),
             correct=None,
             tallies={"cosine": cosines.detach().sum()},
         )

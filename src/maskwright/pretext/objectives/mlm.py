@@ -55,7 +55,7 @@ class MaskedLanguageModeling(VocabularyObjective):
             targets.labels,
             sampling=targets.extra.get("sampling"),
         )
-        return LossTerm(total=scores.total, count=len(targets.labels), correct=scores.correct, sampled=scores.sampled)
+        return LossTerm(total=scores.total, correct=scores.correct, sampled=scores.sampled)
 
     def flops(self, shape: HeadShape) -> float:
         """Dense H x E, output E x V."""

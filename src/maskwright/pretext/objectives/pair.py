@@ -60,7 +60,7 @@ class PairObjective(Objective):
         scores = head(pooled[targets.positions]).float()
         total = cross_entropy(scores, targets.labels, reduction="sum")
         correct = (scores.detach().argmax(dim=1) == targets.labels).sum()
-        return LossTerm(total=total, count=len(targets.labels), correct=correct)
+        return LossTerm(total=total, correct=correct)
 
     def flops(self, shape: HeadShape) -> float:
         """Dense H x 2."""

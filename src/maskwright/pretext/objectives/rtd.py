@@ -63,7 +63,6 @@ class ReplacedTokenDetection(EveryTokenObjective):
         is_replaced, is_flagged = targets.labels == 1, scores.detach() > 0
         return LossTerm(
             total=total,
-            count=len(targets.labels),
             correct=(is_flagged == is_replaced).sum(),
             tallies={
                 "replaced": is_replaced.sum(),

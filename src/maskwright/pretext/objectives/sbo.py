@@ -73,7 +73,7 @@ class SpanBoundaryObjective(VocabularyObjective):
         left, right = (hidden[targets.anchors[side]] for side in ("left", "right"))
         features = head(left, right, targets.extra["place"])
         scores = summed_cross_entropy(features, inputs.view.word_embeddings, cast("Tensor", head.bias), targets.labels)
-        return LossTerm(total=scores.total, count=len(targets.labels), correct=scores.correct)
+        return LossTerm(total=scores.total, correct=scores.correct)
 
     def flops(self, shape: HeadShape) -> float:
         """Dense (2 H + 200) x H and H x E, output E x V."""
