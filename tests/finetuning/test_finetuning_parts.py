@@ -174,7 +174,7 @@ def test_a_prediction_is_written_with_all_its_parts() -> None:
     details = {"answers": [{"text": "a", "start": 0, "end": 1, "score": 0.5}]}
     prediction = Prediction(key="q", value="a", score=0.5, details=details)
     parts = asdict(prediction)
-    del parts["of"]  # For people: where a file of predictions is read, the key leads to the text.
+    del parts["input_text"]  # For people: where a file of predictions is read, the key leads to the text.
     assert plain(prediction) == parts
 
 

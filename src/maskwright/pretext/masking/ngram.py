@@ -146,9 +146,9 @@ class _Words:
     @classmethod
     def of(cls, instances: Instances, maskable: BoolArray) -> "_Words":
         starts, ends = words(instances, maskable)
-        is_wall = np.append(instances.special | ~maskable, True)
-        is_wall[instances.cu_seqlens[:-1]] = True
-        return cls(instances.word_starts & maskable, starts, ends, is_wall[ends] | instances.special[starts])
+        is_boundary = np.append(instances.special | ~maskable, True)
+        is_boundary[instances.cu_seqlens[:-1]] = True
+        return cls(instances.word_starts & maskable, starts, ends, is_boundary[ends] | instances.special[starts])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
