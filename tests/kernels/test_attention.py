@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from maskwright.kernels import ops, reference
-from maskwright.kernels.cpu import attention as rows
+from maskwright.kernels import row_attention as rows
 from maskwright.kernels.cuda import attention as cuda_attention
 from maskwright.kernels.dropout import DropoutKey, DropoutMask
 from maskwright.kernels.sequences import Sequences

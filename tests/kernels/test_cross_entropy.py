@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
-from maskwright.kernels.cross_entropy import highest, summed_cross_entropy
+from maskwright.kernels.cross_entropy import max_with_index, summed_cross_entropy
 from tests.pretext.differences import assert_gradients_are_those_of_differences
 
 
@@ -87,7 +87,7 @@ def test_the_highest_score_stands_where_the_first_of_equals_stands(entries: int)
         plain[:, ::2] if entries > 1 else plain,
     ):
         best, places = scores.max(dim=1, keepdim=True)
-        found, found_places = highest(scores)
+        found, found_places = max_with_index(scores)
         assert torch.equal(found, best)
         assert torch.equal(found_places, places)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from maskwright.kernels.cross_entropy import ended, in_blocks
+from maskwright.kernels.cross_entropy import cast_weight_grad, in_blocks
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7, 100])
@@ -29,7 +29,7 @@ def test_blocks_add_up_to_the_whole(rows: int, count: int) -> None:
     of_features, of_weight = in_blocks(features, weight, count, rows, slopes_of)
     assert seen == list(range(0, count, rows))
     torch.testing.assert_close(of_features, slopes @ weight)
-    torch.testing.assert_close(ended(of_weight, weight), slopes.T @ features)
+    torch.testing.assert_close(cast_weight_grad(of_weight, weight), slopes.T @ features)
 
 
 def test_of_a_block_nothing_but_the_sum_is_there_when_the_next_one_begins() -> None:
@@ -68,7 +68,7 @@ def test_bf16_is_summed_in_fp32_once_there_are_several_blocks() -> None:
         _, total = in_blocks(features, weight, 8, rows, lambda _, block: block @ weight.T)
         assert total is not None
         assert total.dtype == dtype
-        assert ended(total, weight).dtype == torch.bfloat16
+        assert cast_weight_grad(total, weight).dtype == torch.bfloat16
 
 
 def test_without_slopes_there_is_no_gradient_of_the_vocabulary() -> None:

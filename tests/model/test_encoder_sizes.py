@@ -3,8 +3,7 @@ import torch
 from packed_batches import packed
 from torch.utils.flop_counter import FlopCounterMode
 
-from maskwright.kernels import reference
-from maskwright.kernels.cpu import attention as rows_attention
+from maskwright.kernels import reference, row_attention
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.sizes import (
@@ -141,7 +140,7 @@ def test_masked_token_models_have_the_published_number_of_parameters(config, voc
 
 @pytest.mark.parametrize("config", [_bert(3, 128), _albert(3, 128, 32).replace(pooler=False)])
 def test_flops_formula_equals_a_count_of_a_real_training_step(config, monkeypatch):
-    monkeypatch.setattr(rows_attention, "attention", reference.attention)  # The counter does not see into operators.
+    monkeypatch.setattr(row_attention, "attention", reference.attention)  # The counter does not see into operators.
     vocab_size, length, targets, sequences = 101, 16, 5, 16
     batch = packed((length,) * sequences, length)
     model = Encoder(config, vocab_size)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 _STEPS = 1 << 16
-_COLUMNS = 512
+_TABLE_COLUMNS = 512
 # The constants of SplitMix64 and of its finalizer, as the signed integers that tensors hold.
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
@@ -61,11 +61,11 @@ class DropoutKey:
 
 @dataclass(frozen=True, slots=True)
 class DropoutMask:
-    """The mask of one call: a table of 64-bit words, four values per word.
+    """The mask of one call: a table of 64-bit random numbers, one for four values.
 
     Each row and each column of the table has a well-mixed odd number (SplitMix64 over a counter: Steele, Lea and Flood
-    2014); a word is the product of its row's and its column's, mixed once more so that its high and low bits meet.
-    That is four passes over the words instead of twelve; the tests check rows, columns, lanes and rectangles.
+    2014); an entry is the product of its row's and its column's, mixed once more so that its high and low bits meet.
+    That is four passes over the table instead of twelve; the tests check rows, columns, lanes and rectangles.
 
     Attributes:
         key: The key of the forward pass.
@@ -100,8 +100,8 @@ class DropoutMask:
 
     def numbers(self, num_values: int) -> tuple[Tensor, Tensor]:
         """Return the numbers of the table's rows (num_values / 2048, rounded up) and columns (512,), int64."""
-        table = self.key.table(self.call, -(-num_values // (4 * _COLUMNS)))
-        return table[_COLUMNS:], table[:_COLUMNS]
+        table = self.key.table(self.call, -(-num_values // (4 * _TABLE_COLUMNS)))
+        return table[_TABLE_COLUMNS:], table[:_TABLE_COLUMNS]
 
     def bits(self, shape: tuple[int, ...]) -> Tensor:
         """Return 16 uniform random bits per position, as integers in [-2**15, 2**15)."""
@@ -152,10 +152,10 @@ class _DropoutAdd(torch.autograd.Function):
 
 def random_bits(rows: Tensor, columns: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Return 16 random bits per position from the numbers of a table (`DropoutMask.numbers`)."""
-    words = rows[:, None] * columns
-    words ^= words >> 32
-    words *= _MIX_1
-    return words.view(torch.int16).view(-1)[: math.prod(shape)].view(shape)
+    random_numbers = rows[:, None] * columns
+    random_numbers ^= random_numbers >> 32
+    random_numbers *= _MIX_1
+    return random_numbers.view(torch.int16).view(-1)[: math.prod(shape)].view(shape)
 
 
 def _numbers(key: Tensor, calls: range, num_rows: int) -> Tensor:
@@ -163,7 +163,7 @@ def _numbers(key: Tensor, calls: range, num_rows: int) -> Tensor:
     device = key.device
     steps = torch.arange(calls.start + 1, calls.stop + 1, device=device).mul_(_GOLDEN).bitwise_and_(_POSITIVE)
     streams = _mix_(steps + key)
-    counter = torch.arange(_COLUMNS + num_rows, device=device).mul_(_GOLDEN)
+    counter = torch.arange(_TABLE_COLUMNS + num_rows, device=device).mul_(_GOLDEN)
     return _mix_(counter + streams[:, None]).bitwise_or_(1)
 
 

@@ -2,24 +2,24 @@
 
 | function | reference | CPU | GPU, bf16 |
 | --- | --- | --- | --- |
-| `attention` | rows of equal length | reference | Triton, FlashAttention-2 |
+| `attention` | rows of equal length (`row_attention`) | reference | Triton, FlashAttention-2 |
 | `linear_qkv` | PyTorch | one matmul up to width 512 | reference |
 | `activated_linear` | PyTorch | recomputes GELU from width 512 on | reference |
 | `dropout_add_norm` | PyTorch | reference | Triton |
 | `embeddings` | PyTorch | reference | reference |
-| `cross_entropy` | all logits | blocks of logits | Triton between matmuls |
+| `summed_cross_entropy` | blocks of logits | reference | Triton between matmuls |
 | `inference_layers` | the model's modules | C (AVX512) in fp32 and int8 | the model's modules |
 
-The setting `kernels` (`setting.py`) selects the reference or the fastest. Attention over padded sequences
-(`reference.attention`) needs several times the memory, so only tests use it.
+The setting `kernels` (`setting.py`) selects the reference or the fastest. Only tests use attention over padded
+sequences (`reference.attention`), which needs several times the memory, and cross entropy of all logits
+(`reference.cross_entropy`).
 
 T tokens, B sequences, N heads, H hidden size, E embedding size, M targets, V vocabulary.
 """
 
 from torch import Tensor, nn
 
-from maskwright.kernels import reference
-from maskwright.kernels.cpu import attention as rows_attention
+from maskwright.kernels import reference, row_attention
 from maskwright.kernels.cpu.encoder import Block, InferenceLayers, Precision, inference_layers, inference_problem
 from maskwright.kernels.cpu.linear import activated_linear, linear_qkv, pad_positions, pad_rows
 from maskwright.kernels.cross_entropy import Scores, summed_cross_entropy
@@ -79,7 +79,7 @@ def attention(
     arguments = query, key, value, sequences, num_heads, dropout
     if kernels_enabled() and cuda_attention.is_supported(query, num_heads):
         return cuda_attention.attention(*arguments)
-    return rows_attention.attention(*arguments)
+    return row_attention.attention(*arguments)
 
 
 def dropout_add_norm(values: Tensor, residual: Tensor, norm: nn.LayerNorm, dropout: DropoutMask | None) -> Tensor:

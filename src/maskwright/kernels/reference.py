@@ -1,6 +1,6 @@
 """The functions of `ops` in plain PyTorch: what the faster implementations are tested against.
 
-`attention` is for tests: `ops` computes it over rows (`cpu.attention`) where there are no kernels.
+`attention` is for tests: `ops` computes it over rows (`row_attention`) where there are no kernels.
 
 T tokens, B sequences, L longest sequence, N heads, D head size, H = N D hidden size, E embedding size, V vocabulary.
 """
@@ -41,7 +41,8 @@ def attention(
 
 
 def mask_stride(longest: int) -> int:
-    """Return the side of a sequence's dropout mask: a power of two of at least 4, so that rows begin with words."""
+    """Return the side of a sequence's dropout mask: a power of two of at least 4, so that each row starts
+    at a 64-bit random number (`DropoutMask`)."""
     return max(4, 1 << max(0, longest - 1).bit_length())
 
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from maskwright.core.activations import gelu_tanh_and_derivative
 from maskwright.core.tensors import PackedBatch, activation
-from maskwright.kernels.cpu.attention import as_autocast
+from maskwright.kernels.row_attention import as_autocast
 
 _WIDEST_FUSED = 512
 """Widest layer whose three projections are one matmul. Measured on one core, forward and backward, time of one matmul /

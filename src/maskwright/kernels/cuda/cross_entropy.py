@@ -13,14 +13,16 @@ GPU_BLOCK_ELEMENTS = 1 << 28
 """Most scores held at a time: 512 MiB in bf16, 8,793 targets at 30,528 entries. With one block the vocabulary's
 gradient is a single matmul, to which nothing is added."""
 
-_COLUMNS = 64
+_VOCABULARY_MULTIPLE = 64
 """The vocabulary is padded to a multiple of this."""
 _ROWS = 16
 """Targets are padded to a multiple of this: they are the inner dimension of the vocabulary's gradient."""
-_SCORED = {"BLOCK": 2048, "num_warps": 4}
+_SCORING = {"BLOCK": 2048, "num_warps": 4}
+"""A program computes one target's loss from 2,048 columns at a time: 16 per thread, in loads of 16 bytes."""
 _GRADIENTS = {"ROWS": 32, "BLOCK": 1024, "num_warps": 4}
+"""A program computes the gradients of 32 targets in 1,024 columns: 8 per thread, one load of 16 bytes."""
 _SAMPLING = {"BLOCK": 2048, "num_warps": 4}
-"""Columns a program takes at a time: 16 and 8 a thread, in loads of 16 bytes."""
+"""A program samples one target's token from 2,048 columns at a time: 16 per thread."""
 
 
 class GpuScores(NamedTuple):
@@ -65,7 +67,7 @@ def gpu_scores(
         zeros = torch.zeros_like(features), torch.zeros_like(weight), torch.zeros_like(bias)
         return GpuScores(total, correct, zeros if with_gradients else None)
     rows = _in_bf16(features, _ROWS)
-    entries = _in_bf16(weight, _COLUMNS)
+    entries = _in_bf16(weight, _VOCABULARY_MULTIPLE)
     num_columns = len(entries)
     # Where there is no entry there is no probability.
     offsets = torch.nn.functional.pad(bias.float(), (0, num_columns - num_entries), value=float("-inf"))
@@ -117,7 +119,7 @@ def gpu_samples(
         Shape (M,), int64.
     """
     sampled = torch.empty(len(numbers), dtype=torch.int64, device=numbers.device)
-    rows, entries = _in_bf16(features[: len(numbers)], _ROWS), _in_bf16(weight, _COLUMNS)
+    rows, entries = _in_bf16(features[: len(numbers)], _ROWS), _in_bf16(weight, _VOCABULARY_MULTIPLE)
     offsets = torch.nn.functional.pad(bias.float(), (0, len(entries) - len(weight)), value=float("-inf"))
     length = _block_length(max(1, len(rows)), block_elements // len(entries))
     for begin in range(0, len(numbers), length):
@@ -172,7 +174,7 @@ def _gradients_in_place(
     # Triton launches on the current GPU, which may not be that of the tensors.
     with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
         if num_targets:
-            score_rows[(num_targets,)](logits, bias, labels, losses, log_sums, is_right, num_columns, **_SCORED)
+            score_rows[(num_targets,)](logits, bias, labels, losses, log_sums, is_right, num_columns, **_SCORING)
         if not with_gradients:
             return losses, is_right, None
         parts = -(-num_rows // _GRADIENTS["ROWS"])

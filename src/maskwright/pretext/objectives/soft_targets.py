@@ -8,12 +8,12 @@ from torch.autograd.function import once_differentiable
 
 from maskwright.kernels.cross_entropy import (
     BLOCK_ELEMENTS,
-    ended,
+    cast_weight_grad,
     exact_dtype,
-    highest,
     in_blocks,
-    keep,
-    scaled_once,
+    max_with_index,
+    save_gradients,
+    scale_in_place,
 )
 
 
@@ -87,7 +87,7 @@ class _SummedDivergence(torch.autograd.Function):
         def gradient_of(part: slice, block: Tensor) -> Tensor | None:
             scores = nn.functional.linear(block, weight, bias).to(exact)
             wanted = nn.functional.linear(teacher_features[part], teacher_weight, teacher_bias).to(exact)
-            agreed.add_((highest(scores)[1] == highest(wanted)[1]).sum())
+            agreed.add_((max_with_index(scores)[1] == max_with_index(wanted)[1]).sum())
             scores = scores.div_(temperature).log_softmax(dim=1)
             wanted = wanted.div_(temperature).log_softmax(dim=1)
             probabilities = wanted.exp()
@@ -101,11 +101,11 @@ class _SummedDivergence(torch.autograd.Function):
 
         features_grad, weight_grad = in_blocks(features, weight, len(features), rows, gradient_of)
         if with_gradients:
-            keep(ctx, features_grad, ended(weight_grad, weight), bias_grad.to(bias.dtype))
+            save_gradients(ctx, features_grad, cast_weight_grad(weight_grad, weight), bias_grad.to(bias.dtype))
         ctx.mark_non_differentiable(agreed)
         return total, agreed
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        return *scaled_once(ctx, grad), *[None] * 6
+        return *scale_in_place(ctx, grad), *[None] * 6
