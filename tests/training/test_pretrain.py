@@ -159,6 +159,24 @@ def test_a_time_budget_is_replanned_from_the_measured_speed(
     assert f"in 1 minute: trained on {short_count(run.tokens)} tokens, planned {short_count(speed * 60)}" in line
 
 
+class ColdStart(Slow):
+    """A clock on which the first steps are slower."""
+
+    def perf_counter(self) -> float:
+        self.now += 4.0 if self.now < 20 else 0.0
+        return super().perf_counter()
+
+
+def test_slow_first_steps_do_not_mislead_the_plan(train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "time", ColdStart())
+    monkeypatch.setattr(preparation, "measure_training_flops", lambda *_: (1.0, False))
+    monkeypatch.setattr(resolve, "expected_tokens", lambda *_: 60e6)
+    listening = Listening()
+    run = train(steps=None, minutes=1, reporter=listening)
+    assert len(listening.on("plan")) == 2  # the plan and one correction
+    assert read_json(run.folder / "run.json")["replanned_tokens"] == pytest.approx(run.tokens, rel=0.5)
+
+
 def test_a_corrected_plan_survives_a_kill(
     train: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,10 +85,10 @@ def latest(checkpoints: Path) -> tuple[Checkpoint | None, list[str]]:
         try:
             return _read(folder), damaged
         except CheckpointError as error:
-            damaged.append(str(error))
+            damaged.append(error.problem)
     if damaged:
         raise CheckpointError(
-            "no checkpoint is intact: " + " ".join(damaged),
+            "no checkpoint is intact: " + "; ".join(damaged),
             todo=f"Remove {checkpoints.parent} to train from the start, or restore it from a copy.",
         )
     return None, []

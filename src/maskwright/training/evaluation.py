@@ -97,13 +97,16 @@ def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Meas
 def health_line(measured: Measured, baseline: Baseline, vocab_size: int) -> str:
     """Return one line on the quality of masked language modeling on held-out text.
 
-    The verdict compares the loss with the unigram baseline and with uniform guessing, ln(vocab_size) nats.
+    The verdict compares loss and accuracy with the unigram baseline, and the loss with uniform guessing,
+    ln(vocab_size) nats.
     """
     loss, unigram = measured.loss, baseline.loss
     if not math.isfinite(loss) or loss > math.log(vocab_size) + 1:
         verdict = "worse than uniform guessing: lower the learning rate"
     elif loss >= unigram:
         verdict = "not better than the unigram baseline yet"
+    elif measured.accuracy is not None and measured.accuracy < baseline.accuracy:
+        verdict = "not better than the unigram baseline in accuracy yet"
     elif loss > 0.97 * unigram:
         verdict = "hardly better than the unigram baseline (a plateau that every such model passes)"
     elif loss > 0.8 * unigram:

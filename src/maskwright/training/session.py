@@ -45,9 +45,11 @@ EVALUATIONS = 20
 _CHECKED_SEQUENCES = 8
 _HELD_OUT_SHARE = 0.005
 _HELD_OUT_MIN, _HELD_OUT_MAX = 5_000, 60_000
-_REPLAN_FROM, _REPLAN_FACTOR, _REPLAN_AGAIN_FACTOR = 0.1, 1.25, 2.0
+_REPLAN_FROM, _REPLAN_FACTOR, _REPLAN_AGAIN_FACTOR = 0.05, 1.25, 2.0
 """Share of a time budget after which the plan is compared with the measured speed; ratio of both that is reported the
 first time, and again."""
+_WARMUP_STEPS, _REPLAN_STEPS = 3, 10
+"""First steps of a session, which are slower and are left out of the measured speed; steps before the comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,7 @@ class Session:
         self.checks_kernels = check_kernels
         self.expected_tokens = prepared.expected_tokens
         self.planned_tokens = record.get("replanned_tokens") or prepared.expected_tokens
+        self._warmed_up: Spent | None = None
         self.workload = build_workload(
             recipe,
             text,
@@ -184,7 +187,7 @@ class Session:
                     held_out = measure(self.model, self.workload.held_out)
                     journal.held_out(position.spent.steps, held_out, self.baseline)
                 progress = report.progress
-                self._replan(position.spent, progress)
+                self._replan(position.spent, progress, position.spent.steps - steps)
                 if report.is_contended and not contention_reported:
                     contention_reported = True
                     self.reporter.say("load", "other processes keep the cores busy; training is slower than alone")
@@ -222,11 +225,16 @@ class Session:
         recorded: int = self.record.get("tokens_per_microbatch", 0) if kind == self.machine.device.type else 0
         return recorded or pretraining_microbatch(self.machine, self.recipe)
 
-    def _replan(self, spent: Spent, progress: float) -> None:
+    def _replan(self, spent: Spent, progress: float, session_steps: int) -> None:
         """Correct the plan of a time budget, on screen and in run.json, if the measured speed contradicts it."""
-        if self.budget.unit != "seconds" or not _REPLAN_FROM <= progress < 1:
+        if self.budget.unit != "seconds":
             return
-        tokens = spent.tokens / progress
+        if session_steps == _WARMUP_STEPS:
+            self._warmed_up = spent
+        if self._warmed_up is None or session_steps < _REPLAN_STEPS or not _REPLAN_FROM <= progress < 1:
+            return
+        speed = (spent.tokens - self._warmed_up.tokens) / (spent.seconds - self._warmed_up.seconds)
+        tokens = spent.tokens + speed * (self.budget.amount - spent.seconds)
         factor = _REPLAN_FACTOR if self.planned_tokens == self.expected_tokens else _REPLAN_AGAIN_FACTOR
         if not 1 / factor <= tokens / self.planned_tokens <= factor:
             planned, self.planned_tokens = self.planned_tokens, tokens
