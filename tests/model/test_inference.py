@@ -172,18 +172,18 @@ def test_missing_instructions_systems_and_compilers_are_named(
 # --- the C code
 
 
-def rounded(values: Array) -> Array:
-    """Round one token's values to 256 steps between its least and its greatest."""
-    step = (values.max() - values.min()) / 255
-    if step == 0:
+def quantized(values: Array) -> Array:
+    """Round one token's values to 256 numbers between its least and its greatest."""
+    scale = (values.max() - values.min()) / 255
+    if scale == 0:
         return values
-    middle = values.min() + 128 * step
-    return middle + step * np.clip(np.rint((values - middle) / step), -128, 127)
+    zero_point = values.min() + 128 * scale
+    return zero_point + scale * np.clip(np.rint((values - zero_point) / scale), -128, 127)
 
 
-def rounded_weights(weight: Array) -> Array:
-    integers, steps = quantize_int8(torch.from_numpy(weight))
-    return (integers * steps[:, None]).numpy()
+def quantized_weights(weight: Array) -> Array:
+    integers, scales = quantize_int8(torch.from_numpy(weight))
+    return (integers * scales[:, None]).numpy()
 
 
 def by_formula(model: Encoder, ids: NDArray[np.int64], precision: str) -> Array:
@@ -197,7 +197,7 @@ def by_formula(model: Encoder, ids: NDArray[np.int64], precision: str) -> Array:
         weight, bias = layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy()
         if precision == "fp32":
             return values @ weight.T + bias
-        return np.stack([rounded_weights(weight) @ rounded(token) for token in values]) + bias
+        return np.stack([quantized_weights(weight) @ quantized(token) for token in values]) + bias
 
     def norm(layer: torch.nn.LayerNorm, values: Array) -> Array:
         weight, bias = layer.weight.detach().double(), layer.bias.detach().double()

@@ -10,9 +10,8 @@
 | `summed_cross_entropy` | blocks of logits | reference | Triton between matmuls |
 | `inference_layers` | the model's modules | C (AVX512) in fp32 and int8 | the model's modules |
 
-The setting `kernels` (`setting.py`) selects the reference or the fastest. Only tests use attention over padded
-sequences (`reference.attention`), which needs several times the memory, and cross entropy of all logits
-(`reference.cross_entropy`).
+The setting `kernels` (`setting.py`) selects the reference or the fastest. Attention over padded sequences
+(`reference.attention`) needs several times the memory, so only tests use it.
 
 T tokens, B sequences, N heads, H hidden size, E embedding size, M targets, V vocabulary.
 """

@@ -4,12 +4,12 @@
 
 enum { NONE, GELU, GELU_TANH, RELU };
 
-/* GELU is x times a share s(x), and s(x) - 1/2 is odd: x/2 + |x| (s(|x|) - 1/2). The share beyond a half is a
-   polynomial of degree 4 around each of 16 places, to 2e-7 (least squares at Chebyshev's nodes); at the last, from
-   |x| = 5.3 on, it is a half. By power, from 0 on, then by place. */
-#define PLACES 2.75f /* for each unit of x */
+/* GELU is x F(x), with the normal CDF or its approximation by tanh as F. F(x) - 1/2 is odd, so GELU is
+   x/2 + |x| (F(|x|) - 1/2). F(|x|) - 1/2 is a polynomial of degree 4 around each of 16 points, to 2e-7 (least squares
+   at Chebyshev nodes); at the last point, from |x| = 5.3 on, it is 1/2. Coefficients: by power, then by point. */
+#define POINTS 2.75f /* per unit of x */
 #define LAST 15.0f
-/* The normal distribution's share below x. */
+/* The normal CDF. */
 static const float NORMAL[5][LANES] = {
     {0.0f, 1.41935214e-1f, 2.66470551e-1f, 3.6234355e-1f, 4.27102417e-1f, 4.65481818e-1f,
      4.85438526e-1f, 4.94543225e-1f, 4.98187602e-1f, 4.99467432e-1f, 4.99861747e-1f, 4.9996832e-1f,
@@ -47,16 +47,17 @@ static const float TANH[5][LANES] = {
      -1.30585249e-6f, -2.52502957e-7f, -3.63651509e-8f, 0.0f},
 };
 
-static inline __attribute__((always_inline)) v16 gelu(v16 x, const float (*shares)[LANES]) {
+static inline __attribute__((always_inline)) v16 gelu(v16 x, const float (*coefficients)[LANES]) {
     v16 size = (v16)_mm512_abs_ps((__m512)x);
     /* The second where one of them is NaN; x/2 stays NaN. */
-    v16 at = (v16)_mm512_min_ps((__m512)(size * all(PLACES)), _mm512_set1_ps(LAST));
+    v16 at = (v16)_mm512_min_ps((__m512)(size * all(POINTS)), _mm512_set1_ps(LAST));
     v16 shifted = at + all(12582912.0f); /* 1.5 x 2^23: the lowest bits are the nearest whole number */
     v16 beyond = at - (shifted - all(12582912.0f));
-    v16 share = all(0.0f);
+    v16 polynomial = all(0.0f);
     _Pragma("GCC unroll 5") for (int power = 4; power >= 0; power--)
-        share = share * beyond + (v16)_mm512_permutexvar_ps((__m512i)shifted, (__m512)load(shares[power]));
-    return size * share + all(0.5f) * x;
+        polynomial =
+            polynomial * beyond + (v16)_mm512_permutexvar_ps((__m512i)shifted, (__m512)load(coefficients[power]));
+    return size * polynomial + all(0.5f) * x;
 }
 
 static inline __attribute__((always_inline)) v16 activated(v16 x, int64_t activation) {

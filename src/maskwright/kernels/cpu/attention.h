@@ -1,8 +1,8 @@
 /* Attention of one head over one sequence, in fp32 (Vaswani et al. 2017, section 3.2).
 
-   Keys and values are first copied side by side, which spares the matmuls strides of powers of two that evict each
-   other from a cache. Scores of eight queries stay in the nearest cache from their product to their use: the square of
-   scores is never written to memory.
+   Keys and values are first copied into contiguous memory: rows at strides of powers of two would evict each other from
+   a cache. The scores of eight queries stay in L1 from their product to their use: the score matrix is never written to
+   memory.
 
    n tokens, m queries, d numbers of a head (a multiple of 16), "wide": n in whole registers. */
 
@@ -120,7 +120,7 @@ static void attend_head(Values queries, int64_t m, Values keys, Values values, i
         int64_t rows = m - first < ROWS ? m - first : ROWS;
         copy_tokens(queries, first, rows, ROWS, d, q);
         multiply(q, d, transposed, wide, d, scores, wide);
-        float shares[ROWS] = {0};
+        float inverse_sums[ROWS] = {0};
         for (int64_t row = 0; row < rows; row++) {
             float *of = scores + row * wide;
             for (int64_t key = n; key < wide; key++) of[key] = -INFINITY;
@@ -132,11 +132,11 @@ static void attend_head(Values queries, int64_t m, Values keys, Values values, i
                 sum += e;
                 store(of + key, e);
             }
-            shares[row] = 1.0f / total(sum);
+            inverse_sums[row] = 1.0f / total(sum);
         }
         multiply(scores, wide, v, d, n, q, d);
         for (int64_t row = 0; row < rows; row++)
             for (int64_t i = 0; i < d; i += LANES)
-                store(context + (first + row) * stride + i, load(q + row * d + i) * all(shares[row]));
+                store(context + (first + row) * stride + i, load(q + row * d + i) * all(inverse_sums[row]));
     }
 }

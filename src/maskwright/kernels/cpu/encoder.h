@@ -1,8 +1,8 @@
 /* The layers of an encoder for inference: all but the dense layers, which `int8.c` and `fp32.c` bring, each in its
    precision (`prepare_token`, `compute`). Compiled and called by `encoder.py`, which also defines the structures.
 
-   What surrounds a product (bias, activation, residual, LayerNorm) is computed while its numbers are in a register or in
-   the nearest cache; that, and not the product itself, is what is faster here than a chain of library calls.
+   Bias, activation, residual and LayerNorm of a product are computed while its numbers are in a register or in L1;
+   that, and not the product itself, is what is faster here than a chain of library calls.
 
    Threads share a layer's outputs. Every number is computed by one thread in one order, so a result depends neither on
    how many there are nor on what else is in the batch. */
@@ -10,13 +10,13 @@
 #include "activations.h"
 #include "attention.h"
 
-#define LINE 64 /* bytes that a cache fetches together */
+#define CACHE_LINE 64 /* cache line size in bytes */
 
 typedef struct {
-    const void *weight;      /* whole panels of outputs; their layout depends on the precision */
-    const float *step, *sum; /* by output, for whole panels; of 8-bit weights only */
-    const float *bias;       /* by output, for whole panels */
-    int64_t inputs, outputs; /* outputs are a multiple of 16 */
+    const void *weight;       /* whole panels of outputs; their layout depends on the precision */
+    const float *scale, *sum; /* by output, for whole panels; of 8-bit weights only */
+    const float *bias;        /* by output, for whole panels */
+    int64_t inputs, outputs;  /* outputs are a multiple of 16 */
 } Dense;
 
 typedef struct {
@@ -43,10 +43,11 @@ typedef struct {
     int64_t tokens, sequences, longest, num_outputs;
 } Batch;
 
+/* How the activations of a token are quantized. */
 typedef struct {
-    float step, middle;
-    int32_t sum; /* 128 times the sum of the rounded values */
-} Rounding;
+    float scale, zero_point;
+    int32_t sum; /* 128 times the sum of the quantized values */
+} Quantization;
 
 /* Of the larger of tokens and output positions. */
 typedef struct {
@@ -54,8 +55,8 @@ typedef struct {
     float *context, *other; /* width */
     float *inner;           /* inner, and no less than width */
     float *scores;          /* each thread's own: `attention_workspace` */
-    int8_t *rounded;        /* the larger of inner and width; only for 8-bit products, like the next */
-    Rounding *roundings;
+    int8_t *quantized;      /* the larger of inner and width; only for 8-bit products, like the next */
+    Quantization *quantizations;
 } Workspace;
 
 /* A macro for each of several tokens, so that sums have names instead of indices, and stay in registers. */
@@ -188,7 +189,7 @@ static void gather(const Batch *batch, const float *from, int64_t stride, int64_
 
 /* A layer with some of another's outputs, from the first output of a panel on. */
 static Dense some_outputs(const Dense *dense, int64_t first, int64_t outputs) {
-    return (Dense){panel_of(dense, first / PANEL), dense->step ? dense->step + first : NULL,
+    return (Dense){panel_of(dense, first / PANEL), dense->scale ? dense->scale + first : NULL,
                    dense->sum ? dense->sum + first : NULL, dense->bias + first, dense->inputs, outputs};
 }
 

@@ -1,7 +1,7 @@
-"""The layers of an encoder for inference on a CPU with AVX512, in C: fp32, or 8-bit weights and values.
+"""The layers of an encoder for inference on a CPU with AVX512, in C: fp32, or 8-bit weights and activations.
 
-In int8, weights have one step per output, and values one step per token (Yao et al. 2022, "ZeroQuant", section 4.1). No
-token is rounded by another's outliers, so a text's numbers do not depend on the rest of its batch.
+In int8, weights are quantized per output channel and activations per token (Yao et al. 2022, "ZeroQuant", section 4.1).
+No token's scale depends on another's outliers, so a text's numbers do not depend on the rest of its batch.
 
 T tokens, W output positions, H hidden size, O outputs, I inputs.
 """
@@ -31,8 +31,8 @@ _PANELS = {"fp32": 64, "int8": 48}
 _GROUP = 4
 """Inputs in one instruction of `int8.c`."""
 _ZERO, _HIGHEST, _SMALLEST = 128, 127, 1e-30
-_ROUNDING = 3
-"""4-byte numbers that describe how a token was rounded."""
+_QUANTIZATION = 3
+"""4-byte numbers that describe how a token is quantized (`Quantization` in `encoder.h`)."""
 _ACTIVATIONS = {"gelu": 1, "gelu_tanh": 2, "relu": 3}
 
 
@@ -94,7 +94,7 @@ def _structure(**fields: type) -> type[ctypes.Structure]:
 
 # The structures of `encoder.h`.
 _pointer, _number = ctypes.c_void_p, ctypes.c_int64
-_Dense = _structure(weight=_pointer, step=_pointer, sum=_pointer, bias=_pointer, inputs=_number, outputs=_number)
+_Dense = _structure(weight=_pointer, scale=_pointer, sum=_pointer, bias=_pointer, inputs=_number, outputs=_number)
 _Norm = _structure(weight=_pointer, bias=_pointer)
 _Block = _structure(first=_Dense, second=_Dense, norm=_Norm)
 _Encoder = _structure(
@@ -106,7 +106,7 @@ _Batch = _structure(
     **dict.fromkeys(("cu_seqlens", "outputs", "hidden", "result"), _pointer),
     **dict.fromkeys(("tokens", "sequences", "longest", "num_outputs"), _number),
 )
-_WORKSPACE = ("projected", "context", "other", "inner", "scores", "rounded", "roundings")
+_WORKSPACE = ("projected", "context", "other", "inner", "scores", "quantized", "quantizations")
 _Workspace = _structure(**dict.fromkeys(_WORKSPACE, _pointer))
 
 
@@ -127,7 +127,7 @@ class InferenceLayers:
         assert isinstance(code, ctypes.CDLL)
         code.encode.argtypes, code.encode.restype = (_pointer, _pointer, _pointer, ctypes.c_int), None
         code.attention_workspace.argtypes, code.attention_workspace.restype = (_number, _number), _number
-        self._code, self._rounds, self._num_heads = code, precision == "int8", num_heads
+        self._code, self._quantizes, self._num_heads = code, precision == "int8", num_heads
         self._inner, self._width = feed_forward[0].first[0].weight.shape
         # What the C code points to.
         self._kept: list[object] = []
@@ -175,8 +175,8 @@ class InferenceLayers:
             most * width,
             most * widest,
             team * self._code.attention_workspace(width // self._num_heads, longest),
-            most * widest // 4 if self._rounds else 0,
-            most * _ROUNDING if self._rounds else 0,
+            most * widest // 4 if self._quantizes else 0,
+            most * _QUANTIZATION if self._quantizes else 0,
         )
         workspace = [_empty(-(-size // LANES) * LANES) for size in sizes]
         batch = _Batch(
@@ -209,29 +209,29 @@ class InferenceLayers:
         outputs, inputs = weight.shape
         missing = -outputs % _PANELS[precision]
         weight, bias = F.pad(weight, (0, 0, 0, missing)), F.pad(bias, (0, missing))
-        steps = sums = None
+        scales = sums = None
         if precision == "int8":
-            panels, steps, sums = _quantized_panels(weight)
+            panels, scales, sums = _quantized_panels(weight)
         else:
             # (panel, output in it, input) to (panel, input, output).
             panels = weight.view(-1, _PANELS["fp32"], inputs).transpose(1, 2).contiguous()
-        self._kept += [panels, bias, steps, sums]
-        pointers = (None if each is None else each.data_ptr() for each in (panels, steps, sums, bias))
+        self._kept += [panels, bias, scales, sums]
+        pointers = (None if each is None else each.data_ptr() for each in (panels, scales, sums, bias))
         return _Dense(*pointers, inputs, outputs + -outputs % LANES)
 
 
 def quantize_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Round a matrix (O, I) to integers from -127 to 127; return them, fp32, and each output's step, shape (O,)."""
-    steps = weight.abs().amax(1).clamp_min_(_SMALLEST) / _HIGHEST
-    return (weight / steps[:, None]).round_(), steps
+    """Quantize a matrix (O, I) per row: integers from -127 to 127, as fp32, and their scales, shape (O,)."""
+    scales = weight.abs().amax(1).clamp_min_(_SMALLEST) / _HIGHEST
+    return (weight / scales[:, None]).round_(), scales
 
 
 def _quantized_panels(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    integers, steps = quantize_int8(weight)
+    integers, scales = quantize_int8(weight)
     panels = (integers + _ZERO).to(torch.uint8)
     # (panel, output in it, group, input in it) to (panel, group, output, input).
     panels = panels.view(-1, _PANELS["int8"], weight.shape[1] // _GROUP, _GROUP).transpose(1, 2).contiguous()
-    return panels, steps, integers.sum(1) * steps
+    return panels, scales, integers.sum(1) * scales
 
 
 def _empty(*shape: int) -> Tensor:
