@@ -426,8 +426,9 @@ def test_test_examples_are_predicted_after_all_training_and_a_stop_is_heeded(
 
 
 def test_training_ends_when_dev_gets_worse(tune: Callable[..., FineTuning]) -> None:
-    results = tune(set=["epochs=30", "patience=2", "learning_rate=2e-2"]).results
+    results = tune(set=["epochs=30", "patience=2", "learning_rate=2e-2"], reporter=(heard := Heard())).results
     assert results is not None
+    assert "seed 0 early: no improvement in 2 epochs" in heard.text()
     steps, best = results.rows[0].steps, results.rows[0].best_epoch
     assert steps == (best + 2) * 6 < 30 * 6
 

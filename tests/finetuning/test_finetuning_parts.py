@@ -210,6 +210,15 @@ def test_texts_that_occur_in_two_parts_are_counted(train: Any, dev: list[Any], w
     assert found.startswith(warning)
 
 
+def test_a_label_of_its_own_for_every_example_is_doubted() -> None:
+    many, two = ([text(str(n), label=str(n % labels)) for n in range(60)] for labels in (60, 2))
+    assert list(data_warnings({"train": many})) == [
+        ("train", "60 different labels in 60 examples: is --label the right column?")
+    ]
+    assert not list(data_warnings({"train": two}))
+    assert not list(data_warnings({"train": many[:6]}))
+
+
 def test_small_parts_are_reported() -> None:
     train = [text("x")]
     few = [text(str(number)) for number in range(6)]

@@ -32,7 +32,7 @@ def command(
         ("machine", "memory", f"{size_in_bytes(hardware.memory)}{free}"),
         *(("machine", "GPU", gpu) for gpu in hardware.gpus or ["none usable by PyTorch"]),
         *(
-            (f"peak of {name}", f"matmul in {_KINDS[kind]}", f"{flops / 1e9:,.0f} GFLOP/s")
+            ("peak matmul throughput", f"{name}, {_KINDS[kind]}", f"{flops / 1e9:,.0f} GFLOP/s")
             for name, rates in found.peak_flops.items()
             for kind, flops in rates.items()
         ),

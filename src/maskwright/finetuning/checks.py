@@ -21,6 +21,8 @@ from maskwright.training.reporting import Reporter
 FEW = 50
 """Size below which a dev or test file is reported as small: each example counts more than 2 %."""
 _LABELS_SHOWN = 12
+_DISTINCT_SHARE, _DISTINCT_FROM = 0.9, 20
+"""Share of different labels, in so many examples, from which the label column is doubted."""
 _REASONS_SHOWN = 3
 
 
@@ -45,7 +47,7 @@ def check_measurable(examples: Sequence[Any], task: Task, name: str) -> None:
 
 
 def data_warnings(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str, str]]:
-    """Yield (part, warning): texts that also occur in an earlier part (data leakage), and small parts.
+    """Yield (part, warning): texts that also occur in an earlier part (data leakage), small parts, distinct labels.
 
     Texts are equal if all characters are; for pairs both texts, for questions also the context, for multiple choice
     also the options.
@@ -63,6 +65,11 @@ def data_warnings(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str,
         texts[part] = set(its)
         if part != "train" and len(its) < FEW and not unlabeled(examples):
             warnings.append(f"{counted(len(its), 'example')}, each {100 / len(its):.0f} % of the score")
+        classes = [each.label for each in examples if isinstance(each, TextExample) and isinstance(each.label, str)]
+        if part == "train" and len(set(classes)) >= max(_DISTINCT_SHARE * len(its), _DISTINCT_FROM):
+            warnings.append(
+                f"{len(set(classes)):,} different labels in {len(its):,} examples: is --label the right column?"
+            )
         if warnings:
             yield part, "; ".join(warnings)
 

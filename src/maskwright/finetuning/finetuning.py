@@ -268,7 +268,7 @@ class _FineTuningRun:
         plan, settings = self.plan, self.plan.points[0].settings
         if plan.choices:
             rows = [(choice.field, *choice.shown(), choice.reason) for choice in plan.choices]
-            self.reporter.tabulate("fitted", ("setting", "published", "here", "because"), rows)
+            self.reporter.tabulate("fitted", ("setting", "published", "this run", "reason"), rows)
         length = f"{settings.epochs:g} epoch{'s' * (settings.epochs != 1)}"
         self.reporter.say(
             "plan",

@@ -233,7 +233,7 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: 
             parts["test"] = Part(name=test.name, examples=with_labels, skipped=len(test.skipped) + lacking)
             check_measurable(with_labels, task, test.name)
     for part, doubt in data_warnings({name: its.examples for name, its in parts.items()}):
-        notes.append(f"{part}: {doubt}.")
+        notes.append(f"{part}: {doubt}" + "." * (not doubt.endswith("?")))
         talk.say(part, doubt)
     later: ReadAs = read_as
     if row is not None:

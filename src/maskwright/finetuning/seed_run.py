@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from maskwright.core.amounts import counted
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import read_json, write_json
 from maskwright.finetuning.evaluating import score_units, tuned, write_predictions
@@ -35,6 +36,8 @@ from maskwright.training.reporting import Reporter
 MODEL = "model"
 """Sub-folder with the best epoch's model."""
 _METRICS_SHOWN = 4
+_STEPS_BEFORE_ESTIMATE = 5
+"""Steps before the time left is shown; the first ones are slower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,10 +207,11 @@ class SeedRun:
                 speed = spent.tokens / max(spent.seconds, 1e-9)
                 left = spent.seconds / (spent.steps - first) * (self.total_steps - spent.steps)
                 step = spent.steps
+                time_left = f"  {int(left // 60)}:{int(left % 60):02d} left"
                 self.reporter.training(
                     report.progress,
-                    f"{self.title}  step {step:,} of {self.total_steps:,}  loss {loss:.3f}  {speed:,.0f} tokens/s  "
-                    f"{int(left // 60)}:{int(left % 60):02d} left",
+                    f"{self.title}  step {step:,} of {self.total_steps:,}  loss {loss:.3f}  {speed:,.0f} tokens/s"
+                    f"{time_left * (step - first >= _STEPS_BEFORE_ESTIMATE)}",
                 )
                 if worth_logging(step) or step == self.total_steps:
                     metrics.write(_logged(report))
@@ -217,7 +221,12 @@ class SeedRun:
                     break
                 if timer.is_due():
                     timer.keep(step)
-            finished = step == self.total_steps or self._stops_early()
+            stopped_early = step < self.total_steps and self._stops_early()
+            if stopped_early:
+                self.reporter.say(
+                    "stopped", f"{self.title} early: no improvement in {counted(self.settings.patience, 'epoch')}"
+                )
+            finished = step == self.total_steps or stopped_early
             if not finished:
                 timer.keep(step)
         finally:
@@ -298,6 +307,8 @@ class SeedRun:
         for line in damaged:
             self.reporter.say("warning", f"{line}; using the previous checkpoint")
         if found is None:
+            if (self.folder / "metrics.jsonl").exists():
+                self.reporter.say("resuming", f"{self.title} from the start: it was interrupted before a checkpoint")
             return 0, False
         try:
             self._history = [Measured(**measured) for measured in found.state["history"]]

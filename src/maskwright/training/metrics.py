@@ -94,6 +94,8 @@ class Journal:
     """
 
     _SMOOTHING = 0.95
+    _STEPS_BEFORE_ESTIMATE = 5
+    """Steps of a session before the time left is shown; the first ones are slower."""
 
     def __init__(self, folder: Path, last_step: int, budget: Budget, peak_flops: float, reporter: Reporter) -> None:
         self._metrics = JsonLines(folder / "metrics.jsonl", last_step)
@@ -184,7 +186,9 @@ class Journal:
             parts.append(f"mlm_acc {accuracy:.2f}")
         if (recall := report.result.details.get("rtd", {}).get("recall")) is not None:
             parts.append(f"rtd_recall {recall:.2f}")
-        parts += [f"{numbers['tokens_per_second']:,.0f} tokens/s", f"{minutes}:{seconds:02d} left"]
+        parts.append(f"{numbers['tokens_per_second']:,.0f} tokens/s")
+        if self._budget.unit == "seconds" or self._session.steps >= self._STEPS_BEFORE_ESTIMATE:
+            parts.append(f"{minutes}:{seconds:02d} left")
         self._reporter.training(report.progress, "  ".join(parts))
 
 

@@ -182,7 +182,9 @@ def _prepare(
         record = _begin(directory, record, prepared, machine)
     if prepared.choices:
         rows = [(choice.field, *choice.shown(), choice.reason) for choice in prepared.choices]
-        reporter.tabulate("fitted", ("recipe field", "published", "this run", "reason"), rows)
+        # Most small sizes of a system follow its published ones.
+        origin = "recipe" if prepared.recipe.summary.startswith("not published") else "published"
+        reporter.tabulate("fitted", ("recipe field", origin, "this run", "reason"), rows)
     recipe = prepared.recipe
     reporter.say(
         "plan",
