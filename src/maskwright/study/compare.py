@@ -46,6 +46,12 @@ from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.resolve import vocabulary_size
 
 _VOCABULARY = "tokenizer.vocab_size"
+_MEASURING = {
+    "masked": "measuring masked words",
+    "intrinsic": "measuring sentence order and other probes",
+    "cost": "measuring speed and size",
+    SAMPLES: "filling masks in example passages",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,8 +329,9 @@ class _Study:
             report = collect(self.folder, self.variants, self.tasks, baseline, seeds, planned_seeds=self.seeds)
             has_page = write_report(self.folder, report)
         self.complete = True
-        page = "report.html" if has_page else "report.md (report.html needs the extra `report`)"
-        self.talk.say("report", f"{self.folder / page}; also .md, .csv and .json")
+        page, others = ("report.html", ".md, .csv and .json") if has_page else ("report.md", ".csv and .json")
+        needs = "" if has_page else "; report.html needs the extra `report`"
+        self.talk.say("report", f"{self.folder / page}; also {others}{needs}")
         return report
 
     def _run_folder(self, variant: Variant, seed: int) -> Path:
@@ -391,7 +398,7 @@ class _Study:
             return True
         model = load(run, device=self.options["device"])
         for number, task in enumerate(missing):
-            self.talk.stage(f"measuring {task.name}", number, len(missing))
+            self.talk.stage(_MEASURING.get(task.name, f"measuring {task.name}"), number, len(missing))
             content: dict[str, Any]
             if task.kind == SAMPLES:
                 content = probes.samples(model, text, run)

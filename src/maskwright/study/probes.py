@@ -273,14 +273,14 @@ def cost(model: Model, text: StudyText, run: Path) -> Measured:
     return {name: Measurement(value=float(value)) for name, value in found.items()}
 
 
-def _seconds(call: Callable[[], object], repeats: int = 7) -> float:
-    """Return the median time of a call, after one that is not timed."""
-    times = []
-    for number in range(repeats + 1):
+def _seconds(call: Callable[[], object], repeats: int = 50, limit: float = 10.0) -> float:
+    """Return the median time of a call, after one that is not timed; fewer than `repeats` after `limit` seconds."""
+    call()
+    times: list[float] = []
+    while not times or (len(times) < repeats and sum(times) < limit):
         begun = time.perf_counter()
         call()
-        if number:
-            times.append(time.perf_counter() - begun)
+        times.append(time.perf_counter() - begun)
     return statistics.median(times)
 
 

@@ -44,7 +44,7 @@ def html(report: dict[str, Any]) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    for name in ("shown", "shown_interval", "shown_p", "title_with_unit"):
+    for name in ("shown", "shown_interval", "shown_p", "shown_verdict", "title_with_unit"):
         environment.filters[name] = getattr(results, name)
     metrics = report["metrics"]
     main = {name: each for name, each in metrics.items() if each["is_main"]}

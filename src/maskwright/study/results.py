@@ -18,7 +18,7 @@ from maskwright.core.files import read_json
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import diff
 from maskwright.study.request import SAMPLES, Task, Variant
-from maskwright.study.statistics import ALPHA, BETTER, NOT_TESTED, WORSE, differences, estimate
+from maskwright.study.statistics import ALPHA, BETTER, NO_DIFFERENCE, NOT_TESTED, WORSE, differences, estimate
 from maskwright.training.metrics import read_rows
 
 _MINUS = "\N{MINUS SIGN}"
@@ -224,6 +224,22 @@ def shown_p(p: float | None) -> str:
     return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
+def detectable(row: dict[str, Any], unit: str) -> str:
+    """Return the half width of a difference's interval, if no difference was shown: smaller ones cannot be shown.
+
+    Empty for another verdict, or if all seeds differ by the same amount.
+    """
+    if row["verdict"] != NO_DIFFERENCE or not (half := (row["difference"]["high"] - row["difference"]["low"]) / 2):
+        return ""
+    return shown(half, unit) + {"share": " points", "nats": " nats"}.get(unit, "")
+
+
+def shown_verdict(row: dict[str, Any], unit: str) -> str:
+    """Write a verdict; with the smallest difference that could have been shown, if none was."""
+    limit = detectable(row, unit)
+    return f"{row['verdict']} (only above {limit})" if limit else str(row["verdict"])
+
+
 def title_with_unit(metric: dict[str, Any]) -> str:
     """Return a metric's title and, for percent and nats, its unit."""
     unit = UNITS.get(metric["unit"])
@@ -235,18 +251,26 @@ def sentences(report: dict[str, Any]) -> list[str]:
     found = []
     for label in (each for each in report["recipes"] if each != report["baseline"]):
         by_verdict: dict[str, list[str]] = {}
+        limits, seeds = [], 0
         for metric in report["metrics"].values():
             if metric["is_main"] and (row := metric["rows"].get(label)) and row["verdict"]:
                 title, comma, measure = metric["title"].partition(", ")
-                by_verdict.setdefault(row["verdict"], []).append(f"{title} ({measure})" if comma else title)
+                named = f"{title} ({measure})" if comma else title
+                by_verdict.setdefault(row["verdict"], []).append(named)
+                if limit := detectable(row, metric["unit"]):
+                    limits.append(f"{limit} in {named}")
+                    seeds = row["difference"]["seeds"]
         parts = [
             f"{words} in {', '.join(by_verdict[verdict])}"
-            for verdict, words in ((BETTER, "better"), (WORSE, "worse"), ("no difference shown", "no difference shown"))
+            for verdict, words in ((BETTER, "better"), (WORSE, "worse"), (NO_DIFFERENCE, NO_DIFFERENCE))
             if verdict in by_verdict
         ]
         if NOT_TESTED in by_verdict:
             parts.append("not tested, since there is one seed")
-        found.append(f"{label} against {report['baseline']}: {'; '.join(parts) or 'nothing in common to compare'}.")
+        text = f"{label} against {report['baseline']}: {'; '.join(parts) or 'nothing in common to compare'}."
+        if limits:
+            text += f" With {seeds} seeds only larger differences than these can be shown: {', '.join(limits)}."
+        found.append(text)
     return found
 
 
@@ -260,7 +284,9 @@ def budget_text(report: dict[str, Any]) -> str:
     }[unit]
     if unit in ("flops", "tokens"):
         spent = [run[unit] for recipe in report["recipes"].values() for run in recipe["spent"].values()]
-        text += f" per run (spent: equal within {max(spent) / min(spent) - 1:.1%})"
+        text += (
+            f" per run (spent: equal {'FLOPs' if unit == 'flops' else unit} within {max(spent) / min(spent) - 1:.1%})"
+        )
     return text
 
 
@@ -289,7 +315,7 @@ def markdown(report: dict[str, Any]) -> str:
                 shown_p(other["p"]),
                 shown_p(other["p_holm"]),
             ]  # fmt: skip
-            lines.append("| " + " | ".join([*cells, row["verdict"]]) + " |")
+            lines.append("| " + " | ".join([*cells, shown_verdict(row, unit)]) + " |")
     lines += ["", "| recipe | seed | FLOPs | tokens | steps | epochs |", "|---" * 6 + "|"]
     for label, recipe in report["recipes"].items():
         for seed, spent in recipe["spent"].items():

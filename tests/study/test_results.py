@@ -1,0 +1,37 @@
+from typing import Any
+
+from maskwright.study.probes import _seconds
+from maskwright.study.results import budget_text, sentences, shown_verdict
+from maskwright.study.statistics import BETTER, NO_DIFFERENCE
+
+METRIC = {"title": "masked words, accuracy", "unit": "share", "is_main": True}
+
+
+def _row(verdict: str) -> dict[str, Any]:
+    return {"verdict": verdict, "difference": {"seeds": 2, "low": -0.042, "high": 0.062}}
+
+
+def test_where_no_difference_is_shown_the_smallest_that_could_be_is_named() -> None:
+    report = {"recipes": ["a", "b"], "baseline": "a", "metrics": {"x": {**METRIC, "rows": {"b": _row(NO_DIFFERENCE)}}}}
+    assert sentences(report) == [
+        "b against a: no difference shown in masked words (accuracy). "
+        "With 2 seeds only larger differences than these can be shown: 5.2 points in masked words (accuracy)."
+    ]
+    assert shown_verdict(_row(NO_DIFFERENCE), "share") == "no difference shown (only above 5.2 points)"
+    assert shown_verdict(_row(BETTER), "share") == BETTER
+
+
+def test_the_budget_names_what_was_spent_equally() -> None:
+    spent = {"spent": {"0": {"flops": 1e9, "tokens": 1000}, "1": {"flops": 1e9, "tokens": 1001}}}
+    report = {"budget": {"unit": "tokens", "amount": 1000.0}, "recipes": {"a": spent}}
+    assert "equal tokens within 0.1%" in budget_text(report)
+    report["budget"] = {"unit": "flops", "amount": 1e9}
+    assert "equal FLOPs within 0.0%" in budget_text(report)
+
+
+def test_a_call_is_timed_often_but_for_a_limited_time() -> None:
+    calls: list[int] = []
+    _seconds(lambda: calls.append(0))
+    assert len(calls) == 51
+    _seconds(lambda: calls.append(0), limit=0.0)
+    assert len(calls) == 53
