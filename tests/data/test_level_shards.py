@@ -171,8 +171,11 @@ def test_facts_count_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said["examples"] == ["a", "b", "c"]
     assert (
         describe_spans("phrase", said)
-        == "8 phrases of two words and more (over 3 distinct, 25.0 % of the tokens): a, b, c"
+        == "8 phrases of two words or more (over 3 distinct, 25.0 % of the tokens): a, b, c"
     )
+    chinese = describe_spans("phrase", {**said, "examples": ["一个"]})
+    assert chinese.startswith("8 phrases of two characters or more (over")
     assert describe_spans("entity", SpanFacts(lost=2).to_json(0)) == (
-        "no entity of two words and more was found; 2 given ones cross a sentence's end"
+        "no entity of two words or more (Chinese: two characters or more) was found; "
+        "2 given ones cross a sentence's end"
     )

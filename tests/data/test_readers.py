@@ -130,7 +130,7 @@ def test_several_columns_of_text_need_a_choice(tmp_path: Path, suffix: str) -> N
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (b'{"text": "cut', "not JSON"),
+        (b'{"text": "cut', r"not JSON \(column 14: Invalid control character\); it begins"),
         (b'"only a string"', "not a JSON object but str"),
         (b'{"txt": "x"}', "no field 'text'; found 'txt'"),
         (b'{"text": 7}', "not a text but int"),

@@ -39,6 +39,12 @@ def test_number_after_the_last_colon_is_the_weight(here: Path, written: str, wei
     assert resolve_sources([written])[0].weight == weight
 
 
+def test_a_weight_must_be_a_number(here: Path) -> None:
+    write(here / "novels.txt")
+    with pytest.raises(DataError, match=r"the weight of 'novels\.txt' is 'abc', not a number"):
+        resolve_sources(["novels.txt:abc"])
+
+
 def test_path_that_exists_is_taken_as_written(here: Path) -> None:
     write(here / "part:2" / "a.txt")
     write(here / "part" / "b.txt")

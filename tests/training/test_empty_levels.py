@@ -49,7 +49,7 @@ def test_english_text_gives_ernie_its_own_phrases_and_no_entities(tmp_path: Path
     [fitted] = told.on("fitted", "words.phrases")
     assert fitted.startswith("words.phrases | segmenter | segmenter, collocations | ")
     assert "0% of the letters" in fitted
-    [found] = told.on("words", "phrases of two words and more")
+    [found] = told.on("words", "phrases of two words or more")
     assert "open door" in found
     [warned] = told.on("warning", "of two or more words was found")
     assert warned.startswith("no entity of two or more words was found; masking 'levels' masks single words")
@@ -75,7 +75,7 @@ def test_chinese_text_is_as_published_and_needs_no_word(tmp_path: Path) -> None:
     told = run(chinese(tmp_path))
     assert not told.on("fitted", "words.phrases")
     assert not told.on("warning", "of two or more words was found")
-    assert told.on("words", "phrases of two words and more")
+    assert told.on("words", "phrases of two characters or more")
 
 
 def test_a_corpus_without_collocations_is_warned_of(tmp_path: Path) -> None:
@@ -113,3 +113,9 @@ def test_a_level_that_masking_does_not_hide_is_not_missed() -> None:
     assert warning.startswith("no phrase")
     assert "in 50% of training" in warning
     assert not list(empty_span_kinds(recipe, {"phrase": {"units": 1}, "entity": nothing}))
+
+
+def test_short_documents_that_were_left_out_are_counted_on_the_screen(tmp_path: Path) -> None:
+    corpus = english(tmp_path)
+    corpus.write_text("Short.\n\nBrief.\n\n" + corpus.read_text(encoding="utf-8"), encoding="utf-8")
+    assert any(", 2 short documents left out" in line for line in run(corpus).on("corpus", ""))

@@ -14,6 +14,7 @@ def test_without_a_terminal_the_last_state_of_each_stage_is_printed() -> None:
             reporter.stage("deduplicating", done, 6)
         reporter.stage("reading", 0, None)
         reporter.stage("reading", 120, None)
+        reporter.stage("checking files (bytes)", 22_190_992, 22_190_992)
         reporter.say("data", "ready")
         reporter.training(0.1, "step 1")
         reporter.training(0.2, "step 2")
@@ -23,6 +24,7 @@ def test_without_a_terminal_the_last_state_of_each_stage_is_printed() -> None:
         "deduplicating 100%  6 of 6",
         "reading  0",
         "reading  120",
+        "checking files 100%  22.2 of 22.2 MB",
         "data       ready",
         "training 10%  step 1",
         "embedding 100%  1 of 1",

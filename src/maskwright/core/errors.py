@@ -4,6 +4,7 @@ Every error that a user can cause is a `MaskwrightError`; the command line print
 """
 
 import difflib
+import json
 from collections.abc import Iterable
 
 
@@ -29,6 +30,15 @@ class MaskwrightError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # The default pickling loses keyword-only arguments, and errors are sent between processes.
         return _rebuild, (type(self), self.problem, self.allowed, self.todo)
+
+
+def json_problem(error: Exception) -> str:
+    """Say what is wrong with a line that is not JSON: without `json`'s line number, which counts within the line."""
+    return (
+        f"column {error.colno}: {error.msg.removesuffix(' at')}"
+        if isinstance(error, json.JSONDecodeError)
+        else str(error)
+    )
 
 
 def _sentence(text: str) -> str:

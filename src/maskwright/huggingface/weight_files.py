@@ -56,7 +56,11 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             todo="If you trust the source, convert it once with transformers, model and tokenizer: "
             f"`transformers.{named}{read}{save}; transformers.AutoTokenizer{read}{save}`",
         )
-    raise ConversionError(f"{folder} has no weights", allowed=f"{WEIGHTS}, or {_INDEX} with its shards")
+    raise ConversionError(
+        f"{folder} has no weights",
+        allowed=f"{WEIGHTS}, or {_INDEX} with its shards",
+        todo="Copy the model's weights into the folder, or give the folder that holds them",
+    )
 
 
 def _shards(index: Path) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.errors import DataError
+from maskwright.core.errors import DataError, json_problem
 from maskwright.core.files import write_text
 from maskwright.data.sources.files import (
     COMPRESSIONS,
@@ -95,7 +95,7 @@ def _of_json(lines: list[str], name: str, field: str | None, on_column: Callable
         try:
             value = json.loads(line) if line.strip() else ""
         except json.JSONDecodeError as error:
-            raise DataError(f"{place}: not JSON ({error.msg} at character {error.pos + 1})", allowed=allowed) from error
+            raise DataError(f"{place}: not JSON ({json_problem(error)})", allowed=allowed) from error
         if isinstance(value, dict):
             if field not in value:
                 fields = ", ".join(map(repr, list(value)[:8])) or "none"
@@ -124,7 +124,7 @@ def read_source(text: str | None, file: Path | None) -> str:
     if (text is None) == (file is None):
         raise DataError(
             "give the text to show either as --text or as --text-file",
-            todo='For example `--text "The cat sat."`',
+            todo='For example `--text "The cat sat."`.',
         )
     if text is not None:
         return text

@@ -66,7 +66,7 @@ class Budget:
             raise RecipeError(
                 f"a budget of {amount:g} {name} trains nothing",
                 allowed="a number above 0",
-                todo=f"For example `--{name} {'10' if name in ('minutes', 'steps') else '1'}`",
+                todo=f"For example `--{name} {'10' if name in ('minutes', 'steps') else '1'}`.",
             )
         unit, scale = _UNITS[name]
         return cls(unit, amount * scale)

@@ -293,9 +293,15 @@ def _clean(request: Request, reporter: Reporter) -> CleanCorpus:
     reporter.say(
         "corpus",
         f"{', '.join(cleaned.source_names)}: {size_in_bytes(cleaned.num_bytes)} of clean text, "
-        f"{counted(cleaned.num_documents, 'document')}, {counted(cleaned.num_sentences, 'sentence')}{_took(begun)}",
+        f"{counted(cleaned.num_documents, 'document')}, {counted(cleaned.num_sentences, 'sentence')}"
+        f"{_left_out(cleaned.card['total']['dropped'])}{_took(begun)}",
     )
     return cleaned
+
+
+def _left_out(dropped: dict[str, dict[str, int]]) -> str:
+    short = dropped["short documents"]["documents"]
+    return f", {counted(short, 'short document')} left out" if short else ""
 
 
 def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer: Tokenizer, reporter: Reporter) -> Text:

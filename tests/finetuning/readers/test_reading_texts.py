@@ -104,6 +104,11 @@ def test_wrong_column_names_the_nearest(tmp_path: Path) -> None:
             r"one text per line and no labels.*delimiter= .*--text 2",
         ),
         ("c.csv", "a,b,text\n1,0,ein Satz\n", r"no column has a usual name of a label\..* a, b, text\. .*--label"),
+        (
+            "cols.csv",
+            "foo,bar,baz\nA,B,C\n",
+            r"Allowed: 1, 2, 3; or, .* a header, its names: foo, bar, baz",
+        ),
         ("d.csv", "text\nnur Text\n", "no column has a usual name of a label"),
         ("e.csv", "text,text,label\na,b,1\n", r"Allowed: text \(1\), text \(2\), label"),
     ],
@@ -233,7 +238,7 @@ def test_json_lines_hold_labels_of_any_type(tmp_path: Path) -> None:
     assert rows(file) == [("a", "1"), ("b", "x"), ("c", "true"), ("d", "2")]
     assert [place for place, _ in reasons(file)] == ["line 8", "line 7", "line 6"]
     assert reasons(file)[2][1] == "no label"
-    assert "not JSON" in reasons(file)[0][1]
+    assert "not JSON (column 2: Expecting property name enclosed in double quotes)" in reasons(file)[0][1]
 
 
 def test_json_lists_and_lone_surrogates(tmp_path: Path) -> None:

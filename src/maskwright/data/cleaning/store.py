@@ -70,7 +70,7 @@ def _build_store(
         documents.add(block.document_hashes)
         paragraphs.add(block.paragraph_hashes)
         block_sources.append(block.source)
-        progress("reading and cleaning", block.bytes_read, sum(sizes) or None)
+        progress("reading and cleaning (bytes)", block.bytes_read, sum(sizes) or None)
     for source, read in zip(sources, counts, strict=True):
         _refuse_empty(source, read, cleaning)
     if with_spans and not any(read.spans for read in counts):
@@ -302,7 +302,7 @@ def _file_checksums(paths: Sequence[Path], book: Path, progress: Progress) -> di
             for path, size in unread.items():
                 checksums.checksum(path)
                 done += size
-                progress("checking files", done, total)
+                progress("checking files (bytes)", done, total)
             return {path: checksums.checksum(path) for path in paths}
         except OSError as error:
             if error.filename is None:

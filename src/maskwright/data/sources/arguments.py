@@ -126,6 +126,13 @@ def _resolve(argument: str) -> Source:
     if not _looks_like_path(argument) and (name := _HUB_NAME.fullmatch(argument)):
         dataset = HubDataset(name["name"], name["config"], name["split"] or "train")
         return Source(name=argument, kind="hub", dataset=dataset, column=name["column"])
+    stem, colon, number = argument.rpartition(":")
+    if colon and Path(stem).exists():
+        raise DataError(
+            f"the weight of {stem!r} is {number!r}, not a number",
+            allowed="positive numbers",
+            todo=f"For example {stem + ':0.5'!r}",
+        )
     raise _missing(argument)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
+from maskwright.core.errors import json_problem
 from maskwright.data.sources.files import BadLine, undecodable
 from maskwright.data.sources.markdown import strip_markdown
 from maskwright.data.words.given_spans import GivenSpan, read_spans
@@ -124,7 +125,8 @@ def _json_records(piece: Piece, data: bytes, on_bad_line: OnBadLine) -> Iterator
             continue
         except (ValueError, RecursionError) as error:
             shown = line[:60].decode("utf-8", errors="replace").strip()
-            on_bad_line(BadLine(f"{piece.file}, line {number}", f"not JSON ({error}); it begins {shown!r}"))
+            problem = f"not JSON ({json_problem(error)}); it begins {shown!r}"
+            on_bad_line(BadLine(f"{piece.file}, line {number}", problem))
             continue
         text = record.get(piece.column) if isinstance(record, dict) else None
         if isinstance(text, list) and all(isinstance(part, str) for part in text):

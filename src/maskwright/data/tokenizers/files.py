@@ -122,11 +122,12 @@ def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
         )
         backend = unigram_backend(reserved(pieces, names), names=names, normalizer=cleaning)
     else:
-        found = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+        files = sorted(path.name for path in folder.iterdir())
+        found = ", ".join([*files[:8], *(["..."] if len(files) > 8 else [])]) or "nothing"
         raise DataError(
             f"the folder {str(folder)!r} contains no tokenizer (found: {found})",
             allowed=_LAYOUTS,
-            todo="Choose a folder saved with `save_pretrained`, or leave the tokenizer out to train one.",
+            todo="Choose a folder that contains one, or save one there with `tokenizer.save_pretrained`.",
         )
     backend.no_truncation()
     backend.no_padding()

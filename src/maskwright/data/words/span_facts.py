@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from maskwright.data.words.scripts import is_han
+
 _MOST_DISTINCT = 1 << 20
 _EXAMPLES = 12
 
 
 @dataclass(slots=True)
 class SpanFacts:
-    """Spans of two words and more of one kind.
+    """Spans of one kind, of two words or more; Chinese ones of two characters or more.
 
     Attributes:
         units: Number of spans.
@@ -65,14 +67,15 @@ def describe_spans(kind: str, facts: Mapping[str, Any]) -> str:
     Example:
         >>> describe_spans("phrase", {"units": 2, "share_of_tokens": 0.5, "distinct": 1,
         ...                           "all_distinct_counted": True, "lost": 0, "examples": ["New York"]})
-        '2 phrases of two words and more (1 distinct, 50.0 % of the tokens): New York'
+        '2 phrases of two words or more (1 distinct, 50.0 % of the tokens): New York'
     """
     if not facts["units"]:
-        text = f"no {kind} of two words and more was found"
+        text = f"no {kind} of two words or more (Chinese: two characters or more) was found"
     else:
         plural = {"phrase": "phrases", "entity": "entities"}[kind]
         distinct = f"{'' if facts['all_distinct_counted'] else 'over '}{facts['distinct']:,} distinct"
         share = f"{100 * facts['share_of_tokens']:.1f} % of the tokens"
-        text = f"{facts['units']:,} {plural} of two words and more ({distinct}, {share}): "
+        length = "two characters" if any(map(is_han, "".join(facts["examples"]))) else "two words"
+        text = f"{facts['units']:,} {plural} of {length} or more ({distinct}, {share}): "
         text += ", ".join(facts["examples"])
     return text + (f"; {facts['lost']:,} given ones cross a sentence's end" if facts["lost"] else "")

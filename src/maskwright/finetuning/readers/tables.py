@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maskwright.core.amounts import counted
-from maskwright.core.errors import DataError, nearest
+from maskwright.core.errors import DataError, json_problem, nearest
 from maskwright.core.surrogates import SURROGATE
 from maskwright.data.sources.tables import long_fields
 from maskwright.finetuning.examples import E
@@ -222,7 +222,7 @@ def _records(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, str, An
                 yield f"{path}, line {number}", str(number), json.loads(line)
             except (ValueError, RecursionError) as error:
                 shown = SURROGATE.sub("\ufffd", line[:60].strip())
-                skips.add(f"{path}, line {number}", f"not JSON ({error}); it begins {shown!r}")
+                skips.add(f"{path}, line {number}", f"not JSON ({json_problem(error)}); it begins {shown!r}")
         return
     try:
         data = json.loads(text)

@@ -170,13 +170,17 @@ def _not_found(table: Table, could: Collection[str], role: str) -> DataError:
             allowed="a CSV, TSV, JSON Lines or Parquet file with a column of labels",
             todo='If each line starts with its label and a space: `--read "delimiter= " --label 1 --text 2`.',
         )
+    allowed = table.shown()
     if could:
         problem = f"{table.name}: several columns could be the {role}: {', '.join(could)}"
     else:
         cells = table.rows[0].cells
         shown = "; ".join(f"{column}: {str(value)[:20]}" for column, value in cells.items() if column.isdecimal())
         problem = f"{table.name}: no column has a usual name of a {role}" + f" (the first row is {shown})" * bool(shown)
-    return DataError(problem, allowed=table.shown(), todo=todo)
+        names = [str(value).strip() for value in cells.values()]
+        if shown and all(names) and len(set(names)) == len(names) and not any(map(is_number, names)):
+            allowed += f"; or, if the first row is a header, its names: {', '.join(name[:20] for name in names[:20])}"
+    return DataError(problem, allowed=allowed, todo=todo)
 
 
 def _holds_texts(table: Table, column: str) -> bool:
