@@ -1,4 +1,4 @@
-"""What surrounds CUDA graphs and needs no GPU: sizes, the memory that graphs read, gradients, stand-ins."""
+"""What surrounds CUDA graphs and needs no GPU: sizes, the memory that graphs read, gradients, detached parameters."""
 
 import contextlib
 import itertools
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from maskwright.core.tensors import PackedBatch
 from maskwright.kernels.cuda import graphs as module
-from maskwright.kernels.cuda.graphs import Graphs, Size, _Graph, capture, fill, stand_ins, workspace
+from maskwright.kernels.cuda.graphs import Graphs, Size, _Graph, capture, detached_parameters, fill, workspace
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 
@@ -98,10 +98,10 @@ def shared_layers() -> nn.Sequential:
     return nn.Sequential(first, second, third)
 
 
-def test_stand_ins_share_memory_and_shared_parameters_share_one() -> None:
+def test_detached_parameters_share_memory_and_shared_parameters_share_one() -> None:
     net = shared_layers()
     own = dict(net.named_parameters(remove_duplicate=False))
-    with contextlib.suppress(KeyError), stand_ins(net) as others:
+    with contextlib.suppress(KeyError), detached_parameters(net) as others:
         inside = dict(net.named_parameters(remove_duplicate=False))
         assert inside["0.weight"] is inside["1.weight"]
         for name, parameter in own.items():
@@ -123,10 +123,10 @@ class Gradients:
         self.gradients = [(each, torch.zeros_like(each)) for each in parameters]
 
     def replay(self, graphs: Graphs, value: float) -> None:
-        graphs._keep_given()
+        graphs._copy_aliased_gradients()
         for _, gradient in self.gradients:
             gradient.fill_(value)
-        graphs.give(cast(_Graph, self))
+        graphs.add_gradients(cast(_Graph, self))
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -1,14 +1,15 @@
 """Triton kernels of attention over short sequences: one program per head and sequence, forward and backward.
 
-A sequence's square of scores lies in registers, so only the results are written to memory, and no two programs add to
-the same numbers. The softmax and all sums are in fp32, matmul inputs in the precision of the tokens.
+The score matrix stays in registers, so only the results are written to memory, and no two programs add to the same
+numbers. The softmax and all sums are in fp32, matmul inputs in the precision of the tokens.
 
-Four neighbors in a row of the square share a word of random bits (`kernels.dropout`). So the keys of a tile are taken
-by their place in a word: the first of each word, then the second of each, and so on. Sums over keys need no order, and
-a word is computed once, by the thread that needs its four parts.
+Four neighbors in a row of the score matrix share a 64-bit random number (`kernels.dropout`). So the keys of a tile are
+ordered by their position in it: the first of each four, then the second of each, and so on. Sums over keys need no
+order, and a random number is computed once, by the thread that needs its four parts.
 
-T tokens, N heads, D head size, H = N D, R side of a sequence's dropout mask; BM queries of a tile, BW words of a tile's
-row. `before` is always 0: with a constant in its place Triton 3.6 computes wrong addresses.
+T tokens, N heads, D head size, H = N D, R side of a sequence's dropout mask; BM queries of a tile, BW random numbers of
+a tile's row. `mask_offset` is the number of mask values before those of a sequence's head. `before` is always 0: with a
+constant in its place Triton 3.6 computes wrong addresses.
 """
 
 import triton
@@ -20,24 +21,24 @@ _LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _flags(rows, columns, square, stride, least, i, length, BW: tl.constexpr):
-    # Which of its four elements a word keeps, as four bits. Shape (BM, BW), int32. R divides the 2048 elements of a row
-    # of the table, so a row of the square lies in one row of the table.
-    first = (square + i * stride) >> 2
-    factors = tl.load(rows + (first >> 9), i < length, 0)[:, None]
+def _flags(random_rows, random_columns, mask_offset, stride, keep_threshold, i, length, BW: tl.constexpr):
+    # Which of its four values a random number keeps, as four bits. Shape (BM, BW), int32. R divides the 2048 values of
+    # a row of the table, so a row of the score matrix lies in one row of the table.
+    first = (mask_offset + i * stride) >> 2
+    factors = tl.load(random_rows + (first >> 9), i < length, 0)[:, None]
     numbers = (first & 511).to(tl.int32)[:, None] + tl.arange(0, BW)[None, :]
-    words = factors * tl.load(columns + (numbers & 511))
-    words = (words ^ (words >> 32)) * _MIX
+    random_bits = factors * tl.load(random_columns + (numbers & 511))
+    random_bits = (random_bits ^ (random_bits >> 32)) * _MIX
     # Bits are compared as the upper halves of signed 32-bit numbers: what lies below them does not matter then.
-    low, high, limit = words.to(tl.int32), (words >> 32).to(tl.int32), least << 16
+    low, high, limit = random_bits.to(tl.int32), (random_bits >> 32).to(tl.int32), keep_threshold << 16
     flags = tl.where((low << 16) >= limit, 1, 0) | tl.where(low >= limit, 2, 0)
     return flags | tl.where((high << 16) >= limit, 4, 0) | tl.where(high >= limit, 8, 0)
 
 
 @triton.jit
 def _forward_tile(
-    query, key, value, context, logsumexp, rows, columns, square, length, before, width, stride, least, scale,
-    D: tl.constexpr, BW: tl.constexpr, DROPS: tl.constexpr,
+    query, key, value, context, logsumexp, random_rows, random_columns, mask_offset, length, before, width, stride,
+    keep_threshold, scale, D: tl.constexpr, BW: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     BM: tl.constexpr = 64
     factor: tl.constexpr = _LOG2_E * D**-0.5
@@ -57,7 +58,7 @@ def _forward_tile(
         parts = tl.exp2(scores * factor - top[:, None])
         total = tl.sum(parts, 1)
         if DROPS:
-            flags = _flags(rows, columns, square, stride, least, i, length, BW)
+            flags = _flags(random_rows, random_columns, mask_offset, stride, keep_threshold, i, length, BW)
             kept = (flags[:, None, :] >> tl.arange(0, 4)[None, :, None]) & 1
             parts = tl.where(tl.reshape(kept, (BM, 4 * BW)) != 0, parts, 0.0)
         sums = tl.dot(parts.to(values.dtype), values) * (scale / total)[:, None]
@@ -65,10 +66,10 @@ def _forward_tile(
         tl.store(logsumexp + i, top + tl.log2(total), is_query)
 
 
-@triton.jit(do_not_specialize=["num_tokens", "least", "before"])
+@triton.jit(do_not_specialize=["num_tokens", "keep_threshold", "before"])
 def forward(
-    query, key, value, context, logsumexp, cu_seqlens, rows, columns, num_tokens, num_heads, stride, least, before,
-    scale, D: tl.constexpr, LONGEST: tl.constexpr, DROPS: tl.constexpr,
+    query, key, value, context, logsumexp, cu_seqlens, random_rows, random_columns, num_tokens, num_heads, stride,
+    keep_threshold, before, scale, D: tl.constexpr, LONGEST: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     """Compute the context (T, H) and each query's log-sum-exp, to the base 2, of its scores (N, T).
 
@@ -78,29 +79,30 @@ def forward(
     start = tl.load(cu_seqlens + sequence)
     length = tl.load(cu_seqlens + sequence + 1) - start
     width = num_heads * D
-    square = tl.program_id(0).to(tl.int64) * stride * stride
+    mask_offset = tl.program_id(0).to(tl.int64) * stride * stride
     first = start.to(tl.int64) * width + head * D
     logsumexp += head.to(tl.int64) * num_tokens + start
     if length > 64:
         if LONGEST > 64:
             _forward_tile(
-                query + first, key + first, value + first, context + first, logsumexp, rows, columns, square, length,
-                before, width, stride, least, scale, D, 32, DROPS,
+                query + first, key + first, value + first, context + first, logsumexp, random_rows, random_columns,
+                mask_offset, length, before, width, stride, keep_threshold, scale, D, 32, DROPS,
             )  # fmt: skip
     else:
         _forward_tile(
-            query + first, key + first, value + first, context + first, logsumexp, rows, columns, square, length,
-            before, width, stride, least, scale, D, 16, DROPS,
+            query + first, key + first, value + first, context + first, logsumexp, random_rows, random_columns,
+            mask_offset, length, before, width, stride, keep_threshold, scale, D, 16, DROPS,
         )  # fmt: skip
 
 
 @triton.jit
 def _backward_tile(
-    grad, query, key, value, context, logsumexp, query_grad, key_grad, value_grad, rows, columns, square, length,
-    before, width, stride, least, scale, D: tl.constexpr, BM: tl.constexpr, BW: tl.constexpr, DROPS: tl.constexpr,
-    STAGES: tl.constexpr,
+    grad, query, key, value, context, logsumexp, query_grad, key_grad, value_grad, random_rows, random_columns,
+    mask_offset, length, before, width, stride, keep_threshold, scale, D: tl.constexpr, BM: tl.constexpr,
+    BW: tl.constexpr, DROPS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    # All queries of the sequence are held at once; keys come BW at a time, those of one place in a word together.
+    # All queries of the sequence are held at once; keys come BW at a time, those of one position in their random number
+    # together.
     alpha: tl.constexpr = D**-0.5
     factor: tl.constexpr = _LOG2_E * alpha
     d = tl.arange(0, D)[None, :]
@@ -114,8 +116,8 @@ def _backward_tile(
     query_grads = tl.zeros((BM, D), tl.float32)
     for begin in tl.static_range(0, BM, 4 * BW):
         if DROPS:
-            flags = _flags(rows, columns, square + begin, stride, least, i, length, BW)
-        if begin == 0:  # Not before: the random words are computed while the tokens are loaded.
+            flags = _flags(random_rows, random_columns, mask_offset + begin, stride, keep_threshold, i, length, BW)
+        if begin == 0:  # Not before: the random numbers are computed while the tokens are loaded.
             mean = tl.sum(grads.to(tl.float32) * results.to(tl.float32), 1)
         for part in tl.range(0, 4, num_stages=STAGES):
             j = begin + 4 * tl.arange(0, BW) + part - before
@@ -140,30 +142,30 @@ def _backward_tile(
     tl.store(query_grad + places, (query_grads * alpha).to(queries.dtype), is_query[:, None])
 
 
-@triton.jit(do_not_specialize=["num_tokens", "least", "before"])
+@triton.jit(do_not_specialize=["num_tokens", "keep_threshold", "before"])
 def backward(
-    grad, query, key, value, context, logsumexp, query_grad, key_grad, value_grad, cu_seqlens, rows, columns,
-    num_tokens, num_heads, stride, least, before, scale, D: tl.constexpr, LONGEST: tl.constexpr, BW: tl.constexpr,
-    DROPS: tl.constexpr, STAGES: tl.constexpr,
+    grad, query, key, value, context, logsumexp, query_grad, key_grad, value_grad, cu_seqlens, random_rows,
+    random_columns, num_tokens, num_heads, stride, keep_threshold, before, scale, D: tl.constexpr,
+    LONGEST: tl.constexpr, BW: tl.constexpr, DROPS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of queries, keys and values, each (T, H)."""
     sequence, head = tl.program_id(0) // num_heads, tl.program_id(0) % num_heads
     start = tl.load(cu_seqlens + sequence)
     length = tl.load(cu_seqlens + sequence + 1) - start
     width = num_heads * D
-    square = tl.program_id(0).to(tl.int64) * stride * stride
+    mask_offset = tl.program_id(0).to(tl.int64) * stride * stride
     first = start.to(tl.int64) * width + head * D
     logsumexp += head.to(tl.int64) * num_tokens + start
     if length > 64:
         if LONGEST > 64:
             _backward_tile(
                 grad + first, query + first, key + first, value + first, context + first, logsumexp, query_grad + first,
-                key_grad + first, value_grad + first, rows, columns, square, length, before, width, stride, least,
-                scale, D, 128, BW, DROPS, STAGES,
+                key_grad + first, value_grad + first, random_rows, random_columns, mask_offset, length, before, width,
+                stride, keep_threshold, scale, D, 128, BW, DROPS, STAGES,
             )  # fmt: skip
     elif length > 0:
         _backward_tile(
             grad + first, query + first, key + first, value + first, context + first, logsumexp, query_grad + first,
-            key_grad + first, value_grad + first, rows, columns, square, length, before, width, stride, least, scale,
-            D, 64, 16, DROPS, STAGES,
+            key_grad + first, value_grad + first, random_rows, random_columns, mask_offset, length, before, width,
+            stride, keep_threshold, scale, D, 64, 16, DROPS, STAGES,
         )  # fmt: skip

@@ -1,11 +1,10 @@
-"""Forward and backward passes of an encoder captured as CUDA graphs: launching every kernel from Python takes a host
-several times as long as a GPU takes to run them.
+"""CUDA graphs of the encoder's forward and backward passes.
 
-A graph computes one size of batch, and smaller ones, padded by sequences that no loss and no gradient sees. So the
-first graph has space for the batches after it, and a size that comes often gets a graph that fits more closely.
-
-A graph reads and writes fixed memory: a batch is copied there, gradients are read from there. A forward pass must have
-its backward pass, or be dropped, before the encoder's next one.
+- Why: launching every kernel from Python takes the host several times as long as the GPU takes to run them.
+- Sizes: a graph computes batches of one size, and smaller ones, padded with sequences that affect neither loss nor
+  gradients. The first graph is larger than its batch, to fit later ones; a frequent size gets a closer graph.
+- Lifetime: a graph reads and writes fixed memory. A batch is copied there; hidden states and gradients there are
+  overwritten by the encoder's next pass. So a forward pass must have its backward pass, or be dropped, before that.
 
 T tokens, B sequences, W output positions, H hidden size.
 """
@@ -26,15 +25,17 @@ from maskwright.kernels.setting import has_kernels, kernels_enabled
 _MOST_GRAPHS = 16
 """Graphs of an encoder: each has its own gradients of all weights."""
 _UNCAPTURED = 1
-"""Batches without a graph that are computed before one is captured: a run's only batch need not be."""
-_CLOSE, _LOOSE = 1.04, 1.5
-"""Tokens of a graph over those of a batch that it fits closely; and that it is used for until a closer one is made."""
-_OFTEN = 24
-"""A size that came so often in too large a graph gets its own: capturing takes as long as some steps."""
-_SPARE = 1.08
-"""Tokens of a graph over those of the batch that it is made for, where no other graph was large enough."""
-_PARTS = 64
-"""Sizes are multiples of about this part of themselves."""
+"""Batches without a graph before the first capture: capturing does not pay for a run of one batch."""
+_MAX_PADDING_RATIO = 1.04
+"""Most tokens of a graph per token of a batch that it fits."""
+_FALLBACK_RATIO = 1.5
+"""Most tokens of a graph per token of a batch that uses it until a graph that fits is captured."""
+_CAPTURE_AFTER = 24
+"""Batches of one size that use a fallback before a graph is captured for it: a capture takes as long as some steps."""
+_HEADROOM = 1.08
+"""Tokens of a new graph per token of its batch, where no other graph was large enough."""
+_SIZE_STEPS = 64
+"""Sizes are rounded up to a multiple of about 1/64 of themselves, so that few graphs are captured."""
 _WARM_UPS = 2
 
 Encode = Callable[[PackedBatch, Tensor | None], EncoderOutput]
@@ -92,22 +93,24 @@ class Size:
     drops: bool
 
     @classmethod
-    def of(cls, batch: PackedBatch, output_positions: Tensor | None, spare: float = 1.0) -> "Size":
-        """Return the size of the graph to make for a batch, and for others that are larger by a factor of `spare`."""
-        tokens = int(spare * batch.num_tokens)
-        tokens = _multiple(tokens, max(16, 1 << max(0, (tokens // _PARTS).bit_length() - 1)))
-        few = _few(tokens)
+    def of(cls, batch: PackedBatch, output_positions: Tensor | None, headroom: float = 1.0) -> "Size":
+        """Return the size of the graph to make for a batch, and for batches larger by a factor of `headroom`."""
+        tokens = int(headroom * batch.num_tokens)
+        tokens = _multiple(tokens, max(16, 1 << max(0, (tokens // _SIZE_STEPS).bit_length() - 1)))
+        step = _size_step(tokens)
         padding = -(-(tokens - batch.num_tokens) // batch.max_seqlen)
         return cls(
             tokens=tokens,
-            # Empty sequences cost next to nothing: space for batches that are cut otherwise.
-            sequences=_multiple(int(spare * batch.num_sequences) + padding + few // 4, few),
+            # Empty sequences cost next to nothing: they allow for batches of more sequences.
+            sequences=_multiple(int(headroom * batch.num_sequences) + padding + step // 4, step),
             max_seqlen=batch.max_seqlen,
-            outputs=None if output_positions is None else _multiple(int(spare * len(output_positions)) + few // 4, few),
+            outputs=None
+            if output_positions is None
+            else _multiple(int(headroom * len(output_positions)) + step // 4, step),
             drops=batch.dropout_key is not None,
         )
 
-    def fits(self, batch: PackedBatch, output_positions: Tensor | None, most: float = _CLOSE) -> bool:
+    def fits(self, batch: PackedBatch, output_positions: Tensor | None, most: float = _MAX_PADDING_RATIO) -> bool:
         """Return whether a graph of this size computes a batch, with at most a factor of `most` of its tokens."""
         tokens = batch.num_tokens
         padding = -(-(self.tokens - tokens) // self.max_seqlen)
@@ -119,14 +122,14 @@ class Size:
             and (
                 output_positions is None
                 or self.outputs is None
-                or len(output_positions) <= self.outputs <= 2 * len(output_positions) + 4 * _few(self.tokens)
+                or len(output_positions) <= self.outputs <= 2 * len(output_positions) + 4 * _size_step(self.tokens)
             )
             and (batch.dropout_key is not None) == self.drops
         )
 
 
-def _few(tokens: int) -> int:
-    return max(16, tokens // _PARTS)
+def _size_step(tokens: int) -> int:
+    return max(16, tokens // _SIZE_STEPS)
 
 
 def _multiple(count: int, step: int) -> int:
@@ -167,7 +170,7 @@ class Graphs:
         self._graphs: dict[Size, _Graph] = {}
         self._seen: Counter[Size] = Counter()
         self._missed, self._is_full = 0, False
-        self._given: list[tuple[nn.Parameter, Tensor]] = []
+        self._aliased: list[tuple[nn.Parameter, Tensor]] = []
         self._pool: Any = None
         self._leaf: Tensor | None = None
 
@@ -180,7 +183,7 @@ class Graphs:
         size = self._size_for(batch, output_positions)
         if size is None:
             return None
-        self._keep_given()
+        self._copy_aliased_gradients()
         if size not in self._graphs:
             try:
                 self._graphs[size] = self._captured(size, batch, output_positions)
@@ -197,17 +200,17 @@ class Graphs:
         return cast(Tensor, _Replay.apply(self._leaf, self, graph, count))  # type: ignore[no-untyped-call]
 
     def clear(self) -> None:
-        """Drop all graphs and their memory; gradients that were given stay."""
-        self._keep_given()
+        """Drop all graphs and their memory; the gradients of the parameters stay."""
+        self._copy_aliased_gradients()
         self._graphs, self._pool = {}, None
 
-    def give(self, graph: _Graph) -> None:
+    def add_gradients(self, graph: _Graph) -> None:
         """Add the gradients of a backward pass to those of the parameters."""
         sums, others = list[Tensor](), list[Tensor]()
         for parameter, gradient in graph.gradients:
             if parameter.grad is None:
                 parameter.grad = gradient
-                self._given.append((parameter, gradient))
+                self._aliased.append((parameter, gradient))
             else:
                 sums.append(parameter.grad)
                 others.append(gradient)
@@ -216,24 +219,24 @@ class Graphs:
 
     def _size_for(self, batch: PackedBatch, output_positions: Tensor | None) -> Size | None:
         # Of the graph to use or to make; None for none.
-        if close := [size for size in self._graphs if size.fits(batch, output_positions)]:
-            return min(close, key=lambda each: each.tokens)
+        if fitting := [size for size in self._graphs if size.fits(batch, output_positions)]:
+            return min(fitting, key=lambda each: each.tokens)
         is_full = self._is_full or len(self._graphs) >= _MOST_GRAPHS
-        if loose := [size for size in self._graphs if size.fits(batch, output_positions, _LOOSE)]:
+        if fallbacks := [size for size in self._graphs if size.fits(batch, output_positions, _FALLBACK_RATIO)]:
             exact = Size.of(batch, output_positions)
             self._seen[exact] += 1
-            if self._seen[exact] > _OFTEN and not is_full:
+            if self._seen[exact] > _CAPTURE_AFTER and not is_full:
                 return exact
-            return min(loose, key=lambda each: each.tokens)
+            return min(fallbacks, key=lambda each: each.tokens)
         self._missed += 1
-        return None if self._missed <= _UNCAPTURED or is_full else Size.of(batch, output_positions, _SPARE)
+        return None if self._missed <= _UNCAPTURED or is_full else Size.of(batch, output_positions, _HEADROOM)
 
-    def _keep_given(self) -> None:
-        # Gradients of earlier micro-batches that lie where the next pass writes are copied.
-        for parameter, gradient in self._given:
+    def _copy_aliased_gradients(self) -> None:
+        # Copy gradients of parameters that share memory with a graph, which overwrites it.
+        for parameter, gradient in self._aliased:
             if parameter.grad is gradient:
                 parameter.grad = gradient.clone()
-        self._given.clear()
+        self._aliased.clear()
 
     def _captured(self, size: Size, batch: PackedBatch, output_positions: Tensor | None) -> _Graph:
         device = batch.ids.device
@@ -247,7 +250,7 @@ class Graphs:
         with (
             torch.autocast("cuda", torch.bfloat16, cache_enabled=False),
             torch.enable_grad(),
-            stand_ins(self._encoder) as parameters,
+            detached_parameters(self._encoder) as parameters,
         ):
 
             def compute() -> Tensor:
@@ -269,8 +272,8 @@ class Graphs:
             grad = torch.zeros_like(hidden)
             with torch.cuda.graph(backward, pool=self._pool, capture_error_mode="thread_local"):
                 gradients = gradients_of(hidden, grad)
-        given = [(own, each) for own, each in zip(parameters, gradients, strict=True) if each is not None]
-        return _Graph(inputs, positions, hidden.detach(), grad, given, forward, backward)
+        by_parameter = [(own, each) for own, each in zip(parameters, gradients, strict=True) if each is not None]
+        return _Graph(inputs, positions, hidden.detach(), grad, by_parameter, forward, backward)
 
 
 def _is_out_of_memory(error: BaseException | None) -> bool:
@@ -283,13 +286,13 @@ def _is_out_of_memory(error: BaseException | None) -> bool:
 
 
 @contextlib.contextmanager
-def stand_ins(module: nn.Module) -> Iterator[dict[nn.Parameter, nn.Parameter]]:
+def detached_parameters(module: nn.Module) -> Iterator[dict[nn.Parameter, nn.Parameter]]:
     """Replace a module's parameters by other tensors over the same memory while the block runs.
 
     Autograd remembers the stream on which a parameter was used first, and would let a capture wait for it.
 
     Yields:
-        For each parameter that has a gradient its stand-in.
+        For each parameter that requires a gradient the one in its place.
     """
     places = [(each, name) for each in module.modules() for name in each._parameters]
     own = {place: place[0]._parameters[place[1]] for place in places}
@@ -316,7 +319,7 @@ class _Replay(torch.autograd.Function):
         graph.grad[:count].copy_(grads[0])
         graph.grad[count:].zero_()
         graph.backward.replay()
-        graphs.give(graph)
+        graphs.add_gradients(graph)
         return None, None, None, None
 
 
