@@ -206,6 +206,22 @@ def test_a_killed_run_resumes_bit_for_bit(
     assert differing in ([], ["run.json"])  # the command that was called
 
 
+def test_a_run_killed_before_its_first_checkpoint_says_that_it_starts_again(
+    tune: Callable[..., FineTuning], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Optimizer, "step", die)
+        with pytest.raises(KeyboardInterrupt):
+            tune(reporter=(first := Heard()))
+    assert "resuming" not in first.text()
+    tune(reporter=(heard := Heard()))
+    assert "resuming seed 0 from the start" in heard.text()
+    assert [" left" in text for text in heard.shown if "tokens/s" in text][:6] == [False] * 4 + [True] * 2
+
+
 def test_gradients_computed_before_an_evaluation_are_the_same(
     tune: Callable[..., FineTuning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """The small parts of fine-tuning: early stopping, grids, holding out, labels, what stands on a command line."""
 
 import math
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError, RecipeError
+from maskwright.finetuning.baselines import _tf_idf
 from maskwright.finetuning.checks import FEW, check_measurable, data_warnings, unlabeled
 from maskwright.finetuning.evaluating import plain, summary
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
@@ -217,6 +219,12 @@ def test_a_label_of_its_own_for_every_example_is_doubted() -> None:
     ]
     assert not list(data_warnings({"train": two}))
     assert not list(data_warnings({"train": many[:6]}))
+
+
+def test_many_different_labels_bring_no_warning_of_scikit_learn() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _tf_idf([text(f"word{n}", label=str(n)) for n in range(60)], regression=False)
 
 
 def test_small_parts_are_reported() -> None:
