@@ -58,7 +58,7 @@ def command(
         stage=stage,
         set=changes or (),
         max_sequences=limit,
-        progress=lambda stage, done, total: None if done else output.note(stage),
+        progress=lambda stage, done, total: None if done else output.note(stage.removesuffix(" (bytes)")),
     )
     for note in showing.notes:
         output.note(f"note: {note}")

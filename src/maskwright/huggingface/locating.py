@@ -17,7 +17,7 @@ def check_folder(folder_or_name: str | Path) -> Path | None:
     from the hub.
 
     Raises:
-        ConversionError: If the folder does not exist or its run has not saved a model yet.
+        ConversionError: If the folder does not exist its run has not saved a model yet, or its config.json is missing.
     """
     folder = Path(folder_or_name).expanduser()
     if folder.is_dir():
