@@ -26,6 +26,7 @@ from maskwright.kernels.cuda import attention as cuda_attention
 from maskwright.kernels.cuda import norm as cuda_norm
 from maskwright.kernels.cuda.graphs import capture
 from maskwright.kernels.dropout import DropoutKey, DropoutMask, dropout
+from maskwright.kernels.reference import embeddings
 from maskwright.kernels.sequences import Sequences
 from maskwright.kernels.setting import kernels_enabled
 
@@ -98,29 +99,3 @@ def dropout_add_norm(values: Tensor, residual: Tensor, norm: nn.LayerNorm, dropo
     if kernels_enabled() and cuda_norm.is_supported(values, norm):
         return cuda_norm.dropout_add_norm(values, residual, norm, dropout)
     return reference.dropout_add_norm(values, residual, norm, dropout)
-
-
-def embeddings(
-    ids: Tensor,
-    position_ids: Tensor,
-    segment_ids: Tensor,
-    words: nn.Embedding,
-    positions: nn.Embedding,
-    segments: nn.Embedding | None,
-    norm: nn.LayerNorm,
-    dropout: DropoutMask | None,
-) -> Tensor:
-    """Return `dropout(norm(word + position + segment))` (Devlin et al. 2019, figure 2).
-
-    Args:
-        ids, position_ids, segment_ids: Shape (T,), int64.
-        words, positions: Tables of width E.
-        segments: A table of one row is added to every token, whatever its segment (RoBERTa); None adds nothing
-            (DistilBERT).
-        norm: LayerNorm of E values.
-        dropout: Mask of the values; None drops nothing.
-
-    Returns:
-        Shape (T, E).
-    """
-    return reference.embeddings(ids, position_ids, segment_ids, words, positions, segments, norm, dropout)

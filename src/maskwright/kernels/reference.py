@@ -9,7 +9,6 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from maskwright.kernels.dropout import DropoutMask, dropout, dropout_add
 from maskwright.kernels.sequences import Sequences
@@ -62,13 +61,20 @@ def embeddings(
     norm: nn.LayerNorm,
     mask: DropoutMask | None,
 ) -> Tensor:
-    """Return `dropout(norm(word + position + segment))`."""
+    """Return `dropout(norm(word + position + segment))` (Devlin et al. 2019, figure 2).
+
+    Args:
+        ids, position_ids, segment_ids: Shape (T,), int64.
+        words, positions: Tables of width E.
+        segments: A table of one row is added to every token, whatever its segment (RoBERTa); None adds nothing
+            (DistilBERT).
+        norm: LayerNorm of E values.
+        mask: Mask of the values; None drops nothing.
+
+    Returns:
+        Shape (T, E).
+    """
     summed = words(ids) + positions(position_ids)
     if segments is not None:
         summed = summed + (segments(segment_ids) if segments.num_embeddings > 1 else segments.weight[0])
     return dropout(norm(summed), mask)
-
-
-def cross_entropy(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Tensor:
-    """Return the summed cross entropy of `features @ weight.T + bias`."""
-    return F.cross_entropy(F.linear(features, weight, bias).float(), labels, reduction="sum")

@@ -122,8 +122,12 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
     for number, (right, guessed) in enumerate(zip(gold, predicted, strict=True)):
         if len(right) != len(guessed):
             raise DataError(f"sentence {number} has {len(right)} words, and {len(guessed)} tags were predicted")
-        there, told = set(entities_of(right)), set(entities_of(guessed))
-        for counts, entities in ((wanted, there), (found, told), (correct, there & told)):
+        right_entities, found_entities = set(entities_of(right)), set(entities_of(guessed))
+        for counts, entities in (
+            (wanted, right_entities),
+            (found, found_entities),
+            (correct, right_entities & found_entities),
+        ):
             counts.update(entity.type for entity in entities)
     scores = _scores(correct.total(), found.total(), wanted.total(), "")
     for type_ in sorted(wanted | found):
