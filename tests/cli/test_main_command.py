@@ -44,9 +44,13 @@ def test_every_verb_has_help(run, name):
     assert f"Usage: maskwright {name}" in out
 
 
-def test_the_version_is_printed_also_by_the_module():
-    done = subprocess.run([sys.executable, "-m", "maskwright", "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("maskwright ")
+def test_the_version_is_printed_also_by_the_module_which_imports_nothing_from_the_current_directory(tmp_path):
+    for name in ("pickle", "signal", "random"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the current directory')")
+    for arguments, begin in (("--version",), "maskwright "), (("recipes",), ""):
+        command = [sys.executable, "-m", "maskwright", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+        assert done.stdout.startswith(begin)
 
 
 @pytest.mark.parametrize(

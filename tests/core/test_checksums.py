@@ -1,12 +1,21 @@
-"""The book of checksums: right, computed once for each state of a file, and never in the way."""
+"""Checksums of records and arrays; the book of checksums: right, computed once for each state of a file."""
 
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from maskwright.core import checksums
-from maskwright.core.checksums import ChecksumBook
+from maskwright.core.checksums import (
+    CONTENTS,
+    CheckedArray,
+    ChecksumBook,
+    block_checksums,
+    read_record,
+    write_record,
+)
+from maskwright.core.errors import DataError
 from maskwright.core.files import checksum, read_json
 
 
@@ -72,3 +81,33 @@ def test_checksum_of_a_missing_file_is_the_systems_error(tmp_path: Path) -> None
     with ChecksumBook(tmp_path / "book.json") as book, pytest.raises(FileNotFoundError):
         book.checksum(tmp_path / "a")
     assert not (tmp_path / "book.json").exists()
+
+
+@pytest.mark.parametrize("harm", ['{"a": 2, "checksum": "%s"}', '{"a": 1}', "[]", "{", '{"a": 1, "checksum": 3}', "["])
+def test_record_that_is_not_what_was_written_is_refused(tmp_path: Path, harm: str) -> None:
+    path = tmp_path / "record.json"
+    write_record(path, {"a": 1, "b": {"é": [1.5, None]}})
+    assert read_record(path) == {"a": 1, "b": {"é": [1.5, None]}}
+    path.write_text(harm.replace("%s", read_json(path)["checksum"]) * (100_000 if harm == "[" else 1))
+    with pytest.raises(ValueError, match=r"record\.json "):
+        read_record(path)
+
+
+def test_a_block_of_an_array_is_compared_when_it_is_first_read(tmp_path: Path) -> None:
+    folder, path = tmp_path / "kept", tmp_path / "kept" / "a.npy"
+    folder.mkdir()
+    np.save(path, np.arange(100_000, dtype="<u2"))
+    written = block_checksums(path)
+    data = bytearray(path.read_bytes())
+    data[70_000] ^= 1  # element 34,936, in the second of four blocks
+    path.write_bytes(data)
+    write_record(folder / CONTENTS, {})
+    array = CheckedArray(path, written)
+    array.compare(np.array([0, 65_536]), np.array([32_704, 100_000]))
+    assert (folder / CONTENTS).exists()
+    with pytest.raises(DataError, match="65,536 bytes at 65,536 are not what was written"):
+        array.compare(np.array([0, 0, 40_000]), np.array([10, 32_705, 40_001]))
+    assert not (folder / CONTENTS).exists(), "the next call of open_or_build rebuilds the folder"
+    path.write_bytes(data[:-2])
+    with pytest.raises(ValueError, match=r"."):
+        CheckedArray(path, written)

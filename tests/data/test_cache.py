@@ -1,5 +1,6 @@
 import os
-import time
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,10 +30,28 @@ def test_folder_is_made_once_and_then_opened(tmp_path: Path) -> None:
     assert open_or_build(tmp_path / "kept", read, never) == "one"
 
 
-def test_damaged_folder_is_made_anew_with_a_warning(tmp_path: Path) -> None:
-    (tmp_path / "kept").mkdir()
-    with pytest.warns(UserWarning, match="kept holds no value"):
-        assert open_or_build(tmp_path / "kept", read, writing("anew")) == "anew"
+@pytest.mark.parametrize("harm", ["changed, its time kept", "gone", "list gone", "list changed", "all gone"])
+def test_damaged_folder_is_made_anew_with_a_warning(tmp_path: Path, harm: str) -> None:
+    kept = tmp_path / "kept"
+    open_or_build(kept, read, writing("one"))
+    value, contents = kept / "value", kept / "contents.json"
+    times = value.stat().st_atime_ns, value.stat().st_mtime_ns
+    if harm.startswith("changed"):
+        value.write_text("two")
+        os.utime(value, ns=times)
+    elif harm == "list changed":
+        contents.write_text("{}")
+    for path in {"gone": [value], "list gone": [contents], "all gone": [value, contents]}.get(harm, []):
+        path.unlink()
+    with pytest.warns(UserWarning, match="is damaged and is rebuilt: .*kept: (value|contents.json) "):
+        assert open_or_build(kept, read, writing("anew")) == "anew"
+    assert open_or_build(kept, read, never) == "anew"
+
+
+def test_files_checked_when_they_are_read_are_left_to_the_reader(tmp_path: Path) -> None:
+    open_or_build(tmp_path / "kept", read, writing("one"), ("val*",))
+    (tmp_path / "kept" / "value").write_text("two")
+    assert open_or_build(tmp_path / "kept", read, never, ("val*",)) == "two"
 
 
 def test_failure_leaves_nothing(tmp_path: Path) -> None:
@@ -48,8 +67,7 @@ def test_failure_leaves_nothing(tmp_path: Path) -> None:
 def test_what_another_process_finished_first_is_opened(tmp_path: Path) -> None:
     def overtaken(folder: Path) -> None:
         (folder / "value").write_text("ours")
-        (tmp_path / "kept").mkdir()
-        (tmp_path / "kept" / "value").write_text("theirs")
+        open_or_build(tmp_path / "kept", read, writing("theirs"))
 
     assert open_or_build(tmp_path / "kept", read, overtaken) == "theirs"
 
@@ -60,14 +78,21 @@ def test_disk_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         open_or_build(tmp_path / "file" / "kept", read, writing("one"))
 
 
-def test_leavings_of_a_killed_process_are_removed_after_a_day(tmp_path: Path) -> None:
-    old, new = tmp_path / ".kept.a.tmp", tmp_path / ".kept.b.tmp"
-    for folder in (old, new):
-        folder.mkdir()
-        (folder / "part").touch()
-    two_days_ago = time.time() - 2 * 24 * 3600
-    for path in (old / "part", old):
-        os.utime(path, (two_days_ago, two_days_ago))
-    open_or_build(tmp_path / "kept", read, writing("one"))
-    assert not old.exists()
-    assert new.exists()
+def test_remains_of_killed_processes_are_removed_and_those_of_running_ones_kept(tmp_path: Path) -> None:
+    hold = (
+        "import pathlib, sys, time; from maskwright.core.files import atomic_folder\n"
+        "with atomic_folder(pathlib.Path(sys.argv[1])) as made: print(made, flush=True); time.sleep(600)"
+    )
+    running, killed = (
+        subprocess.Popen([sys.executable, "-c", hold, str(tmp_path / name)], stdout=-1, text=True) for name in "ab"
+    )
+    places = []
+    for process in (running, killed):
+        assert process.stdout is not None
+        places.append(Path(process.stdout.readline().strip()))
+    killed.kill()
+    killed.communicate()
+    open_or_build(tmp_path / "other", read, writing("one"))
+    assert [place.exists() for place in places] == [True, False]
+    running.kill()
+    running.communicate()

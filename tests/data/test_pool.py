@@ -118,7 +118,7 @@ def script(folder: Path, then: str, items: str = "range(100)") -> "subprocess.Po
     (folder / "here").mkdir()
     (folder / "script.py").write_text(SCRIPT.format(then=then, items=items))
     # What a worker would import instead of the standard library's modules, had it the current directory on its path.
-    for name in ("signal", "tempfile", "queue"):
+    for name in ("pickle", "signal", "tempfile", "queue"):
         (folder / "here" / f"{name}.py").write_text("raise SystemExit('imported from the current directory')")
     command = [sys.executable, str(folder / "script.py")]
     return subprocess.Popen(command, cwd=folder / "here", stdout=-1, stderr=-1, text=True, start_new_session=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
+from maskwright.core.files import checksum
 from maskwright.core.spec import fingerprint
 from maskwright.data.cleaning.store import CleanCorpus
 
@@ -118,5 +119,6 @@ def clean_corpus_of(
         source_names=tuple(f"source {number}" for number in range(max(sources or [0]) + 1)),
         blocks=tuple(paths),
         block_sources=tuple(sources or [0] * len(blocks)),
+        checksums=tuple((checksum(path), "") for path in paths),
         card={"card": "by hand", "kept": len(sentences)},
     )

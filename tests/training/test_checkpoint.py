@@ -1,14 +1,16 @@
 """Checkpoints, their timer, signals, and what can be saved."""
 
+import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from maskwright.core import tensor_files
-from maskwright.core.errors import CheckpointError, ConversionError
+from maskwright.core.errors import CheckpointError, ConversionError, DeviceError
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
 from maskwright.recipes.catalog import names, resolve
@@ -63,6 +65,38 @@ def test_one_flipped_byte_is_noticed(tmp_path: Path) -> None:
         checkpoint.latest(tmp_path)
 
 
+@pytest.mark.parametrize("harm", ["a cursor", "no checksums", "a weight, no checksums"])
+def test_an_edited_state_is_noticed(tmp_path: Path, harm: str) -> None:
+    path = save(tmp_path, 2) / "state.json"
+    if harm == "a cursor":
+        path.write_text(path.read_text().replace('"at": 2', '"at": 3'))
+    else:
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"checksums": {}}))
+    if harm.startswith("a weight"):
+        weights = path.with_name("weights.safetensors")
+        weights.write_bytes(weights.read_bytes()[:-1] + b"1")
+    with pytest.raises(CheckpointError, match=r"no checkpoint is intact: .*state\.json is not what was written"):
+        checkpoint.latest(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files")
+def test_a_full_disk_keeps_the_old_checkpoint(tmp_path: Path) -> None:
+    import resource
+
+    save(tmp_path, 1)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, limits[1]))
+    try:
+        with pytest.raises(DeviceError, match=r"cannot write .*step-000000002"):
+            checkpoint.save(tmp_path, 2, {}, {"w": torch.zeros(1 << 14)}, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [folder.name for folder in tmp_path.iterdir()] == ["step-000000001"]
+    found, _ = checkpoint.latest(tmp_path)
+    assert found is not None
+    assert found.step == 1
+
+
 def test_a_save_that_fails_leaves_the_old_one_and_no_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path, 1)
 
@@ -92,7 +126,7 @@ def test_the_timer_waits_between_checkpoints() -> None:
     assert not timer.is_due()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_requests_a_stop_and_a_second_one_interrupts(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with stop_on_signals() as stop:
@@ -103,6 +137,30 @@ def test_a_signal_requests_a_stop_and_a_second_one_interrupts(number: signal.Sig
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert signal.getsignal(number) == before
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with stop_on_signals() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_the_clock_leaves_out_the_time_when_the_process_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("maskwright.training.interrupt.time.perf_counter", lambda: now)
+    with stop_on_signals() as stop:
+        begun = stop.seconds()
+        now = 103.0
+        assert stop.seconds() - begun == 3.0
+        now = 3600.0
+        os.kill(os.getpid(), signal.SIGCONT)
+        assert stop.seconds() - begun == 3.0
+        now = 3601.0
+        assert stop.seconds() - begun == 4.0
 
 
 TEXTS = ["The cat watches the old captain.", "A dog follows the long road, and the river."] * 20

@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from maskwright.training.metrics import JsonLines, read_rows, worth_logging
 
 
@@ -19,6 +21,15 @@ def test_lines_after_the_checkpoint_are_dropped_on_reopening(tmp_path: Path) -> 
         again.write({"step": step, "loss": 1.0 / step})
     again.close()
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("bad", [b'{"st', b"\xff", b"[]", b"{}", b'{"step": "2"}', b"[" * 100_000, b"1" * 5000])
+def test_a_bad_line_is_left_out_with_a_warning_and_the_lines_after_it_kept(tmp_path: Path, bad: bytes) -> None:
+    path, good = tmp_path / "metrics.jsonl", [b'{"step": %d}\n' % step for step in (1, 3, 4)]
+    path.write_bytes(good[0] + bad + b"\n" + good[1] + good[2])
+    with pytest.warns(UserWarning, match=r"line 2 of .*metrics\.jsonl cannot be read and is left out"):
+        JsonLines(path, 3).close()
+    assert path.read_bytes() == good[0] + good[1]
 
 
 def test_every_step_is_logged_at_first_and_then_fewer() -> None:

@@ -12,6 +12,7 @@ from toy_runs import TOY, Listening, write_corpus
 
 from maskwright.core import tensor_files
 from maskwright.core.amounts import short_count
+from maskwright.core.checksums import read_record, write_record
 from maskwright.core.errors import CheckpointError, DataError, DeviceError, MaskwrightError, RecipeError
 from maskwright.core.files import read_json
 from maskwright.training import checkpoint, loop, preparation, resolve
@@ -277,11 +278,39 @@ def test_a_changed_corpus_is_noticed_on_resuming(
         train()
 
 
+@pytest.mark.parametrize("name", ["recipe.json", "tokenizer.json"])
+def test_a_changed_file_of_the_run_is_noticed_on_resuming(
+    name: str, train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with monkeypatch.context() as patch:
+        die_after(1, patch)
+        with pytest.raises(KeyboardInterrupt):
+            train(checkpoint_minutes=0.0)
+    path = tmp_path / "run" / name
+    path.write_text(path.read_text().replace("0.", "0.1", 1) + " ")
+    with pytest.raises(CheckpointError, match=f"{name} is not what was written"):
+        train()
+
+
+def test_a_kill_while_the_run_is_begun_leaves_what_the_same_command_accepts(
+    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("maskwright.training.pretrain.write_text", killed)  # after recipe.json
+        with pytest.raises(KeyboardInterrupt):
+            train()
+    assert (tmp_path / "run" / "recipe.json").exists()
+    assert train().finished
+
+
 def test_a_checkpoint_cut_short_is_passed_over(train: Callable[..., Run]) -> None:
     run = train(checkpoint_minutes=0.0)
-    record = json.loads((run.folder / "run.json").read_text())
+    record = read_record(run.folder / "run.json")
     del record["result"]
-    (run.folder / "run.json").write_text(json.dumps(record))
+    write_record(run.folder / "run.json", record)
     newest = run.folder / "checkpoints" / "step-000000012" / "weights.safetensors"
     newest.write_bytes(newest.read_bytes()[:100])
     metrics = (run.folder / "metrics.jsonl").read_bytes()

@@ -1,7 +1,10 @@
 """Screen output of a run on a console that is not a terminal."""
 
 import io
+import os
+import sys
 
+import pytest
 from rich.console import Console
 
 from maskwright.training.reporting import OnConsole
@@ -29,3 +32,18 @@ def test_without_a_terminal_the_last_state_of_each_stage_is_printed() -> None:
         "training 10%  step 1",
         "embedding 100%  1 of 1",
     ]
+
+
+def test_a_closed_pipe_stops_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w", buffering=1) as pipe:
+        monkeypatch.setattr(sys, "stderr", pipe)
+        with OnConsole() as reporter:
+            for number in range(3):
+                reporter.say("data", f"line {number}")
+                reporter.training(0.1, "step 1")
+        monkeypatch.undo()
+        with pytest.raises(BrokenPipeError):
+            print("x", file=pipe, flush=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), writing)  # so that it can be closed

@@ -1,11 +1,11 @@
 """The folder of a run: whose it is, what is protected in it."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from maskwright.core.errors import CheckpointError
+from maskwright.core.errors import CheckpointError, DeviceError
+from maskwright.core.files import checksum
 from maskwright.training.run_directory import RunDirectory, Work
 
 REQUEST = {"seed": 0}
@@ -40,14 +40,29 @@ def test_the_other_kind_of_work_is_refused_even_if_the_request_is_the_same(
     assert (tmp_path / "model.safetensors").read_text() == "precious"
 
 
-def test_a_record_that_does_not_say_is_a_pretraining(tmp_path: Path) -> None:
-    begun(tmp_path, "pretraining", "model.safetensors")
-    record = json.loads((tmp_path / "run.json").read_text())
-    assert record.pop("work") == "pretraining"
-    (tmp_path / "run.json").write_text(json.dumps(record))
-    assert opened(tmp_path, "pretraining", REQUEST)["result"] == FIRST
-    with pytest.raises(CheckpointError, match="holds a pretraining"):
-        opened(tmp_path, "fine-tuning", REQUEST)
+@pytest.mark.parametrize("harm", ["record", "file", "file gone"])
+def test_a_file_that_a_run_depends_on_is_compared_with_its_checksum(tmp_path: Path, harm: str) -> None:
+    folder, recipe = RunDirectory(tmp_path), tmp_path / "recipe.json"
+    recipe.write_text("{}")
+    folder.write_record({"request": REQUEST, "files": {"recipe.json": checksum(recipe)}})
+    assert opened(tmp_path, "pretraining", REQUEST)["request"] == REQUEST
+    if harm == "record":
+        (tmp_path / "run.json").write_text((tmp_path / "run.json").read_text().replace('"seed": 0', '"seed": 1'))
+    elif harm == "file":
+        recipe.write_text("{ }")
+    else:
+        recipe.unlink()
+    with pytest.raises(CheckpointError, match=r"is damaged: (run|recipe)\.json .*Restore that file"):
+        opened(tmp_path, "pretraining", REQUEST)
+
+
+def test_a_lock_that_is_a_link_is_refused_and_its_target_kept(tmp_path: Path) -> None:
+    (tmp_path / "thesis").write_text("precious")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").symlink_to(tmp_path / "thesis")
+    with pytest.raises(DeviceError, match=r"cannot write .*\.lock"):
+        opened(tmp_path / "run", "pretraining", REQUEST)
+    assert (tmp_path / "thesis").read_text() == "precious"
 
 
 @pytest.mark.parametrize(

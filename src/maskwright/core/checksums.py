@@ -1,20 +1,156 @@
-"""A cache of file checksums; a file is read again only if its size or modification time has changed."""
+"""Checksums that are compared before a file is used.
+
+| what | checksums are in | compared |
+|---|---|---|
+| a JSON record (`run.json`, a checkpoint's `state.json`) | the record itself ("checksum") | whenever it is read |
+| files of a run, a checkpoint or a cache folder | such a record | when the run resumes, or the folder is opened |
+| token shards, by blocks of 64 KiB | a file of their cache folder | when a process first reads a block |
+| files of a corpus | `ChecksumBook`, in the cache directory | if a file's size or times have changed |
+"""
 
 import contextlib
+import hashlib
 import json
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from maskwright.core.errors import DeviceError
-from maskwright.core.files import checksum, read_json, write_text
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.core.errors import DataError, DeviceError
+from maskwright.core.files import checksum, read_json, write_json, write_text
+from maskwright.core.flat_arrays import concatenated_ranges
 
 CHECKSUMS = "checksums.json"
-"""Its file name in a cache directory."""
+"""File name of the book in a cache directory."""
+CONTENTS = "contents.json"
+"""File name of the record in a cache folder."""
+_BLOCK = 1 << 16
+
+
+def write_record(path: Path, record: Mapping[str, Any]) -> None:
+    """Write a JSON object with its own checksum."""
+    write_json(path, {**record, "checksum": _checksum_of(record)})
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read what `write_record` wrote.
+
+    Raises:
+        ValueError: If it cannot be read, or is not what was written.
+    """
+    try:
+        record = read_json(path)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path.name} cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if not isinstance(record, dict) or "checksum" not in record:
+        raise ValueError(f"{path.name} has no checksum (it is damaged, or an earlier version wrote it)")
+    if record.pop("checksum") != _checksum_of(record):
+        raise ValueError(f"{path.name} is not what was written (its checksum differs)")
+    return record
+
+
+def _checksum_of(record: Mapping[str, Any]) -> str:
+    return checksum(json.dumps(record).encode())
+
+
+def file_checksums(folder: Path, *, without: Iterable[str] = ()) -> dict[str, str]:
+    """Return the checksums of all files in a folder, by relative path.
+
+    Args:
+        without: Patterns of files to leave out.
+    """
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return {name: checksum(folder / name) for name in names if not any(fnmatch(name, each) for each in without)}
+
+
+def compare_files(folder: Path, checksums: Mapping[str, str]) -> None:
+    """Compare files of a folder with their checksums.
+
+    Raises:
+        ValueError: Names the first that cannot be read or is not what was written.
+    """
+    for name, written in checksums.items():
+        try:
+            found = checksum(folder / name)
+        except OSError as error:
+            raise ValueError(f"{name} cannot be read ({error.strerror})") from error
+        if found != written:
+            raise ValueError(f"{name} is not what was written (its checksum differs)")
+
+
+def rebuilt(path: Path, problem: str) -> DataError:
+    """Return the error for a damaged file of a cache folder, which the next call of `open_or_build` rebuilds."""
+    folder = next((place for place in path.parents if (place / CONTENTS).is_file()), path.parent)
+    with contextlib.suppress(OSError):
+        (folder / CONTENTS).unlink()
+    return DataError(f"{path} is damaged: {problem}", todo=f"Run the same command again: {folder} is then rebuilt.")
+
+
+def block_checksums(path: Path) -> NDArray[np.uint64]:
+    """Return the checksum of each block of 64 KiB of a file."""
+    with open(path, "rb") as file:
+        blocks = iter(lambda: file.read(_BLOCK), b"")
+        return np.fromiter(map(_block_checksum, blocks), dtype=np.uint64)
+
+
+def _block_checksum(block: Any) -> int:
+    return int.from_bytes(hashlib.blake2b(block, digest_size=8).digest(), "little")
+
+
+class CheckedArray:
+    """A memory-mapped one-dimensional .npy file; each block is compared with its checksum before it is first read.
+
+    A shard of a large corpus is thus never read whole for its checksum.
+
+    Attributes:
+        values: The array.
+
+    Raises:
+        OSError, ValueError: If it cannot be read.
+    """
+
+    def __init__(self, path: Path, checksums: NDArray[np.uint64]) -> None:
+        # Indexing a plain array over the map is several times faster than numpy's memmap class.
+        self.values: NDArray[Any] = np.asarray(np.load(path, mmap_mode="r"))
+        self._path, self._checksums = path, checksums
+        self._bytes = np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
+        self._first = len(self._bytes) - self.values.nbytes
+        self._unread = np.ones(-(-len(self._bytes) // _BLOCK), dtype=np.bool_)
+        if len(checksums) != len(self._unread):
+            raise ValueError(f"{path.name} has {len(self._bytes):,} bytes, which is not what was written")
+        self._compare([0])  # with the header
+
+    def compare(self, starts: NDArray[Any], ends: NDArray[Any]) -> None:
+        """Compare the blocks of ranges [start, end) of elements, none empty. Shapes (K,).
+
+        Raises:
+            DataError: If a block is not what was written.
+        """
+        size = self.values.itemsize
+        first = (self._first + starts * size) // _BLOCK
+        last = (self._first + ends * size - 1) // _BLOCK
+        blocks = concatenated_ranges(first, last - first + 1)
+        blocks = blocks[self._unread[blocks]]
+        if len(blocks):
+            self._compare(np.unique(blocks).tolist())
+
+    def _compare(self, blocks: Iterable[int]) -> None:
+        for block in blocks:
+            start = block * _BLOCK
+            if _block_checksum(self._bytes[start : start + _BLOCK]) != self._checksums[block]:
+                raise rebuilt(self._path, f"the {_BLOCK:,} bytes at {start:,} are not what was written")
+            self._unread[block] = False
 
 
 class ChecksumBook:
     """Checksums of files by path in a JSON file; a context manager that writes new ones when it ends.
+
+    A file is read again only if its size or times have changed. The time of the last change of its status cannot be
+    set, so an edit that keeps the modification time is noticed.
 
     An unreadable file counts as empty; write failures are ignored.
     """
@@ -32,7 +168,7 @@ class ChecksumBook:
         """
         place, state = _place_and_state(path)
         held = self._new.get(place) or self._held.get(place)
-        return str(held[2]) if isinstance(held, list) and len(held) == 3 and held[:2] == state else None
+        return str(held[-1]) if isinstance(held, list) and held[:-1] == state else None
 
     def checksum(self, path: Path) -> str:
         """Return a file's checksum (see `core.files.checksum`), cached or computed.
@@ -63,7 +199,7 @@ class ChecksumBook:
 
 def _place_and_state(path: Path) -> tuple[str, list[int | str]]:
     status = path.stat()
-    return str(path.resolve()), [status.st_size, status.st_mtime_ns]
+    return str(path.resolve()), [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -52,18 +53,16 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Raises:
         DeviceError: If the disk is full or cannot be written.
     """
+    temporary = _sibling(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        os.close(handle)
+        temporary.touch(exist_ok=False)
     except OSError as error:
         raise disk_problem(error, path) from error
-    temporary = Path(name)
     try:
         yield temporary
         with open(temporary, "rb+") as written:
             os.fsync(written.fileno())
-        temporary.chmod(0o644)
         os.replace(temporary, path)
         _flush_folder(path.parent)
     except OSError as error:
@@ -83,7 +82,12 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+        # Held while this process lives; `remove_abandoned` may have removed the folder before it was locked.
+        lock = None
+        while lock is None:
+            (temporary := _sibling(path)).mkdir()
+            with contextlib.suppress(FileNotFoundError):
+                lock = _lock(temporary)
     except OSError as error:
         raise disk_problem(error, path) from error
     try:
@@ -95,7 +99,6 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             elif file.is_dir():
                 _flush_folder(file)
         _flush_folder(temporary)
-        temporary.chmod(0o755)
         os.rename(temporary, path)
         _flush_folder(path.parent)
     except OSError as error:
@@ -104,6 +107,45 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         raise disk_problem(error, path) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        if lock >= 0:
+            os.close(lock)
+
+
+def remove_abandoned(parent: Path) -> None:
+    """Remove temporary folders of `atomic_folder` whose process has been killed."""
+    for left in parent.glob(".*.tmp/"):
+        with contextlib.suppress(OSError):
+            if (lock := _lock(left, wait=False)) >= 0:
+                shutil.rmtree(left, ignore_errors=True)
+                os.close(lock)
+
+
+def _sibling(path: Path) -> Path:
+    # Made with the modes that the umask gives, which those of `tempfile` are not.
+    return path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+
+
+def _lock(folder: Path, *, wait: bool = True) -> int:
+    """Lock a folder until the descriptor that is returned is closed; -1 where there are no such locks.
+
+    Raises:
+        FileNotFoundError: If it does not exist once it is locked.
+        BlockingIOError: If another process has locked it, unless this one is to wait.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return -1
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        folder.stat()
+    except OSError as error:
+        os.close(handle)
+        if error.errno in (errno.ENOENT, errno.EWOULDBLOCK):
+            raise
+        return -1  # a file system without locks
+    return handle
 
 
 def _flush_folder(folder: Path) -> None:
@@ -128,14 +170,17 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; errors are those of the standard library."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    """Read a JSON file; errors are those of the standard library (ValueError, OSError)."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
-def checksum(path: Path) -> str:
-    """Return the BLAKE2b-128 checksum of a file as hexadecimal digits, read in constant memory."""
+def checksum(content: Path | bytes) -> str:
+    """Return the BLAKE2b-128 checksum of a file or of bytes as hexadecimal digits, in constant memory."""
     digest = hashlib.blake2b(digest_size=16)
-    with open(path, "rb") as file:
+    with io.BytesIO(content) if isinstance(content, bytes) else open(content, "rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

@@ -2,21 +2,24 @@
 
 import contextlib
 import shutil
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from maskwright.core.checksums import CONTENTS, compare_files, file_checksums, read_record, write_record
 from maskwright.core.errors import DataError, DeviceError
-from maskwright.core.files import atomic_folder
+from maskwright.core.files import atomic_folder, remove_abandoned
 
 Opened = TypeVar("Opened")
 
-_STALE_SECONDS = 24 * 3600
 
-
-def open_or_build(folder: Path, open_folder: Callable[[Path], Opened], make: Callable[[Path], object]) -> Opened:
+def open_or_build(
+    folder: Path,
+    open_folder: Callable[[Path], Opened],
+    make: Callable[[Path], object],
+    checked_when_read: tuple[str, ...] = (),
+) -> Opened:
     """Open a cached folder, or build it and open it.
 
     Two processes may build the same folder at once; the first to finish wins.
@@ -25,33 +28,36 @@ def open_or_build(folder: Path, open_folder: Callable[[Path], Opened], make: Cal
         folder: Its name contains the fingerprint of its inputs.
         open_folder: Raises DataError if the folder is damaged, which is then rebuilt with a warning.
         make: Fills an empty folder.
+        checked_when_read: Patterns of large files, which have checksums of their own (`core.checksums`). All others are
+            compared with theirs before `open_folder` is called.
 
     Raises:
         DeviceError: If it cannot be written.
     """
+
+    def opened() -> Opened:
+        try:
+            compare_files(folder, read_record(folder / CONTENTS))
+        except ValueError as error:
+            raise DataError(f"{folder}: {error}") from error
+        return open_folder(folder)
+
     damaged = folder.exists()
     if damaged:
         try:
-            return open_folder(folder)
+            return opened()
         except DataError as error:
             warnings.warn(f"cached data is damaged and is rebuilt: {error.problem}", stacklevel=3)
-    _remove_stale(folder)
+    remove_abandoned(folder.parent)
     try:
         with atomic_folder(folder) as temporary:
             make(temporary)
+            write_record(temporary / CONTENTS, file_checksums(temporary, without=checked_when_read))
             if damaged:
                 shutil.rmtree(folder, ignore_errors=True)
     except DeviceError:
         # Another process may have finished the same folder in the meantime.
         with contextlib.suppress(DataError):
-            return open_folder(folder)
+            return opened()
         raise
-    return open_folder(folder)
-
-
-def _remove_stale(folder: Path) -> None:
-    # A killed process cannot remove its temporary folder; a running one wrote to it within the day.
-    for left in folder.parent.glob(f".{folder.name}.*.tmp"):
-        with contextlib.suppress(OSError):
-            if time.time() - max(path.stat().st_mtime for path in (left, *left.iterdir())) > _STALE_SECONDS:
-                shutil.rmtree(left, ignore_errors=True)
+    return opened()

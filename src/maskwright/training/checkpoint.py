@@ -5,7 +5,6 @@ data (JSON), and checksums. It is written to a temporary directory and renamed. 
 numbers are keyed.
 """
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -17,8 +16,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from maskwright.core.checksums import compare_files, file_checksums, read_record, write_record
 from maskwright.core.errors import CheckpointError
-from maskwright.core.files import atomic_folder, checksum, read_json
+from maskwright.core.files import atomic_folder
 from maskwright.core.tensor_files import write_tensors
 from maskwright.core.types import SpecialTokens
 from maskwright.huggingface.families import family_named
@@ -62,12 +62,8 @@ def save(
         files = {"weights.safetensors": weights, "optimizer.safetensors": moments}
         for name, tensors in files.items():
             write_tensors(temporary / name, tensors, shown=folder / name)
-        manifest = {
-            "step": step,
-            "state": dict(state),
-            "checksums": {name: checksum(temporary / name) for name in files},
-        }
-        (temporary / "state.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        record = {"step": step, "state": dict(state), "checksums": file_checksums(temporary)}
+        write_record(temporary / "state.json", record)
     for old in sorted(checkpoints.glob("step-*"))[:-_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return folder
@@ -96,19 +92,17 @@ def latest(checkpoints: Path) -> tuple[Checkpoint | None, list[str]]:
 
 def _read(folder: Path) -> Checkpoint:
     try:
-        manifest = read_json(folder / "state.json")
-        for name, expected in manifest["checksums"].items():
-            if checksum(folder / name) != expected:
-                raise CheckpointError(f"{folder / name} is damaged (its checksum differs)")
+        record = read_record(folder / "state.json")
+        compare_files(folder, record["checksums"])
         return Checkpoint(
-            step=manifest["step"],
-            state=manifest["state"],
+            step=record["step"],
+            state=record["state"],
             weights=load_file(folder / "weights.safetensors"),
             moments=load_file(folder / "optimizer.safetensors"),
             folder=folder,
         )
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise CheckpointError(f"{folder} cannot be read: {error}") from error
+        raise CheckpointError(f"{folder} is damaged: {error}") from error
 
 
 class CheckpointTimer:

@@ -1,43 +1,69 @@
-"""Ctrl-C and SIGTERM stop a run after the current step; a second signal stops it at once."""
+"""Signals during training: Ctrl-C, SIGTERM and SIGHUP stop a run after the current step, a second one at once."""
 
+import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 
 class StopRequest:
-    """Whether a signal was received, and which."""
+    """Whether a signal was received, and which; and a clock that leaves out the time when the process was stopped."""
 
     def __init__(self) -> None:
         self.signal: str | None = None
+        self._read = time.perf_counter()
+        self._left_out = 0.0
+        self._was_stopped = False
 
     def __bool__(self) -> bool:
         return self.signal is not None
 
+    def seconds(self) -> float:
+        """Return the time of the clock.
+
+        After a stop (Ctrl-Z, SIGSTOP) the time since the last call is left out: a step during which the process was
+        stopped counts nothing.
+        """
+        now = time.perf_counter()
+        if self._was_stopped:
+            self._was_stopped = False
+            self._left_out += now - self._read
+        self._read = now
+        return now - self._left_out
+
+    def _continued(self, number: int, frame: FrameType | None) -> None:
+        self._was_stopped = True
+
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """Catch SIGINT and SIGTERM while the block runs (only in the main thread: elsewhere signals stay as they are)."""
+    """Catch signals while the block runs (only in the main thread: elsewhere they stay as they are)."""
     request = StopRequest()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if request:
             raise KeyboardInterrupt
         request.signal = signal.Signals(number).name
-        # Written to the descriptor: a signal may come in the middle of another write.
-        os.write(2, b"\nstopping after this step and saving; press Ctrl-C again to stop at once\n")
+        # Written to the descriptor: a signal may come in the middle of another write, or because the terminal is gone.
+        with contextlib.suppress(OSError):
+            os.write(2, b"\nstopping after this step and saving; press Ctrl-C again to stop at once\n")
 
+    handlers = {"SIGINT": on_signal, "SIGTERM": on_signal, "SIGHUP": on_signal, "SIGCONT": request._continued}
     previous = {}
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for name, handler in handlers.items():
+        number = getattr(signal, name, None)  # Windows lacks the last two.
+        if number is None or signal.getsignal(number) is signal.SIG_IGN:  # as under nohup
+            continue
         try:
-            previous[number] = signal.signal(number, on_signal)
+            previous[number] = signal.signal(number, handler)
         except ValueError:  # Only the main thread can set handlers.
             break
     try:
         yield request
     finally:
-        for number, handler in previous.items():
-            if handler is not None:  # Handlers not set by Python cannot be restored.
-                signal.signal(number, handler)
+        for number, before in previous.items():
+            if before is not None:  # Handlers not set by Python cannot be restored.
+                signal.signal(number, before)

@@ -132,6 +132,7 @@ def train(
     schedule: Schedule,
     flops_of: Callable[[StepBatch], float],
     autocast: torch.dtype | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[StepReport]:
     """Train until the budget is spent, yielding a report after each step.
 
@@ -144,8 +145,9 @@ def train(
         optimizer: Over the model's parameters, at `position`.
         flops_of: Training FLOPs of a step.
         autocast: Matmul type (bfloat16); None is fp32.
+        clock: Counts the seconds of the budget (`StopRequest.seconds`).
     """
-    started = time.perf_counter() - position.spent.seconds
+    started = clock() - position.spent.seconds
     device = next(model.parameters()).device
     launches_ahead = skips_on_device(device, optimizer)
     launched: tuple[Gradients, Cursor, float] | None = None
@@ -201,7 +203,7 @@ def train(
             spent = Spent(
                 steps=step + 1,
                 tokens=position.spent.tokens + batch.num_tokens,
-                seconds=now - started,
+                seconds=clock() - started,
                 flops=position.spent.flops + flops,
             )
             position = Position(spent, position.phase, cursor, epochs)

@@ -30,14 +30,14 @@ class JsonLines:
 
     Args:
         path: The file; made if absent.
-        last_step: Lines of later steps (written after the checkpoint that a run resumes from) are dropped, and so is
-            a truncated line.
+        last_step: Lines of later steps (written after the checkpoint that a run resumes from) are dropped, and so are
+            a truncated last line and, with a warning, others that cannot be read.
     """
 
     def __init__(self, path: Path, last_step: int) -> None:
         self.path = path
         if path.exists():
-            with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as kept:
+            with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as kept:
                 for line, row in _whole_lines(path):
                     if row["step"] <= last_step:
                         kept.write(line)
@@ -68,19 +68,25 @@ class JsonLines:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a metrics file, without a truncated last one; none if there is no file."""
+    """Return the rows of a metrics file; none if there is no file. Lines that cannot be read are left out."""
     return [row for _, row in _whole_lines(path)] if path.exists() else []
 
 
 def _whole_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            if not line.endswith("\n"):
+    """Yield each line with its row; warn of lines that cannot be read, but for a last one that a kill has truncated."""
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
                 return
             try:
-                yield line, json.loads(line)
-            except json.JSONDecodeError:
-                return
+                text = line.decode()
+                row = json.loads(text)
+                if not isinstance(row["step"], int):
+                    raise TypeError
+            except (ValueError, KeyError, TypeError, RecursionError):
+                warnings.warn(f"line {number} of {path} cannot be read and is left out", stacklevel=3)
+            else:
+                yield text, row
 
 
 class Journal:

@@ -7,7 +7,7 @@ from typing import Any
 
 from maskwright.core.amounts import counted, short_count
 from maskwright.core.errors import RecipeError
-from maskwright.core.files import read_json, write_json, write_text
+from maskwright.core.files import checksum, read_json, write_json, write_text
 from maskwright.core.spec import override, parse_overrides, validate
 from maskwright.data.words.annotator import words_fingerprint
 from maskwright.data.words.span_facts import with_span_facts
@@ -22,6 +22,8 @@ from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.run_directory import RunDirectory, environment
 from maskwright.training.session import Run as Run
 from maskwright.training.session import Session
+
+_RESUMED_FROM = ("recipe.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
 def pretrain(
@@ -198,7 +200,8 @@ def _prepare(
 
 
 def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepared, machine: Machine) -> dict[str, Any]:
-    """Write what resuming needs; `run.json` last, since it implies that the rest is there."""
+    """Write what resuming needs; `run.json` first, which makes the directory this run's, and last, to complete it."""
+    directory.write_record(record)
     write_json(directory.path / "recipe.json", prepared.recipe.model_dump(mode="json"))
     card = read_json(prepared.card / "data_card.json")
     write_json(directory.path / "data_card.json", {**card, "levels": prepared.text.span_facts})
@@ -209,6 +212,7 @@ def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepare
     begun = {
         **record,
         "prepared": True,
+        "files": {name: checksum(directory.path / name) for name in _RESUMED_FROM},
         "clean_fingerprint": prepared.fingerprint,
         "words_fingerprint": words_fingerprint(prepared.recipe.words),
         "similar_words_fingerprint": prepared.text.similar_words_fingerprint,

@@ -1,10 +1,11 @@
 """Screen output of a run: lines, small tables and one progress line. Results never depend on it."""
 
+import contextlib
 import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import IO, Any, Self, cast
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -147,6 +148,22 @@ class OnConsole(Reporter):
             self._name = ""
 
 
+class _WhileOpen:
+    """Standard error, whose end (`2>&1 | head`, a terminal that is gone) stops no run."""
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+
 def _stderr() -> Console:
     # A log file has no width; rich would fold its lines at 80 columns.
-    return Console(file=sys.stderr, highlight=False, width=None if sys.stderr.isatty() else 160)
+    return Console(file=cast(IO[str], _WhileOpen()), highlight=False, width=None if sys.stderr.isatty() else 160)

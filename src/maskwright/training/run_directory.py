@@ -18,12 +18,13 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import torch
 
+from maskwright.core.checksums import compare_files, read_record, write_record
 from maskwright.core.errors import CheckpointError
-from maskwright.core.files import disk_problem, read_json, write_json
+from maskwright.core.files import disk_problem
 from maskwright.huggingface.weight_files import WEIGHTS
 
 FORMAT = 1
@@ -48,7 +49,7 @@ class RunDirectory:
         self._kept = kept
         self.checkpoints = path / "checkpoints"
         self.generator = path / GENERATOR
-        self._lock: IO[str] | None = None
+        self._lock: int | None = None
         self._made = False
 
     def open(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,14 +82,17 @@ class RunDirectory:
                 )
             return {"request": dict(request)}
         try:
-            held: dict[str, Any] = read_json(record)
+            held = read_record(record)
             before: dict[str, Any] = held["request"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{record} cannot be read: {error}", todo="Choose another --out.") from error
-        work = held.get("work", "pretraining")  # The first version had no other kind and did not record it.
-        if work != self._work:
+            compare_files(self.path, held.get("files", {}))
+        except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
-                f"{self.path} holds a {work}, and a {self._work} would write its own model over that one",
+                f"{self.path} is damaged: {error}",
+                todo="Restore that file from a copy, or choose another --out.",
+            ) from error
+        if held["work"] != self._work:
+            raise CheckpointError(
+                f"{self.path} holds a {held['work']}, and a {self._work} would write its own model over that one",
                 todo="Choose another --out.",
             )
         if not any(self.path.glob(self._kept)) and not (self.path / WEIGHTS).exists():
@@ -122,16 +126,16 @@ class RunDirectory:
         except ImportError:  # Windows has no flock; users must avoid two runs in one directory.
             return
         try:
-            lock = open(self.path / _LOCK, "w")  # noqa: SIM115 (held as long as the run)
+            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         except OSError as error:
-            raise disk_problem(error, self.path) from error
+            raise disk_problem(error, self.path / _LOCK) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 self._lock = lock  # A file system without locks, as on Windows.
                 return
-            lock.close()
+            os.close(lock)
             raise CheckpointError(
                 f"another process is training in {self.path}",
                 todo="Wait for it, stop it, or choose another --out.",
@@ -145,16 +149,16 @@ class RunDirectory:
                 (self.path / _LOCK).unlink(missing_ok=True)
                 self.path.rmdir()
         if self._lock is not None:
-            self._lock.close()
+            os.close(self._lock)
             self._lock = None
 
     def write_record(self, record: Mapping[str, Any]) -> None:
         """Write `run.json`."""
-        write_json(self.path / "run.json", {"format": FORMAT, "work": self._work, **record})
+        write_record(self.path / "run.json", {"format": FORMAT, "work": self._work, **record})
 
     def update_record(self, **fields: Any) -> None:
         """Set fields of `run.json`."""
-        self.write_record({**read_json(self.path / "run.json"), **fields})
+        self.write_record({**read_record(self.path / "run.json"), **fields})
 
 
 def _differences(before: Any, now: Any, path: str = "") -> list[str]:

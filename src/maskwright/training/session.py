@@ -179,6 +179,7 @@ class Session:
                 ),
                 flops_of=lambda batch: step_flops(self.recipe, self.text.vocab_size, batch, teacher_config),
                 autocast=self.machine.autocast,
+                clock=stop.seconds,
             ):
                 position = report.position
                 journal.step(report)

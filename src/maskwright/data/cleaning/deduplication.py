@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.core.files import checksum
 from maskwright.data.cleaning.block import BlockIndex
 from maskwright.data.cleaning.statistics import TextStatistics
 
@@ -175,12 +176,14 @@ def stored_spans(index: BlockIndex, kept: NDArray[np.bool_]) -> tuple[NDArray[np
 
 @dataclass(frozen=True, slots=True)
 class StoredBlock:
-    """One file of the store."""
+    """One file of the store, with the checksums of its text and its given spans ("" without any)."""
 
     name: str
     source: int
     documents: int
     sentences: int
+    text_checksum: str
+    spans_checksum: str
 
 
 _NO_SPANS = np.zeros((0, 3), dtype=np.int64)
@@ -227,14 +230,17 @@ class BlockWriter:
         self._parts, self._size = [], 0
         name = f"{len(self.blocks):05d}.txt"
         self._folder.mkdir(exist_ok=True)
-        (self._folder / name).write_bytes(data)
+        path, checksums = self._folder / name, ["", ""]
+        path.write_bytes(data)
+        checksums[0] = checksum(path)
         if self._with_spans:
-            np.save(spans_file(self._folder / name), np.concatenate(self._spans))
+            np.save(spans_file(path), np.concatenate(self._spans))
+            checksums[1] = checksum(spans_file(path))
             self._spans, self._characters = [], 0
         counted = TextStatistics()
         counted.add(data)
         self.statistics[self._source].merge(counted)
-        self.blocks.append(StoredBlock(name, self._source, counted.documents, counted.sentences))
+        self.blocks.append(StoredBlock(name, self._source, counted.documents, counted.sentences, *checksums))
         if not self.examples[self._source]:
             self.examples[self._source] = _examples(data)
 

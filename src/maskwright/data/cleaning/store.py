@@ -9,15 +9,16 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from io import BytesIO
 from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from maskwright.core.checksums import CHECKSUMS, ChecksumBook
+from maskwright.core.checksums import CHECKSUMS, ChecksumBook, rebuilt
 from maskwright.core.errors import DataError
-from maskwright.core.files import cache_folder, read_json, write_json, write_text
+from maskwright.core.files import cache_folder, checksum, read_json, write_json, write_text
 from maskwright.core.randomness import bits, keys
 from maskwright.core.spec import fingerprint
 from maskwright.data.cache import open_or_build
@@ -169,6 +170,7 @@ class CleanCorpus:
         blocks: Text files of a few MB: one sentence per line, a blank line after each document. A line begins with a
             space if and only if white space separated the sentence from the previous one of its document.
         block_sources: Each block's source number.
+        checksums: Each block's checksums, of its text and its given spans; compared when the block is read.
         card: The data card.
     """
 
@@ -182,6 +184,7 @@ class CleanCorpus:
     source_names: tuple[str, ...]
     blocks: tuple[Path, ...]
     block_sources: tuple[int, ...]
+    checksums: tuple[tuple[str, str], ...]
     card: dict[str, Any] = field(repr=False)
 
     @property
@@ -194,12 +197,9 @@ class CleanCorpus:
         """Yield the documents of a block, each the list of its sentences as stored.
 
         Raises:
-            DataError: If the block's file is missing.
+            DataError: If the block's file is damaged.
         """
-        try:
-            text = self.blocks[block].read_bytes().decode()
-        except (OSError, UnicodeDecodeError) as error:
-            raise _damaged(self.folder, f"cannot read {self.blocks[block]}") from error
+        text = self._read(self.blocks[block], self.checksums[block][0]).decode()
         for document in text.split("\n\n")[:-1]:
             yield document.split("\n")
 
@@ -207,15 +207,20 @@ class CleanCorpus:
         """Return the phrases and entities given with a block's documents, as characters of its sentences joined.
 
         Raises:
-            DataError: If they are missing (`clean_corpus(with_spans=True)` stores them).
+            DataError: If they are damaged or missing (`clean_corpus(with_spans=True)` stores them).
         """
-        path = spans_file(self.blocks[block])
-        try:
-            table = np.load(path)
-        except (OSError, ValueError) as error:
-            raise _damaged(self.folder, f"cannot read {path}") from error
+        table = np.load(BytesIO(self._read(spans_file(self.blocks[block]), self.checksums[block][1])))
         rows = [table[table[:, 2] == number] for number in range(len(LEVELS))]
         return {level: Spans(row[:, 0], row[:, 1]) for level, row in zip(LEVELS, rows, strict=True)}
+
+    def _read(self, path: Path, written: str) -> bytes:
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise rebuilt(path, f"it cannot be read ({error.strerror})") from error
+        if checksum(data) != written:
+            raise rebuilt(path, "it is not what was written (its checksum differs)")
+        return data
 
     def sample(self, max_bytes: int, seed: int) -> Iterator[str]:
         """Yield a sample of sentences from all over the corpus, of at most `max_bytes` bytes of UTF-8, in corpus order.
@@ -256,7 +261,7 @@ def clean_corpus(
 
     The bytes of the result depend only on the files and the cleaning. An interrupted call leaves nothing incomplete,
     and two processes may build the same corpus at once. A file's checksum is computed (about a second per gigabyte)
-    when its size or modification time is new.
+    when its size or one of its times is new.
 
     Args:
         corpus: Files, folders, globs, `owner/name` of a hub dataset, or `docstrings`; each may end in `:weight`
@@ -291,7 +296,7 @@ def clean_corpus(
     def make(folder: Path) -> None:
         _build_store(folder, sources, cleaning, key, workers, report, with_spans)
 
-    return open_or_build(cache / f"clean-{key}", partial(_open, sources=sources), make)
+    return open_or_build(cache / f"clean-{key}", partial(_open, sources=sources), make, ("blocks/*",))
 
 
 def _file_checksums(paths: Sequence[Path], book: Path, progress: Progress) -> dict[Path, str]:
@@ -328,6 +333,7 @@ def _open(folder: Path, sources: tuple[Source, ...]) -> CleanCorpus:
             source_names=tuple(source.name for source in sources),
             blocks=tuple(folder / "blocks" / block["name"] for block in store["blocks"]),
             block_sources=tuple(block["source"] for block in store["blocks"]),
+            checksums=tuple((block["text_checksum"], block["spans_checksum"]) for block in store["blocks"]),
             card=card,
         )
     except (OSError, ValueError, KeyError, TypeError) as error:

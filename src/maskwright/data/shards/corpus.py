@@ -1,19 +1,21 @@
 """A corpus of token shards: the manifest and the memory-mapped arrays that training reads.
 
-Opening takes no time or memory whatever the size, and processes that read the same directory share its pages.
+Opening takes no time or memory whatever the size, and processes that read the same directory share its pages. Tokens
+and starts of words and spans are compared with checksums when they are first read (`core.checksums`).
 """
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, final
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.core.checksums import CheckedArray
 from maskwright.core.errors import DataError
-from maskwright.core.files import checksum, write_json
+from maskwright.core.files import read_json, write_json
 from maskwright.core.flat_arrays import Runs
 from maskwright.core.types import Documents, IntArray, TakenTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -29,6 +31,8 @@ DOCUMENT_SENTENCES = "document_sentences.npy"
 DOCUMENT_ENDS = "document_ends.npy"
 DOCUMENT_SOURCES = "document_sources.npy"
 TOKEN_COUNTS = "token_counts.npy"
+BLOCK_CHECKSUMS = "block_checksums.npz"
+CHECKED_WHEN_READ = ("tokens-*.npy", "*_starts-*.npy")
 COLLOCATIONS = "collocations.txt"
 
 
@@ -58,7 +62,6 @@ class Manifest:
         num_characters, num_bytes: Of the clean text.
         dropped_sentences, dropped_documents: Those without any token.
         shard_tokens: Tokens in each shard but the last.
-        files: Name to [bytes, checksum] of every file but the manifest.
     """
 
     fingerprint: str
@@ -77,18 +80,11 @@ class Manifest:
     vocab_size: int
     shard_tokens: int
     source_names: list[str]
-    files: dict[str, tuple[int, str]]
 
     @property
     def num_shards(self) -> int:
         """Number of shards."""
         return -(-self.num_tokens // self.shard_tokens)
-
-
-def list_files(folder: Path) -> dict[str, tuple[int, str]]:
-    """Return size and checksum of every file in a folder, by relative path, sorted."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): (path.stat().st_size, checksum(path)) for path in paths}
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -97,40 +93,20 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest and compare the sizes of all files with it.
+    """Read the manifest.
 
     Raises:
-        DataError: If it is missing, unreadable, of another version, or a file is missing or of another size.
+        DataError: If it is missing, unreadable or of another version.
     """
     try:
-        values = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        values = read_json(folder / MANIFEST)
         found = (values.pop("format"), values.pop("version"))
         manifest = Manifest(**{field.name: values[field.name] for field in fields(Manifest)})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged(folder, f"its {MANIFEST} cannot be read ({error})") from error
     if found != (FORMAT, VERSION):
         raise damaged(folder, f"its {MANIFEST} is of the format {found}, this program reads {(FORMAT, VERSION)}")
-    for name, (size, _) in manifest.files.items():
-        path = folder / name
-        held = path.stat().st_size if path.is_file() else None
-        if held != size:
-            raise damaged(folder, f"{name} " + ("is missing" if held is None else f"has {held:,} of {size:,} bytes"))
     return manifest
-
-
-def verify_files(folder: Path, manifest: Manifest, checksum_of: Callable[[Path], str] = checksum) -> None:
-    """Compare the checksums of all files with the manifest (about a second per gigabyte).
-
-    Raises:
-        DataError: If a file is not what was written.
-    """
-    for name, (_, written) in manifest.files.items():
-        try:
-            found = checksum_of(folder / name)
-        except OSError as error:
-            raise damaged(folder, f"{name} cannot be read ({error.strerror})") from error
-        if found != written:
-            raise damaged(folder, f"{name} has the checksum {found}, written was {written}")
 
 
 def damaged(folder: Path, problem: str) -> DataError:
@@ -161,27 +137,31 @@ class Corpus:
         self.document_ends: NDArray[np.int64] = _mapped(folder / DOCUMENT_ENDS)
         self.document_sources: NDArray[np.int32] = _mapped(folder / DOCUMENT_SOURCES)
         self.token_counts: NDArray[np.int64] = np.load(folder / TOKEN_COUNTS)
-        self.clean_card: dict[str, Any] = json.loads((folder / DATA_CARD).read_text(encoding="utf-8"))
-        self._tokens = [_mapped(folder / tokens_file(shard)) for shard in range(manifest.num_shards)]
-        self._word_starts = [_mapped(folder / word_starts_file(shard)) for shard in range(manifest.num_shards)]
-        self._span_starts = {
-            span_kind: [_mapped(folder / span_starts_file(span_kind, shard)) for shard in range(manifest.num_shards)]
-            for span_kind in manifest.levels
-        }
+        self.clean_card: dict[str, Any] = read_json(folder / DATA_CARD)
+        with np.load(folder / BLOCK_CHECKSUMS) as checksums:
+
+            def opened(name: str) -> CheckedArray:
+                return CheckedArray(folder / name, checksums[name])
+
+            shards = range(manifest.num_shards)
+            self._tokens = [opened(tokens_file(shard)) for shard in shards]
+            self._word_starts = [opened(word_starts_file(shard)) for shard in shards]
+            self._span_starts = {
+                span_kind: [opened(span_starts_file(span_kind, shard)) for shard in shards]
+                for span_kind in manifest.levels
+            }
 
     @classmethod
-    def open(cls, folder: Path, *, checksum_of: Callable[[Path], str] | None = None) -> "Corpus":
-        """Open a folder of token shards; sizes, and with `checksum_of` checksums, are compared with the manifest.
+    def open(cls, folder: Path) -> "Corpus":
+        """Open a folder of token shards.
 
         Raises:
             DataError: If the folder is damaged or of another version.
         """
         manifest = read_manifest(folder)
-        if checksum_of is not None:
-            verify_files(folder, manifest, checksum_of)
         try:
             return cls(folder, manifest)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, KeyError, BadZipFile) as error:
             raise damaged(folder, str(error)) from error
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -234,16 +214,24 @@ class Corpus:
         return Tokenizer.from_folder(self.folder / TOKENIZER)
 
     def take(self, starts: IntArray, ends: IntArray) -> TakenTokens:
-        """Return the tokens of K ranges [start, end) of the stream, concatenated in the order given. Shapes (K,)."""
+        """Return the tokens of K ranges [start, end) of the stream, concatenated in the order given. Shapes (K,).
+
+        Raises:
+            DataError: If the tokens are not what was written.
+        """
         starts, ends = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
         total = int((ends - starts).sum())
         ids, word_starts = np.empty(total, dtype=np.int32), np.empty(total, dtype=np.bool_)
         span_starts = {span_kind: np.empty(total, dtype=np.bool_) for span_kind in self._span_starts}
         for shard, runs in self._runs(starts, ends):
-            runs.copy(self._tokens[shard], ids)
-            runs.unpack(self._word_starts[shard], word_starts)
-            for span_kind, unpacked in span_starts.items():
-                runs.unpack(self._span_starts[span_kind][shard], unpacked)
+            tokens, stops = self._tokens[shard], runs.starts + runs.lengths
+            tokens.compare(runs.starts, stops)
+            runs.copy(tokens.values, ids)
+            bits = [(self._word_starts[shard], word_starts)]
+            bits += [(self._span_starts[kind][shard], unpacked) for kind, unpacked in span_starts.items()]
+            for packed, unpacked in bits:
+                packed.compare(runs.starts // 8, (stops + 7) // 8)
+                runs.unpack(packed.values, unpacked)
         return TakenTokens(ids, word_starts, span_starts)
 
     def _runs(self, starts: IntArray, ends: IntArray) -> Iterator[tuple[int, Runs]]:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from maskwright.core.checksums import CHECKSUMS, ChecksumBook
+from maskwright.core.checksums import block_checksums
 from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, write_json
 from maskwright.core.spec import fingerprint
@@ -25,6 +25,8 @@ from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.pool import ordered_map
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.shards.corpus import (
+    BLOCK_CHECKSUMS,
+    CHECKED_WHEN_READ,
     COLLOCATIONS,
     DATA_CARD,
     DOCUMENT_ENDS,
@@ -36,7 +38,6 @@ from maskwright.data.shards.corpus import (
     VERSION,
     Corpus,
     Manifest,
-    list_files,
     span_starts_file,
     tokens_file,
     word_starts_file,
@@ -150,9 +151,8 @@ def tokenize_corpus(
 ) -> Corpus:
     """Encode a clean corpus, or open the shards from the cache.
 
-    Checksums are compared once for each state of a file (size and modification time); damaged shards are rebuilt with a
-    warning. A sentence is encoded with the space before it, if any; special tokens in it are ordinary text. Sentences
-    without tokens, and documents of only such, are left out and counted.
+    Damaged shards are rebuilt with a warning. A sentence is encoded with the space before it, if any; special tokens in
+    it are ordinary text. Sentences without tokens, and documents of only such, are left out and counted.
 
     Args:
         cache: Cache directory; None for `core.files.cache_folder()`.
@@ -196,17 +196,14 @@ def tokenize_corpus(
             vocab_size=vocab_size,
             shard_tokens=shard_tokens,
             source_names=list(clean.source_names),
-            files=list_files(folder),
             **counts,
         )
         write_manifest(folder, manifest)
+        shards = sorted(path for pattern in CHECKED_WHEN_READ for path in folder.glob(pattern))
+        checksums: dict[str, Any] = {path.name: block_checksums(path) for path in shards}
+        np.savez(folder / BLOCK_CHECKSUMS, **checksums)
 
-    return open_or_build(cache / f"tokens-{key}", partial(_open, book=cache / CHECKSUMS), make)
-
-
-def _open(folder: Path, book: Path) -> Corpus:
-    with ChecksumBook(book) as checksums:
-        return Corpus.open(folder, checksum_of=checksums.checksum)
+    return open_or_build(cache / f"tokens-{key}", Corpus.open, make, CHECKED_WHEN_READ)
 
 
 def _write_shards(
@@ -259,8 +256,8 @@ def _write_shards(
 def _encoded(clean: CleanCorpus, encoding: Encoding, workers: int | None) -> Iterator[EncodedBlock]:
     # A process receives one block's path, not the list of all.
     blocks = (
-        replace(clean, blocks=(path,), block_sources=(source,), card={})
-        for path, source in zip(clean.blocks, clean.block_sources, strict=True)
+        replace(clean, blocks=(path,), block_sources=(source,), checksums=(checksums,), card={})
+        for path, source, checksums in zip(clean.blocks, clean.block_sources, clean.checksums, strict=True)
     )
     try:
         yield from ordered_map(partial(encode_block, encoding=encoding), blocks, workers=workers)
