@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.flop_counter import register_flop_formula
 
 from maskwright.kernels.dropout import DropoutMask, random_bits
 from maskwright.kernels.sequences import Rows, Sequences
@@ -100,6 +101,13 @@ def _(
     *_: Any,
 ) -> tuple[Tensor, Tensor]:
     return torch.empty_like(query), query.new_empty(num_rows * num_heads, row_length, row_length)
+
+
+@register_flop_formula(torch.ops.maskwright.rows_attention)
+def _(query: list[int], *shapes: Any, **_: Any) -> int:
+    # For PyTorch's counter, which does not see inside of the operator. Shapes of key, value, slots, mask, then sizes.
+    num_rows, row_length = shapes[4:6]
+    return int(4 * num_rows * row_length**2 * query[1])
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
