@@ -145,7 +145,7 @@ def test_a_time_budget_is_replanned_from_the_measured_speed(
     train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, speed: float, is_replanned: bool
 ) -> None:
     monkeypatch.setattr(loop, "time", Slow())
-    monkeypatch.setattr(preparation, "measure_training_flops", lambda *_: (1.0, False))
+    monkeypatch.setattr(preparation, "measure_training_flops", lambda *_, **__: (1.0, False))
     monkeypatch.setattr(resolve, "expected_tokens", lambda *_: speed * 60)
     listening = Listening()
     run = train(steps=None, minutes=1, reporter=listening)
@@ -170,7 +170,7 @@ class ColdStart(Slow):
 
 def test_slow_first_steps_do_not_mislead_the_plan(train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "time", ColdStart())
-    monkeypatch.setattr(preparation, "measure_training_flops", lambda *_: (1.0, False))
+    monkeypatch.setattr(preparation, "measure_training_flops", lambda *_, **__: (1.0, False))
     monkeypatch.setattr(resolve, "expected_tokens", lambda *_: 60e6)
     listening = Listening()
     run = train(steps=None, minutes=1, reporter=listening)
@@ -182,7 +182,7 @@ def test_a_corrected_plan_survives_a_kill(
     train: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "time", Slow())
-    monkeypatch.setattr(preparation, "measure_training_flops", lambda *_: (1.0, False))
+    monkeypatch.setattr(preparation, "measure_training_flops", lambda *_, **__: (1.0, False))
     monkeypatch.setattr(resolve, "expected_tokens", lambda *_: 60e6)
     with monkeypatch.context() as patch:
         die_after(20, patch)

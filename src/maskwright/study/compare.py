@@ -40,10 +40,11 @@ from maskwright.study.results import collect
 from maskwright.study.text import StudyText, prepare_text
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, prepare_machine_again
-from maskwright.training.expectation import expected_tokens, measure_training_flops
+from maskwright.training.expectation import expected_tokens
 from maskwright.training.pretrain import Run, pretrain
 from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.resolve import vocabulary_size
+from maskwright.training.speed import measure_training_flops
 
 _VOCABULARY = "tokenizer.vocab_size"
 _MEASURING = {
@@ -214,7 +215,7 @@ def _begun(
         requested,
         baseline,
         _lengths(baseline),
-        measure_training_flops(baseline.encoder, machine()[0])[0] if is_time else 0.0,
+        measure_training_flops(baseline, requested, machine()[0])[0] if is_time else 0.0,
     )
     budget = requested
     if is_time and not wall_clock:

@@ -35,13 +35,15 @@ from maskwright.training.budget import Budget
 from maskwright.training.checkpoint import check_savable
 from maskwright.training.device import Machine, Precision
 from maskwright.training.existing import ExistingModel
-from maskwright.training.expectation import measure_training_flops
 from maskwright.training.initialization import Start, describe_changes, open_origins, same_teacher
 from maskwright.training.reporting import Reporter
 from maskwright.training.resolve import Choice, CorpusStatistics, resolve
+from maskwright.training.speed import measure_training_flops
 from maskwright.training.workload import Text, mean_lengths
 
 _DOCUMENTS_MEASURED, _SEQUENCES_MEASURED = 5000, 500
+_CHARACTERS_PER_TOKEN = 4
+"""Before the text is tokenized; of English words and a vocabulary of 8,192."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +162,14 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         fixed |= {"words.phrases"}
     reached_flops = 0.0
     if request.budget.unit == "seconds":  # Only a budget of time depends on the machine's speed.
-        reached_flops, is_busy = measure_training_flops(recipe.encoder, machine)
+        reached_flops, is_busy = measure_training_flops(
+            recipe,
+            request.budget,
+            machine,
+            corpus_tokens=cleaned.num_characters / _CHARACTERS_PER_TOKEN,
+            fixed=fixed,
+            as_published=request.as_published,
+        )
         if is_busy:
             reporter.say("load", "other processes keep the cores busy; the plan assumes that they continue")
     fit = partial(

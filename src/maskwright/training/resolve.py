@@ -94,7 +94,7 @@ class CorpusStatistics:
     """
 
     chinese_share: float
-    tokens: int | None = None
+    tokens: float | None = None
     mean_lengths: tuple[float, ...] | None = None
 
 
@@ -209,7 +209,7 @@ def fit_batch(recipe: Recipe, tokens: float, mean_length: float, fixed: Collecti
 def fit_schedule(
     recipe: Recipe,
     tokens: float,
-    corpus_tokens: int,
+    corpus_tokens: float,
     mean_lengths: Sequence[float],
     fixed: Collection[str],
     steps: int | None = None,

@@ -28,6 +28,7 @@ from maskwright.training.evaluation import (
     pair_line,
     unigram_baseline,
 )
+from maskwright.training.expectation import EVALUATIONS, held_out_tokens
 from maskwright.training.flops import step_flops
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.loop import Position, Schedule, train
@@ -40,11 +41,7 @@ from maskwright.training.run_directory import RunDirectory
 from maskwright.training.teacher import build_teacher
 from maskwright.training.workload import build_workload
 
-EVALUATIONS = 20
-"""Held-out evaluations in a run, evenly spaced over its budget."""
 _CHECKED_SEQUENCES = 8
-_HELD_OUT_SHARE = 0.005
-_HELD_OUT_MIN, _HELD_OUT_MAX = 5_000, 60_000
 _REPLAN_FROM, _REPLAN_FACTOR, _REPLAN_AGAIN_FACTOR = 0.05, 1.25, 2.0
 """Share of a time budget after which the plan is compared with the measured speed; ratio of both that is reported the
 first time, and again."""
@@ -124,7 +121,7 @@ class Session:
             recipe,
             text,
             seed=request.seed,
-            held_out_tokens=int(min(max(_HELD_OUT_SHARE * self.expected_tokens, _HELD_OUT_MIN), _HELD_OUT_MAX)),
+            held_out_tokens=held_out_tokens(self.expected_tokens),
             tokens_per_microbatch=self._tokens_per_microbatch(),
         )
         if not self.workload.held_out:

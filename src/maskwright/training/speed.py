@@ -1,0 +1,133 @@
+"""How fast this machine trains a recipe, measured before a run."""
+
+import statistics
+from collections.abc import Collection
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from maskwright.core.types import Documents, IntArray, SpecialTokens, TakenTokens
+from maskwright.kernels.setting import kernels_enabled, use_kernels
+from maskwright.pretext.replacement.base import VocabularyFacts
+from maskwright.recipes.recipe import Recipe
+from maskwright.training.budget import Budget, Spent
+from maskwright.training.compiling import check_kernels
+from maskwright.training.device import Machine, pretraining_microbatch
+from maskwright.training.flops import step_flops
+from maskwright.training.loop import Position, Schedule, train
+from maskwright.training.model import build_model
+from maskwright.training.optimizer import Optimizer
+from maskwright.training.resolve import CorpusStatistics, resolve
+from maskwright.training.workload import Text, build_workload, mean_lengths
+
+_ROUNDS = ((0.5, 1), (2.5, 3))
+"""Seconds and fewest steps of each measurement; the recipe is fitted anew to the speed that the last one found."""
+_GUESSED_MFU = 0.3
+_WARMUP_SHARE = 0.25
+"""First steps that do not count: new sizes of matmuls are compiled in them."""
+_CHECKED_SEQUENCES = 8
+_SENTENCE, _SENTENCES, _DOCUMENTS = 20, 30, 300
+"""Tokens of a sentence, sentences of a document, and documents of the random text."""
+
+
+def measure_training_flops(
+    recipe: Recipe,
+    budget: Budget,
+    machine: Machine,
+    *,
+    corpus_tokens: float = float("inf"),
+    fixed: Collection[str] = (),
+    as_published: bool = False,
+) -> tuple[float, bool]:
+    """Train a recipe for about three seconds, fitted to a budget of time as a run is, on random text.
+
+    The loop is that of a run: the thread that prepares batches competes for the cores with the step. A teacher is left
+    out; so is the table of similar words.
+
+    Args:
+        corpus_tokens: Tokens of the corpus, which decide on dropout.
+        fixed, as_published: As for `resolve`.
+
+    Returns:
+        FLOP/s of the median step, skipped FLOPs not counted; and whether other processes keep the cores busy.
+    """
+    own = tuple(each for each in recipe.objectives if "teacher" not in each.needs)
+    recipe = recipe.replace(teacher=None, objectives=own or ("mlm",))
+    if recipe.replacement.similar_words is not None:
+        recipe = recipe.replace(replacement="mask_random_keep")
+    reached, is_busy = _GUESSED_MFU * machine.peak_flops, False
+    options: dict[str, Any] = {"fixed": fixed, "as_published": as_published}
+    for seconds, least_steps in _ROUNDS:
+        before = resolve(recipe, budget, CorpusStatistics(chinese_share=1.0), **options, reached_flops=reached).recipe
+        text = _random_text(before.tokenizer.vocab_size)
+        corpus = CorpusStatistics(chinese_share=1.0, tokens=corpus_tokens, mean_lengths=mean_lengths(before, text, 0))
+        fitted = resolve(before, budget, corpus, **options, reached_flops=reached).recipe
+        seconds = max(seconds, least_steps * budget.amount / fitted.training.steps)
+        reached, is_busy = _reached_flops(fitted, text, machine, seconds)
+    return reached, is_busy
+
+
+def _reached_flops(recipe: Recipe, text: Text, machine: Machine, seconds: float) -> tuple[float, bool]:
+    """Return FLOP/s of the median step of a training loop, and whether other processes compete at its end."""
+    workload = build_workload(
+        recipe, text, seed=0, held_out_tokens=0, tokens_per_microbatch=pretraining_microbatch(machine, recipe)
+    )
+    model = build_model(recipe, text.vocab_size)
+    model.initialize(0)
+    model.to(machine.device).train()
+    first = workload.phases[0]
+    enabled = kernels_enabled()
+    if machine.device.type == "cuda" and machine.kernels == "auto":
+        rows, _ = first.stream.read(first.stream.start(), _CHECKED_SEQUENCES)
+        enabled &= check_kernels(model, first.collator.collate(rows, 0), machine.autocast).passed
+    schedule = Schedule(
+        shape=recipe.training.schedule,
+        peak=1e-4,
+        warmup_share=0.1,
+        batch_sequences=recipe.training.batch_sequences,
+        clip_norm=1.0,
+    )
+    with use_kernels(enabled):
+        reports = list(
+            train(
+                model,
+                Optimizer(model.named_parameters(), recipe.training.optimizer),
+                workload.phases,
+                Position(Spent(), 0, first.stream.start()),
+                budget=Budget("seconds", seconds),
+                schedule=schedule,
+                flops_of=partial(step_flops, recipe, text.vocab_size),
+                autocast=machine.autocast,
+            )
+        )
+    is_busy = reports[-1].is_contended
+    counted = [each for each in reports[int(_WARMUP_SHARE * len(reports)) :] if each.is_contended == is_busy]
+    return statistics.median((each.flops - each.result.skipped_flops) / each.seconds for each in counted), is_busy
+
+
+def _random_text(vocab_size: int) -> Text:
+    """Return a text in which each token is a word, a phrase and an entity."""
+    random = np.random.default_rng(0)
+    lengths = random.integers(1, 2 * _SENTENCE, _SENTENCES * _DOCUMENTS)
+    special = SpecialTokens(
+        pad=0, unk=1, cls=2, sep=3, mask=4, vocab_size=vocab_size, names=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    )
+    ids = random.integers(len(special.names), vocab_size, int(lengths.sum())).astype(np.int32)
+
+    def take(starts: IntArray, stops: IntArray) -> TakenTokens:
+        ranges = [np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)]
+        chosen = ids[np.concatenate(ranges)]
+        words = np.ones(len(chosen), dtype=np.bool_)
+        return TakenTokens(chosen, words, {"phrase": words, "entity": words})
+
+    last = np.arange(1, _DOCUMENTS + 1) * _SENTENCES
+    documents = Documents(np.cumsum(lengths), last - _SENTENCES, last)
+    return Text(
+        documents=documents,
+        sources=np.zeros(_DOCUMENTS, dtype=np.int64),
+        weights=None,
+        document_ends=documents.bounds(documents.last),
+        take=take,
+        vocabulary=VocabularyFacts(special_tokens=special, token_counts=np.bincount(ids, minlength=vocab_size)),
+    )

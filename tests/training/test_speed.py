@@ -1,0 +1,64 @@
+"""What a time budget is planned from: the loop of a run, on random text."""
+
+import pytest
+import torch
+from test_every_recipe import RECIPES, toy
+
+from maskwright.recipes.catalog import resolve
+from maskwright.training import loop, speed
+from maskwright.training.budget import Budget
+from maskwright.training.contention import SpinControl
+from maskwright.training.device import Machine
+from maskwright.training.speed import measure_training_flops
+
+MACHINE = Machine(torch.device("cpu"), "a processor", 1, "default", 1e9, None)
+MINUTE = Budget("seconds", 60)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_is_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "_ROUNDS", ((0.01, 1),))
+    reached, _ = measure_training_flops(toy(name), MINUTE, MACHINE)
+    assert 1e6 < reached < 1e13
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_the_typical_step_after_the_first_ones_counts(monkeypatch: pytest.MonkeyPatch, is_busy: bool) -> None:
+    """Steps take a second, some much longer, and two seconds while other processes compete."""
+    steps = 0
+
+    class Clock:
+        now = 0.0
+
+        def perf_counter(self) -> float:
+            return self.now
+
+    def flops(*_: object) -> float:
+        nonlocal steps
+        steps += 1
+        Clock.now += {2: 9.0, 15: 30.0}.get(steps, 2.0 if is_busy and steps > 10 else 1.0)
+        return 1e12
+
+    monkeypatch.setattr(loop, "time", Clock())
+    monkeypatch.setattr(speed, "step_flops", flops)
+    monkeypatch.setattr(speed, "_ROUNDS", ((80.0, 1),))
+    monkeypatch.setattr(SpinControl, "check", lambda _: is_busy and steps > 10)
+    reached, found_busy = measure_training_flops(toy("bert/tiny"), MINUTE, MACHINE)
+    assert found_busy == is_busy
+    assert reached == pytest.approx(1e12 / (2 if is_busy else 1), rel=0.01)
+
+
+def test_the_measured_recipe_is_fitted_to_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def reached(recipe, text, machine, seconds):  # type: ignore[no-untyped-def]
+        seen.append((recipe, text.vocab_size))
+        return 1e9, False
+
+    monkeypatch.setattr(speed, "_reached_flops", reached)
+    measure_training_flops(resolve("bert/mini"), MINUTE, MACHINE)
+    measure_training_flops(resolve("bert/mini"), Budget("seconds", 1e7), MACHINE, corpus_tokens=1e6)
+    (_, (short, _), _, (long, vocabulary)) = seen
+    assert short.training.batch_sequences < long.training.batch_sequences
+    assert short.tokenizer.vocab_size < long.tokenizer.vocab_size == vocabulary
+    assert (short.encoder.hidden_dropout, long.encoder.hidden_dropout) == (0.0, 0.1), "few epochs and many"
