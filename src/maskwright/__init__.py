@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from maskwright.inference.model import load as load
     from maskwright.inference.quickstart import quickstart as quickstart
     from maskwright.inference.showing import show as show
+    from maskwright.serving.export import export as export
+    from maskwright.serving.push import push as push
     from maskwright.study.compare import compare as compare
     from maskwright.training.doctor import doctor as doctor
     from maskwright.training.pretrain import Run as Run
@@ -34,11 +36,13 @@ _MODULES = {
     "doctor": "training.doctor",
     "embed": "inference.commands",
     "evaluate": "finetuning.evaluating",
+    "export": "serving.export",
     "fill_mask": "inference.commands",
     "finetune": "finetuning.finetuning",
     "load": "inference.model",
     "predict": "finetuning.predicting",
     "pretrain": "training.pretrain",
+    "push": "serving.push",
     "quickstart": "inference.quickstart",
     "show": "inference.showing",
 }
@@ -52,11 +56,13 @@ __all__ = [
     "doctor",
     "embed",
     "evaluate",
+    "export",
     "fill_mask",
     "finetune",
     "load",
     "predict",
     "pretrain",
+    "push",
     "quickstart",
     "recipes",
     "show",

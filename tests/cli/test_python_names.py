@@ -17,6 +17,7 @@ DISPLAY = {"json", "html", "help"}
 # Commands read texts from the command line or a file, and write results; the functions get and return values.
 DIFFERENT = {
     "predict": ({"texts", "out"}, {"inputs"}),
+    "push": ({"yes"}, set()),
     "show": ({"text_file", "limit"}, {"max_sequences"}),
     "recipes": ({"name"}, set()),
 }

@@ -1,0 +1,86 @@
+"""`maskwright export`: a trained model for ONNX Runtime, sentence-transformers or the model hub."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from maskwright.cli import output
+from maskwright.cli.texts import ModelArgument, check_model, warnings_said
+
+
+def command(
+    model: ModelArgument,
+    to: Annotated[
+        Literal["onnx", "sentence-transformers", "hub"],
+        typer.Option(help="onnx, sentence-transformers, or hub (safetensors for transformers).", show_default=False),
+    ],
+    out: Annotated[Path, typer.Option(help="A new directory.", show_default=False)],
+    precision: Annotated[
+        list[str] | None,
+        typer.Option(help="Of ONNX files: fp32 (default), fp16 or int8; repeatable.", show_default=False),
+    ] = None,
+    encoder: Annotated[
+        bool, typer.Option("--encoder", help="Export hidden states to ONNX instead of the head's scores.")
+    ] = False,
+    pooling: Annotated[
+        Literal["mean", "first"], typer.Option(help="Of sentence-transformers, as for `maskwright embed`.")
+    ] = "mean",
+    normalize: Annotated[
+        bool, typer.Option("--normalize", help="sentence-transformers: scale each vector to length 1.")
+    ] = False,
+    texts: Annotated[
+        Path | None,
+        typer.Option(
+            help="Texts for the check; for a fine-tuned model a file as for `maskwright predict`. Default: examples of "
+            "the run's corpus and eight sentences.",
+            show_default=False,
+        ),
+    ] = None,
+    license: Annotated[str, typer.Option(help="License in the model card, e.g. apache-2.0.")] = "unknown",
+    language: Annotated[
+        str | None, typer.Option(help="Language code in the model card, e.g. en.", show_default=False)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+) -> None:
+    """Write a model, with its tokenizer and a model card, for other programs; check it against its source."""
+    check_model(model)
+    from dataclasses import asdict
+
+    from maskwright.serving.export import export
+
+    with warnings_said():
+        parities = export(
+            model,
+            to=to,
+            out=out,
+            precision=precision or ["fp32"],
+            encoder=encoder,
+            pooling=pooling,
+            normalize=normalize,
+            texts=texts,
+            license=license,
+            language=language,
+        )
+    if json:
+        output.print_json([asdict(parity) for parity in parities])
+    elif parities:
+        output.table(
+            ("precision", "texts", "largest difference", "agreement", "", "ms per text", "source"),
+            [
+                (
+                    each.precision,
+                    f"{each.texts:,}",
+                    f"{each.difference:.2g}",
+                    f"{each.agreement:.2%}",
+                    each.measure,
+                    f"{each.milliseconds:.2f}",
+                    f"{each.source_milliseconds:.2f}",
+                )
+                for each in parities
+            ],
+            right=(1, 2, 3, 5, 6),
+        )
+    if license == "unknown":
+        output.note("The model card states no license; name it with --license.")
+    output.note(f"written to {out}")

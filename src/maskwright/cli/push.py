@@ -1,0 +1,36 @@
+"""`maskwright push`: upload an exported model to the model hub."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maskwright.cli import output
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(help="A directory that `maskwright export` wrote.", show_default=False)],
+    repo: Annotated[str, typer.Argument(help="The repository, USER/NAME.", show_default=False)],
+    private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Upload without asking.")] = False,
+) -> None:
+    """Upload an exported model to the model hub, after showing what and asking."""
+    from maskwright.core.amounts import counted, size_in_bytes
+    from maskwright.serving.push import files_to_push, push
+
+    files = files_to_push(folder)
+    sizes = [path.stat().st_size for path in files]
+    output.table(
+        ("file", "size"),
+        [
+            (path.relative_to(folder.expanduser()).as_posix(), size_in_bytes(size))
+            for path, size in zip(files, sizes, strict=True)
+        ],
+        right=(1,),
+    )
+    visibility = "private" if private else "public"
+    what = f"{counted(len(files), 'file')} ({size_in_bytes(sum(sizes))}) to {repo} ({visibility} if new)"
+    if not yes:
+        typer.confirm(f"Upload {what}?", abort=True)
+    output.note(f"uploading {what}")
+    output.note(push(folder, repo, private=private))

@@ -1,0 +1,185 @@
+"""`maskwright.export`: a trained model as a folder for ONNX Runtime, sentence-transformers or the model hub."""
+
+import importlib.util
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from maskwright.core.errors import MaskwrightError, unknown_name
+from maskwright.core.files import atomic_folder, read_json, write_json
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.finetuning import fine_tuned
+from maskwright.huggingface.huggingface import LoadedModel, load_model
+from maskwright.huggingface.weight_files import WEIGHTS
+from maskwright.inference.embed import Pooling, check_pooling
+from maskwright.serving import model_card, onnx_graph
+from maskwright.serving.onnx_graph import FILES, PRECISIONS, OnnxPrecision
+from maskwright.serving.parity import Parity, compare_embeddings, compare_heads, compare_tasks, examples_for, texts_for
+from maskwright.training.run_directory import GENERATOR
+
+Target = Literal["onnx", "sentence-transformers", "hub"]
+TARGETS: tuple[Target, ...] = get_args(Target)
+LIMITS: Mapping[str, tuple[float, float]] = {"fp32": (1e-4, 0.999), "fp16": (1e-2, 0.98), "int8": (1.0, 0.9)}
+"""By precision, the largest difference as a share of the largest score, and the least agreement of an export."""
+
+_TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "*.model")
+_LIBRARIES = {
+    "onnx": ("onnx", "onnxruntime", "onnxscript", "transformers"),
+    "embedding": ("sentence_transformers",),
+}
+
+
+def export(
+    model: str | Path,
+    *,
+    to: Target,
+    out: str | Path,
+    precision: str | Sequence[str] = "fp32",
+    encoder: bool = False,
+    pooling: Pooling = "mean",
+    normalize: bool = False,
+    texts: str | Path | None = None,
+    license: str = "unknown",
+    language: str | None = None,
+) -> list[Parity]:
+    """Write a model for other programs, with a model card, and compare it with its source.
+
+    Args:
+        model: A run directory, a fine-tuned model, a Hugging Face folder or hub name.
+        to: "onnx", "sentence-transformers" or "hub" (safetensors for transformers).
+        out: A new folder. If the check fails, nothing is left of it.
+        precision: Of ONNX files, one or several: "fp32", "fp16", "int8".
+        encoder: Whether to export hidden states to ONNX instead of the head's scores.
+        pooling, normalize: Of sentence-transformers, as for `maskwright.embed`.
+        texts: A file of texts for the comparison, or for a fine-tuned model a file as for `maskwright.predict`, of
+            which 500 are used. None for examples of the run's corpus and eight sentences.
+        license: The hub's identifier, such as "apache-2.0".
+        language: The code of the language, such as "en".
+
+    Returns:
+        For each precision, how near it is to the source; nothing for the hub, where the weights are the same.
+
+    Raises:
+        MaskwrightError: If the model cannot be loaded, a library is missing, or the export differs from its source.
+
+    Example:
+        >>> maskwright.export("runs/reviews", to="onnx", precision="int8", out="reviews-onnx")[0].agreement
+        0.998
+    """
+    wanted = (precision,) if isinstance(precision, str) else tuple(precision)
+    _check_choices(to, wanted, encoder=encoder, pooled=normalize or pooling != "mean", texts=texts)
+    check_pooling(pooling)
+    out, file = Path(out).expanduser(), None if texts is None else Path(texts).expanduser()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise MaskwrightError(f"{out} exists", todo="Choose a new folder")
+    loaded = load_model(model)
+    precisions = [name for name in PRECISIONS if name in wanted]
+    parities: list[Parity] = []
+    head = "encoder" if encoder else onnx_graph.head_of(loaded)
+    with atomic_folder(out) as folder:
+        if to == "onnx":
+            parities = _to_onnx(loaded, head, folder, precisions, file)
+        elif to == "sentence-transformers":
+            parities = [_to_sentence_transformers(loaded.folder, folder, pooling, normalize, file)]
+        else:
+            _to_hub(loaded.folder, folder)
+        card = model_card.text(out.name, loaded, head, to, parities, license=license, language=language)
+        (folder / "README.md").write_text(card, encoding="utf-8", newline="\n")
+    return parities
+
+
+def _check_choices(
+    to: str, precisions: Sequence[str], *, encoder: bool, pooled: bool, texts: str | Path | None
+) -> None:
+    for kind, names, known in (("target", (to,), TARGETS), ("precision", precisions, PRECISIONS)):
+        for name in names:
+            if name not in known:
+                problem, allowed, todo = unknown_name(kind, name, known)
+                raise MaskwrightError(problem, allowed=allowed, todo=todo)
+    for option, given, applies in (
+        ("--precision", tuple(precisions) != ("fp32",), to == "onnx"),
+        ("--encoder", encoder, to == "onnx"),
+        ("--pooling and --normalize", pooled, to == "sentence-transformers"),
+        ("--texts", texts is not None, to != "hub"),
+    ):
+        if given and not applies:
+            verb = "have" if " and " in option else "has"
+            raise MaskwrightError(f"{option} {verb} no effect with --to {to}", todo="Leave it out")
+    extra = {"onnx": "onnx", "sentence-transformers": "embedding", "hub": ""}[to]
+    for library in _LIBRARIES.get(extra, ()):
+        if importlib.util.find_spec(library) is None:
+            raise MaskwrightError(
+                f"--to {to} needs {library}, which is not installed",
+                todo=f"Install the extra: `pip install -c constraints.txt -e '.[{extra}]'`",
+            )
+
+
+def _to_onnx(
+    loaded: LoadedModel, head: str, folder: Path, precisions: Sequence[OnnxPrecision], file: Path | None
+) -> list[Parity]:
+    source, places = loaded.folder, {name: folder / "onnx" / FILES[name] for name in PRECISIONS}
+    (folder / "onnx").mkdir()
+    model = onnx_graph.load_transformers(source, head)
+    onnx_graph.write_onnx(model, source, head, places["fp32"])
+    for name in set(precisions) - {"fp32"}:
+        onnx_graph.convert(places["fp32"], places[name], name)
+    if "fp32" not in precisions:
+        for path in places["fp32"].parent.glob(f"{FILES['fp32']}*"):
+            path.unlink()
+    _copy(source, folder, *_TOKENIZER_FILES)
+    write_json(folder / "config.json", {**read_json(source / "config.json"), "architectures": [type(model).__name__]})
+    original = onnx_graph.run_original(model, head)
+    tuned = fine_tuned.load(source) if loaded.task is not None and head == loaded.task.kind else None
+    examples: Sequence[Any] = texts_for(source, file) if tuned is None else examples_for(tuned, file)
+    parities = []
+    for name in precisions:
+        exported = onnx_graph.run_onnx(places[name])
+        if tuned is not None:
+            parity = compare_tasks(tuned, original, exported, examples, name)
+        else:
+            tokenizer = Tokenizer.from_folder(source)
+            parity = compare_heads(head, original, exported, examples, tokenizer, loaded.max_length, name)
+        parity.check(LIMITS)
+        parities.append(parity)
+    return parities
+
+
+def _to_sentence_transformers(
+    source: Path, folder: Path, pooling: Pooling, normalize: bool, file: Path | None
+) -> Parity:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+    from maskwright.inference.model import load
+
+    model = load(source, device="cpu")
+    with onnx_graph.quiet():
+        mode = {"mean": "mean", "first": "cls"}[pooling]
+        modules = [Transformer(str(source)), Pooling(model.encoder.config.hidden_size, mode)]
+        made = SentenceTransformer(modules=modules + [Normalize()] * normalize, device="cpu")
+        made.save(str(folder), create_model_card=False)
+        # As in `maskwright.embed`: the model's maximum length, and special tokens in a text are text.
+        model.tokenizer.save(folder, max_length=model.max_length, segments=False, split_special_tokens=True)
+        saved = SentenceTransformer(str(folder), device="cpu")
+        parity = compare_embeddings(
+            lambda texts: model.embed(texts, pooling=pooling, normalize=normalize),
+            lambda texts: saved.encode(texts, show_progress_bar=False),
+            texts_for(source, file),
+        )
+    parity.check(LIMITS)
+    return parity
+
+
+def _to_hub(source: Path, folder: Path) -> None:
+    """Copy what loads the model; not the data card, which quotes the corpus, nor `run.json`, which has local paths."""
+    patterns = ("config.json", WEIGHTS, "*.safetensors.index.json", "model-*.safetensors", *_TOKENIZER_FILES)
+    _copy(source, folder, *patterns, "task.json", "recipe.json")
+    if (source / GENERATOR).is_dir():
+        (folder / GENERATOR).mkdir()
+        _copy(source / GENERATOR, folder / GENERATOR, *patterns)
+
+
+def _copy(source: Path, folder: Path, *patterns: str) -> None:
+    for path in {path for pattern in patterns for path in source.glob(pattern) if path.is_file()}:
+        shutil.copyfile(path, folder / path.name)

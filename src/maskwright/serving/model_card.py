@@ -1,0 +1,154 @@
+"""Model cards (README.md) of exported models: data, recipe, budget, scores and limits, as the run recorded them."""
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maskwright.core.amounts import counted, short_count
+from maskwright.core.files import read_json
+from maskwright.finetuning.results import markdown_table
+from maskwright.huggingface.families import family_named
+from maskwright.huggingface.huggingface import LoadedModel
+from maskwright.recipes.catalog import resolve
+from maskwright.recipes.table import format_name, rows
+from maskwright.serving.onnx_graph import HEADS, OPSET
+from maskwright.serving.parity import Parity
+
+_DOES = {
+    "mlm": "predicts masked tokens",
+    "rtd": "detects replaced tokens",
+    "encoder": "computes hidden states of texts",
+}
+
+
+def text(
+    name: str,
+    loaded: LoadedModel,
+    head: str,
+    to: str,
+    parities: Sequence[Parity],
+    *,
+    license: str,
+    language: str | None,
+) -> str:
+    """Return the card of a model exported as `to`; that of a fine-tuned model continues the card of `finetune`."""
+    written = loaded.folder / "README.md"
+    body, library, pipeline = "", "transformers", HEADS[head].pipeline
+    if loaded.task is not None and written.exists():
+        old, _, body = written.read_text(encoding="utf-8").removeprefix("---\n").partition("\n---\n")
+        language = language or next((line[10:] for line in old.splitlines() if line.startswith("language: ")), None)
+    if to == "onnx":
+        library = "transformers.js"
+    elif to == "sentence-transformers":
+        library, pipeline = to, "sentence-similarity"
+    front = [
+        "---",
+        f"license: {json.dumps(license, ensure_ascii=False)}",
+        *([f"language: {json.dumps(language, ensure_ascii=False)}"] if language else []),
+        f"library_name: {library}",
+        f"pipeline_tag: {pipeline}",
+        *("tags:", "- maskwright", f"- {loaded.family}"),
+        *([f"- {to}"] if to != "hub" else []),
+        "---",
+    ]
+    lines = body.strip().splitlines() or list(_pretrained(name, loaded, head))
+    return "\n".join([*front, "", *lines, *_exported(name, head, to, parities)]) + "\n"
+
+
+def _pretrained(name: str, loaded: LoadedModel, head: str) -> Iterator[str]:
+    config, folder = loaded.config, loaded.folder
+    table = family_named(loaded.family)
+    does = _DOES.get(head, "has a head for labeled examples")
+    yield from (f"# {name}", "")
+    yield (
+        f"This model {does}: a {table.architecture(frozenset(loaded.heads))} with {config.num_layers} layers, hidden "
+        f"size {config.hidden_size}, a vocabulary of {loaded.vocab_size:,} and inputs of up to {loaded.max_length} "
+        "tokens."
+    )
+    run = _read(folder / "run.json")
+    card = _read(folder / "data_card.json")
+    if card:
+        yield from _data(card)
+    if "recipe" in run.get("request", {}):
+        yield from _training(run, folder / "recipe.json")
+    yield from ("", "## Limits", "")
+    yield f"- Inputs longer than {loaded.max_length} tokens are truncated."
+    if card:
+        scripts = ", ".join(f"{name} ({share:.0%})" for name, share in card["total"]["scripts"].items())
+        yield f"- The training text is written in {scripts}; other languages are not supported."
+    yield "- Predictions repeat the errors and biases of the training text. Nothing was measured about them."
+    if run.get("result", {}).get("held_out"):
+        yield "- The scores are of held-out text from the same sources as the training text."
+    if head == "encoder":
+        yield "- The model was not trained to compare texts: similarities of its embeddings are poor."
+
+
+def _data(card: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("", "## Training data", "")
+    columns = ("source", "documents", "sentences", "characters")
+    kept = [(Path(source["name"]).name, source["kept"]) for source in card["sources"]]
+    if len(kept) > 1:
+        kept.append(("total", card["total"]["kept"]))
+    yield from markdown_table(columns, [[name, *(f"{counts[key]:,}" for key in columns[1:])] for name, counts in kept])
+    yield from ("", f"Counted after cleaning and deduplication; fingerprint `{card['fingerprint']}`.")
+
+
+def _training(run: Mapping[str, Any], recipe_file: Path) -> Iterator[str]:
+    request, result = run["request"], run.get("result", {})
+    stated = request["recipe"]
+    yield from ("", "## Training", "")
+    yield f"Recipe `{stated['name']}` ({stated['paper']}), fitted to the budget, with seed {request['seed']}."
+    for key, meaning in (("begun_with", "Initialized from"), ("teacher", "Distilled from")):
+        if run.get(key):
+            yield f"{meaning} {Path(run[key]['model']).name}."
+    budget = [f"{value:g} {unit}" for unit, value in request["budget"].items() if value is not None]
+    if result:
+        budget += [counted(result["steps"], "step"), f"{short_count(result['tokens'])} tokens"]
+        budget += [f"{result['epochs']:.3g} epochs", f"{result['flops']:.3g} FLOPs"]
+    table = [["budget", "; ".join(budget)]]
+    for axis, its in itertools.groupby(rows(resolve(str(recipe_file))), key=lambda row: row.axis):
+        table.append([axis, "; ".join(f"{row.label} {row.value}" for row in its if row.value != "none")])
+    yield from ("", *markdown_table(["", "this run"], table))
+    if held_out := result.get("held_out"):
+        scores = [
+            [format_name(kind), f"{each['loss']:.3f}", _percent(each["accuracy"]), f"{each['count']:,}"]
+            for kind, each in held_out.items()
+        ]
+        if baseline := result.get("baseline"):
+            scores.append(["unigram baseline", f"{baseline['loss']:.3f}", _percent(baseline["accuracy"]), ""])
+        yield from ("", "## Scores", "", "On held-out text:", "")
+        yield from markdown_table(["objective", "loss (nats)", "accuracy", "predictions"], scores)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
+def _exported(name: str, head: str, to: str, parities: Sequence[Parity]) -> Iterator[str]:
+    if to == "hub":
+        if head in _DOES:
+            yield from ("", "## Use", "", "```python", f"from transformers import AutoTokenizer, {HEADS[head][0]}", "")
+            yield f'model = {HEADS[head].auto_class}.from_pretrained("{name}")'
+            yield from (f'tokenizer = AutoTokenizer.from_pretrained("{name}")', "```")
+        return
+    if to == "onnx":
+        yield from ("", "## ONNX", "")
+        yield f"Opset {OPSET}; any batch size and length; outputs {', '.join(HEADS[head].outputs)}."
+    else:
+        yield from ("", "## sentence-transformers", "", "```python")
+        yield from ("from sentence_transformers import SentenceTransformer", "")
+        yield from (f'SentenceTransformer("{name}").encode(["A text."])', "```")
+    yield from ("", "Compared with the source model:", "")
+    columns = ["precision", "texts", "largest difference", "agreement", ""]
+    table = [
+        [each.precision, str(each.texts), f"{each.difference:.2g}", f"{each.agreement:.2%}", each.measure]
+        for each in parities
+    ]
+    yield from markdown_table(columns, table)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = read_json(path) if path.exists() else {}
+    return content

@@ -1,0 +1,172 @@
+"""ONNX files of a model: export from transformers' class, fp16 and int8 by ONNX Runtime's tools, sessions."""
+
+import inspect
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from maskwright.huggingface.huggingface import LoadedModel
+
+OPSET = 20
+"""Version of ONNX's operators: the first with GELU as one of them."""
+EXTERNAL_DATA_BYTES = 1 << 30
+"""Bytes of weights from which they are a file of their own; a single ONNX file holds at most 2 GiB."""
+
+OnnxPrecision = Literal["fp32", "fp16", "int8"]
+PRECISIONS: tuple[OnnxPrecision, ...] = get_args(OnnxPrecision)
+FILES: Mapping[OnnxPrecision, str] = {
+    "fp32": "model.onnx",
+    "fp16": "model_fp16.onnx",
+    "int8": "model_quantized.onnx",
+}
+"""The names that optimum and transformers.js look for, in the subdirectory `onnx`."""
+
+Arrays = dict[str, NDArray[np.int64]]
+Run = Callable[[Arrays], NDArray[np.float32]]
+"""From ids, mask and segments, each (B, L) or (B, options, L), to scores; those of an answer's two ends are stacked."""
+
+
+class Head(NamedTuple):
+    """transformers' Auto class of a head, its outputs in ONNX, and the hub's pipeline for it."""
+
+    auto_class: str
+    outputs: tuple[str, ...]
+    pipeline: str
+
+
+HEADS: Mapping[str, Head] = {
+    "encoder": Head("AutoModel", ("last_hidden_state",), "feature-extraction"),
+    "mlm": Head("AutoModelForMaskedLM", ("logits",), "fill-mask"),
+    # The hub has no pipeline for it; this one gives the hidden states of the discriminator.
+    "rtd": Head("AutoModelForPreTraining", ("logits",), "feature-extraction"),
+    "sequence": Head("AutoModelForSequenceClassification", ("logits",), "text-classification"),
+    "token": Head("AutoModelForTokenClassification", ("logits",), "token-classification"),
+    "span": Head("AutoModelForQuestionAnswering", ("start_logits", "end_logits"), "question-answering"),
+    "choice": Head("AutoModelForMultipleChoice", ("logits",), "multiple-choice"),
+}
+
+
+def head_of(loaded: LoadedModel) -> str:
+    """Return the head that a model is for, a key of `HEADS`."""
+    if loaded.task is not None:
+        return loaded.task.kind
+    if "rtd" in loaded.heads and loaded.family == "electra":  # No other family has a class with this head.
+        return "rtd"
+    return "mlm" if "mlm" in loaded.heads else "encoder"
+
+
+def load_transformers(folder: Path, head: str) -> Any:
+    """Return transformers' model with a head, for inference."""
+    import transformers
+
+    with quiet():
+        model = getattr(transformers, HEADS[head].auto_class).from_pretrained(folder).eval()
+    if head == "encoder" and hasattr(model, "pooler"):
+        model.pooler = None  # Its output is not exported, and a folder without one gets a random one.
+    model.config.architectures = [type(model).__name__]
+    return model
+
+
+def write_onnx(model: Any, folder: Path, head: str, target: Path) -> None:
+    """Export a model of transformers, loaded from a folder, in fp32: any batch size and length."""
+    import onnx
+    import transformers
+
+    dims = {"batch_size": 2, "num_choices": 3, "sequence_length": 8}
+    if head != "choice":
+        del dims["num_choices"]
+    names = transformers.AutoTokenizer.from_pretrained(folder).model_input_names
+    names = [name for name in names if name in inspect.signature(model.forward).parameters]
+    shape = dict(enumerate(torch.export.Dim(name) for name in dims))
+    with quiet():
+        program = torch.onnx.export(
+            model,
+            kwargs={name: torch.ones(*dims.values(), dtype=torch.int64) for name in names},
+            dynamo=True,
+            dynamic_shapes=dict.fromkeys(names, shape),
+            input_names=names,
+            output_names=HEADS[head].outputs,
+            opset_version=OPSET,
+            verbose=False,
+        )
+    assert program is not None
+    _save(program.model_proto, target)
+    onnx.checker.check_model(target)
+
+
+def convert(source: Path, target: Path, precision: OnnxPrecision) -> None:
+    """Write an fp32 file in fp16, or with int8 weights and activations scaled at run time."""
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    with quiet():
+        if precision == "fp16":
+            _save(convert_float_to_float16(onnx.load(source), keep_io_types=True), target)
+        else:
+            quantize_dynamic(source, target, weight_type=QuantType.QInt8)
+            _save(onnx.load(target), target)
+
+
+def _is_large(proto: Any) -> bool:
+    return sum(int(weight.ByteSize()) for weight in proto.graph.initializer) >= EXTERNAL_DATA_BYTES
+
+
+def _save(proto: Any, target: Path) -> None:
+    import onnx
+
+    # transformers.js finds the weights by this name.
+    onnx.save(proto, target, save_as_external_data=_is_large(proto), location=f"{target.name}_data")
+
+
+def run_original(model: Any, head: str) -> Run:
+    """Return the function that computes with transformers."""
+
+    known = inspect.signature(model.forward).parameters
+
+    def run(inputs: Arrays) -> NDArray[np.float32]:
+        with torch.inference_mode():
+            output = model(**{name: torch.from_numpy(array) for name, array in inputs.items() if name in known})
+        return _scores([output[name].numpy() for name in HEADS[head].outputs])
+
+    return run
+
+
+def run_onnx(path: Path) -> Run:
+    """Return the function that computes with ONNX Runtime."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [each.name for each in session.get_inputs()]
+    return lambda inputs: _scores(session.run(None, {name: inputs[name] for name in names}))
+
+
+def _scores(outputs: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+    return outputs[0] if len(outputs) == 1 else np.stack(outputs, axis=-1)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence what libraries print about models that load and convert as they should."""
+    from transformers.utils import logging as of_transformers
+
+    of_transformers.disable_progress_bar()
+    loggers = [logging.getLogger(name) for name in ("transformers", "torch.onnx", "onnxruntime", "root")]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        of_transformers.enable_progress_bar()
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

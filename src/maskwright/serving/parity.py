@@ -1,0 +1,289 @@
+"""The check of an exported model: its results on real texts beside those of the source model."""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.core.errors import ConversionError
+from maskwright.core.files import read_json
+from maskwright.core.types import IntArray
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.finetuning.evaluating import features_of
+from maskwright.finetuning.examples import ChoiceExample, QuestionExample, TaggedExample, TextExample
+from maskwright.finetuning.features import Features
+from maskwright.finetuning.fine_tuned import FineTunedModel
+from maskwright.finetuning.labeled import read_for_model
+from maskwright.finetuning.readers import Kind, ReadOptions, cut_into_words
+from maskwright.inference.texts import read_texts
+from maskwright.serving.onnx_graph import Arrays, Run
+
+MOST_TEXTS = 500
+"""Texts of a file that are compared."""
+_BATCH = 8
+_MASK_EVERY = 7  # about the share of masks in training
+_PER_TOKEN = ("encoder", "mlm", "rtd", "token", "span")
+
+_MEASURES: Mapping[str, str] = {
+    "encoder": "lowest cosine similarity",
+    "mlm": "same top token",
+    "rtd": "same decision",
+    "classification": "same class",
+    "regression": "correlation",
+    "multi_label": "same classes",
+    "tagging": "same tag",
+    "question_answering": "same answer",
+    "multiple_choice": "same option",
+}
+_SENTENCES = (
+    "The committee met on Tuesday to discuss the new budget, but no decision was reached before the summer.",
+    "She opened the window and listened to the rain that fell on the roof of the old house.",
+    "Water boils at a lower temperature in the mountains, because the pressure of the air is lower there.",
+    "I ordered two of these and both of them broke within a week; I would not buy them again.",
+    "The river flows north through three countries and reaches the sea near a small fishing town.",
+    "A function that returns the sum of its arguments is easier to test than one that prints it.",
+    "今天天气很好，我们一起去公园散步，然后在湖边的小店里喝茶。",
+    "Der Zug nach München fährt heute zwanzig Minuten später ab als gestern.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parity:
+    """How near an exported model is to its source.
+
+    Attributes:
+        precision: Of the exported model.
+        texts: Texts, or labeled examples, that were compared.
+        difference: The largest difference of a score (of a hidden state, of an embedding).
+        peak: The largest score of the source.
+        agreement: The share of equal results, or another number up to 1: see `measure`.
+        measure: What `agreement` is.
+        milliseconds, source_milliseconds: Time per text in batches of 8, in turns on this machine.
+    """
+
+    precision: str
+    texts: int
+    difference: float
+    peak: float
+    agreement: float
+    measure: str
+    milliseconds: float
+    source_milliseconds: float
+
+    def check(self, limits: Mapping[str, tuple[float, float]]) -> None:
+        """Raise ConversionError if the result is not within the limits of its precision (see `export.LIMITS`)."""
+        share, least = limits[self.precision]
+        most = share * max(1.0, self.peak)
+        least = min(least, 1 - 1.001 / self.texts)  # Of few texts one may differ.
+        # Written so that NaN fails.
+        if not (self.difference <= most and self.agreement >= least):
+            raise ConversionError(
+                f"the exported model ({self.precision}) differs from its source: largest difference "
+                f"{self.difference:.2g}, {self.measure} {self.agreement:.2%}, on {self.texts} texts; nothing was kept",
+                allowed=f"a difference of up to {most:.2g} and at least {least:.1%}",
+                todo="Export with `--precision fp32`, or check on texts of the model's domain, `--texts FILE`",
+            )
+
+
+def texts_for(folder: Path, file: Path | None) -> list[str]:
+    """Return the texts of a file, else examples of the run's corpus and some sentences."""
+    if file is not None:
+        return [text for text in read_texts(file) if text.strip()][:MOST_TEXTS]
+    card = folder / "data_card.json"
+    sources = read_json(card)["sources"] if card.exists() else ()
+    return [*(text for source in sources for text in source["examples"]), *_SENTENCES]
+
+
+def examples_for(model: FineTunedModel, file: Path | None) -> tuple[Any, ...]:
+    """Return the examples of a file, read as `maskwright predict` does, else examples made of some sentences."""
+    kind: Kind = model.task.kind  # type: ignore[assignment]
+    if file is not None:
+        return read_for_model(file, kind, ReadOptions(labels="ignored"), model.read_as).examples[:MOST_TEXTS]
+    return tuple(_example(kind, number, "text2" in model.read_as) for number in range(len(_SENTENCES)))
+
+
+def _example(kind: Kind, number: int, pair: bool) -> Any:
+    first, second, third = (_SENTENCES[(number + place) % len(_SENTENCES)] for place in range(3))
+    key = str(number + 1)
+    match kind:
+        case "tagging":
+            return TaggedExample(key=key, words=cut_into_words(first), tags=None, text=first)
+        case "question_answering":
+            return QuestionExample(key=key, question=first, context=second, answers=())
+        case "multiple_choice":
+            return ChoiceExample(key=key, context=first, question="", options=(second, third), label=None)
+    return TextExample(key=key, texts=(first, second) if pair else (first,), label=None)
+
+
+def compare_heads(
+    head: str, original: Run, exported: Run, texts: Sequence[str], tokenizer: Tokenizer, max_length: int, precision: str
+) -> Parity:
+    """Compare hidden states ("encoder"), the top tokens at masks ("mlm") or the tokens called replaced ("rtd")."""
+    features = _features(texts, tokenizer, max_length, head)
+
+    def keep(scores: NDArray[np.float32], positions: IntArray) -> NDArray[Any]:
+        if head == "encoder":
+            vector: NDArray[Any] = scores.mean(axis=0, keepdims=True)
+            return vector
+        return scores[positions].argmax(axis=-1) if head == "mlm" else scores > 0
+
+    def agree(left: list[NDArray[Any]], right: list[NDArray[Any]]) -> float:
+        first, second = np.concatenate(left), np.concatenate(right)
+        if head != "encoder":
+            return float((first == second).mean())
+        return _lowest_cosine(first, second)
+
+    return _compare(head, original, exported, features, tokenizer, keep, agree, _MEASURES[head], precision)
+
+
+def compare_embeddings(
+    original: Callable[[list[str]], NDArray[np.float32]],
+    exported: Callable[[list[str]], NDArray[np.float32]],
+    texts: list[str],
+) -> Parity:
+    """Compare the embeddings of texts."""
+    left, right, seconds = None, None, []
+    for run in (original, exported):
+        run(texts[:1])  # The first call also allocates memory.
+        begun = time.perf_counter()
+        left, right = right, run(texts)
+        seconds.append(time.perf_counter() - begun)
+    assert left is not None
+    assert right is not None
+    return Parity(
+        precision="fp32",
+        texts=len(texts),
+        difference=float(np.abs(left - right).max()),
+        peak=float(np.abs(left).max()),
+        agreement=_lowest_cosine(left, right),
+        measure=_MEASURES["encoder"],
+        source_milliseconds=1000 * seconds[0] / len(texts),
+        milliseconds=1000 * seconds[1] / len(texts),
+    )
+
+
+def _lowest_cosine(left: NDArray[np.float32], right: NDArray[np.float32]) -> float:
+    norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+    return float(((left * right).sum(axis=1) / norms).min())
+
+
+def compare_tasks(
+    model: FineTunedModel, original: Run, exported: Run, examples: Sequence[Any], precision: str
+) -> Parity:
+    """Compare the predictions of a fine-tuned model."""
+    task, features = model.task, features_of(model, examples)
+
+    def keep(scores: NDArray[np.float32], positions: IntArray) -> NDArray[Any]:
+        return scores[positions] if task.head == "token" else scores
+
+    def agree(left: list[NDArray[Any]], right: list[NDArray[Any]]) -> float:
+        first, second = (
+            [each.value for each in task.predictions(scores, features, examples, model.tokenizer)]
+            for scores in (left, right)
+        )
+        if task.kind == "regression":
+            return float(np.corrcoef(first, second)[0, 1])
+        if task.kind == "tagging":
+            first, second = ([tag for tags in values for tag in tags] for values in (first, second))
+        return float(np.mean([a == b for a, b in zip(first, second, strict=True)]))
+
+    return _compare(
+        task.head, original, exported, features, model.tokenizer, keep, agree, _MEASURES[task.kind], precision
+    )
+
+
+def _features(texts: Sequence[str], tokenizer: Tokenizer, max_length: int, head: str) -> Features:
+    """Lay out single texts; every seventh token is masked for "mlm", another token of the texts for "rtd"."""
+    special = tokenizer.special_tokens
+    encoded = [ids[: max_length - 2] for ids, _ in tokenizer.encode_batch(texts)]
+    ids = np.concatenate([[special.cls, *ids, special.sep] for ids in encoded])
+    cu_seqlens = np.append(0, np.cumsum([len(ids) + 2 for ids in encoded]))
+    positions = np.concatenate(
+        [
+            np.arange(start + min(4, (end - start) // 2), end - 1, _MASK_EVERY)
+            for start, end in itertools.pairwise(cu_seqlens)
+        ]
+    )
+    if head != "encoder":
+        ids[positions] = special.mask if head == "mlm" else np.roll(ids[positions], 1)
+    number = np.arange(len(texts))
+    return Features(
+        ids=ids,
+        segment_ids=np.zeros_like(ids),
+        cu_seqlens=cu_seqlens,
+        units=number,
+        examples=number,
+        positions=positions,
+    )
+
+
+def _compare(
+    head: str,
+    original: Run,
+    exported: Run,
+    features: Features,
+    tokenizer: Tokenizer,
+    keep: Callable[[NDArray[np.float32], IntArray], NDArray[Any]],
+    agree: Callable[[list[NDArray[Any]], list[NDArray[Any]]], float],
+    measure: str,
+    precision: str,
+) -> Parity:
+    """Compute both models on all units in turns; `keep` takes from a unit's scores what `agree` needs."""
+    positions = np.empty(0, np.int64) if features.positions is None else features.positions
+    kept: tuple[list[Any], list[Any]] = ([], [])
+    seconds = [0.0, 0.0]
+    differences, peaks = [0.0], [0.0]
+    for number, (inputs, sequences) in enumerate(_batches(features, tokenizer.special_tokens.pad, head == "choice")):
+        outputs = []
+        for side, run in enumerate((original, exported)):
+            if not number:
+                run(inputs)  # The first call also allocates memory.
+            begun = time.perf_counter()
+            outputs.append(run(inputs))
+            seconds[side] += time.perf_counter() - begun
+        for row, sequence in enumerate(sequences):
+            start, end = features.cu_seqlens[sequence : sequence + 2]
+            left, right = (scores[row, : end - start] if head in _PER_TOKEN else scores[row] for scores in outputs)
+            differences.append(float(np.abs(left - right).max()))
+            peaks.append(float(np.abs(left).max()))
+            its = positions[(positions >= start) & (positions < end)] - start
+            kept[0].append(keep(left, its))
+            kept[1].append(keep(right, its))
+    return Parity(
+        precision=precision,
+        texts=int(features.examples[-1]) + 1,
+        difference=float(np.max(differences)),
+        peak=float(np.max(peaks)),
+        agreement=agree(*kept),
+        measure=measure,
+        source_milliseconds=1000 * seconds[0] / features.num_units,
+        milliseconds=1000 * seconds[1] / features.num_units,
+    )
+
+
+def _batches(features: Features, pad: int, choice: bool) -> Iterator[tuple[Arrays, list[int]]]:
+    """Yield padded batches with the first sequence of each of their rows; for choice, a row is a unit's options."""
+    bounds = np.searchsorted(features.units, np.arange(features.num_units + 1))
+    # Questions may have different numbers of options.
+    size = 1 if choice else _BATCH
+    for first in range(0, features.num_units, size):
+        units = range(first, min(first + size, features.num_units))
+        sequences = range(int(bounds[units.start]), int(bounds[units.stop]))
+        lengths = np.diff(features.cu_seqlens)[sequences.start : sequences.stop]
+        real = np.arange(lengths.max()) < lengths[:, None]
+        tokens = slice(features.cu_seqlens[sequences.start], features.cu_seqlens[sequences.stop])
+        inputs = {
+            "input_ids": np.full(real.shape, pad, dtype=np.int64),
+            "attention_mask": real.astype(np.int64),
+            "token_type_ids": np.zeros(real.shape, dtype=np.int64),
+        }
+        inputs["input_ids"][real] = features.ids[tokens]
+        inputs["token_type_ids"][real] = features.segment_ids[tokens]
+        if choice:
+            inputs = {name: array[None] for name, array in inputs.items()}
+        yield inputs, [int(bounds[unit]) for unit in units]

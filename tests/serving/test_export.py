@@ -1,0 +1,263 @@
+"""Exports give the results of their source, load in the programs they are for, or leave nothing."""
+
+import json
+import os
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import maskwright
+from maskwright.core.errors import ConversionError, MaskwrightError
+from maskwright.core.files import read_json, write_json
+from maskwright.finetuning.fine_tuned import build
+from maskwright.finetuning.tasks import (
+    Classification,
+    MultiLabel,
+    MultipleChoice,
+    QuestionAnswering,
+    Regression,
+    Tagging,
+)
+from maskwright.huggingface.huggingface import load_model
+from maskwright.serving import export, onnx_graph
+from maskwright.serving.parity import Parity, examples_for, texts_for
+from tests.finetuning.tiny_tuned import FAMILIES, LABELS, TEXTS, pretrained
+
+pytest.importorskip("transformers")
+
+TASKS = {
+    "classification": Classification(labels=LABELS),
+    "regression": Regression(),
+    "multi_label": MultiLabel(labels=LABELS),
+    "tagging": Tagging(labels=("O", "B-PER", "I-PER"), scheme="BIO", metrics=("f1",)),
+    "question_answering": QuestionAnswering(max_answer_length=6),
+    "multiple_choice": MultipleChoice(),
+}
+EVERY = [(family, kind) for family in FAMILIES for kind in ("encoder", "pretrained", *TASKS)]
+# An export takes seconds. MASKWRIGHT_EVERY_EXPORT=1 tests all of them, in minutes.
+CASES = EVERY if os.environ.get("MASKWRIGHT_EVERY_EXPORT") else [("bert", "pretrained"), ("roberta", "multiple_choice")]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    return pretrained(tmp_path_factory.mktemp("bert") / "tiny", "bert")
+
+
+def _model(folder, family, kind):
+    source = pretrained(folder / "pretrained", family)
+    if kind in TASKS:
+        build(source, TASKS[kind], seed=5).save(folder / "tuned")
+        return folder / "tuned"
+    return source
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "kind"), CASES)
+def test_onnx_gives_the_results_of_the_source(family, kind, tmp_path, monkeypatch):
+    pytest.importorskip("onnxscript")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(export, "LIMITS", {"fp32": (1e-4, 1.0), "fp16": (1e-2, 0.8), "int8": (1.0, 0.5)})
+    if kind in TASKS:
+        monkeypatch.setattr(onnx_graph, "EXTERNAL_DATA_BYTES", 1)
+    out = tmp_path / "out"
+    model = _model(tmp_path, family, kind)
+    parities = maskwright.export(
+        model, to="onnx", out=out, precision=["fp32", "fp16", "int8"], encoder=kind == "encoder"
+    )
+    assert [each.precision for each in parities] == ["fp32", "fp16", "int8"]
+    fp32, fp16, int8 = parities
+    assert 0 < fp32.difference < 1e-4 * max(1, fp32.peak) < int8.difference
+    assert fp32.difference < fp16.difference < int8.difference
+    assert fp32.texts == 8
+    names = {"model.onnx", "model_fp16.onnx", "model_quantized.onnx"}
+    files = {path.name for path in (out / "onnx").iterdir()}
+    assert files == (names | {f"{name}_data" for name in names} if kind in TASKS else names)
+    session = onnxruntime.InferenceSession(out / "onnx" / "model.onnx")
+    dims = ["batch_size", *(["num_choices"] if kind == "multiple_choice" else []), "sequence_length"]
+    assert all(each.shape == dims for each in session.get_inputs())
+    head = "encoder" if kind == "encoder" else onnx_graph.head_of(load_model(model))
+    assert tuple(each.name for each in session.get_outputs()) == onnx_graph.HEADS[head].outputs
+    (architecture,) = read_json(out / "config.json")["architectures"]
+    assert (out / "tokenizer.json").is_file()
+    assert "pipeline_tag" in _front_matter(out)
+    # The class that config.json names gives the same scores, in another shape than that of the check.
+    import torch
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    given = dict(tokenizer(list(TEXTS[:3]), padding=True, truncation=True, max_length=24, return_tensors="pt"))
+    if kind == "multiple_choice":
+        given = {name: values[None] for name, values in given.items()}
+    with onnx_graph.quiet(), torch.inference_mode():
+        theirs = getattr(transformers, architecture).from_pretrained(model).eval()(**given)
+    ours = session.run(None, {each.name: given[each.name].numpy() for each in session.get_inputs()})
+    real = given["attention_mask"].bool().numpy() if ours[0].shape[:2] == given["input_ids"].shape else ...
+    for name, scores in zip(onnx_graph.HEADS[head].outputs, ours, strict=True):
+        np.testing.assert_allclose(scores[real], theirs[name].numpy()[real], atol=1e-4 * fp32.peak)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["bert"] if len(CASES) < len(EVERY) else FAMILIES)
+@pytest.mark.parametrize(("pooling", "normalize"), [("mean", False), ("first", True)])
+def test_sentence_transformers_gives_the_vectors_of_embed(family, pooling, normalize, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        SentenceTransformer = pytest.importorskip("sentence_transformers").SentenceTransformer
+    source, out = pretrained(tmp_path / "source", family), tmp_path / "out"
+    (parity,) = maskwright.export(source, to="sentence-transformers", out=out, pooling=pooling, normalize=normalize)
+    assert parity.difference < 1e-4
+    texts = [*TEXTS, "special tokens [SEP] <s> are text", "long " * 50]
+    with pytest.warns(UserWarning, match="1 of 6 texts have more than"):
+        ours = maskwright.embed(source, texts, pooling=pooling, normalize=normalize, device="cpu")
+    theirs = SentenceTransformer(str(out), device="cpu").encode(texts)
+    np.testing.assert_allclose(theirs, ours, atol=1e-4)
+    modules = [each["path"] for each in read_json(out / "modules.json")]
+    assert modules == ["", "1_Pooling", *(["2_Normalize"] if normalize else [])]
+    assert _front_matter(out)["pipeline_tag"] == "sentence-similarity"
+
+
+def test_export_that_differs_from_its_source_leaves_nothing(bert, tmp_path, monkeypatch):
+    pytest.importorskip("sentence_transformers")
+    monkeypatch.setattr(export, "LIMITS", {"fp32": (0.0, 1.0)})
+    with pytest.raises(ConversionError, match="differs from its source"):
+        maskwright.export(bert, to="sentence-transformers", out=tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+EXACT = Parity(
+    precision="fp32",
+    texts=100,
+    difference=1e-6,
+    peak=10.0,
+    agreement=1.0,
+    measure="same class",
+    milliseconds=1.0,
+    source_milliseconds=1.0,
+)
+
+
+def test_check_bounds_difference_and_agreement():
+    limits = {"fp32": (1e-4, 0.999), "int8": (1.0, 0.9)}
+    EXACT.check(limits)
+    for worse in (
+        replace(EXACT, difference=1.1e-3),
+        replace(EXACT, difference=np.nan),
+        replace(EXACT, agreement=0.98),
+        replace(EXACT, precision="int8", agreement=0.89),
+    ):
+        with pytest.raises(ConversionError, match="Allowed: a difference of up to"):
+            worse.check(limits)
+    # One of few texts may differ.
+    replace(EXACT, precision="int8", texts=8, agreement=7 / 8).check(limits)
+    with pytest.raises(ConversionError):
+        replace(EXACT, precision="int8", texts=8, agreement=6 / 8).check(limits)
+
+
+def _front_matter(folder):
+    _, front, _ = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    return yaml.safe_load(front)
+
+
+def _run(folder, bert):
+    """Make a run directory of a model: the files that describe how it was trained."""
+    for path in bert.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    recipe = maskwright.recipes.show("bert/tiny").model_dump(mode="json")
+    write_json(folder / "recipe.json", recipe)
+    counts = {"documents": 12, "sentences": 340, "characters": 5600}
+    source = {"name": "private/reviews.jsonl", "kept": counts, "examples": ["A private review."]}
+    total = {"kept": counts, "scripts": {"Latin": 1.0}}
+    write_json(folder / "data_card.json", {"fingerprint": "f00d", "sources": [source], "total": total})
+    held_out = {"mlm": {"loss": 2.5, "accuracy": 0.456, "count": 99, "details": {}}}
+    result = {"steps": 7, "tokens": 12345, "epochs": 1.5, "flops": 1e9, "held_out": held_out, "baseline": None}
+    request = {"recipe": recipe, "budget": {"seconds": 60.0}, "seed": 3}
+    write_json(folder / "run.json", {"request": request, "result": result, "begun_with": None})
+    return folder
+
+
+def test_hub_folder_loads_and_its_card_states_data_training_and_scores(bert, tmp_path):
+    run = _run(_made(tmp_path / "run"), bert)
+    out = tmp_path / "out"
+    assert maskwright.export(run, to="hub", out=out, license="apache-2.0", language="en") == []
+    assert _front_matter(out) == {
+        "license": "apache-2.0",
+        "language": "en",
+        "library_name": "transformers",
+        "pipeline_tag": "fill-mask",
+        "tags": ["maskwright", "bert"],
+    }
+    card = (out / "README.md").read_text(encoding="utf-8")
+    for fact in (
+        "reviews.jsonl | 12 | 340 | 5,600",
+        "`bert/tiny`",
+        "seed 3",
+        "60 seconds; 7 steps; 12.3k tokens",
+        "45.6%",
+    ):
+        assert fact in card
+    # Neither quotations of the corpus nor local paths are published.
+    assert "private" not in "".join(path.read_text(errors="ignore") for path in out.rglob("*") if path.is_file())
+    assert not {"run.json", "data_card.json"} & {path.name for path in out.iterdir()}
+    mask = maskwright.fill_mask(out, "The cat [MASK] on the mat.", device="cpu")
+    assert mask == maskwright.fill_mask(run, "The cat [MASK] on the mat.", device="cpu")
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_card_of_a_fine_tuned_model_has_the_pipeline_of_its_task(kind, bert, tmp_path):
+    build(bert, TASKS[kind], seed=5).save(tmp_path / "tuned")
+    (tmp_path / "tuned" / "README.md").write_text(
+        "---\nlanguage: zh\ntags:\n- x\n---\n\n# mine\n\n## Scores\n\nGood.\n"
+    )
+    maskwright.export(tmp_path / "tuned", to="hub", out=tmp_path / "out", license="mit")
+    front = _front_matter(tmp_path / "out")
+    assert front["pipeline_tag"] == {
+        "tagging": "token-classification",
+        "question_answering": "question-answering",
+        "multiple_choice": "multiple-choice",
+    }.get(kind, "text-classification")
+    assert (front["license"], front["language"]) == ("mit", "zh")
+    assert "## Scores\n\nGood." in (tmp_path / "out" / "README.md").read_text()
+    assert (tmp_path / "out" / "task.json").is_file()
+
+
+def test_texts_of_the_check_are_those_of_the_file_or_the_run(bert, tmp_path):
+    run = _run(_made(tmp_path / "run"), bert)
+    assert texts_for(run, None)[0] == "A private review."
+    assert texts_for(bert, None) == texts_for(run, None)[1:]
+    (tmp_path / "texts.txt").write_text("one\n\ntwo\n")
+    assert texts_for(run, tmp_path / "texts.txt") == ["one", "two"]
+    (tmp_path / "questions.jsonl").write_text(json.dumps({"question": "Who?", "context": "Anna is here."}) + "\n")
+    (example,) = examples_for(build(bert, QuestionAnswering(), seed=0), tmp_path / "questions.jsonl")
+    assert (example.question, example.context) == ("Who?", "Anna is here.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"to": "hub", "precision": "int8"}, "--precision has no effect with --to hub"),
+        ({"to": "sentence-transformers", "encoder": True}, "--encoder has no effect"),
+        ({"to": "onnx", "normalize": True}, "--pooling and --normalize have no effect"),
+        ({"to": "hub", "texts": "file.txt"}, "--texts has no effect"),
+        ({"to": "onnx", "precision": ["fp32", "int4"]}, "unknown precision 'int4'"),
+        ({"to": "onyx"}, "Did you mean 'onnx'"),
+        ({"to": "hub", "out": "."}, "exists"),
+    ],
+)
+def test_choices_without_effect_are_refused(bert, tmp_path, arguments, problem):
+    with pytest.raises(MaskwrightError, match=problem):
+        maskwright.export(bert, **{"out": tmp_path / "out", **arguments})
+
+
+def test_missing_library_is_named_with_its_extra(bert, tmp_path, monkeypatch):
+    monkeypatch.setattr(export.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MaskwrightError, match=r"--to onnx needs onnx, .*\.\[onnx\]"):
+        maskwright.export(bert, to="onnx", out=tmp_path / "out")
