@@ -81,7 +81,7 @@ def _pretrained(name: str, loaded: LoadedModel, head: str) -> Iterator[str]:
     yield "- Predictions repeat the errors and biases of the training text. Nothing was measured about them."
     if run.get("result", {}).get("held_out"):
         yield "- The scores are of held-out text from the same sources as the training text."
-    if head == "encoder":
+    if not (folder / "modules.json").exists():  # the file of sentence-transformers
         yield "- The model was not trained to compare texts: similarities of its embeddings are poor."
 
 
