@@ -15,6 +15,7 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -117,6 +118,12 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return (name, command, remaining arguments); for an unknown name, suggest the nearest."""
         name, command, rest = super().resolve_command(ctx, args)
+        if name != "pretrain" and os.environ.get("WORLD_SIZE", "1") != "1":
+            raise MaskwrightError(
+                f"torchrun started {os.environ['WORLD_SIZE']} processes, and `{name}` uses one",
+                allowed="`pretrain` under torchrun",
+                todo=f"Use `maskwright {name} ...` instead.",
+            )
         return name, command if name is None else load(name), rest
 
     def invoke(self, ctx: Any) -> Any:
@@ -157,6 +164,15 @@ def build() -> Any:
     return get_command(app)
 
 
+def _processes() -> AbstractContextManager[None]:
+    """Join the processes of torchrun, if it started several: the first error is then printed once."""
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        return nullcontext()
+    from maskwright.training.distributed import joined
+
+    return joined()
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit.
 
@@ -164,7 +180,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: Command-line arguments; None for those of this process.
     """
     try:
-        build().main(args=arguments, prog_name="maskwright")
+        with _processes():
+            build().main(args=arguments, prog_name="maskwright")
     except MaskwrightError as error:
         if os.environ.get("MASKWRIGHT_DEBUG"):
             raise

@@ -98,6 +98,7 @@ def command(
     from maskwright.recipes.catalog import resolve
 
     resolve(recipe, set or ())  # before PyTorch is imported, which takes seconds
+    from maskwright.training.distributed import rank
     from maskwright.training.pretrain import pretrain
 
     run = pretrain(
@@ -123,6 +124,8 @@ def command(
         workers=workers,
         checkpoint_minutes=checkpoint_minutes,
     )
+    if rank():
+        sys.exit(0 if run.finished else 130)
     if json:
         output.print_json(run.to_json())
     elif run.finished:

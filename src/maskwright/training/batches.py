@@ -139,6 +139,7 @@ class Collator:
         seed: The run's seed.
         max_length: No sequence is longer.
         tokens_per_microbatch: Most tokens of a forward and backward pass; a longer sequence has one of its own.
+        ranks: The number of micro-batches is a multiple of it, where that is possible.
         dropout: Whether batches have dropout keys.
         samples: Whether a generator samples tokens: its targets then have one uniform number each ("sampling").
     """
@@ -155,6 +156,7 @@ class Collator:
     tokens_per_microbatch: int
     dropout: bool = True
     samples: bool = False
+    ranks: int = 1
 
     def collate(self, rows: Rows, step: int) -> StepBatch:
         """Lay out, corrupt and cut the instances of a step, whose number keys dropout."""
@@ -181,7 +183,7 @@ class Collator:
         self, instances: Instances, corrupted: IntArray, targets: Mapping[str, Targets], step: int
     ) -> Iterator[MicroBatch]:
         cu_seqlens = instances.cu_seqlens
-        bounds = even_bounds(cu_seqlens, self.tokens_per_microbatch)
+        bounds = even_bounds(cu_seqlens, self.tokens_per_microbatch, self.ranks)
         token_bounds = cu_seqlens[bounds]
         sizes = np.diff(token_bounds).tolist()
         position_ids = np.arange(len(corrupted)) - np.repeat(cu_seqlens[:-1], instances.lengths)
@@ -220,29 +222,33 @@ def with_sampling(targets: Targets, instances: Instances, rng: RandomNumbers) ->
     return replace(targets, extra={**targets.extra, "sampling": uniform.astype(np.float32)})
 
 
-def even_bounds(cu_seqlens: IntArray, limit: int) -> IntArray:
+def even_bounds(cu_seqlens: IntArray, limit: int, ranks: int = 1) -> IntArray:
     """Cut sequences into few micro-batches of about equal size, since each costs a pass over the weights.
 
     Args:
         cu_seqlens: Shape (B+1,), the boundaries of the sequences.
         limit: Tokens of a micro-batch at most; a longer sequence is a micro-batch of its own.
+        ranks: The number of micro-batches is a multiple of it, unless long sequences prevent that; it is never less if
+            there are as many sequences.
 
     Returns:
         Shape (P+1,), the first sequence of each micro-batch, and B.
     """
     long = np.flatnonzero(np.diff(cu_seqlens) > limit)
     edges = np.unique([0, *long, *(long + 1), len(cu_seqlens) - 1])
-    runs = [first + _even_bounds(cu_seqlens[first : last + 1], limit) for first, last in itertools.pairwise(edges)]
+    runs = [
+        first + _even_bounds(cu_seqlens[first : last + 1], limit, ranks) for first, last in itertools.pairwise(edges)
+    ]
     return np.unique(np.concatenate([edges, *runs]))
 
 
-def _even_bounds(cu_seqlens: IntArray, limit: int) -> IntArray:
+def _even_bounds(cu_seqlens: IntArray, limit: int, ranks: int) -> IntArray:
     # Of sequences of which none is longer than the limit, or of one.
     cu_seqlens = cu_seqlens - cu_seqlens[0]
     num_sequences, num_tokens = len(cu_seqlens) - 1, int(cu_seqlens[-1])
-    for num_parts in range(max(1, -(-num_tokens // limit)), num_sequences):
+    for num_parts in range(ranks * max(1, -(-num_tokens // (ranks * limit))), num_sequences, ranks):
         bounds = np.unique(np.searchsorted(cu_seqlens, np.arange(num_parts + 1) * num_tokens / num_parts))
-        if np.diff(cu_seqlens[bounds]).max() <= limit:
+        if np.diff(cu_seqlens[bounds]).max() <= limit and len(bounds) > ranks:
             return bounds
     return np.arange(num_sequences + 1)
 

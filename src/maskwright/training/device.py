@@ -17,6 +17,7 @@ from maskwright.core.spec import fingerprint
 from maskwright.kernels.setting import Kernels, has_kernels, use_kernels
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.allocator import keep_freed_memory
+from maskwright.training.distributed import own_device
 from maskwright.training.probe import (
     SETTINGS,
     MatmulLibrary,
@@ -127,7 +128,7 @@ def prepare_machine(
     """
     if precision not in get_args(Precision):
         raise DeviceError(f"unknown precision {precision!r}", allowed=", ".join(get_args(Precision)))
-    chosen = choose_device(device)
+    chosen = own_device(choose_device(device))
     threads = torch.get_num_threads()
     has_bf16 = multiplies_bf16(chosen)
     if precision == "bf16" and not has_bf16:

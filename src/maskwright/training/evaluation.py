@@ -8,8 +8,9 @@ import torch
 
 from maskwright.core.types import IntArray
 from maskwright.training.batches import StepBatch, total_counts
+from maskwright.training.distributed import gathered, rank, world_size
 from maskwright.training.model import PretrainingModel
-from maskwright.training.tallies import Sums, details_of
+from maskwright.training.tallies import Sums, added, details_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +79,11 @@ def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Meas
     model.eval()
     device = next(model.parameters()).device
     with torch.inference_mode():
-        for batch in batches:
-            for micro in batch.micro_batches:
-                for kind, term in model.losses(micro.to(device)).items():
-                    sums.add_term(kind, term)
+        for micro in [micro for batch in batches for micro in batch.micro_batches][rank() :: world_size()]:
+            for kind, term in model.losses(micro.to(device)).items():
+                sums.add_term(kind, term)
     model.train(was_training)
-    numbers = sums.to_host().read()
+    numbers = added(gathered(sums.to_host().read()))
     losses, correct, details = numbers["loss"], numbers["correct"], details_of(model.objectives, counts, numbers)
     return {
         kind: Measured(

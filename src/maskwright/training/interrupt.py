@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from maskwright.training.distributed import rank
+
 
 class StopRequest:
     """Whether a signal was received, and which; and a clock that leaves out the time when the process was stopped."""
@@ -49,7 +51,8 @@ def stop_on_signals() -> Iterator[StopRequest]:
         request.signal = signal.Signals(number).name
         # Written to the descriptor: a signal may come in the middle of another write, or because the terminal is gone.
         with contextlib.suppress(OSError):
-            os.write(2, b"\nstopping after this step and saving; press Ctrl-C again to stop at once\n")
+            if rank() == 0:
+                os.write(2, b"\nstopping after this step and saving; press Ctrl-C again to stop at once\n")
 
     handlers = {"SIGINT": on_signal, "SIGTERM": on_signal, "SIGHUP": on_signal, "SIGCONT": request._continued}
     previous = {}

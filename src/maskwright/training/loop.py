@@ -13,6 +13,7 @@ import torch
 from maskwright.training.batches import StepBatch
 from maskwright.training.budget import Budget, Spent
 from maskwright.training.contention import SpinControl
+from maskwright.training.distributed import largest, rank, world_size
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.schedule import Shape, rate_factor
 from maskwright.training.step import Gradients, StepResult, TrainedModel, skips_on_device
@@ -165,7 +166,8 @@ def train(
 
     with ThreadPoolExecutor(1, thread_name_prefix="batches") as pool, contextlib.ExitStack() as at_end:
         at_end.callback(drop_launched)
-        spinning = at_end.enter_context(contextlib.closing(SpinControl())) if device.type == "cpu" else None
+        watches_load = device.type == "cpu" and world_size() == 1  # The other ranks keep the cores busy too.
+        spinning = at_end.enter_context(contextlib.closing(SpinControl())) if watches_load else None
         batch_ahead: Future[Prepared] | None = None
         while (progress := budget.progress(position.spent)) < 1:
             begun, waited = time.perf_counter(), 0.0
@@ -203,7 +205,7 @@ def train(
             spent = Spent(
                 steps=step + 1,
                 tokens=position.spent.tokens + batch.num_tokens,
-                seconds=clock() - started,
+                seconds=largest(clock() - started),  # The ranks must agree on the progress.
                 flops=position.spent.flops + flops,
             )
             position = Position(spent, position.phase, cursor, epochs)
@@ -222,4 +224,6 @@ def train(
 
 def _prepare(model: TrainedModel, phase: Phase, cursor: Cursor, count: int, step: int) -> Prepared:
     rows, after = phase.stream.read(cursor, count)
-    return model.placed(phase.collator.collate(rows, step)), after, rows.epochs
+    batch = phase.collator.collate(rows, step)
+    own = replace(batch, micro_batches=batch.micro_batches[rank() :: world_size()])
+    return model.placed(own), after, rows.epochs

@@ -34,6 +34,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
 from maskwright.training.checkpoint import check_savable
 from maskwright.training.device import Machine, Precision
+from maskwright.training.distributed import world_size
 from maskwright.training.existing import ExistingModel
 from maskwright.training.initialization import Start, describe_changes, open_origins, same_teacher
 from maskwright.training.reporting import Reporter
@@ -170,6 +171,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
             fixed=fixed,
             as_published=request.as_published,
         )
+        reached_flops *= world_size()
         if is_busy:
             reporter.say("load", "other processes keep the cores busy; the plan assumes that they continue")
     fit = partial(

@@ -1,6 +1,7 @@
 """`maskwright.pretrain`: from a corpus and a recipe to a trained, loadable model."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from maskwright.recipes.recipe import Recipe, default_cleaning
 from maskwright.training.budget import Budget
 from maskwright.training.compiling import Compiling, compiles_on
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again, pretraining_microbatch
+from maskwright.training.distributed import first_before_others, joined, rank, world_size
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.preparation import Prepared, Request, prepare, prepare_again
-from maskwright.training.reporting import OnConsole, Reporter
+from maskwright.training.reporting import OnConsole, Reporter, Silent
 from maskwright.training.run_directory import RunDirectory, environment
 from maskwright.training.session import Run as Run
 from maskwright.training.session import Session
@@ -101,24 +103,27 @@ def pretrain(
         cache=None if cache is None else Path(cache).expanduser(),
     )
     directory = RunDirectory(Path(out).expanduser())
-    with reporter or OnConsole() as reporter:
+    with joined(), (reporter or OnConsole()) if rank() == 0 else Silent() as reporter, ExitStack() as at_end:
         try:
-            record = directory.open(request.to_json())
-            if record.get("result", {}).get("finished"):
-                reporter.say("finished", f"{directory.path} is already trained; nothing to do")
-                return Run.from_json(record["result"], directory.path)
-            machine, warning = prepare_machine_again(record.get("machine", {}), device, request.cache, precision)
-            if warning:
-                reporter.say("warning", warning)
-            uses_kernels = compiles_on(machine.device, compile) and machine.kernels == "auto"
-            if machine.device.type == "cuda" and not uses_kernels:
-                machine = replace(machine, kernels="reference")
-            with computing_on(machine):
+            with first_before_others():
+                is_first = rank() == 0
+                record = directory.open(request.to_json()) if is_first else read_json(directory.path / "run.json")
+                if record.get("result", {}).get("finished"):
+                    reporter.say("finished", f"{directory.path} is already trained; nothing to do")
+                    return Run.from_json(record["result"], directory.path)
+                machine, warning = prepare_machine_again(record.get("machine", {}), device, request.cache, precision)
+                if warning:
+                    reporter.say("warning", warning)
+                uses_kernels = compiles_on(machine.device, compile) and machine.kernels == "auto"
+                if machine.device.type == "cuda" and not uses_kernels:
+                    machine = replace(machine, kernels="reference")
+                at_end.enter_context(computing_on(machine))
                 prepared, record = _prepare(request, directory, record, machine, reporter)
-                session = Session(directory, request, prepared, record, machine, reporter, check_kernels=uses_kernels)
-                with stop_on_signals() as stop:
-                    run = session.run(stop, checkpoint_minutes * 60)
-            directory.update_record(result=run.to_json())
+            session = Session(directory, request, prepared, record, machine, reporter, check_kernels=uses_kernels)
+            with stop_on_signals() as stop:
+                run = session.run(stop, checkpoint_minutes * 60)
+            if is_first:
+                directory.update_record(result=run.to_json())
             return run
         except KeyboardInterrupt:
             saved = any(directory.checkpoints.glob("step-*"))
@@ -222,6 +227,7 @@ def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepare
         "fitted": [choice.to_json() for choice in prepared.choices],
         "machine": machine.to_json(),
         "tokens_per_microbatch": pretraining_microbatch(machine, prepared.recipe),
+        "ranks": world_size(),
         "environment": environment(),
     }
     directory.write_record(begun)

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.amounts import counted, short_count
-from maskwright.core.errors import CheckpointError
+from maskwright.core.errors import CheckpointError, RecipeError
 from maskwright.kernels.setting import use_kernels
 from maskwright.training import checkpoint
 from maskwright.training.budget import Spent
 from maskwright.training.checkpoint import CheckpointTimer, save_models
 from maskwright.training.compiling import KernelCheck, check_kernels
 from maskwright.training.device import Machine, pretraining_microbatch
+from maskwright.training.distributed import copy_from_first, from_first, largest, rank, world_size
 from maskwright.training.evaluation import (
     Baseline,
     Measured,
@@ -117,12 +118,18 @@ class Session:
         self.expected_tokens = prepared.expected_tokens
         self.planned_tokens = record.get("replanned_tokens") or prepared.expected_tokens
         self._warmed_up: Spent | None = None
+        if recipe.training.batch_sequences < world_size():
+            raise RecipeError(
+                f"{world_size()} processes share batches of {recipe.training.batch_sequences} sequences",
+                todo="Start fewer processes, or set training.batch_sequences and use a new --out folder.",
+            )
         self.workload = build_workload(
             recipe,
             text,
             seed=request.seed,
             held_out_tokens=held_out_tokens(self.expected_tokens),
-            tokens_per_microbatch=self._tokens_per_microbatch(),
+            tokens_per_microbatch=from_first(self._tokens_per_microbatch()),
+            ranks=self._ranks(),
         )
         if not self.workload.held_out:
             reporter.say("warning", "the corpus is too small for held-out text; no held-out loss will be reported")
@@ -143,7 +150,7 @@ class Session:
             TrainingError: If the loss is not finite; the last checkpoint is intact.
             DeviceError: If the disk is full; the last checkpoint is intact.
         """
-        position, is_saved = self._resume()
+        position, is_saved = self._position()
         progress = self.budget.progress(position.spent)
         training = self.recipe.training
         teacher_config = None if self.teacher is None else self.teacher.config
@@ -152,11 +159,14 @@ class Session:
             if self.checks_kernels:
                 check = self._check_kernels()
                 self.reporter.say("kernels", check.message)
-                if not check.passed:
+                if largest(not check.passed):
                     stack.enter_context(use_kernels(False))
             steps = position.spent.steps
-            journal = Journal(self.directory.path, steps, self.budget, self.machine.peak_flops, self.reporter)
-            stack.callback(journal.close)
+            journal = None
+            if rank() == 0:
+                peak_flops = self.machine.peak_flops * world_size()
+                journal = Journal(self.directory.path, steps, self.budget, peak_flops, self.reporter)
+                stack.callback(journal.close)
             contention_reported = False
             timer = CheckpointTimer(
                 lambda: self._save(position, journal), steps if is_saved else -1, checkpoint_seconds
@@ -179,22 +189,27 @@ class Session:
                 clock=stop.seconds,
             ):
                 position = report.position
-                journal.step(report)
+                if journal is not None:
+                    journal.step(report)
                 # Evaluations happen at fixed progress, not at fixed times.
                 if self.workload.held_out and int(report.progress * EVALUATIONS) > int(progress * EVALUATIONS):
                     held_out = measure(self.model, self.workload.held_out)
-                    journal.held_out(position.spent.steps, held_out, self.baseline)
+                    if journal is not None:
+                        journal.held_out(position.spent.steps, held_out, self.baseline)
                 progress = report.progress
                 self._replan(position.spent, progress, position.spent.steps - steps)
                 if report.is_contended and not contention_reported:
                     contention_reported = True
                     self.reporter.say("load", "other processes keep the cores busy; training is slower than alone")
+                if largest(bool(stop)) and not stop:
+                    stop.signal = "a signal to another process"
                 if stop or timer.is_due():
                     timer.keep(position.spent.steps)
                 if stop:
                     break
             timer.keep(position.spent.steps)
-            self.reporter.say("speed", journal.speed_line())
+            if journal is not None:
+                self.reporter.say("speed", journal.speed_line())
             held_out = held_out or measure(self.model, self.workload.held_out)
         self._report_quality(held_out)
         if progress >= 1:
@@ -223,6 +238,20 @@ class Session:
         recorded: int = self.record.get("tokens_per_microbatch", 0) if kind == self.machine.device.type else 0
         return recorded or pretraining_microbatch(self.machine, self.recipe)
 
+    def _ranks(self) -> int:
+        """Return the number whose multiple the micro-batches of a step are."""
+        begun_with: int = self.record.get("ranks", 1)
+        encoder = self.recipe.encoder
+        if not (encoder.hidden_dropout or encoder.attention_dropout) or world_size() == begun_with:
+            return world_size()
+        # Dropout is keyed by micro-batch, so fewer processes cut the batches as more did before.
+        if world_size() > begun_with:
+            self.reporter.say(
+                "warning",
+                f"{world_size()} processes instead of {begun_with}: the dropout masks are not those of the run so far",
+            )
+        return max(world_size(), begun_with)
+
     def _replan(self, spent: Spent, progress: float, session_steps: int) -> None:
         """Correct the plan of a time budget, on screen and in run.json, if the measured speed contradicts it."""
         if self.budget.unit != "seconds":
@@ -236,7 +265,8 @@ class Session:
         factor = _REPLAN_FACTOR if self.planned_tokens == self.expected_tokens else _REPLAN_AGAIN_FACTOR
         if not 1 / factor <= tokens / self.planned_tokens <= factor:
             planned, self.planned_tokens = self.planned_tokens, tokens
-            self.directory.update_record(replanned_tokens=tokens)
+            if rank() == 0:
+                self.directory.update_record(replanned_tokens=tokens)
             self.reporter.say(
                 "plan",
                 f"planned {short_count(planned)} tokens; at the measured speed {short_count(tokens)} fit into "
@@ -264,6 +294,18 @@ class Session:
                 break
         return check
 
+    def _position(self) -> tuple[Position, bool]:
+        """Give every rank the weights and moments of rank 0's checkpoint, and return what `_resume` returned there."""
+        found = from_first(self._resume() if rank() == 0 else None)
+        assert found is not None
+        copy_from_first(self.model.weights().values())
+        if steps := found[0].spent.steps:
+            moments = self.optimizer.state()
+            copy_from_first(moments.values())
+            if rank():
+                self.optimizer.load_state(moments, steps)
+        return found
+
     def _resume(self) -> tuple[Position, bool]:
         """Load the newest intact checkpoint. Returns the position, and whether there is one."""
         found, damaged = checkpoint.latest(self.directory.checkpoints)
@@ -281,7 +323,9 @@ class Session:
         self.reporter.say("resuming", f"from step {found.step:,}, {progress:.0%} of the budget spent")
         return position, True
 
-    def _save(self, position: Position, journal: Journal) -> None:
+    def _save(self, position: Position, journal: Journal | None) -> None:
+        if journal is None:
+            return
         # The models first: a checkpoint of a step implies that the models of that step are saved.
         save_models(self.directory.path, self.recipe, self.model, self.text.vocabulary.special_tokens)
         journal.sync()

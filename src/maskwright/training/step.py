@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from maskwright.core.errors import TrainingError
 from maskwright.core.tensors import LossTerm
 from maskwright.training.batches import StepBatch
+from maskwright.training.distributed import sum_over_ranks
 from maskwright.training.optimizer import Clipping, Optimizer, clipping_scale, total_norm
 from maskwright.training.tallies import HostSums, Sums, WeightedLoss, details_of
 
@@ -110,7 +111,7 @@ class Gradients:
         self.batch, self._model, self._optimizer, self._step = batch, model, optimizer, step
         self._device = next(model.parameters()).device
         # Sums stay on the device: reading each number would wait for the GPU.
-        self._sums, self._skipped_flops = Sums(), 0.0
+        self._sums, skipped_flops = Sums(), 0.0
         for micro in model.placed(batch).micro_batches:
             with torch.autocast(self._device.type, autocast or torch.bfloat16, enabled=autocast is not None):
                 terms = model.losses(micro)
@@ -119,9 +120,10 @@ class Gradients:
                 for objective in model.objectives
             ]
             torch.autograd.backward(torch.stack(weighted).sum())
-            self._skipped_flops += model.skipped_flops(micro)
+            skipped_flops += model.skipped_flops(micro)
             for kind, term in terms.items():
                 self._sums.add_term(kind, term)
+        self._sums.add("skipped", "", torch.full((), skipped_flops, dtype=torch.float64, device=self._device))
 
     def drop(self) -> None:
         """Delete them."""
@@ -136,6 +138,8 @@ class Gradients:
                 are untouched.
         """
         gradients = [parameter.grad for parameter in self._optimizer.names if parameter.grad is not None]
+        sum_over_ranks(gradients)
+        self._sums.sum_over_ranks()
         norm = total_norm(gradients)
         if skips_on_device(self._device, self._optimizer):
             total = torch.stack([self._sums.total("loss", each.kind) for each in self._model.objectives]).sum()
@@ -148,7 +152,7 @@ class Gradients:
 
     def _updated(self, norm: Tensor) -> "Update":
         self._sums.add("norm", "", norm)
-        return Update(self._model, self.batch, self._sums.to_host(), self._step, self._skipped_flops)
+        return Update(self._model, self.batch, self._sums.to_host(), self._step)
 
 
 def skips_on_device(device: torch.device, optimizer: Optimizer) -> bool:
@@ -165,10 +169,8 @@ class Update:
         batch: StepBatch,
         numbers: HostSums,
         step: int,
-        skipped_flops: float,
     ) -> None:
-        self._model, self._batch, self._numbers = model, batch, numbers
-        self._step, self._skipped_flops = step, skipped_flops
+        self._model, self._batch, self._numbers, self._step = model, batch, numbers, step
 
     @property
     def is_done(self) -> bool:
@@ -198,5 +200,5 @@ class Update:
             accuracies={kind: correct[kind] / count for kind, count in counts.items() if count and kind in correct},
             gradient_norm=gradient_norm,
             details=details_of(objectives, counts, numbers),
-            skipped_flops=self._skipped_flops,
+            skipped_flops=numbers["skipped"][""],
         )

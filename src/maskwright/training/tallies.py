@@ -1,12 +1,13 @@
 """Sums over micro-batches: losses, correct predictions and tallies, summed on their own device and read together."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from maskwright.core.tensors import LossTerm
+from maskwright.training.distributed import sum_over_ranks
 
 _TALLIES = "tallies of "
 
@@ -52,6 +53,10 @@ class Sums:
         """Return one sum on its device, an fp64 scalar."""
         return self._sums[group, name]
 
+    def sum_over_ranks(self) -> None:
+        """Add the sums of all ranks, which have the same names."""
+        sum_over_ranks(list(self._sums.values()))
+
     def to_host(self) -> "HostSums":
         """Start copying all sums to the host."""
         return HostSums(self._sums)
@@ -83,6 +88,17 @@ class HostSums:
         for (group, name), value in zip(self._keys, self._values.tolist(), strict=True):
             numbers.setdefault(group, {})[name] = value
         return numbers
+
+
+def added(parts: Sequence[Numbers]) -> Numbers:
+    """Add up numbers of the same names; a part need not have all of them."""
+    totals: dict[str, dict[str, float]] = {}
+    for part in parts:
+        for group, numbers in part.items():
+            of_group = totals.setdefault(group, {})
+            for name, number in numbers.items():
+                of_group[name] = of_group.get(name, 0.0) + number
+    return totals
 
 
 def details_of(

@@ -62,16 +62,16 @@ class Workload:
 
 
 def build_workload(
-    recipe: Recipe, text: Text, *, seed: int, held_out_tokens: int, tokens_per_microbatch: int
+    recipe: Recipe, text: Text, *, seed: int, held_out_tokens: int, tokens_per_microbatch: int, ranks: int = 1
 ) -> Workload:
-    """Split off at most `held_out_tokens` of held-out text and build every phase."""
+    """Split off at most `held_out_tokens` of held-out text and build every phase, with micro-batches for `ranks`."""
     parts = split_text(text, seed, held_out_tokens)
     streams = {
         length: _stream(recipe, parts.train, text, length, seed)
         for length in {phase.max_length for phase in recipe.training.phases}
     }
     phases = [
-        Phase(until, streams[length], _collator(masked, text, length, seed, tokens_per_microbatch))
+        Phase(until, streams[length], _collator(masked, text, length, seed, tokens_per_microbatch, ranks))
         for until, length, masked in _stretches(recipe)
     ]
     held_out = _held_out_batches(recipe, parts.held_out, text, tokens_per_microbatch)
@@ -181,7 +181,13 @@ def _stream(recipe: Recipe, documents: Documents, text: Text, max_length: int, s
 
 
 def _collator(
-    recipe: Recipe, text: Text, max_length: int, seed: int, tokens_per_microbatch: int, dropout: bool = True
+    recipe: Recipe,
+    text: Text,
+    max_length: int,
+    seed: int,
+    tokens_per_microbatch: int,
+    ranks: int = 1,
+    dropout: bool = True,
 ) -> Collator:
     return Collator(
         format=recipe.format,
@@ -196,6 +202,7 @@ def _collator(
         tokens_per_microbatch=tokens_per_microbatch,
         dropout=dropout and bool(recipe.encoder.hidden_dropout or recipe.encoder.attention_dropout),
         samples=recipe.generator is not None,
+        ranks=ranks,
     )
 
 
