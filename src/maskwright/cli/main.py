@@ -131,6 +131,8 @@ class LazyGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except _UsageError as error:
+            if os.environ.get("RANK", "0") != "0":  # All processes of torchrun find it, and the first prints it.
+                sys.exit(2)
             if hasattr(error, "possibilities"):  # Only the error for an unknown option has them.
                 _suggest(error)
             raise

@@ -10,20 +10,25 @@ In a run of one process every function returns its argument or does nothing.
 """
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore, Store, _get_default_store
+from torch.distributed.rendezvous import rendezvous
 
 from maskwright.core.errors import DeviceError, TrainingError
 
 _PREPARATION = timedelta(days=30)
 """Time limit of waiting for rank 0 to prepare text; torchrun ends a process whose peer died."""
+_POLL_SECONDS = 0.05
 
 Value = TypeVar("Value")
 
@@ -57,14 +62,18 @@ def joined() -> Iterator[None]:
     process that fails raises it, the others exit.
     """
     global _groups
-    if _groups or not (dist.is_available() and (dist.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) > 1)):
+    if _groups or not (dist.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) > 1):
         yield
         return
     owns = not dist.is_initialized()
-    if owns:
-        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
-    store = dist.distributed_c10d._get_default_store()
-    _groups = _Groups(dist.new_group(backend="gloo"), dist.new_group(backend="gloo", timeout=_PREPARATION))
+    with _reaching_others():
+        if owns:
+            store, own_rank, size = _new_store()
+            backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+            dist.init_process_group(backend, store=store, rank=own_rank, world_size=size)
+        else:
+            store = _get_default_store()
+        _groups = _Groups(dist.new_group(backend="gloo"), dist.new_group(backend="gloo", timeout=_PREPARATION))
     try:
         try:
             yield
@@ -81,6 +90,29 @@ def joined() -> Iterator[None]:
             dist.destroy_process_group()
     finally:
         _groups = None
+
+
+def _new_store() -> tuple[Store, int, int]:
+    """Return torchrun's store under a prefix that no earlier start of these processes used, the rank and their number.
+
+    torchrun (PyTorch 2.13) restarts processes with the same store, which has the addresses of dead processes, and its
+    count of restarts differs between machines. So rank 0 chooses a prefix and answers each process's own random number
+    with it; dead processes do not confirm the answer.
+    """
+    store, rank, size = next(rendezvous("env://"))
+    own = uuid4().hex
+    if rank:
+        store.set(f"process {rank}", own)
+        prefix = store.get(own).decode()
+        store.add(prefix, 1)
+    else:
+        prefix, confirmed = own, 0
+        while confirmed < size - 1:
+            for other in range(1, size):
+                store.set(store.get(f"process {other}").decode(), prefix)
+            time.sleep(_POLL_SECONDS)
+            confirmed = store.add(prefix, 0)
+    return PrefixStore(prefix, store), rank, size
 
 
 def _wait_for_others() -> None:
