@@ -159,6 +159,17 @@ def first_before_others() -> Iterator[None]:
         _wait_for_others()
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """Compute as a run of one process while the block runs, which the other ranks do not enter."""
+    global _groups
+    groups, _groups = _groups, None
+    try:
+        yield
+    finally:
+        _groups = groups
+
+
 def from_first(value: Value) -> Value:
     """Return rank 0's value."""
     if not _groups:
