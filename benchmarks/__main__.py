@@ -30,6 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, help="timed rounds (each suite has its own number)")
     parser.add_argument("--threads", type=int, help="threads of every contender (default: all cores)")
     parser.add_argument("--against", metavar="REV", help="also measure this git revision (train, inference, gpu)")
+    parser.add_argument("--corpus", type=Path, metavar="PATH", help="real text (quality)")
+    parser.add_argument(
+        "--minutes", type=float, default=5.0, help="minutes that maskwright trains (quality; default: 5)"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the tables to a file too")
     parser.add_argument("--quick", action="store_true", help="toy sizes: shows that it works, measures nothing")
     parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
@@ -67,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 sizes=sizes,
                 against=against,
                 in_process=options.in_process,
+                corpus=options.corpus,
+                minutes=options.minutes,
             )
             before = page
             try:

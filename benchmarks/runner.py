@@ -31,6 +31,7 @@ class Settings:
         cases, sizes: Names to measure; empty for all.
         against: Name and source folder of another revision.
         in_process: Run contenders in this process (tests).
+        corpus, minutes: Text and training time of `quality`.
     """
 
     scratch: Path
@@ -40,6 +41,8 @@ class Settings:
     sizes: tuple[str, ...] = ()
     against: tuple[str, Path] | None = None
     in_process: bool = False
+    corpus: Path | None = None
+    minutes: float = 5.0
 
     def wants(self, case: str) -> bool:
         """Whether a case is measured."""

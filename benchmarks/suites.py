@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks import texts
 from benchmarks.ours import INFERENCE_LEVERS, LEVERS
+from benchmarks.quality import quality
 from benchmarks.runner import Contender, Outcome, Settings, Spread, measure
 from benchmarks.table import Table, compare, number, spread
 
@@ -449,4 +450,5 @@ SUITES: Mapping[str, Callable[[Settings], Iterator[Table]]] = {
     "scaling": scaling,
     "gpu": gpu,
     "beside": beside,
+    "quality": quality,
 }

@@ -10,6 +10,7 @@ import pytest
 from benchmarks import texts
 from benchmarks.__main__ import main
 from benchmarks.ours import INFERENCE_LEVERS, LEVERS
+from benchmarks.quality import LIMIT, RATES
 
 pytest.importorskip("transformers")
 
@@ -37,6 +38,20 @@ def test_a_suite_measures_every_contender(
     # A processor may lack bf16; nothing else may fail.
     assert [line for line in lines if "not measured" in line and "PrecisionChanged" not in line] == []
     assert out.read_text(encoding="utf-8").splitlines()[0] in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_quality_trains_and_measures_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
+    corpus, out = tmp_path / "corpus", tmp_path / "tables.md"
+    generator = np.random.default_rng(0)
+    corpus.mkdir()
+    for number in range(40):
+        words = [f"w{word}" for word in generator.zipf(1.5, 2000) % 500]
+        sentences = [" ".join(words[first : first + 10]) + "." for first in range(0, len(words), 10)]
+        (corpus / f"{number}.txt").write_text(" ".join(sentences), encoding="utf-8")
+    assert main(["quality", "--corpus", str(corpus), "--minutes", "0.02", "--out", str(out)]) == 0
+    assert out.read_text(encoding="utf-8").count("| transformers") == len(RATES) + LIMIT
 
 
 def test_unknown_suites_are_refused() -> None:
