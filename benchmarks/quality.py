@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,7 @@ def _blocks(folder: Path, tokenizer: Any) -> np.ndarray[Any, Any]:
     return np.concatenate([ends + tokenizer.cls_token_id, blocks, ends + tokenizer.sep_token_id], axis=1)
 
 
-def _batches(blocks: np.ndarray[Any, Any]) -> Iterator[Sequence[Any]]:
+def _batches(blocks: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
     generator = np.random.default_rng(0)
     while True:
         order = generator.permutation(len(blocks))
