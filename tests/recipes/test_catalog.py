@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from maskwright.core.errors import RecipeError
+from maskwright.core.errors import JsonError, RecipeError
 from maskwright.core.spec import field_paths
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.recipes import catalog
@@ -176,11 +176,11 @@ def test_a_pair_objective_alone_needs_unmasked_text():
 
 
 def test_resolve_explains_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(RecipeError, match=r"cannot read the recipe file 'missing\.json'"):
+    with pytest.raises(RecipeError, match=r"there is no recipe file 'missing\.json'"):
         catalog.resolve("missing.json")
     broken = tmp_path / "broken.json"
     broken.write_text('{"name": \n oops}')
-    with pytest.raises(RecipeError, match=r"broken\.json' is not JSON: line 2, column 2"):
+    with pytest.raises(JsonError, match=r"broken\.json is not valid JSON: line 2, column 2"):
         catalog.resolve(str(broken))
     wrong = tmp_path / "wrong.json"
     wrong.write_text('{"name": "x", "encodr": {}}')
@@ -188,7 +188,7 @@ def test_resolve_explains_files_that_cannot_be_read(tmp_path):
         catalog.resolve(str(wrong))
     binary = tmp_path / "binary.json"
     binary.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(RecipeError, match="is not UTF-8 text"):
+    with pytest.raises(JsonError, match="'utf-8' codec can't decode"):
         catalog.resolve(str(binary))
 
 

@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from maskwright.core.console import SafeConsole
+
 _WIDTH_WHEN_PIPED = 200
 
 Cell = str | Text
@@ -36,7 +38,7 @@ def talk() -> Console:
 def _console(stream: TextIO) -> Console:
     # A pipe has no width; rich would fold tables at 80 columns and break them for grep and cut.
     width = None if stream.isatty() or os.environ.get("COLUMNS") else _WIDTH_WHEN_PIPED
-    return Console(file=stream, width=width, highlight=False)
+    return SafeConsole(file=stream, width=width, highlight=False)
 
 
 def table(
@@ -99,7 +101,10 @@ def print_json(value: Any) -> None:
     """Print a JSON-like value on standard output, indented, in UTF-8."""
     # JSON is UTF-8, but a pipe on Windows uses an old code page. Lone surrogates, which file names may contain, become
     # JSON escapes (\udc80), the format of backslashreplace.
-    data = (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+    # So do control characters that JSON allows (from 0x7F).
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    text = text.translate({code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)})
+    data = text.encode("utf-8", "backslashreplace")
     binary = getattr(sys.stdout, "buffer", None)
     if binary is None:  # a notebook's output, or one caught in a StringIO
         sys.stdout.write(data.decode())

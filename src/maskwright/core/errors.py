@@ -6,6 +6,10 @@ Every error that a user can cause is a `MaskwrightError`; the command line print
 import difflib
 import json
 from collections.abc import Iterable
+from itertools import islice
+
+_MOST_CHARACTERS = 4000
+_MOST_COMPARED, _LONGEST_COMPARED = 1000, 100
 
 
 class MaskwrightError(Exception):
@@ -42,6 +46,8 @@ def json_problem(error: Exception) -> str:
 
 
 def _sentence(text: str) -> str:
+    if len(text) > _MOST_CHARACTERS:  # it quotes a file
+        text = text[:_MOST_CHARACTERS] + " ..."
     return text if text.endswith((".", "?", "`")) else text + "."
 
 
@@ -55,6 +61,10 @@ class RecipeError(MaskwrightError):
 
 class DataError(MaskwrightError):
     """A corpus, a tokenizer or prepared data that cannot be used."""
+
+
+class JsonError(DataError, ValueError):
+    """A JSON file that cannot be read, or is not valid; also a ValueError."""
 
 
 class CheckpointError(MaskwrightError):
@@ -74,8 +84,10 @@ class DeviceError(MaskwrightError):
 
 
 def nearest(name: str, options: Iterable[str], cutoff: float = 0.5) -> str | None:
-    """Return the option most similar to `name`, or None if none is similar."""
-    matches = difflib.get_close_matches(name, list(options), n=1, cutoff=cutoff)
+    """Return the option most similar to `name`, or None if none is similar; of very many or long ones, some."""
+    # Comparing takes time in proportion to the product of the lengths, and options may come from a file.
+    compared = [option for option in islice(options, _MOST_COMPARED) if len(option) <= _LONGEST_COMPARED]
+    matches = difflib.get_close_matches(name[:_LONGEST_COMPARED], compared, n=1, cutoff=cutoff)
     return matches[0] if matches else None
 
 

@@ -7,12 +7,16 @@ import io
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from maskwright.core.errors import DeviceError
+from maskwright.core.errors import DeviceError, JsonError, json_problem
+
+MAX_JSON_BYTES = 1 << 26
+"""Longest file that `read_json` reads."""
 
 
 def disk_problem(error: OSError, path: Path) -> DeviceError:
@@ -169,18 +173,54 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file; errors are those of the standard library (ValueError, OSError)."""
+def open_file(path: Path) -> BinaryIO:
+    """Open a regular file to read its bytes; OSError for a pipe or device, which may block or never end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return open(path, "rb")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON that may be hostile; any fault of it is a ValueError, with the reason (see `json_problem`)."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        return json.loads(text)
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise
+    except ValueError as error:  # Python limits the digits, because reading them takes quadratic time.
+        raise ValueError("a number has more than 4,300 digits") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file, of at most `MAX_JSON_BYTES`.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        JsonError: If it cannot be read or is not valid JSON; also a ValueError.
+    """
+    try:
+        with open_file(path) as file:
+            data = file.read(MAX_JSON_BYTES + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise JsonError(f"cannot read {path}: {error.strerror}", todo="Check that it is a file you may read") from error
+    try:
+        if len(data) > MAX_JSON_BYTES:
+            raise ValueError(f"it is longer than {MAX_JSON_BYTES:,} bytes")
+        return parse_json(data.decode("utf-8"))
+    except ValueError as error:
+        line = f"line {error.lineno}, " if isinstance(error, json.JSONDecodeError) else ""
+        raise JsonError(
+            f"{path} is not valid JSON: {line}{json_problem(error)}", todo="Restore, download or write it again"
+        ) from error
 
 
 def checksum(content: Path | bytes) -> str:
     """Return the BLAKE2b-128 checksum of a file or of bytes as hexadecimal digits, in constant memory."""
     digest = hashlib.blake2b(digest_size=16)
-    with io.BytesIO(content) if isinstance(content, bytes) else open(content, "rb") as file:
+    with io.BytesIO(content) if isinstance(content, bytes) else open_file(content) as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

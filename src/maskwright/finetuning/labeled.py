@@ -353,10 +353,7 @@ def load_read_as(folder: str | Path) -> ReadAs:
     path = Path(folder).expanduser() / READING_FILE
     if not path.is_file():
         return {}
-    try:
-        data = read_json(path)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read: {error}", todo="Remove it to have columns guessed.") from error
+    data = read_json(path)
     if not isinstance(data, dict) or _BENCHMARK not in data:
         return read_as_from_json(data, str(path))
     name = data.pop(_BENCHMARK)

@@ -1,6 +1,5 @@
 """Read config.json and the weights of model folders."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Read a folder's config.json.
 
     Raises:
-        ConversionError: If it is missing or not a JSON object.
+        MaskwrightError: If it is missing or not a JSON object.
     """
     data = _json_object(folder / "config.json")
     if not isinstance(data.get("model_type"), str):
@@ -96,8 +95,6 @@ def _json_object(path: Path) -> dict[str, Any]:
         raise ConversionError(
             f"{path} is missing", allowed="a folder with config.json and model.safetensors"
         ) from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ConversionError(f"{path} is not valid JSON: {error}", todo="Download or write it again") from error
     if not isinstance(data, dict):
         raise ConversionError(f"{path} contains a {type(data).__name__}", allowed="a JSON object")
     return data

@@ -1,17 +1,19 @@
 """Files of texts: read one per line or one column of a table, also compressed; read one whole text; write results."""
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from maskwright.core.errors import DataError, json_problem
-from maskwright.core.files import write_text
+from maskwright.core.files import open_file, parse_json, write_text
 from maskwright.data.sources.files import (
     COMPRESSIONS,
     BadLine,
     decompressed,
+    lines_in,
     reading,
     refuse_utf_16,
     undecodable,
@@ -74,8 +76,8 @@ def _refuse(bad: BadLine) -> None:
     raise DataError(f"{bad.place}: {bad.problem}", todo=bad.todo or "Correct the line.")
 
 
-def _lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    for number, line in enumerate(stream, start=1):
+def _lines(stream: BinaryIO, name: str) -> Iterator[str]:
+    for number, line in enumerate(lines_in(stream, name), start=1):
         if number == 1:
             refuse_utf_16(line[:2], name)
             line = line.removeprefix(_BOM)
@@ -93,8 +95,8 @@ def _of_json(lines: list[str], name: str, field: str | None, on_column: Callable
         place = f"{name}, line {number}"
         allowed = f"a string, or an object with a string field {field or 'text'!r}"
         try:
-            value = json.loads(line) if line.strip() else ""
-        except json.JSONDecodeError as error:
+            value = parse_json(line) if line.strip() else ""
+        except ValueError as error:
             raise DataError(f"{place}: not JSON ({json_problem(error)})", allowed=allowed) from error
         if isinstance(value, dict):
             if field not in value:
@@ -131,8 +133,8 @@ def read_source(text: str | None, file: Path | None) -> str:
     assert file is not None
     name = "standard input" if str(file) == "-" else str(file)
     try:
-        data = sys.stdin.buffer.read() if str(file) == "-" else file.expanduser().read_bytes()
-        return data.decode("utf-8-sig")
+        with contextlib.nullcontext(sys.stdin.buffer) if str(file) == "-" else open_file(file.expanduser()) as source:
+            return source.read().decode("utf-8-sig")
     except OSError as error:
         raise DataError(f"cannot read {name}: {error.strerror}", todo="Check the path.") from error
     except UnicodeDecodeError as error:

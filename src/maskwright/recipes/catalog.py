@@ -2,7 +2,6 @@
 
 import functools
 import importlib
-import json
 import pkgutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -79,18 +78,11 @@ def _file(path: Path) -> Path | None:
 def _read(path: Path) -> Recipe:
     try:
         data = read_json(path)
-    except OSError as error:
+    except FileNotFoundError as error:
         raise RecipeError(
-            f"cannot read the recipe file {str(path)!r}: {error.strerror}",
+            f"there is no recipe file {str(path)!r}",
             todo="Check the path, or run `maskwright recipes` for the names of recipes",
         ) from error
-    except json.JSONDecodeError as error:
-        raise RecipeError(
-            f"the recipe file {str(path)!r} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}",
-            todo="Start from `maskwright recipes show NAME --json > FILE`",
-        ) from error
-    except UnicodeDecodeError as error:
-        raise RecipeError(f"the recipe file {str(path)!r} is not UTF-8 text") from error
     return validate(Recipe, data, source=str(path))
 
 

@@ -12,6 +12,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from maskwright.core.console import SafeConsole
+
 _TRAINING = "training"
 
 
@@ -166,4 +168,4 @@ class _WhileOpen:
 
 def _stderr() -> Console:
     # A log file has no width; rich would fold its lines at 80 columns.
-    return Console(file=cast(IO[str], _WhileOpen()), highlight=False, width=None if sys.stderr.isatty() else 160)
+    return SafeConsole(file=cast(IO[str], _WhileOpen()), highlight=False, width=None if sys.stderr.isatty() else 160)

@@ -152,7 +152,7 @@ def test_tables_of_questions_are_read(tmp_path: Path) -> None:
 
 
 def test_what_is_no_squad_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a\.json, line 2, column 1: not JSON"):
+    with pytest.raises(DataError, match=r"a\.json, line 2: not JSON"):
         read(tmp_path, '{"data":\n')
     with pytest.raises(DataError, match=r"no column any of 'question'.*Allowed: articles"):
         read(tmp_path, {"articles": []}, ReadOptions(format="squad"))

@@ -248,7 +248,7 @@ def test_json_lists_and_lone_surrogates(tmp_path: Path) -> None:
     assert rows(file) == [("t0", "x"), ("t2", "x"), ("5", "y")]
     assert reasons(file)[0] == ("record 5", "not a JSON object but str")
     assert reasons(file)[1][0] == "record 2"
-    with pytest.raises(DataError, match=r"a\.json, line 1, column .*not JSON"):
+    with pytest.raises(DataError, match=r"a\.json, line 1: not JSON"):
         read(tmp_path, "a.json", "[1,")
 
 

@@ -164,7 +164,9 @@ def _from_path(path: Path, name: str | None) -> Source:
             hint = "unpack it first: Parquet is compressed inside"
         found = f"files ending in {suffix!r}" if suffix else "files without a suffix"
         raise DataError(f"{path}: {found} are not read", allowed=_READ, todo=hint[0].upper() + hint[1:] + ".")
-    if path.is_file() and path.stat().st_size == 0:
+    if not path.is_file():
+        raise DataError(f"{path} is not a regular file but a pipe or a device", todo="Save its content as a file.")
+    if path.stat().st_size == 0:
         raise DataError(f"{path} is empty (0 bytes)", todo="Give a file with text, or leave this one out.")
     return Source(name=name or path.name, files=(path,))
 
@@ -185,6 +187,8 @@ def _walk(folder: Path) -> tuple[tuple[Path, ...], tuple[tuple[str, int], ...]]:
                 continue
             if file_format(path) is None:
                 others["".join(path.suffixes[-2:]) or "without suffix"] += 1
+            elif path.exists() and not path.is_file():
+                others["pipe or device"] += 1
             else:
                 files.append(path)
     return tuple(files), tuple(others.most_common())

@@ -1,4 +1,4 @@
-"""Opening of corpus files, compressed or not, and description of bytes that are not UTF-8."""
+"""Opening of corpus files, compressed or not, in bounded memory, and description of bytes that are not UTF-8."""
 
 import codecs
 import gzip
@@ -8,18 +8,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from maskwright.core.errors import DataError
+from maskwright.core.files import open_file
 
 COMPRESSIONS = (".gz", ".zst")
+MAX_LINE_BYTES = 1 << 24
+"""Longest line of a table or of JSON Lines, and so the longest document there. Text files have no such limit."""
+MAX_RATIO = 100
+"""Times its own size that a compressed file may unpack to; `_ALWAYS_UNPACKED` is allowed in any case."""
+_ALWAYS_UNPACKED = 1 << 26
 _READ_BYTES = 1 << 18
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[io.BufferedReader]:
-    """Open a file; turn errors of reading it into a DataError: damaged, truncated, not permitted, missing."""
+def reading(path: Path) -> Iterator[BinaryIO]:
+    """Open a regular file; turn errors of reading it into a DataError: damaged, truncated, not permitted, missing."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             yield file
     except (EOFError, gzip.BadGzipFile, zlib.error, OSError) as error:
         # pyarrow raises OSError without a number.
@@ -34,15 +41,57 @@ def reading(path: Path) -> Iterator[io.BufferedReader]:
         ) from error
 
 
-def decompressed(file: io.BufferedReader, path: Path) -> io.BufferedReader:
-    """Return the file's text as a binary stream, by its last suffix (`.gz`, `.zst` or neither)."""
+def decompressed(file: BinaryIO, path: Path) -> io.BufferedReader:
+    """Return the file's text as a binary stream, by its last suffix (`.gz`, `.zst` or neither).
+
+    Reading raises DataError where a file unpacks to more than `MAX_RATIO` times its size.
+    """
     if path.suffix.lower() == ".gz":
-        return io.BufferedReader(gzip.GzipFile(fileobj=file, mode="rb"), buffer_size=_READ_BYTES)
+        return io.BufferedReader(_Unpacked(gzip.GzipFile(fileobj=file, mode="rb"), path), buffer_size=_READ_BYTES)
     if path.suffix.lower() == ".zst":
         import pyarrow
 
-        return io.BufferedReader(pyarrow.CompressedInputStream(file, "zstd"), buffer_size=_READ_BYTES)
+        return io.BufferedReader(_Unpacked(pyarrow.CompressedInputStream(file, "zstd"), path), buffer_size=_READ_BYTES)
+    assert isinstance(file, io.BufferedReader)
     return file
+
+
+class _Unpacked(io.RawIOBase):
+    def __init__(self, stream: Any, path: Path) -> None:
+        self._stream, self._path = stream, path
+        self._left = max(_ALWAYS_UNPACKED, MAX_RATIO * path.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            raise DataError(
+                f"{self._path} unpacks to more than {MAX_RATIO} times its {self._path.stat().st_size:,} bytes",
+                todo="If this is no mistake, unpack it and give the unpacked file.",
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def lines_in(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    """Yield the lines of a file; DataError for one that is longer than `MAX_LINE_BYTES`."""
+    number = 0
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        check_length(len(line), name, number)
+        yield line
+
+
+def check_length(length: int, name: str, number: int) -> None:
+    """Raise DataError if line `number` of a file is longer than `MAX_LINE_BYTES`."""
+    if length > MAX_LINE_BYTES:
+        raise DataError(
+            f"{name}, line {number}: longer than {MAX_LINE_BYTES:,} bytes",
+            todo="Check that the file is what its name says, or divide its documents.",
+        )
 
 
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

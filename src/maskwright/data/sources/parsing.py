@@ -4,7 +4,6 @@ A piece is some whole documents of one file (or part of a document too long for 
 errors name file and line.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from maskwright.core.errors import json_problem
+from maskwright.core.files import parse_json
 from maskwright.data.sources.files import BadLine, undecodable
 from maskwright.data.sources.markdown import strip_markdown
 from maskwright.data.words.given_spans import GivenSpan, read_spans
@@ -119,11 +119,11 @@ def _json_records(piece: Piece, data: bytes, on_bad_line: OnBadLine) -> Iterator
         if not line.strip():
             continue
         try:
-            record = json.loads(line.decode("utf-8"))
+            record = parse_json(line.decode("utf-8"))
         except UnicodeDecodeError as error:
             on_bad_line(undecodable(line, error, piece.file, number))
             continue
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             shown = line[:60].decode("utf-8", errors="replace").strip()
             problem = f"not JSON ({json_problem(error)}); it begins {shown!r}"
             on_bad_line(BadLine(f"{piece.file}, line {number}", problem))

@@ -14,7 +14,7 @@ from typing import BinaryIO, Literal
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.sources.arguments import Source, file_format
 from maskwright.data.sources.docstrings import docstring_documents
-from maskwright.data.sources.files import decompressed, reading, refuse_utf_16
+from maskwright.data.sources.files import check_length, decompressed, reading, refuse_utf_16
 from maskwright.data.sources.parsing import WIKI_TITLE, OnBadLine, Piece, PieceFormat
 from maskwright.data.sources.tables import csv_documents, hub_documents, json_column, parquet_documents
 
@@ -136,7 +136,7 @@ def _json_pieces(stream: BufferedReader, path: Path, column: str | None) -> Iter
     while True:
         data = stream.read(BLOCK_BYTES)
         waiting += data
-        # A line is one document and must be read whole, however long it is.
+        # A line is one document and must be read whole.
         end = data.rfind(b"\n")
         cut = len(waiting) - len(data) + end + 1 if end >= 0 else 0
         cut = cut if data else len(waiting)
@@ -147,6 +147,7 @@ def _json_pieces(stream: BufferedReader, path: Path, column: str | None) -> Iter
             if payload.strip():
                 yield Piece(file=str(path), format="jsonl", payload=payload, first_line=line, column=column or "text")
             line += payload.count(b"\n")
+        check_length(len(waiting), str(path), line)
         if not data:
             return
 

@@ -1,7 +1,6 @@
 """Texts of CSV and Parquet files and of Hugging Face datasets (streamed), and the choice of the text column."""
 
 import csv
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -9,15 +8,14 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from maskwright.core.errors import DataError, nearest
+from maskwright.core.files import parse_json
 from maskwright.data.sources.arguments import HubDataset
-from maskwright.data.sources.files import BadLine, undecodable
+from maskwright.data.sources.files import MAX_LINE_BYTES, BadLine, lines_in, undecodable
 from maskwright.data.sources.parsing import OnBadLine
 
 _USUAL_COLUMNS = ("text", "content")
 _ROWS_LOOKED_AT = 20
 _ROWS_AT_ONCE = 512
-# A longer field is not a text but the rest of a file after an unbalanced quotation mark.
-_MAX_FIELD_CHARACTERS = 1 << 27
 
 OnColumn = Callable[[str], None]
 
@@ -55,8 +53,8 @@ def json_column(lines: bytes, file: str) -> str | None:
     """Return the text field of JSON lines, from the first record; None if there is no JSON object."""
     for line in lines.split(b"\n"):
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
+            record = parse_json(line)
+        except ValueError:
             continue  # reported where the line is read
         if isinstance(record, dict):
             return choose_column(list(record), [name for name, value in record.items() if _is_text(value)], None, file)
@@ -81,7 +79,12 @@ def csv_documents(
     delimiter = max(",;\t", key=header.count)
     with long_fields():
         rows = csv.reader(chain([header], lines), delimiter=delimiter)
-        columns = next(rows, [])
+        try:
+            columns = next(rows, [])
+        except csv.Error as error:
+            raise DataError(
+                f"{path}, line 1: not CSV ({error})", todo="The first line must name the columns."
+            ) from error
         if not any(columns):
             raise DataError(f"{path} has no header line", todo="The first line must name the columns.")
         good = _whole_rows(rows, len(columns), path, on_bad_line)
@@ -95,7 +98,7 @@ def csv_documents(
 
 
 def _decoded_lines(stream: BinaryIO, path: Path, on_bad_line: OnBadLine) -> Iterator[str]:
-    for number, line in enumerate(stream, 1):
+    for number, line in enumerate(lines_in(stream, str(path)), 1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
@@ -131,8 +134,9 @@ def _is_number(field: str) -> bool:
 
 @contextmanager
 def long_fields() -> Iterator[None]:
-    """Allow the csv module fields of any length in the block; its limit is global."""
-    before = csv.field_size_limit(_MAX_FIELD_CHARACTERS)
+    """Allow the csv module long fields in the block; its limit is global."""
+    # A longer field is not a text but the rest of a file after an unbalanced quotation mark.
+    before = csv.field_size_limit(MAX_LINE_BYTES)
     try:
         yield
     finally:
@@ -141,10 +145,9 @@ def long_fields() -> Iterator[None]:
 
 def parquet_documents(file: IO[bytes], path: Path, column: str | None, on_column: OnColumn = _ignore) -> Iterator[str]:
     """Read the text column of a Parquet file, some rows at a time; a null is an empty document."""
-    import pyarrow
     import pyarrow.parquet
 
-    try:
+    with reading_parquet(path):
         table = pyarrow.parquet.ParquetFile(file)
         schema = table.schema_arrow
         textual = [field.name for field in schema if _holds_text(field.type)]
@@ -158,7 +161,16 @@ def parquet_documents(file: IO[bytes], path: Path, column: str | None, on_column
         for batch in table.iter_batches(batch_size=_ROWS_AT_ONCE, columns=[name]):
             for value in batch.column(0).to_pylist():
                 yield value if isinstance(value, str) else "\n\n".join(part or "" for part in value or ())
-    except pyarrow.ArrowException as error:
+
+
+@contextmanager
+def reading_parquet(path: Path) -> Iterator[None]:
+    """Turn the errors of pyarrow for a damaged file into a DataError."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}", todo="Write or download it again."
         ) from error

@@ -272,10 +272,7 @@ def _names(folder: Path, config: dict[str, Any], vocabulary: dict[str, int]) -> 
 def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
-    try:
-        value = read_json(path)
-    except (ValueError, OSError) as error:
-        raise _unreadable(path, error) from error
+    value = read_json(path)
     if not isinstance(value, dict):
         raise _unreadable(path, f"an object was expected, found {type(value).__name__}")
     return value

@@ -4,13 +4,13 @@ The nested JSON of these benchmarks becomes rows, which are then read like table
 """
 
 import contextlib
-import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from maskwright.core.errors import DataError
+from maskwright.core.files import parse_json
 from maskwright.finetuning.examples import Answer, ChoiceExample, ExampleFile, QuestionExample
 from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import ReadOptions
@@ -133,7 +133,7 @@ def _written_answers(value: Any, start: object) -> tuple[tuple[str, int | None],
     """
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         with contextlib.suppress(ValueError):  # else an answer that begins with a bracket
-            value = json.loads(value)
+            value = parse_json(value)
     match value:
         case None:
             return None

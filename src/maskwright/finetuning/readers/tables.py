@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,8 +11,9 @@ from typing import Any, NamedTuple
 
 from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError, json_problem, nearest
+from maskwright.core.files import parse_json
 from maskwright.core.surrogates import SURROGATE
-from maskwright.data.sources.tables import long_fields
+from maskwright.data.sources.tables import long_fields, reading_parquet
 from maskwright.finetuning.examples import E
 from maskwright.finetuning.readers.files import Skips, lines_of, load_bytes, load_text, suffix_of
 from maskwright.finetuning.readers.options import Format, ReadOptions
@@ -219,20 +219,18 @@ def _records(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, str, An
     if len(lines) > 1 and all(line.lstrip().startswith("{") for _, line in lines[:2]):
         for number, line in lines:
             try:
-                yield f"{path}, line {number}", str(number), json.loads(line)
-            except (ValueError, RecursionError) as error:
+                yield f"{path}, line {number}", str(number), parse_json(line)
+            except ValueError as error:
                 shown = SURROGATE.sub("\ufffd", line[:60].strip())
                 skips.add(f"{path}, line {number}", f"not JSON ({json_problem(error)}); it begins {shown!r}")
         return
     try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
+        data = parse_json(text)
+    except ValueError as error:
         raise DataError(
-            f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg})",
+            f"{path}, line {getattr(error, 'lineno', 1)}: not JSON ({json_problem(error)})",
             todo="Check that the file is whole. JSON Lines have one object per line.",
         ) from error
-    except RecursionError as error:
-        raise DataError(f"{path}: JSON nested too deeply to be data") from error
     if isinstance(data, dict) and not isinstance(data.get("data"), list):
         yield f"{path}, line {lines[0][0]}", str(lines[0][0]), data
         return
@@ -251,14 +249,12 @@ def _read_parquet(path: Path) -> Table:
     import pyarrow
     import pyarrow.parquet
 
-    try:
-        table = pyarrow.parquet.read_table(pyarrow.BufferReader(load_bytes(path)))
-    except pyarrow.ArrowException as error:
-        raise DataError(
-            f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}", todo="Write or download it again."
-        ) from error
+    data = load_bytes(path)
+    with reading_parquet(path):
+        table = pyarrow.parquet.read_table(pyarrow.BufferReader(data))
+        values = table.to_pylist()
     names = _class_names(table.schema.metadata or {})
-    rows = [Row(f"{path}, record {number}", str(number), cells) for number, cells in enumerate(table.to_pylist(), 1)]
+    rows = [Row(f"{path}, record {number}", str(number), cells) for number, cells in enumerate(values, 1)]
     for row in rows:
         row.cells.update({name: _class_name(row.cells[name], classes) for name, classes in names.items()})
     notes = tuple(f"the classes of column {name!r} are named in the file" for name in names)
@@ -268,7 +264,7 @@ def _read_parquet(path: Path) -> Table:
 def _class_names(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
     """Find columns of type ClassLabel, alone or in a list, in what `datasets` writes into a file's metadata."""
     try:
-        features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+        features = parse_json(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
     except (ValueError, AttributeError):
         return {}
     found = {}
@@ -408,8 +404,9 @@ def _unique_names(names: Sequence[str]) -> tuple[str, ...]:
     """Name columns without name by their position (from 1), and repeated ones "name (1)", "name (2)"."""
     bare = [name.strip() or str(position) for position, name in enumerate(names, 1)]
     seen: Counter[str] = Counter()
+    counts = Counter(bare)
     unique = []
     for name in bare:
         seen[name] += 1
-        unique.append(f"{name} ({seen[name]})" if bare.count(name) > 1 else name)
+        unique.append(f"{name} ({seen[name]})" if counts[name] > 1 else name)
     return tuple(unique)

@@ -3,7 +3,6 @@
 To add a kind: one module, and one entry in `KINDS`.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -147,13 +146,10 @@ def read_task(path: Path, entries: TaskEntries) -> Task:
     """Read a task file; `entries` are those of config.json beside it.
 
     Raises:
-        ConversionError: If it is not readable, or the two contradict each other.
-        MaskwrightError: If it does not describe a task.
+        ConversionError: If the two contradict each other.
+        MaskwrightError: If it is not readable, or does not describe a task.
     """
-    try:
-        data = read_json(path)
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ConversionError(f"{path} is not readable JSON: {error}", todo="Fetch or write it again") from error
+    data = read_json(path)
     if not isinstance(data, dict):
         raise ConversionError(f"{path} holds a {type(data).__name__}", allowed="a JSON object")
     task = task_from_json(data)
