@@ -10,8 +10,6 @@ cost           parameters, FLOPs, memory, disk, and measured speed.
 A model without a vocabulary head is measured by its generator's, if it has one (ELECTRA).
 """
 
-import gzip
-import json
 import re
 import statistics
 import time
@@ -26,10 +24,11 @@ import torch
 from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError, MaskwrightError
-from maskwright.core.files import read_json
+from maskwright.core.files import parse_json, read_json
 from maskwright.core.randomness import generator
 from maskwright.core.tensors import EncoderOutput
 from maskwright.core.types import IntArray
+from maskwright.data.sources.files import decompressed, lines_in, reading
 from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.inference.batching import TextBatch, batches
 from maskwright.inference.model import Model, TextCut
@@ -195,8 +194,9 @@ def read_minimal_pairs(path: Path) -> dict[str, list[tuple[str, str]]]:
     pairs = {}
     for file in files:
         try:
-            with (gzip.open if file.suffix == ".gz" else open)(file, "rt", encoding="utf-8") as lines:
-                records = [json.loads(line) for line in lines if line.strip()]
+            with reading(file) as raw:
+                lines = lines_in(decompressed(raw, file), str(file))
+                records = [parse_json(line) for line in lines if line.strip()]
             pairs[file.name.partition(".")[0]] = [(each["sentence_good"], each["sentence_bad"]) for each in records]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(

@@ -18,7 +18,7 @@ from typing import IO
 import numpy as np
 
 from maskwright.core.errors import DataError
-from maskwright.core.files import atomic_folder, read_json, write_json
+from maskwright.core.files import atomic_folder, parse_json, read_json, write_json
 from maskwright.core.randomness import generator
 from maskwright.data.cleaning.block import Counts, on_bad_line
 from maskwright.data.cleaning.store import clean_corpus
@@ -94,7 +94,7 @@ def prepare_text(
             _split(temporary, resolve_sources(corpus), cleaning)
             _clean(temporary, cleaning, cache, workers, progress)
     described = read_json(folder / "text.json")
-    documents = [json.loads(line) for line in (folder / "held_out.jsonl").read_text(encoding="utf-8").splitlines()]
+    documents = [parse_json(line) for line in (folder / "held_out.jsonl").read_text(encoding="utf-8").splitlines()]
     return StudyText(
         train=tuple(f"{folder / 'train' / name}{weight}" for name, weight in described["train"].items()),
         documents=tuple(tuple(each["sentences"]) for each in documents),
