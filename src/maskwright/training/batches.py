@@ -1,6 +1,7 @@
 """The batches of a step: instances laid out, corrupted and cut into micro-batches."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -81,6 +82,7 @@ class MicroBatch:
         )
 
 
+_KEY_INDEXES = 8
 _ALIGNMENT = 16
 """Bytes: each tensor of a joint copy begins at a multiple."""
 
@@ -111,7 +113,7 @@ class StepBatch:
         counts: Predictions of each objective over the whole step: the losses' denominators.
         num_tokens, num_sequences: Over the whole step.
         squared_lengths: Sum of squared sequence lengths (the cost of attention).
-        key: Which batch this is, for messages: seed, refresh and number of its first instance.
+        key: Which batch this is, for messages: seed, epoch (from 1), mask sample, and the numbers of its sequences.
     """
 
     micro_batches: tuple[Any, ...]
@@ -176,7 +178,9 @@ class Collator:
             num_tokens=len(instances.ids),
             num_sequences=len(instances),
             squared_lengths=int((instances.lengths**2).sum()),
-            key=f"seed {self.seed}, mask sample {rows.refresh[0]}, first instance {rows.index[0]}",
+            key=f"seed {self.seed}, epoch {math.ceil(rows.epochs)}, mask sample {rows.refresh[0]}, sequences "
+            + ", ".join(map(str, rows.index[:_KEY_INDEXES]))
+            + f" and {len(rows.index) - _KEY_INDEXES} more" * (len(rows.index) > _KEY_INDEXES),
         )
 
     def _cut(

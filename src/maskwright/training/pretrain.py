@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.amounts import counted, short_count
-from maskwright.core.errors import RecipeError
+from maskwright.core.errors import RecipeError, TrainingError
 from maskwright.core.files import checksum, read_json, write_json, write_text
 from maskwright.core.spec import override, parse_overrides, validate
 from maskwright.data.words.annotator import words_fingerprint
@@ -125,6 +125,9 @@ def pretrain(
             if is_first:
                 directory.update_record(result=run.to_json())
             return run
+        except TrainingError as error:
+            directory.update_record(problem=str(error))
+            raise
         except KeyboardInterrupt:
             saved = any(directory.checkpoints.glob("step-*"))
             reporter.say(

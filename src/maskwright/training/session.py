@@ -5,13 +5,14 @@ A run has one session; each time it is interrupted and resumed, one more.
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from maskwright.core.amounts import counted, short_count
-from maskwright.core.errors import CheckpointError, RecipeError
+from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
 from maskwright.kernels.setting import use_kernels
 from maskwright.training import checkpoint
 from maskwright.training.budget import Spent
@@ -31,9 +32,10 @@ from maskwright.training.evaluation import (
 )
 from maskwright.training.expectation import EVALUATIONS, held_out_tokens
 from maskwright.training.flops import step_flops
+from maskwright.training.health import Spikes, divergence
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.loop import Position, Schedule, train
-from maskwright.training.metrics import Journal
+from maskwright.training.metrics import Journal, read_rows
 from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.preparation import Prepared, Request
@@ -118,6 +120,7 @@ class Session:
         self.expected_tokens = prepared.expected_tokens
         self.planned_tokens = record.get("replanned_tokens") or prepared.expected_tokens
         self._warmed_up: Spent | None = None
+        self._first_loss = math.inf
         if recipe.training.batch_sequences < world_size():
             raise RecipeError(
                 f"{world_size()} processes share batches of {recipe.training.batch_sequences} sequences",
@@ -147,7 +150,7 @@ class Session:
         """Train until the budget is spent or a stop is requested; the model is saved either way.
 
         Raises:
-            TrainingError: If the loss is not finite; the last checkpoint is intact.
+            TrainingError: If training diverges (`health.py`); the last checkpoint is sound.
             DeviceError: If the disk is full; the last checkpoint is intact.
         """
         position, is_saved = self._position()
@@ -162,11 +165,15 @@ class Session:
                 if largest(not check.passed):
                     stack.enter_context(use_kernels(False))
             steps = position.spent.steps
-            journal = None
+            journal, first_loss = None, math.inf
             if rank() == 0:
                 peak_flops = self.machine.peak_flops * world_size()
                 journal = Journal(self.directory.path, steps, self.budget, peak_flops, self.reporter)
                 stack.callback(journal.close)
+                logged = read_rows(self.directory.path / "metrics.jsonl")
+                first_loss = next((row["loss"] for row in logged if "loss" in row), math.inf)
+            self._first_loss = from_first(first_loss)
+            spikes, num_spikes = Spikes(), 0
             contention_reported = False
             timer = CheckpointTimer(
                 lambda: self._save(position, journal), steps if is_saved else -1, checkpoint_seconds
@@ -191,11 +198,19 @@ class Session:
                 position = report.position
                 if journal is not None:
                     journal.step(report)
+                result, step = report.result, position.spent.steps
+                if self._first_loss == math.inf:
+                    self._first_loss = result.loss
+                for spike in spikes.find({"loss": result.loss, "gradient norm": result.gradient_norm}):
+                    num_spikes += 1
+                    if num_spikes.bit_count() == 1:  # the first, second, fourth, eighth ...
+                        self.reporter.say("spike", f"step {step:,} ({report.batch.key}): {spike}; spike {num_spikes}")
                 # Evaluations happen at fixed progress, not at fixed times.
                 if self.workload.held_out and int(report.progress * EVALUATIONS) > int(progress * EVALUATIONS):
                     held_out = measure(self.model, self.workload.held_out)
                     if journal is not None:
-                        journal.held_out(position.spent.steps, held_out, self.baseline)
+                        journal.held_out(step, held_out, self.baseline)
+                    self._check(step, held_out)
                 progress = report.progress
                 self._replan(position.spent, progress, position.spent.steps - steps)
                 if report.is_contended and not contention_reported:
@@ -323,9 +338,23 @@ class Session:
         self.reporter.say("resuming", f"from step {found.step:,}, {progress:.0%} of the budget spent")
         return position, True
 
+    def _check(self, step: int, held_out: Mapping[str, Measured]) -> None:
+        """Raise TrainingError if the run has diverged."""
+        objectives = [each for each in self.model.objectives if each.kind in held_out]
+        loss = sum(each.weight * held_out[each.kind].loss for each in objectives)
+        if problem := divergence(loss, self._first_loss, self.model.weights().values()):
+            kept = max(self.directory.checkpoints.glob("step-*"), default=None)
+            raise TrainingError(
+                f"training has diverged: after step {step:,} {problem}; "
+                + ("no checkpoint was written before" if kept is None else f"the checkpoint {kept.name} is kept"),
+                todo="Lower the learning rate (`--set training.learning_rate=...`) and use a new --out folder.",
+            )
+
     def _save(self, position: Position, journal: Journal | None) -> None:
         if journal is None:
             return
+        # A few sequences show whether the weights are sound; the step's own loss was that of the weights before.
+        self._check(position.spent.steps, measure(self.model, self.workload.held_out_sample()))
         # The models first: a checkpoint of a step implies that the models of that step are saved.
         save_models(self.directory.path, self.recipe, self.model, self.text.vocabulary.special_tokens)
         journal.sync()

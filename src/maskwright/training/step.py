@@ -190,7 +190,7 @@ class Update:
         if not math.isfinite(loss) or not math.isfinite(gradient_norm):
             raise TrainingError(
                 f"step {self._step} ({self._batch.key}): the loss is {loss:g} and the gradient norm "
-                f"{gradient_norm:g}; the run stops before the weights are touched",
+                f"{gradient_norm:g}; the run stops before the update",
                 todo="Lower the learning rate (`--set training.learning_rate=...`, in fine-tuning `--set "
                 "learning_rate=...`) and use a new --out folder.",
             )

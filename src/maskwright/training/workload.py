@@ -1,7 +1,7 @@
 """The phases of the loop and the held-out batches, built from prepared text and a recipe."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,14 @@ class Workload:
 
     phases: tuple[Phase, ...]
     held_out: list[StepBatch]
+
+    def held_out_sample(self) -> list[StepBatch]:
+        """Return the first micro-batch of the held-out text, if there is any."""
+        for batch in self.held_out[:1]:
+            micro = batch.micro_batches[0]
+            counts = {kind: len(targets.labels) for kind, targets in micro.targets.items()}
+            return [replace(batch, micro_batches=(micro,), counts=counts)]
+        return []
 
 
 def build_workload(

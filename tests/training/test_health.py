@@ -1,0 +1,65 @@
+"""Spikes are found, and a run that diverges is stopped with the last sound checkpoint."""
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_pretrain import CLEAN
+from toy_runs import TOY, write_corpus
+
+from maskwright.core.checksums import read_record
+from maskwright.core.errors import TrainingError
+from maskwright.training import checkpoint
+from maskwright.training.health import Spikes, divergence
+from maskwright.training.pretrain import pretrain
+from maskwright.training.reporting import Silent
+
+
+def test_a_spike_is_seven_deviations_above_the_mean_of_at_least_a_hundred_steps() -> None:
+    spikes, noise = Spikes(), np.random.default_rng(0).normal(5.0, 0.1, 2000)
+    assert not spikes.find({"loss": 5.0, "norm": 1.0}) + spikes.find({"loss": 50.0})
+    spikes = Spikes()
+    assert not [found for number in noise for found in spikes.find({"loss": number})]
+    assert not spikes.find({"loss": 5.0 + 6 * 0.1})
+    (found,) = spikes.find({"loss": 5.9})
+    assert re.match(r"loss 5\.9 \(mean of the last 1,000 steps: (5|5\.00\d|4\.99\d)\)", found)
+
+
+@pytest.mark.parametrize(
+    ("loss", "weight", "says"),
+    [
+        (19.9, 1.0, ""),
+        (20.1, 1.0, "20.1.*first step was 10"),
+        (math.nan, 1.0, "loss is nan"),
+        (1.0, math.inf, "finite"),
+    ],
+)
+def test_divergence_is_twice_the_first_loss_or_a_weight_not_finite(loss: float, weight: float, says: str) -> None:
+    found = divergence(loss, 10.0, [torch.ones(2), torch.tensor([1.0, weight])])
+    assert re.search(says, found) if says else not found
+
+
+@pytest.mark.parametrize("rate", [1e9, 10])
+def test_a_diverged_run_says_so_and_keeps_the_last_sound_weights(tmp_path: Path, rate: float) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(TrainingError, match=r"diverged: after step \d+ .* checkpoint step-\d+ is kept.*learning rate"):
+        pretrain(
+            write_corpus(tmp_path / "corpus.txt"),
+            out=out,
+            recipe="bert/tiny",
+            steps=40,
+            set=(*TOY, f"training.learning_rate={rate}"),
+            clean=CLEAN,
+            workers=1,
+            cache=tmp_path / "cache",
+            checkpoint_minutes=0.0,
+            reporter=Silent(),
+        )
+    found, damaged = checkpoint.latest(out / "checkpoints")
+    assert found is not None
+    assert not damaged
+    assert all(weight.isfinite().all() for weight in found.weights.values())
+    assert "diverged" in read_record(out / "run.json")["problem"]
