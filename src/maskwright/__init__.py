@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from maskwright.serving.push import push as push
     from maskwright.study.compare import compare as compare
     from maskwright.training.doctor import doctor as doctor
+    from maskwright.training.examination import examine as examine
     from maskwright.training.pretrain import Run as Run
     from maskwright.training.pretrain import pretrain as pretrain
 
@@ -36,6 +37,7 @@ _MODULES = {
     "doctor": "training.doctor",
     "embed": "inference.commands",
     "evaluate": "finetuning.evaluating",
+    "examine": "training.examination",
     "export": "serving.export",
     "fill_mask": "inference.commands",
     "finetune": "finetuning.finetuning",
@@ -56,6 +58,7 @@ __all__ = [
     "doctor",
     "embed",
     "evaluate",
+    "examine",
     "export",
     "fill_mask",
     "finetune",

@@ -20,6 +20,7 @@ DIFFERENT = {
     "push": ({"yes"}, set()),
     "show": ({"text_file", "limit"}, {"max_sequences"}),
     "recipes": ({"name"}, set()),
+    "doctor": ({"run"}, set()),  # maskwright.examine
 }
 EXTRA = {"reporter", "cache", "progress", "prompts"}
 """Arguments of functions that have no option."""

@@ -1,5 +1,6 @@
-"""`maskwright doctor`: hardware, training configuration and advice for this machine."""
+"""`maskwright doctor`: hardware, training configuration and advice for this machine; or the state of a run."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -10,11 +11,26 @@ _KINDS = {"fp32": "fp32, default BLAS", "fp32_onednn": "fp32, oneDNN", "bf16": "
 
 
 def command(
+    run: Annotated[
+        Path | None, typer.Argument(help="Output directory of a run, to explain what went wrong.", show_default=False)
+    ] = None,
     device: Annotated[str, typer.Option(help="Device of the training: auto, cpu, cuda or cuda:N.")] = "auto",
     precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help="Precision of the training.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the hardware, its peak speed, the configuration that training will use, and advice."""
+    """Show the hardware, its peak speed, the configuration that training will use, and advice; or explain a run."""
+    if run is not None:
+        from maskwright.training.examination import examine
+
+        findings = examine(run)
+        if json:
+            output.print_json([finding._asdict() for finding in findings])
+        else:
+            output.table(
+                ("", ""),
+                [(output.strong(topic), f"{text.removesuffix('.')}. {todo}") for topic, text, todo in findings],
+            )
+        return
     from maskwright.core.amounts import size_in_bytes
     from maskwright.training.doctor import doctor
 

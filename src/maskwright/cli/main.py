@@ -53,7 +53,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "push": Verb("push", "Upload an exported model to the model hub.", _USE),
         "recipes": Verb("recipes", "List, show, compare and size the recipes of the published systems.", _SEE),
         "show": Verb("show", "Show how a recipe masks a text, in color.", _SEE),
-        "doctor": Verb("doctor", "Show hardware, training configuration and advice for this machine.", _SEE),
+        "doctor": Verb("doctor", "Describe this machine and what training uses of it, or explain a run.", _SEE),
     }
 )
 

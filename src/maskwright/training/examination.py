@@ -1,0 +1,114 @@
+"""`maskwright.examine`: what is wrong with a run, from its records, checkpoints and metrics."""
+
+import math
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from maskwright.core.checksums import compare_files, read_record
+from maskwright.core.errors import CheckpointError
+from maskwright.huggingface.weight_files import WEIGHTS
+from maskwright.training.health import Spikes
+from maskwright.training.metrics import read_rows
+
+_SERIES = {"loss": "loss", "gradient norm": "gradient_norm"}
+
+
+class Finding(NamedTuple):
+    """One fact about a run, and what to do about it ("" if nothing)."""
+
+    topic: str
+    text: str
+    todo: str = ""
+
+
+_RESUME = "Repeat the command of the run to resume it."
+_RATE = "Lower the learning rate (`--set training.learning_rate=...`) and use a new --out folder."
+
+
+def examine(run: str | Path) -> list[Finding]:
+    """Explain the state of a run directory of `pretrain` or `finetune`; nothing is changed.
+
+    Raises:
+        CheckpointError: If there is no run.
+    """
+    folder = Path(run).expanduser()
+    if not (folder / "run.json").is_file():
+        raise CheckpointError(f"{folder} holds no run (there is no run.json)", todo="Name the --out folder of a run.")
+    return [*_record(folder), *_checkpoints(folder), *_metrics(folder), *_model(folder)]
+
+
+def _record(folder: Path) -> Iterator[Finding]:
+    try:
+        record = read_record(folder / "run.json")
+        compare_files(folder, record.get("files", {}))
+    except ValueError as error:
+        yield Finding("record", f"damaged: {error}", "Restore that file, or train anew in another --out folder.")
+        return
+    result: dict[str, Any] = record.get("result") or {}
+    if record.get("finished") or result.get("finished"):
+        yield Finding("record", f"{record['work']}, finished")
+    elif problem := record.get("problem"):
+        yield Finding("record", f"{record['work']}, stopped by an error: {problem}")
+    else:
+        stopped = result.get("stopped_by")
+        how = f"stopped by {stopped}" if stopped else "not finished: it is running, or was killed"
+        yield Finding("record", f"{record['work']}, {how}", _RESUME)
+
+
+def _checkpoints(folder: Path) -> Iterator[Finding]:
+    for place in sorted(folder.glob("**/checkpoints")):
+        newest = ""
+        for checkpoint in sorted(place.glob("step-*"), reverse=True):
+            try:
+                record = read_record(checkpoint / "state.json")
+                compare_files(checkpoint, record["checksums"])
+                newest = newest or checkpoint.name
+            except (ValueError, KeyError) as error:
+                yield Finding("checkpoint", f"{checkpoint.name} is damaged: {error}", "Resuming uses the one before.")
+        if newest:
+            yield Finding("checkpoint", f"{place.relative_to(folder) / newest} is the newest that is intact")
+
+
+def _metrics(folder: Path) -> Iterator[Finding]:
+    for path in sorted(folder.glob("**/metrics.jsonl")):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            rows = [row for row in read_rows(path) if isinstance(row.get("loss"), int | float)]
+        for warning in caught:
+            yield Finding("metrics", str(warning.message), "A disk or another program has changed the file.")
+        if not rows:
+            continue
+        spikes = Spikes()
+        for row in rows:
+            for spike in spikes.find({name: row.get(key, 0.0) for name, key in _SERIES.items()}):
+                yield Finding("spike", f"step {row['step']:,}: {spike}", "Several: lower the learning rate.")
+        first, last = rows[0]["loss"], float(np.mean([row["loss"] for row in rows[-20:]]))
+        fell = math.isfinite(last) and last < first
+        yield Finding(
+            "loss",
+            f"{path.relative_to(folder)}: {first:.3f} in step {rows[0]['step']:,}, {last:.3f} in the last, up to step "
+            f"{rows[-1]['step']:,}",
+            "" if fell or len(rows) < 20 else "It has not fallen: train longer, or with a lower learning rate.",
+        )
+
+
+def _model(folder: Path) -> Iterator[Finding]:
+    path = folder / WEIGHTS
+    if not path.is_file():
+        yield Finding("model", "none saved yet", _RESUME)
+        return
+    try:
+        with safe_open(path, "numpy") as file:
+            bad = [name for name in file.keys() if not np.isfinite(file.get_tensor(name)).all()]  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        yield Finding("model", f"{path.name} cannot be read: {error}", "Resume the run, which saves it again.")
+        return
+    if bad:
+        yield Finding("model", f"{len(bad)} weights of {path.name} are not finite, the first {bad[0]}", _RATE)
+    else:
+        yield Finding("model", f"{path.name} can be read, all weights are finite")

@@ -1,0 +1,66 @@
+"""`maskwright.examine` names what is wrong with a run and what to do."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from maskwright.cli.main import main
+from maskwright.core.errors import CheckpointError
+from maskwright.training import checkpoint
+from maskwright.training.examination import Finding, examine
+from maskwright.training.run_directory import RunDirectory
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    RunDirectory(tmp_path).write_record({"request": {}})
+    for step in (1, 2):
+        checkpoint.save(tmp_path / "checkpoints", step, {}, {"w": torch.ones(3)}, {})
+    rows = [{"step": step, "loss": 9.0 - 0.01 * step, "gradient_norm": 1 + step % 2} for step in range(1, 201)]
+    rows[150]["gradient_norm"] = 99
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    save_file({"w": torch.ones(3)}, tmp_path / "model.safetensors")
+    return tmp_path
+
+
+def on(topic: str, folder: Path) -> list[Finding]:
+    return [finding for finding in examine(folder) if finding.topic == topic]
+
+
+def test_an_intact_run_is_described(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [(each.topic, bool(each.todo)) for each in examine(folder)] == [
+        ("record", True),
+        ("checkpoint", False),
+        ("spike", True),
+        ("loss", False),
+        ("model", False),
+    ]
+    assert "step 151: gradient norm 99 " in on("spike", folder)[0].text
+    with pytest.raises(SystemExit) as exit:
+        main(["doctor", str(folder)])
+    assert exit.value.code == 0
+    assert "step-000000002 is the newest that is intact" in " ".join(capsys.readouterr().out.split())
+
+
+def test_damage_is_named(folder: Path) -> None:
+    weights = folder / "checkpoints" / "step-000000002" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"1")
+    save_file({"w": torch.tensor([1.0, float("nan")])}, folder / "model.safetensors")
+    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (folder / "metrics.jsonl").write_text("".join([lines[0], "{bad\n", *lines[:0:-1]]))
+    (folder / "run.json").write_text("{}")
+    (record,) = on("record", folder)
+    assert record.text.startswith("damaged: run.json has no checksum")
+    damaged, intact = on("checkpoint", folder)
+    assert damaged.text.startswith("step-000000002 is damaged: weights.safetensors is not")
+    assert intact.text == "checkpoints/step-000000001 is the newest that is intact"
+    assert "line 2 of" in on("metrics", folder)[0].text
+    assert on("model", folder)[0].text == "1 weights of model.safetensors are not finite, the first w"
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="holds no run"):
+        examine(tmp_path)
