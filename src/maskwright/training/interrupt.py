@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -12,28 +11,26 @@ from maskwright.training.distributed import rank
 
 
 class StopRequest:
-    """Whether a signal was received, and which; and a clock that leaves out the time when the process was stopped."""
+    """Whether a signal was received, and which."""
 
     def __init__(self) -> None:
         self.signal: str | None = None
-        self._read = time.perf_counter()
-        self._left_out = 0.0
+        self._last = self._left_out = 0.0
         self._was_stopped = False
 
     def __bool__(self) -> bool:
         return self.signal is not None
 
-    def seconds(self) -> float:
-        """Return the time of the clock.
+    def running(self, now: float) -> float:
+        """Return the time on a clock without the time in which the process was stopped (Ctrl-Z, SIGSTOP).
 
-        After a stop (Ctrl-Z, SIGSTOP) the time since the last call is left out: a step during which the process was
-        stopped counts nothing.
+        After a stop the time since the last call is left out: a step during which the process was stopped counts
+        nothing.
         """
-        now = time.perf_counter()
         if self._was_stopped:
             self._was_stopped = False
-            self._left_out += now - self._read
-        self._read = now
+            self._left_out += now - self._last
+        self._last = now
         return now - self._left_out
 
     def _continued(self, number: int, frame: FrameType | None) -> None:

@@ -133,7 +133,7 @@ def train(
     schedule: Schedule,
     flops_of: Callable[[StepBatch], float],
     autocast: torch.dtype | None = None,
-    clock: Callable[[], float] = time.perf_counter,
+    running: Callable[[float], float] = lambda now: now,
 ) -> Iterator[StepReport]:
     """Train until the budget is spent, yielding a report after each step.
 
@@ -146,9 +146,9 @@ def train(
         optimizer: Over the model's parameters, at `position`.
         flops_of: Training FLOPs of a step.
         autocast: Matmul type (bfloat16); None is fp32.
-        clock: Counts the seconds of the budget (`StopRequest.seconds`).
+        running: Leaves out the time in which the process was stopped (`StopRequest.running`).
     """
-    started = clock() - position.spent.seconds
+    started = running(time.perf_counter()) - position.spent.seconds
     device = next(model.parameters()).device
     launches_ahead = skips_on_device(device, optimizer)
     launched: tuple[Gradients, Cursor, float] | None = None
@@ -205,7 +205,7 @@ def train(
             spent = Spent(
                 steps=step + 1,
                 tokens=position.spent.tokens + batch.num_tokens,
-                seconds=largest(clock() - started),  # The ranks must agree on the progress.
+                seconds=largest(running(now) - started),  # The ranks must agree on the progress.
                 flops=position.spent.flops + flops,
             )
             position = Position(spent, position.phase, cursor, epochs)

@@ -193,7 +193,7 @@ class Session:
                 ),
                 flops_of=lambda batch: step_flops(self.recipe, self.text.vocab_size, batch, teacher_config),
                 autocast=self.machine.autocast,
-                clock=stop.seconds,
+                running=stop.running,
             ):
                 position = report.position
                 if journal is not None:
