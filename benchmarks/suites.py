@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import texts
+from benchmarks.faults import faults
 from benchmarks.ours import INFERENCE_LEVERS, LEVERS
 from benchmarks.quality import quality
 from benchmarks.runner import Contender, Outcome, Settings, Spread, measure
@@ -451,4 +452,5 @@ SUITES: Mapping[str, Callable[[Settings], Iterator[Table]]] = {
     "gpu": gpu,
     "beside": beside,
     "quality": quality,
+    "faults": faults,
 }

@@ -38,6 +38,12 @@ def test_only_the_newest_two_are_kept(tmp_path: Path) -> None:
     assert sorted(folder.name for folder in tmp_path.iterdir()) == ["step-000000002", "step-000000003"]
 
 
+def test_a_damaged_later_checkpoint_takes_no_place_of_an_intact_one(tmp_path: Path) -> None:
+    for step in (1, 5, 2):  # 5 is damaged: the run resumed from 1
+        save(tmp_path, step)
+    assert sorted(folder.name for folder in tmp_path.iterdir()) == ["step-000000001", "step-000000002"]
+
+
 def test_no_checkpoint_is_none(tmp_path: Path) -> None:
     assert checkpoint.latest(tmp_path) == (None, [])
 
@@ -139,7 +145,7 @@ def test_a_signal_requests_a_stop_and_a_second_one_interrupts(number: signal.Sig
     assert signal.getsignal(number) == before
 
 
-def test_an_ignored_signal_stays_ignored() -> None:
+def test_a_hangup_that_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
         with stop_on_signals() as stop:

@@ -56,8 +56,8 @@ def save(
         DeviceError: If the disk is full; earlier checkpoints are untouched.
     """
     folder = checkpoints / f"step-{step:09d}"
-    if folder.exists():  # A damaged checkpoint of this step that was skipped when resuming.
-        shutil.rmtree(folder)
+    for damaged in [each for each in checkpoints.glob("step-*") if each.name >= folder.name]:
+        shutil.rmtree(damaged)  # It was skipped when resuming, and would take the place of an intact one.
     with atomic_folder(folder) as temporary:
         files = {"weights.safetensors": weights, "optimizer.safetensors": moments}
         for name, tensors in files.items():

@@ -55,7 +55,7 @@ def stop_on_signals() -> Iterator[StopRequest]:
     previous = {}
     for name, handler in handlers.items():
         number = getattr(signal, name, None)  # Windows lacks the last two.
-        if number is None or signal.getsignal(number) is signal.SIG_IGN:  # as under nohup
+        if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):  # as under nohup
             continue
         try:
             previous[number] = signal.signal(number, handler)
