@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,14 @@ def _compiled_code(tmp_path_factory: pytest.TempPathFactory) -> None:
         patch.setenv("MASKWRIGHT_CACHE", str(shared / "compiled"))
         for name in ("fp32", "int8"):
             library(name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_pages() -> Iterator[None]:
+    """Write no report.html of a run: plots take longer than toy runs. Its tests call `write_page`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("maskwright.training.pretrain.write_page", lambda *_: None)
+        yield
 
 
 @pytest.fixture(scope="session")

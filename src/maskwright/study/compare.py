@@ -163,7 +163,7 @@ def compare(
     with reporter or OnConsole() as talk:
         machine = partial(prepare_machine_again, {}, device, cached, precision)
         shared = _agreed(folder, request) or _begun(request, requested, wall_clock, variants[baseline].recipe, machine)
-        study = _Study(
+        study = Study(
             folder=folder,
             variants=variants,
             seeds=range(seed, seed + seeds),
@@ -238,7 +238,7 @@ def _lengths(recipe: Recipe) -> list[float]:
     return [float(phase.max_length) for phase in recipe.training.phases]
 
 
-class _RunReporter(Reporter):
+class RunReporter(Reporter):
     """Passes on progress, health and warnings of a run; its other lines would fill screens in a study."""
 
     def __init__(self, talk: Reporter, label: str) -> None:
@@ -262,7 +262,7 @@ class _RunReporter(Reporter):
 
 
 @dataclass(slots=True, kw_only=True)
-class _Study:
+class Study:
     """The work of one call (see `compare` for the fields)."""
 
     folder: Path
@@ -283,9 +283,9 @@ class _Study:
         runs = []
         for seed in self.seeds:
             for variant in self.variants.values():
-                recipe = self._with_vocabulary(variant)
+                recipe = self.with_vocabulary(variant)
                 tokens = expected_tokens(self.budget, recipe, _lengths(recipe))
-                record = self._run_folder(variant, seed) / "run.json"
+                record = self.run_folder(variant, seed) / "run.json"
                 result = read_json(record).get("result", {}) if record.is_file() else None
                 runs.append(
                     PlannedRun(
@@ -320,8 +320,8 @@ class _Study:
                     ends = "" if left is None else f", about {_duration(left)} left, until {_clock(left)}"
                     number = total - len(todo) + done + 1
                     self.talk.say("run", f"{variant.label}, seed {seed}: {number} of {total}{ends}")
-                run = self._train(variant, seed, text)
-                if not run.finished or not self._measure(variant, seed, text):
+                run = self.train(variant, seed, text)
+                if not run.finished or not self.measure(variant, seed, text):
                     self.talk.say("stopped", "the same command resumes the study")
                     return report
                 done += missing
@@ -335,10 +335,11 @@ class _Study:
         self.talk.say("report", f"{self.folder / page}; also {others}{needs}")
         return report
 
-    def _run_folder(self, variant: Variant, seed: int) -> Path:
+    def run_folder(self, variant: Variant, seed: int) -> Path:
+        """Return the directory of a run."""
         return self.folder / "runs" / variant.folder / f"seed-{seed}"
 
-    def _with_vocabulary(self, variant: Variant) -> Recipe:
+    def with_vocabulary(self, variant: Variant) -> Recipe:
         """Return the recipe with the study's vocabulary size: the one that suits the baseline, at most the recipe's."""
         recipe = variant.recipe
         if any(name == _VOCABULARY for name, _ in parse_overrides(variant.overrides)):
@@ -349,7 +350,7 @@ class _Study:
     def _tokenizer(self, variant: Variant, text: StudyText) -> Path | None:
         if variant.recipe.teacher is not None:
             return None  # The teacher's is used.
-        spec = self._with_vocabulary(variant).tokenizer
+        spec = self.with_vocabulary(variant).tokenizer
         cleaning = override(default_cleaning(variant.recipe), parse_overrides(self.clean))
         place = self.folder / "tokenizers" / f"{spec.kind}-{fingerprint([spec, cleaning])}"
         if not place.exists():
@@ -359,7 +360,8 @@ class _Study:
                 tokenizer.save(temporary)
         return place
 
-    def _train(self, variant: Variant, seed: int, text: StudyText) -> Run:
+    def train(self, variant: Variant, seed: int, text: StudyText) -> Run:
+        """Train a run; a finished one is read."""
         tokenizer = self._tokenizer(variant, text)
         overrides = [each for each in variant.overrides if tokenizer is None or each.partition("=")[0] != _VOCABULARY]
         amount: dict[str, Any] = {self.budget.unit: self.budget.amount}
@@ -367,19 +369,20 @@ class _Study:
             amount = {"minutes": self.budget.amount / 60}
         return pretrain(
             text.train,
-            out=self._run_folder(variant, seed),
+            out=self.run_folder(variant, seed),
             recipe=variant.base,
             set=overrides,
             tokenizer=tokenizer,
             seed=seed,
             clean=self.clean,
-            reporter=_RunReporter(self.talk, f"{variant.label}, seed {seed}"),
+            reporter=RunReporter(self.talk, f"{variant.label}, seed {seed}"),
             **amount,
             **self.options,
             **self.prepare,
         )
 
-    def _file(self, task: Task, variant: Variant, seed: int) -> Path:
+    def file(self, task: Task, variant: Variant, seed: int) -> Path:
+        """Return the file of a measurement."""
         return self.folder / "measurements" / variant.folder / f"seed-{seed}" / f"{task.name}.json"
 
     def _definition(self, task: Task) -> dict[str, Any]:
@@ -387,13 +390,13 @@ class _Study:
         return {"kind": task.kind, "path": None if task.path is None else str(task.path), "set": settings}
 
     def _is_measured(self, task: Task, variant: Variant, seed: int) -> bool:
-        file = self._file(task, variant, seed)
+        file = self.file(task, variant, seed)
         return file.is_file() and read_json(file)["definition"] == self._definition(task)
 
-    def _measure(self, variant: Variant, seed: int, text: StudyText) -> bool:
+    def measure(self, variant: Variant, seed: int, text: StudyText) -> bool:
         """Measure what is missing of a run; returns False if a stop was requested."""
-        run = self._run_folder(variant, seed)
-        tasks = (*self.tasks, *([Task(SAMPLES, SAMPLES)] if seed == self.seeds[0] else []))
+        run = self.run_folder(variant, seed)
+        tasks = (*self.tasks, *([Task(SAMPLES, SAMPLES)] if seed in self.seeds[:1] else []))
         missing = [task for task in tasks if not self._is_measured(task, variant, seed)]
         if not missing:
             return True
@@ -409,7 +412,7 @@ class _Study:
                 content = {"metrics": tuned}
             else:
                 return False
-            write_json(self._file(task, variant, seed), {"definition": self._definition(task), **content})
+            write_json(self.file(task, variant, seed), {"definition": self._definition(task), **content})
         return True
 
     def _probe(self, task: Task, model: Model, run: Path, text: StudyText) -> probes.Measured:
@@ -434,7 +437,7 @@ class _Study:
             seeds=1,
             seed=seed,
             set=self.finetune_set,
-            reporter=_RunReporter(self.talk, f"{variant.label}, seed {seed}, {task.name}"),
+            reporter=RunReporter(self.talk, f"{variant.label}, seed {seed}, {task.name}"),
             **data,
             **self.options,
         )

@@ -1,19 +1,14 @@
 """`report.html`: one self-contained page with inline SVG, for paper appendices, dark screens and phones."""
 
-import re
-import warnings
 from pathlib import Path
 from typing import Any
 
 from maskwright.core.files import write_json, write_text
 from maskwright.study import results
+from maskwright.training.page import COLORS, INK, figure, render, svg
 
-COLORS = ("#3b7dd8", "#d9730d", "#0f9d76", "#d64550", "#8b5cf6", "#0891b2", "#c2418f", "#7a8f0a")
-"""Contrast of 3:1 or more on white and on near-black."""
 _MARKERS = "osD^vPX*"
 _PLOTS = 5
-_INK = "#010203"
-"""Stands for the page's text color in plots and is replaced by `currentColor`."""
 
 
 def write_report(folder: Path, report: dict[str, Any]) -> bool:
@@ -35,24 +30,19 @@ def html(report: dict[str, Any]) -> str:
     Raises:
         ModuleNotFoundError: If Jinja2 or matplotlib are not installed.
     """
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    for name in ("shown", "shown_interval", "shown_p", "shown_verdict", "title_with_unit"):
-        environment.filters[name] = getattr(results, name)
     metrics = report["metrics"]
     main = {name: each for name, each in metrics.items() if each["is_main"]}
-    environment.filters["fill_rows"] = _fill_rows
     title = ", ".join(report["recipes"])
-    page: str = environment.get_template("report.html.jinja").render(
+    if len(title) > 60:
+        title = f"{len(report['recipes'])} recipes"
+    names = ("shown", "shown_interval", "shown_p", "shown_verdict", "title_with_unit")
+    return render(
+        Path(__file__).parent / "study.html.jinja",
+        {"fill_rows": _fill_rows} | {name: getattr(results, name) for name in names},
+        heading=f"Comparison of {title}",
         report=report,
-        title=title if len(title) <= 60 else f"{len(report['recipes'])} recipes",
+        data=report["data"],
+        made_by=report["made_by"],
         labels=list(report["recipes"]),
         colors={label: COLORS[number % len(COLORS)] for number, label in enumerate(report["recipes"])},
         sentences=results.sentences(report),
@@ -65,7 +55,6 @@ def html(report: dict[str, Any]) -> str:
         paradigms={name: each for name, each in metrics.items() if "/" in name},
         verdict_class={"better": "better", "worse": "worse", "no difference shown": "same"},
     )
-    return page + "\n"
 
 
 def _fill_rows(samples: dict[str, Any]) -> list[dict[str, Any]]:
@@ -78,54 +67,15 @@ def _fill_rows(samples: dict[str, Any]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _figure(title: str, x: str, y: str) -> tuple[Any, Any]:
-    import matplotlib
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter
-
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": title, "font.size": 9})
-    figure = Figure(figsize=(4.3, 3.1), layout="constrained")
-    axes = figure.subplots()
-    axes.set_title(title, fontsize=10, color=_INK, loc="left")
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.set_xlabel(x, color=_INK)
-    axes.set_ylabel(y, color=_INK)
-    axes.tick_params(colors=_INK, which="both")
-    axes.grid(color=_INK, alpha=0.12, linewidth=0.6)
-    for side, spine in axes.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(_INK)
-        spine.set_alpha(0.4)
-    return figure, axes
-
-
-def _svg(figure: Any, name: str) -> str:
-    """Return a figure as inline SVG that scales with the page and takes its text color and font."""
-    import io
-
-    text = io.StringIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Glyphs that matplotlib's font lacks; the browser's font has them.
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    svg = text.getvalue()
-    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="[^"]*">', "<g>", svg)
-    svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2)
-    # Ids are unique per page; matplotlib's are per figure.
-    svg = re.sub(r'(id="|url\(#|href="#)', rf"\1{name}-", svg)
-    return re.sub(r"font: ?([\d.]+px)[^;\"]*", r"font-size: \1", svg)
-
-
 def _curves(report: dict[str, Any]) -> str:
     """Plot the held-out loss of each run against its spend."""
     if not any(points for each in report["curves"].values() for points in each.values()):
         return ""
-    figure, axes = _figure("learning curves", "training FLOPs", "held-out loss, nats per token")
+    plot, axes = figure("learning curves", "training FLOPs", "held-out loss, nats per token")
     for number, by_seed in enumerate(report["curves"].values()):
         for points in by_seed.values():
             axes.plot(*zip(*points, strict=True), color=COLORS[number % len(COLORS)], linewidth=1.3, alpha=0.8)
-    return _svg(figure, "curves")
+    return svg(plot, "curves")
 
 
 def _pareto(report: dict[str, Any]) -> list[str]:
@@ -140,7 +90,7 @@ def _pareto(report: dict[str, Any]) -> list[str]:
             continue
         if cost is None or len(figures) == _PLOTS:
             break
-        figure, axes = _figure(metric["title"], "inference FLOPs per token", "%")
+        plot, axes = figure(metric["title"], "inference FLOPs per token", "%")
         points: list[tuple[float, float]] = []
         width = max(row["mean"] for row in cost["rows"].values())
         for number, label in enumerate(report["recipes"]):
@@ -154,8 +104,8 @@ def _pareto(report: dict[str, Any]) -> list[str]:
                 axes.plot([aside] * 2, [100 * row["low"], 100 * row["high"]], color=color, linewidth=1.4)
             axes.plot(aside, y, _MARKERS[number % len(_MARKERS)], color=color, markersize=7)
         front = sorted({p for p in points if not any(q[0] <= p[0] and q[1] >= p[1] and q != p for q in points)})
-        axes.plot(*zip(*front, strict=True), color=_INK, alpha=0.4, linewidth=0.9, linestyle="--", zorder=0)
+        axes.plot(*zip(*front, strict=True), color=INK, alpha=0.4, linewidth=0.9, linestyle="--", zorder=0)
         axes.margins(0.12)
         axes.set_xlim(0, 1.15 * width)  # From 0, or small differences of cost would look large.
-        figures.append(_svg(figure, f"pareto-{name.replace('/', '-')}"))
+        figures.append(svg(plot, f"pareto-{name.replace('/', '-')}"))
     return figures

@@ -6,8 +6,6 @@ study has the results of an uninterrupted one.
 
 import csv
 import io
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +17,9 @@ from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import diff
 from maskwright.study.request import SAMPLES, Task, Variant
 from maskwright.study.statistics import ALPHA, BETTER, NO_DIFFERENCE, NOT_TESTED, WORSE, differences, estimate
-from maskwright.training.metrics import read_rows
+from maskwright.training.metrics import curve
+from maskwright.training.page import data_rows
+from maskwright.training.run_directory import command_line
 
 _MINUS = "\N{MINUS SIGN}"
 UNITS = {"share": "%", "nats": "nats"}
@@ -132,13 +132,10 @@ def collect(
         "metrics": _metrics(folder, variants, tasks, baseline, seeds),
         "curves": {label: _curves(each, records[label]) for label, each in runs.items()},
         "samples": samples,
-        "data": [
-            {"name": each["name"], **each["kept"], "read_characters": each["read"]["characters"]}
-            for each in card["sources"]
-        ],
+        "data": data_rows(card),
         "data_fingerprint": card["fingerprint"],
         "made_by": {
-            "command": shlex.join([Path(sys.argv[0]).name.replace("__main__.py", "maskwright"), *sys.argv[1:]]),
+            "command": command_line(),
             "environment": first["environment"],
             "machine": first["machine"],
             "seconds": {
@@ -190,12 +187,9 @@ def _curves(runs: dict[int, Path], records: dict[int, dict[str, Any]]) -> dict[s
     """Return, by seed, [FLOPs, masked-token loss on the run's own held-out text] along training."""
     curves = {}
     for seed, run in runs.items():
-        result, tokens, points = records[seed]["result"], 0.0, []
-        for row in read_rows(run / "metrics.jsonl"):
-            tokens = row.get("tokens", tokens)
-            if "held_out_mlm_loss" in row:
-                points.append([tokens * result["flops"] / result["tokens"], row["held_out_mlm_loss"]])
-        curves[str(seed)] = points
+        flops_per_token = records[seed]["result"]["flops"] / records[seed]["result"]["tokens"]
+        found = curve(run, "held_out_mlm_loss")
+        curves[str(seed)] = [[tokens * flops_per_token, loss] for tokens, loss in found]
     return curves
 
 

@@ -72,6 +72,16 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return [row for _, row in _whole_lines(path)] if path.exists() else []
 
 
+def curve(folder: Path, name: str) -> list[tuple[float, float]]:
+    """Return (tokens trained, value) of a number in a run's metrics.jsonl along training."""
+    tokens, points = 0.0, []
+    for row in read_rows(folder / "metrics.jsonl"):
+        tokens = row.get("tokens", tokens)
+        if name in row:
+            points.append((tokens, row[name]))
+    return points
+
+
 def _whole_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each line with its row; warn of lines that cannot be read, but for a last one that a kill has truncated."""
     with open(path, "rb") as file:

@@ -20,6 +20,7 @@ from maskwright.training.device import Machine, Precision, computing_on, prepare
 from maskwright.training.distributed import first_before_others, joined, rank, world_size
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.preparation import Prepared, Request, prepare, prepare_again
+from maskwright.training.report import PAGE, write_page
 from maskwright.training.reporting import OnConsole, Reporter, Silent
 from maskwright.training.run_directory import RunDirectory, environment
 from maskwright.training.session import Run as Run
@@ -110,6 +111,8 @@ def pretrain(
                 record = directory.open(request.to_json()) if is_first else read_json(directory.path / "run.json")
                 if record.get("result", {}).get("finished"):
                     reporter.say("finished", f"{directory.path} is already trained; nothing to do")
+                    if is_first and not (directory.path / PAGE).exists():
+                        write_page(directory.path, reporter)
                     return Run.from_json(record["result"], directory.path)
                 machine, warning = prepare_machine_again(record.get("machine", {}), device, request.cache, precision)
                 if warning:
@@ -124,6 +127,7 @@ def pretrain(
                 run = session.run(stop, checkpoint_minutes * 60)
             if is_first:
                 directory.update_record(result=run.to_json())
+                write_page(directory.path, reporter)
             return run
         except TrainingError as error:
             directory.update_record(problem=str(error))

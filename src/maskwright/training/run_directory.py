@@ -5,6 +5,7 @@ recipe.json       the full recipe that is trained
 data_card.*       the corpus: sources, what was dropped and why
 metrics.jsonl     losses, accuracies (a function of the seed)        timing.jsonl   speeds
 tensorboard/      both for TensorBoard
+report.html       curves, fills, fitted fields, cost, data (with the extra `report`)
 checkpoints/      the newest two, to resume from
 config.json, model.safetensors, tokenizer*       the model itself, in Hugging Face form
 generator/        if the recipe has one: the generator, a model directory of its own
@@ -14,6 +15,7 @@ import contextlib
 import errno
 import os
 import platform
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping
@@ -168,6 +170,11 @@ def _differences(before: Any, now: Any, path: str = "") -> list[str]:
     return [] if before == now else [f"{path.lstrip('.')} was {before!r}, now {now!r}"]
 
 
+def command_line() -> str:
+    """Return the command of this process."""
+    return shlex.join([Path(sys.argv[0]).name.replace("__main__.py", "maskwright"), *sys.argv[1:]])
+
+
 def environment() -> dict[str, Any]:
     """Return versions, platform, threads and the command."""
     from importlib.metadata import version
@@ -179,5 +186,5 @@ def environment() -> dict[str, Any]:
         "tokenizers": version("tokenizers"),
         "platform": platform.platform(),
         "threads": torch.get_num_threads(),
-        "command": " ".join(sys.argv[:1] and [os.path.basename(sys.argv[0]), *sys.argv[1:]]),
+        "command": command_line(),
     }

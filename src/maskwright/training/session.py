@@ -39,6 +39,7 @@ from maskwright.training.metrics import Journal, read_rows
 from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.preparation import Prepared, Request
+from maskwright.training.report import sample_fills
 from maskwright.training.reporting import Reporter
 from maskwright.training.run_directory import RunDirectory
 from maskwright.training.teacher import build_teacher
@@ -115,6 +116,7 @@ class Session:
     ) -> None:
         recipe, text = prepared.recipe, prepared.text
         self.directory, self.recipe, self.text, self.reporter = directory, recipe, text, reporter
+        self.tokenizer = prepared.tokenizer
         self.budget, self.machine, self.record = request.budget, machine, record
         self.checks_kernels = check_kernels
         self.expected_tokens = prepared.expected_tokens
@@ -226,6 +228,8 @@ class Session:
             if journal is not None:
                 self.reporter.say("speed", journal.speed_line())
             held_out = held_out or measure(self.model, self.workload.held_out)
+            if rank() == 0:
+                self.directory.update_record(samples=sample_fills(self.model, self.workload.held_out, self.tokenizer))
         self._report_quality(held_out)
         if progress >= 1:
             planned, trained = short_count(self.expected_tokens), short_count(position.spent.tokens)

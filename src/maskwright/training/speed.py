@@ -21,10 +21,10 @@ from maskwright.training.optimizer import Optimizer
 from maskwright.training.resolve import CorpusStatistics, resolve
 from maskwright.training.workload import Text, build_workload, mean_lengths
 
-_ROUNDS = ((0.5, 1), (2.5, 3))
+_ROUNDS = ((1.0, 1), (3.0, 4))
 """Seconds and fewest steps of each measurement; the recipe is fitted anew to the speed that the last one found."""
 _GUESSED_MFU = 0.3
-_WARMUP_SHARE = 0.25
+_WARMUP_SHARE = 0.5
 """First steps that do not count: new sizes of matmuls are compiled in them."""
 _CHECKED_SEQUENCES = 8
 _SENTENCE, _SENTENCES, _DOCUMENTS = 20, 30, 300
@@ -40,7 +40,7 @@ def measure_training_flops(
     fixed: Collection[str] = (),
     as_published: bool = False,
 ) -> tuple[float, bool]:
-    """Train a recipe for about three seconds, fitted to a budget of time as a run is, on random text.
+    """Train a recipe for about four seconds, fitted to a budget of time as a run is, on random text.
 
     The loop is that of a run: the thread that prepares batches competes for the cores with the step. A teacher is left
     out; so is the table of similar words.

@@ -1,0 +1,212 @@
+"""`report.html` of a run: curves, fills, what was fitted, cost, data card; written from the files of its directory."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from maskwright.core.amounts import plain_float, short_count, size_in_bytes
+from maskwright.core.files import read_json, write_text
+from maskwright.core.spec import validate
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.huggingface.weight_files import WEIGHTS
+from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
+from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.sizing import sizes
+from maskwright.training.batches import StepBatch
+from maskwright.training.budget import Budget, Spent
+from maskwright.training.evaluation import Baseline, Measured, health_line
+from maskwright.training.metrics import curve, read_rows
+from maskwright.training.model import PretrainingModel
+from maskwright.training.page import COLORS, INK, data_rows, figure, render, svg
+from maskwright.training.reporting import Reporter
+from maskwright.training.resolve import Choice
+
+PAGE = "report.html"
+_PASSAGES, _MOST_MASKS, _BEST = 4, 4, 3
+_SMOOTHED = 40
+"""Points of the training curve."""
+_TITLES = {
+    "mlm": "masked tokens",
+    "nsp": "next sentence",
+    "sop": "sentence order",
+    "dlm": "response or not",
+    "rtd": "replaced tokens",
+    "sbo": "masked spans, from their boundaries",
+    "soft_targets": "the teacher's predictions",
+    "cosine": "the teacher's hidden states",
+}
+
+
+def write_page(folder: Path, reporter: Reporter) -> None:
+    """Write the page of a run, or say what it needs."""
+    try:
+        page = html(folder)
+    except ModuleNotFoundError:
+        reporter.say(
+            "report", f"no {PAGE}: install the extra `report` (Jinja2, matplotlib) and repeat the command to get it"
+        )
+        return
+    write_text(folder / PAGE, page)
+    reporter.say("report", str(folder / PAGE))
+
+
+def html(folder: Path) -> str:
+    """Return the page.
+
+    Raises:
+        ModuleNotFoundError: If Jinja2 or matplotlib are not installed.
+    """
+    record = read_json(folder / "run.json")
+    result, request = record["result"], record["request"]
+    recipe = validate(Recipe, read_json(folder / "recipe.json"), "recipe.json")
+    ((unit, amount),) = request["budget"].items()
+    spent = Spent(result["steps"], result["tokens"], result["seconds"], result.get("flops", 0.0))
+    choices = [
+        Choice(each["field"], _without_list(each["published"]), _without_list(each["chosen"]), each["reason"])
+        for each in record["fitted"]
+    ]
+    card = read_json(folder / "data_card.json")
+    return render(
+        Path(__file__).with_name("run.html.jinja"),
+        {"title_of": lambda kind: _TITLES.get(kind, kind)},
+        heading=f"{recipe.name}, trained on {', '.join(each['name'] for each in card['sources'])}",
+        recipe=recipe,
+        result=result,
+        verdict=_verdict(result, recipe),
+        budget=str(Budget(unit, amount)),
+        share=Budget(unit, amount).progress(spent),
+        fitted=[(choice.field, *choice.shown(), choice.reason) for choice in choices],
+        cost=_cost(folder, recipe, record),
+        plots=[plot for plot in (_loss(folder), _accuracy(folder, result), _speed(folder)) if plot],
+        samples=record.get("samples", []),
+        data=data_rows(card),
+        fingerprint=card["fingerprint"],
+        made_by={**record, "command": record["environment"]["command"]},
+    )
+
+
+def _without_list(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _verdict(result: dict[str, Any], recipe: Recipe) -> str:
+    if "mlm" not in result["held_out"] or result["baseline"] is None:
+        return ""
+    measured, baseline = Measured(**result["held_out"]["mlm"]), Baseline(**result["baseline"])
+    return health_line(measured, baseline, recipe.tokenizer.vocab_size).rpartition(": ")[2]
+
+
+def _cost(folder: Path, recipe: Recipe, record: dict[str, Any]) -> list[tuple[str, str]]:
+    result, counted = record["result"], sizes(recipe)
+    rows = [
+        ("parameters of the encoder", f"{counted.encoder_and_pooler:,}"),
+        ("parameters in pretraining, heads included", f"{counted.pretraining:,}"),
+        ("tokens trained", f"{result['tokens']:,}"),
+        ("tokens planned", short_count(record["expected_tokens"])),
+        ("epochs", f"{result['epochs']:.2f}"),
+        ("steps", f"{result['steps']:,}"),
+        ("minutes", f"{result['seconds'] / 60:.1f}"),
+        ("tokens per second, evaluations included", f"{result['tokens'] / max(result['seconds'], 1e-9):,.0f}"),
+    ]
+    if result.get("flops"):
+        rows += [
+            ("training FLOPs", plain_float(float(f"{result['flops']:.4g}"))),
+            ("training FLOPs per token", short_count(result["flops"] / max(result["tokens"], 1))),
+        ]
+    if (speeds := read_rows(folder / "timing.jsonl")) and "mfu" in speeds[-1]:
+        rows.append(("model FLOPs utilization, median", f"{median(row['mfu'] for row in speeds):.0%}"))
+    if (weights := folder / WEIGHTS).exists():
+        rows.append(("size on disk", size_in_bytes(weights.stat().st_size)))
+    return rows
+
+
+def _loss(folder: Path) -> str:
+    """Plot the loss at masked tokens: training, held-out text and unigram baseline."""
+    plot, axes = figure("loss at masked tokens", "training tokens", "nats per token")
+    training = np.array(curve(folder, "mlm_loss")).reshape(-1, 2)
+    means = [part.mean(axis=0) for part in np.array_split(training, _SMOOTHED) if len(part)]
+    for points, label, style in (
+        (means, "training", {"color": COLORS[0], "alpha": 0.45}),
+        (curve(folder, "held_out_mlm_loss"), "held-out text", {"color": COLORS[0], "marker": "o", "markersize": 3}),
+        (curve(folder, "unigram_loss"), "unigram baseline", {"color": INK, "alpha": 0.5, "linestyle": "--"}),
+    ):
+        if len(points):
+            axes.plot(*zip(*points, strict=True), label=label, **{"linewidth": 1.2} | style)
+    return _with_legend(plot, axes, "loss")
+
+
+def _accuracy(folder: Path, result: dict[str, Any]) -> str:
+    """Plot the accuracies on held-out text."""
+    plot, axes = figure("accuracy on held-out text", "training tokens", "%")
+    for number, kind in enumerate(kind for kind, each in result["held_out"].items() if each["accuracy"] is not None):
+        points = [(tokens, 100 * value) for tokens, value in curve(folder, f"held_out_{kind}_accuracy")]
+        if points:
+            style = {"color": COLORS[number % len(COLORS)], "marker": "o", "markersize": 3}
+            axes.plot(*zip(*points, strict=True), label=_TITLES.get(kind, kind), **style)
+    return _with_legend(plot, axes, "accuracy")
+
+
+def _speed(folder: Path) -> str:
+    """Plot the speed along training."""
+    plot, axes = figure("speed", "minutes", "tokens per second")
+    if rows := read_rows(folder / "timing.jsonl"):
+        axes.plot([row["seconds"] / 60 for row in rows], [row["tokens_per_second"] for row in rows], color=COLORS[0])
+        axes.set_ylim(bottom=0)
+        axes.xaxis.set_major_formatter("{x:g}")
+    return _with_legend(plot, axes, "speed")
+
+
+def _with_legend(plot: Any, axes: Any, name: str) -> str:
+    lines = axes.get_lines()
+    if any(not line.get_label().startswith("_") for line in lines):
+        axes.legend(frameon=False, labelcolor=INK, fontsize=8)
+    return svg(plot, name) if lines else ""
+
+
+def sample_fills(
+    model: PretrainingModel, held_out: Sequence[StepBatch], tokenizer: Tokenizer
+) -> list[list[dict[str, Any]]]:
+    """Return what the model predicts at the masks of a few held-out sequences.
+
+    Returns:
+        Sequences as parts in order: a "text", or a masked token with its best "predictions" ("token" and "score").
+    """
+    objective = next((each for each in model.objectives if isinstance(each, MaskedLanguageModeling)), None)
+    if objective is None or not held_out:
+        return []
+    micro = held_out[0].micro_batches[0]
+    targets, bounds = micro.targets["mlm"], micro.batch.cu_seqlens.tolist()
+    encoder = model.encoder if model.generator is None else model.generator
+    device = encoder.word_embeddings.weight.device
+    was_training = model.training
+    model.eval()
+    with torch.inference_mode():
+        hidden = encoder(micro.to(device).batch).hidden[targets.positions.to(device)]
+        logits = objective.logits(model.heads["mlm"], hidden, encoder.word_embeddings.weight)
+        best = logits.float().softmax(dim=1).topk(_BEST, dim=1)
+    model.train(was_training)
+    ids, labels = micro.batch.ids.tolist(), targets.labels.tolist()
+    number_of = {place: number for number, place in enumerate(targets.positions.tolist())}
+    suitable = [
+        range(start, end)
+        for start, end in itertools.pairwise(bounds)
+        if 0 < len(number_of.keys() & range(start, end)) <= _MOST_MASKS
+    ]
+    samples = []
+    for places in suitable[:: -(-len(suitable) // _PASSAGES) or 1]:
+        parts: list[dict[str, Any]] = []
+        for is_masked, group in itertools.groupby(places, key=number_of.__contains__):
+            if not is_masked:
+                parts.append({"text": tokenizer.decode([ids[place] for place in group], skip_special_tokens=True)})
+                continue
+            for number in (number_of[place] for place in group):
+                found = zip(best.indices[number].tolist(), best.values[number].tolist(), strict=True)
+                predictions = [{"token": tokenizer.token_text(id).strip(), "score": score} for id, score in found]
+                parts.append({"token": tokenizer.token_text(labels[number]).strip(), "predictions": predictions})
+        samples.append(parts)
+    return samples
