@@ -225,7 +225,8 @@ def test_card_of_a_fine_tuned_model_has_the_pipeline_of_its_task(kind, bert, tmp
         "multiple_choice": "multiple-choice",
     }.get(kind, "text-classification")
     assert (front["license"], front["language"]) == ("mit", "zh")
-    assert "## Scores\n\nGood." in (tmp_path / "out" / "README.md").read_text()
+    written = (tmp_path / "out" / "README.md").read_text()
+    assert "## Scores\n\nGood.\n\n## Limits" in written
     assert (tmp_path / "out" / "task.json").is_file()
 
 
@@ -247,6 +248,7 @@ def test_texts_of_the_check_are_those_of_the_file_or_the_run(bert, tmp_path):
         ({"to": "sentence-transformers", "encoder": True}, "--encoder has no effect"),
         ({"to": "onnx", "normalize": True}, "--pooling and --normalize have no effect"),
         ({"to": "hub", "texts": "file.txt"}, "--texts has no effect"),
+        ({"to": "onnx", "texts": "missing.txt"}, "cannot read missing.txt"),
         ({"to": "onnx", "precision": ["fp32", "int4"]}, "unknown precision 'int4'"),
         ({"to": "onyx"}, "Did you mean 'onnx'"),
         ({"to": "hub", "out": "."}, "exists"),

@@ -76,7 +76,7 @@ def export(
     loaded = load_model(model)
     precisions = [name for name in PRECISIONS if name in wanted]
     parities: list[Parity] = []
-    head = "encoder" if encoder else onnx_graph.head_of(loaded)
+    head = "encoder" if encoder or to == "sentence-transformers" else onnx_graph.head_of(loaded)
     with atomic_folder(out) as folder:
         if to == "onnx":
             parities = _to_onnx(loaded, head, folder, precisions, file)
@@ -119,6 +119,9 @@ def _to_onnx(
     loaded: LoadedModel, head: str, folder: Path, precisions: Sequence[OnnxPrecision], file: Path | None
 ) -> list[Parity]:
     source, places = loaded.folder, {name: folder / "onnx" / FILES[name] for name in PRECISIONS}
+    # The texts are read first: the rest takes long.
+    tuned = fine_tuned.load(source) if loaded.task is not None and head == loaded.task.kind else None
+    examples: Sequence[Any] = texts_for(source, file) if tuned is None else examples_for(tuned, file)
     (folder / "onnx").mkdir()
     model = onnx_graph.load_transformers(source, head)
     onnx_graph.write_onnx(model, source, head, places["fp32"])
@@ -130,18 +133,14 @@ def _to_onnx(
     _copy(source, folder, *_TOKENIZER_FILES)
     write_json(folder / "config.json", {**read_json(source / "config.json"), "architectures": [type(model).__name__]})
     original = onnx_graph.run_original(model, head)
-    tuned = fine_tuned.load(source) if loaded.task is not None and head == loaded.task.kind else None
-    examples: Sequence[Any] = texts_for(source, file) if tuned is None else examples_for(tuned, file)
-    parities = []
-    for name in precisions:
-        exported = onnx_graph.run_onnx(places[name])
-        if tuned is not None:
-            parity = compare_tasks(tuned, original, exported, examples, name)
-        else:
-            tokenizer = Tokenizer.from_folder(source)
-            parity = compare_heads(head, original, exported, examples, tokenizer, loaded.max_length, name)
+    exported: dict[str, onnx_graph.Run] = {name: onnx_graph.run_onnx(places[name]) for name in precisions}
+    if tuned is not None:
+        parities = compare_tasks(tuned, original, exported, examples)
+    else:
+        tokenizer = Tokenizer.from_folder(source)
+        parities = compare_heads(head, original, exported, examples, tokenizer, loaded.max_length)
+    for parity in parities:
         parity.check(LIMITS)
-        parities.append(parity)
     return parities
 
 
@@ -153,6 +152,7 @@ def _to_sentence_transformers(
 
     from maskwright.inference.model import load
 
+    texts = texts_for(source, file)
     model = load(source, device="cpu")
     with onnx_graph.quiet():
         mode = {"mean": "mean", "first": "cls"}[pooling]
@@ -165,14 +165,14 @@ def _to_sentence_transformers(
         parity = compare_embeddings(
             lambda texts: model.embed(texts, pooling=pooling, normalize=normalize),
             lambda texts: saved.encode(texts, show_progress_bar=False),
-            texts_for(source, file),
+            texts,
         )
     parity.check(LIMITS)
     return parity
 
 
 def _to_hub(source: Path, folder: Path) -> None:
-    """Copy what loads the model; not the data card, which quotes the corpus, nor `run.json`, which has local paths."""
+    """Copy what loads the model; not the data card, which quotes the corpus, nor `run.json`, which has paths."""
     patterns = ("config.json", WEIGHTS, "*.safetensors.index.json", "model-*.safetensors", *_TOKENIZER_FILES)
     _copy(source, folder, *patterns, "task.json", "recipe.json")
     if (source / GENERATOR).is_dir():

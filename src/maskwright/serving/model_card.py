@@ -9,7 +9,6 @@ from typing import Any
 from maskwright.core.amounts import counted, short_count
 from maskwright.core.files import read_json
 from maskwright.finetuning.results import markdown_table
-from maskwright.huggingface.families import family_named
 from maskwright.huggingface.huggingface import LoadedModel
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import format_name, rows
@@ -19,7 +18,7 @@ from maskwright.serving.parity import Parity
 _DOES = {
     "mlm": "predicts masked tokens",
     "rtd": "detects replaced tokens",
-    "encoder": "computes hidden states of texts",
+    "encoder": "computes vectors of texts and their tokens",
 }
 
 
@@ -54,34 +53,33 @@ def text(
         "---",
     ]
     lines = body.strip().splitlines() or list(_pretrained(name, loaded, head))
-    return "\n".join([*front, "", *lines, *_exported(name, head, to, parities)]) + "\n"
+    return "\n".join([*front, "", *lines, *_limits(loaded), *_exported(name, head, to, parities)]) + "\n"
 
 
 def _pretrained(name: str, loaded: LoadedModel, head: str) -> Iterator[str]:
     config, folder = loaded.config, loaded.folder
-    table = family_named(loaded.family)
-    does = _DOES.get(head, "has a head for labeled examples")
     yield from (f"# {name}", "")
     yield (
-        f"This model {does}: a {table.architecture(frozenset(loaded.heads))} with {config.num_layers} layers, hidden "
-        f"size {config.hidden_size}, a vocabulary of {loaded.vocab_size:,} and inputs of up to {loaded.max_length} "
-        "tokens."
+        f"This model {_DOES.get(head, 'has a head for labeled examples')}. It is of transformers' family "
+        f"`{loaded.family}`, with {config.num_layers} layers, hidden size {config.hidden_size}, a vocabulary of "
+        f"{loaded.vocab_size:,} and inputs of up to {loaded.max_length} tokens."
     )
-    run = _read(folder / "run.json")
-    card = _read(folder / "data_card.json")
-    if card:
+    if card := _read(folder / "data_card.json"):
         yield from _data(card)
+    run = _read(folder / "run.json")
     if "recipe" in run.get("request", {}):
         yield from _training(run, folder / "recipe.json")
+
+
+def _limits(loaded: LoadedModel) -> Iterator[str]:
     yield from ("", "## Limits", "")
     yield f"- Inputs longer than {loaded.max_length} tokens are truncated."
-    if card:
+    if card := _read(loaded.folder / "data_card.json"):
         scripts = ", ".join(f"{name} ({share:.0%})" for name, share in card["total"]["scripts"].items())
         yield f"- The training text is written in {scripts}; other languages are not supported."
     yield "- Predictions repeat the errors and biases of the training text. Nothing was measured about them."
-    if run.get("result", {}).get("held_out"):
-        yield "- The scores are of held-out text from the same sources as the training text."
-    if not (folder / "modules.json").exists():  # the file of sentence-transformers
+    yield "- Held-out text and examples are from the same sources as those of training, unless other files are named."
+    if loaded.task is None and not (loaded.folder / "modules.json").exists():  # the file of sentence-transformers
         yield "- The model was not trained to compare texts: similarities of its embeddings are poor."
 
 
@@ -107,9 +105,10 @@ def _training(run: Mapping[str, Any], recipe_file: Path) -> Iterator[str]:
     if result:
         budget += [counted(result["steps"], "step"), f"{short_count(result['tokens'])} tokens"]
         budget += [f"{result['epochs']:.3g} epochs", f"{result['flops']:.3g} FLOPs"]
-    table = [["budget", "; ".join(budget)]]
+    table = [["budget and what was spent", "; ".join(budget)]]
     for axis, its in itertools.groupby(rows(resolve(str(recipe_file))), key=lambda row: row.axis):
-        table.append([axis, "; ".join(f"{row.label} {row.value}" for row in its if row.value != "none")])
+        shown = (f"{row.label} {row.value}" for row in its if row.value not in ("none", "as set by sharing"))
+        table.append([f"{axis} (planned)" if axis == "training" else axis, "; ".join(shown)])
     yield from ("", *markdown_table(["", "this run"], table))
     if held_out := result.get("held_out"):
         scores = [

@@ -82,11 +82,12 @@ class Parity:
         least = min(least, 1 - 1.001 / self.texts)  # Of few texts one may differ.
         # Written so that NaN fails.
         if not (self.difference <= most and self.agreement >= least):
+            todo = "Check on texts of the model's domain, `--texts FILE`"
             raise ConversionError(
                 f"the exported model ({self.precision}) differs from its source: largest difference "
                 f"{self.difference:.2g}, {self.measure} {self.agreement:.2%}, on {self.texts} texts; nothing was kept",
                 allowed=f"a difference of up to {most:.2g} and at least {least:.1%}",
-                todo="Export with `--precision fp32`, or check on texts of the model's domain, `--texts FILE`",
+                todo=todo if self.precision == "fp32" else f"{todo}, or export with `--precision fp32`",
             )
 
 
@@ -121,8 +122,13 @@ def _example(kind: Kind, number: int, pair: bool) -> Any:
 
 
 def compare_heads(
-    head: str, original: Run, exported: Run, texts: Sequence[str], tokenizer: Tokenizer, max_length: int, precision: str
-) -> Parity:
+    head: str,
+    original: Run,
+    exported: Mapping[str, Run],
+    texts: Sequence[str],
+    tokenizer: Tokenizer,
+    max_length: int,
+) -> list[Parity]:
     """Compare hidden states ("encoder"), the top tokens at masks ("mlm") or the tokens called replaced ("rtd")."""
     features = _features(texts, tokenizer, max_length, head)
 
@@ -138,7 +144,7 @@ def compare_heads(
             return float((first == second).mean())
         return _lowest_cosine(first, second)
 
-    return _compare(head, original, exported, features, tokenizer, keep, agree, _MEASURES[head], precision)
+    return _compare(head, original, exported, features, tokenizer, keep, agree, _MEASURES[head])
 
 
 def compare_embeddings(
@@ -147,14 +153,13 @@ def compare_embeddings(
     texts: list[str],
 ) -> Parity:
     """Compare the embeddings of texts."""
-    left, right, seconds = None, None, []
+    vectors, seconds = [], []
     for run in (original, exported):
         run(texts[:1])  # The first call also allocates memory.
         begun = time.perf_counter()
-        left, right = right, run(texts)
+        vectors.append(run(texts))
         seconds.append(time.perf_counter() - begun)
-    assert left is not None
-    assert right is not None
+    left, right = vectors
     return Parity(
         precision="fp32",
         texts=len(texts),
@@ -173,9 +178,9 @@ def _lowest_cosine(left: NDArray[np.float32], right: NDArray[np.float32]) -> flo
 
 
 def compare_tasks(
-    model: FineTunedModel, original: Run, exported: Run, examples: Sequence[Any], precision: str
-) -> Parity:
-    """Compare the predictions of a fine-tuned model."""
+    model: FineTunedModel, original: Run, exported: Mapping[str, Run], examples: Sequence[Any]
+) -> list[Parity]:
+    """Compare the predictions of a fine-tuned model with those of its exports by precision."""
     task, features = model.task, features_of(model, examples)
 
     def keep(scores: NDArray[np.float32], positions: IntArray) -> NDArray[Any]:
@@ -186,15 +191,13 @@ def compare_tasks(
             [each.value for each in task.predictions(scores, features, examples, model.tokenizer)]
             for scores in (left, right)
         )
-        if task.kind == "regression":
+        if task.kind == "regression" and first != second:  # A constant has no correlation.
             return float(np.corrcoef(first, second)[0, 1])
         if task.kind == "tagging":
             first, second = ([tag for tags in values for tag in tags] for values in (first, second))
         return float(np.mean([a == b for a, b in zip(first, second, strict=True)]))
 
-    return _compare(
-        task.head, original, exported, features, model.tokenizer, keep, agree, _MEASURES[task.kind], precision
-    )
+    return _compare(task.head, original, exported, features, model.tokenizer, keep, agree, _MEASURES[task.kind])
 
 
 def _features(texts: Sequence[str], tokenizer: Tokenizer, max_length: int, head: str) -> Features:
@@ -225,45 +228,50 @@ def _features(texts: Sequence[str], tokenizer: Tokenizer, max_length: int, head:
 def _compare(
     head: str,
     original: Run,
-    exported: Run,
+    exported: Mapping[str, Run],
     features: Features,
     tokenizer: Tokenizer,
     keep: Callable[[NDArray[np.float32], IntArray], NDArray[Any]],
     agree: Callable[[list[NDArray[Any]], list[NDArray[Any]]], float],
     measure: str,
-    precision: str,
-) -> Parity:
-    """Compute both models on all units in turns; `keep` takes from a unit's scores what `agree` needs."""
+) -> list[Parity]:
+    """Compute all models on all units in turns; `keep` takes from a unit's scores what `agree` needs."""
     positions = np.empty(0, np.int64) if features.positions is None else features.positions
-    kept: tuple[list[Any], list[Any]] = ([], [])
-    seconds = [0.0, 0.0]
-    differences, peaks = [0.0], [0.0]
+    runs = (original, *exported.values())
+    kept: list[list[Any]] = [[] for _ in runs]
+    seconds, differences = np.zeros(len(runs)), np.zeros(len(runs))
+    peak = 0.0
     for number, (inputs, sequences) in enumerate(_batches(features, tokenizer.special_tokens.pad, head == "choice")):
         outputs = []
-        for side, run in enumerate((original, exported)):
+        for place, run in enumerate(runs):
             if not number:
                 run(inputs)  # The first call also allocates memory.
             begun = time.perf_counter()
             outputs.append(run(inputs))
-            seconds[side] += time.perf_counter() - begun
+            seconds[place] += time.perf_counter() - begun
         for row, sequence in enumerate(sequences):
             start, end = features.cu_seqlens[sequence : sequence + 2]
-            left, right = (scores[row, : end - start] if head in _PER_TOKEN else scores[row] for scores in outputs)
-            differences.append(float(np.abs(left - right).max()))
-            peaks.append(float(np.abs(left).max()))
+            of_unit = [scores[row, : end - start] if head in _PER_TOKEN else scores[row] for scores in outputs]
+            # Not Python's max, which may drop a NaN.
+            differences = np.maximum(differences, [np.abs(scores - of_unit[0]).max() for scores in of_unit])
+            peak = max(peak, float(np.abs(of_unit[0]).max()))
             its = positions[(positions >= start) & (positions < end)] - start
-            kept[0].append(keep(left, its))
-            kept[1].append(keep(right, its))
-    return Parity(
-        precision=precision,
-        texts=int(features.examples[-1]) + 1,
-        difference=float(np.max(differences)),
-        peak=float(np.max(peaks)),
-        agreement=agree(*kept),
-        measure=measure,
-        source_milliseconds=1000 * seconds[0] / features.num_units,
-        milliseconds=1000 * seconds[1] / features.num_units,
-    )
+            for values, scores in zip(kept, of_unit, strict=True):
+                values.append(keep(scores, its))
+    milliseconds = 1000 * seconds / features.num_units
+    return [
+        Parity(
+            precision=precision,
+            texts=int(features.examples[-1]) + 1,
+            difference=float(differences[place]),
+            peak=peak,
+            agreement=agree(kept[0], kept[place]),
+            measure=measure,
+            milliseconds=float(milliseconds[place]),
+            source_milliseconds=float(milliseconds[0]),
+        )
+        for place, precision in enumerate(exported, start=1)
+    ]
 
 
 def _batches(features: Features, pad: int, choice: bool) -> Iterator[tuple[Arrays, list[int]]]:
