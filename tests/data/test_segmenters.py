@@ -131,7 +131,7 @@ def test_an_edited_dictionary_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "remedy"), [("rjieba", r"pip install 'maskwright\[zh\]'"), ("ltp", "pip install ltp")]
+    ("name", "remedy"), [("rjieba", r"pip install -c constraints.txt -e '\.\[zh\]'"), ("ltp", "pip install ltp")]
 )
 def test_missing_library_is_named_before_any_work(name: str, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)

@@ -75,7 +75,7 @@ def _from_hub(name: str) -> Path:
     except ImportError as error:
         raise ConversionError(
             f"there is no folder {name!r}, and huggingface_hub, which downloads models, is not installed",
-            todo="Give the path of a model folder, or install the extra: `pip install 'maskwright[hf]'`",
+            todo="Give the path of a model folder, or install the extra: `pip install -c constraints.txt -e '.[hf]'`",
         ) from error
     try:
         return Path(snapshot_download(name, allow_patterns=_HUB_FILES))

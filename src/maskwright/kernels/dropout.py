@@ -1,9 +1,9 @@
 """Dropout whose masks are a function of a key, not of a generator's state (Srivastava et al. 2014).
 
 The mask of a value is a hash of (the micro-batch's key, the number of the call within the forward pass, the value's
-position). So a resumed run, a run on another number of ranks and a recomputed forward pass drop the same values, on
-every device. The hash consists of plain integer tensor operations, a fraction of the cost of PyTorch's sequential
-Bernoulli generator.
+position). So a resumed run and a recomputed forward pass drop the same values, on any number of ranks that cuts steps
+into the same micro-batches. Devices agree except in attention, where positions depend on the implementation. The hash
+consists of plain integer tensor operations, a fraction of the cost of PyTorch's sequential Bernoulli generator.
 """
 
 import math

@@ -1,6 +1,7 @@
-"""The functions of `ops` in plain PyTorch: what the faster implementations are tested against.
+"""Functions of `ops` in plain PyTorch, which the faster implementations are tested against.
 
-`attention` is for tests: `ops` computes it over rows (`row_attention`) where there are no kernels.
+`attention` is for tests: `ops` computes it over rows (`row_attention`) where there are no kernels. The other
+references are in `row_attention`, `cpu.linear` and `cross_entropy`.
 
 T tokens, B sequences, L longest sequence, N heads, D head size, H = N D hidden size, E embedding size, V vocabulary.
 """

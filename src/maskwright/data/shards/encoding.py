@@ -40,7 +40,8 @@ class EncodedBlock:
     Attributes:
         ids: Shape (T,), in their stored type.
         word_starts: Shape (T,), True where a token begins a word.
-        span_starts: For each kind, shape (T,), True where a token begins a span.
+        span_starts: For each kind, shape (T,), True where a token begins a unit: a span of that kind, or a
+            word outside spans.
         sentence_lengths: Shape (S,), int64: tokens of each sentence, at least 1.
         document_lengths: Shape (D,), int64: sentences of each document, at least 1.
         token_counts: Shape (V,), int64: count of each id.

@@ -196,7 +196,7 @@ def hub_documents(dataset: HubDataset, column: str | None) -> Iterator[str]:
         raise DataError(
             f"{dataset.name!r} is no file or folder here, and reading it as a dataset of the Hugging Face hub needs "
             "the package `datasets`",
-            todo="Check the path, or run `pip install 'maskwright[hub]'`",
+            todo="Check the path, or run `pip install -c constraints.txt -e '.[hub]'`",
         ) from error
     rows = 0
     try:

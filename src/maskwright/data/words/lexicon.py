@@ -199,7 +199,7 @@ def _automaton_class() -> Any:
         "ahocorasick",
         package="pyahocorasick",
         purpose="finding lexicons and collocations",
-        todo="Install it: `pip install 'maskwright[words]'`.",
+        todo="Install it: `pip install -c constraints.txt -e '.[words]'`.",
     ).Automaton
 
 

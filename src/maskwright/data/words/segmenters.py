@@ -127,7 +127,7 @@ def _loaded(name: str, dictionary: Path | None, model: str | None, content: str)
 
 def _library(name: str) -> Any:
     package = name.partition(".")[0]
-    command = "pip install 'maskwright[zh]'" if package == "rjieba" else f"pip install {package}"
+    command = "pip install -c constraints.txt -e '.[zh]'" if package == "rjieba" else f"pip install {package}"
     todo = f"Install it (`{command}`) or choose another words.segmenter."
     return imported(name, package=package, purpose=f"the segmenter {package!r}", todo=todo)
 

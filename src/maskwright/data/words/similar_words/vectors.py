@@ -105,8 +105,8 @@ def require_gensim() -> Any:
         "gensim",
         package="gensim",
         purpose="learning similar words from the corpus",
-        todo="Run `pip install 'maskwright[words]'`, or take similar words from a thesaurus or from word vectors: "
-        "--set replacement.table.source=FILE",
+        todo="Run `pip install -c constraints.txt -e '.[words]'`, or take similar words from a thesaurus or from word "
+        "vectors: --set replacement.table.source=FILE",
     )
 
 
