@@ -38,27 +38,26 @@ def faults(settings: Settings) -> Iterator[Table]:
     lines = ["".join("".join(map(draw.choice, _WORDS)) + "。" for _ in range(draw.randint(4, 9))) for _ in range(60)]
     (scratch / "corpus.txt").write_text("\n\n".join(lines), encoding="utf-8")
     (scratch / "synonyms.txt").write_text("喜欢 看见 记得\n上海 长城 大海\n", encoding="utf-8")
-    tries: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    lost_in: dict[str, list[int]] = defaultdict(list)
     rows = []
     for name in filter(settings.wants, SYSTEMS):
-        expected, disturbed, count = scratch / name, scratch / f"{name}-disturbed", 0
+        expected, disturbed, seconds = scratch / name, scratch / f"{name}-disturbed", list[float]()
         _start(name, expected).join()
         while found := _until_fault(name, disturbed, fault := draw.choice(FAULTS), draw):
-            tries[fault].append(found)
-            count += 1
+            lost_in[fault].append(found[0])
+            seconds.append(found[1])
         ours, theirs = _samples(disturbed), _samples(expected)
         lost = sum(samples for step, samples in theirs if step not in dict(ours))
         repeated = sum(samples for _, samples in ours) - sum(dict(ours).values())
         files = [expected / "metrics.jsonl", *expected.rglob("model.safetensors")]
         pairs = [(file.read_bytes(), (disturbed / file.relative_to(expected)).read_bytes()) for file in files]
         equal = "yes" if all(one == other for one, other in pairs) else "NO"
-        rows.append((name, str(count), str(lost), str(repeated), equal))
-    yield Table("systems", ("system", "faults", "samples lost", "samples repeated", "equal, byte for byte"), rows)
-    rows = [
-        (fault, str(len(steps)), number(statistics.mean(steps)), str(max(steps)), number(statistics.median(seconds)))
-        for fault, (steps, seconds) in ((fault, tuple(zip(*tries[fault], strict=True))) for fault in sorted(tries))
-    ]
-    yield Table("faults", ("fault", "tries", "steps lost, mean", "most", "seconds to recover, median"), rows)
+        recovering = number(statistics.median([each for each in seconds if each] or [0.0]))
+        rows.append((name, str(len(seconds)), str(lost), str(repeated), recovering, equal))
+    columns = ("system", "faults", "samples lost", "samples repeated", "seconds to recover, median", "equal bytes")
+    yield Table("systems", columns, rows)
+    losses = [(name, str(len(each)), number(statistics.mean(each)), str(max(each))) for name, each in lost_in.items()]
+    yield Table("faults", ("fault", "tries", "steps lost, mean", "most"), losses)
 
 
 def _start(name: str, out: Path) -> Any:
@@ -81,7 +80,7 @@ def _train(name: str, out: Path) -> None:
 
 
 def _until_fault(name: str, out: Path, fault: str, draw: random.Random) -> tuple[int, float] | None:
-    """Start or resume a run and inject a fault; return steps lost and seconds to recover, None if the run has ended."""
+    """Start or resume a run and inject a fault; return steps lost and seconds to resume (or 0), None if it has ended."""
     begun, known, lost_before = time.monotonic(), _last_step(out), _last_step(out) - _saved(out)
     process, wanted, later = _start(name, out), known + draw.randint(0, 10), 0.3 * draw.random()
     while process.is_alive() and _last_step(out) < wanted:

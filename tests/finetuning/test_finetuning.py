@@ -30,6 +30,7 @@ from maskwright.training.existing import open_existing
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.pretrain import pretrain
 from maskwright.training.reporting import Silent
+from maskwright.training.run_directory import RunDirectory
 
 QUICK = ("learning_rate=5e-3", "batch_size=8", "epochs=2", "max_length=32")
 # The tiny models' weights are large: dropout is all that they would see in a few steps.
@@ -592,7 +593,7 @@ def test_models_and_other_files_are_not_overwritten(
     with pytest.raises(CheckpointError, match="the model to fine-tune"):
         finetune(mine, out=tmp_path / "elsewhere" / ".." / "mine", **asked)
     # A finished pretraining whose checkpoints were removed.
-    (mine / "run.json").write_text(json.dumps({"format": 1, "request": {}, "result": {"finished": True}}))
+    RunDirectory(mine).write_record({"request": {}, "result": {"finished": True}})
     with pytest.raises(CheckpointError, match="the model to fine-tune"):
         finetune(mine, out=mine, **asked)
     with pytest.raises(CheckpointError, match="holds a pretraining, and a fine-tuning would write its own model"):

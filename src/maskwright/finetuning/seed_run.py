@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.amounts import counted
+from maskwright.core.checksums import read_record, write_record
 from maskwright.core.errors import CheckpointError
-from maskwright.core.files import read_json, write_json
 from maskwright.finetuning.evaluating import score_units, tuned, write_predictions
 from maskwright.finetuning.features import FeatureCollator, ShuffledUnits
 from maskwright.finetuning.fine_tuned import FineTunedModel
@@ -103,7 +103,7 @@ class SeedResult:
         """Write run.json, without the folder, which may be moved, and remove the checkpoints."""
         data = asdict(self)
         del data["folder"]
-        write_json(self.folder / "run.json", data)
+        write_record(self.folder / "run.json", data)
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
 
 
@@ -121,7 +121,7 @@ def read_result(folder: Path) -> SeedResult | None:
     if not record.exists():
         return None
     try:
-        data = read_json(record)
+        data = read_record(record)
         history = tuple(Measured(**measured) for measured in data["history"])
         return SeedResult(**{**data, "folder": folder, "history": history})
     except (OSError, ValueError, KeyError, TypeError) as error:
