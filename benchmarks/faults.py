@@ -80,7 +80,7 @@ def _train(name: str, out: Path) -> None:
 
 
 def _until_fault(name: str, out: Path, fault: str, draw: random.Random) -> tuple[int, float] | None:
-    """Start or resume a run and inject a fault; return steps lost and seconds to resume (or 0), None if it has ended."""
+    """Start or resume a run, inject a fault; return steps lost and seconds to resume (or 0), None if it has ended."""
     begun, known, lost_before = time.monotonic(), _last_step(out), _last_step(out) - _saved(out)
     process, wanted, later = _start(name, out), known + draw.randint(0, 10), 0.3 * draw.random()
     while process.is_alive() and _last_step(out) < wanted:
