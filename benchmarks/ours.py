@@ -8,6 +8,8 @@ import csv
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -80,7 +82,7 @@ class Pretrain:
     def run(self) -> dict[str, Any]:
         """Train from scratch."""
         shutil.rmtree(self._out, ignore_errors=True)
-        self._pretrain(self._corpus, out=self._out, **self._arguments)
+        self._train()
         lines = (self._out / "timing.jsonl").read_text(encoding="utf-8").splitlines()
         tokens = seconds = 0.0
         last, done = {}, 0
@@ -96,6 +98,27 @@ class Pretrain:
             "fill": 1.0,
             "mfu": last.get("model_flops_utilisation", last.get("mfu")),
         }
+
+    def _train(self) -> None:
+        self._pretrain(self._corpus, out=self._out, **self._arguments)
+
+
+class Processes(Pretrain):
+    """The same from the command line, by `ranks` processes of one thread each."""
+
+    def __init__(self, ranks: int, **options: Any) -> None:
+        super().__init__(**options)
+        self._ranks = ranks
+
+    def _train(self) -> None:
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={self._ranks}"]
+        command += ["-m", "maskwright", "pretrain", self._corpus, f"--out={self._out}"]
+        arguments = {**self._arguments}
+        variables = {"MASKWRIGHT_CACHE": arguments.pop("cache"), "OMP_NUM_THREADS": "1"}
+        for name, value in arguments.items():
+            for each in value if isinstance(value, list) else [value]:
+                command.append(f"--{name.replace('_', '-')}" + ("" if each is True else f"={each}"))
+        subprocess.run(command, env={**os.environ, **variables}, check=True, capture_output=True)
 
 
 class Inference:

@@ -1,0 +1,76 @@
+"""One of several processes that do the jobs of a file: `python rank_process.py JOBS.json`, with RANK of torchrun.
+
+A job is a run by the first `ranks` processes: arguments of `pretrain`, after how many steps the last of them gets
+SIGTERM (0: never), and a file for the keys of the samples that each process trains on.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from maskwright.training import loop, session
+from maskwright.training.batches import Collator, StepBatch
+from maskwright.training.distributed import rank, world_size
+from maskwright.training.loop import StepReport
+from maskwright.training.model import PretrainingModel
+from maskwright.training.pretrain import pretrain
+from maskwright.training.reporting import Silent
+from maskwright.training.stream import Rows
+
+_collate, _placed, _train = Collator.collate, PretrainingModel.placed, loop.train
+
+
+def do(job: dict[str, Any]) -> None:
+    """Do a job; write the step, rank and samples of each micro-batch."""
+    keys_of: dict[int, dict[str, Any]] = {}
+    collated: list[StepBatch] = []  # Kept, so that no two micro-batches have one id.
+    lines: list[dict[str, Any]] = []
+
+    def collate(self: Collator, rows: Rows, step: int) -> StepBatch:
+        batch = _collate(self, rows, step)
+        collated.append(batch)
+        ends = np.cumsum([each.batch.num_sequences for each in batch.micro_batches])
+        samples = list(zip(rows.refresh.tolist(), rows.index.tolist(), strict=True))
+        for each, end in zip(batch.micro_batches, ends, strict=True):
+            own = samples[end - each.batch.num_sequences : end]
+            keys_of[id(each)] = {"step": step, "rank": rank(), "samples": own}
+        return batch
+
+    def placed(self: PretrainingModel, batch: StepBatch) -> StepBatch:
+        lines.extend(keys_of[id(each)] for each in batch.micro_batches if id(each) in keys_of)
+        return _placed(self, batch)
+
+    def train(*arguments: Any, **named: Any) -> Iterator[StepReport]:
+        for report in _train(*arguments, **named):
+            if report.position.spent.steps == job["stop_after"] and rank() == world_size() - 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+            yield report
+
+    with (
+        patch.object(Collator, "collate", collate),
+        patch.object(PretrainingModel, "placed", placed),
+        patch.object(session, "train", train),
+    ):
+        run = pretrain(reporter=Silent(), **job["arguments"])
+    # A batch is prepared ahead; the run may end before it.
+    trained = [line for line in lines if line["step"] < run.steps]
+    Path(f"{job['log']}-{rank()}").write_text("".join(json.dumps(line) + "\n" for line in trained), encoding="utf-8")
+
+
+def main(jobs: list[dict[str, Any]]) -> None:
+    """Do all jobs in which this process takes part."""
+    for job in jobs:
+        if int(os.environ["RANK"]) < job["ranks"]:
+            with patch.dict(os.environ, WORLD_SIZE=str(job["ranks"])):
+                do(job)
+
+
+if __name__ == "__main__":
+    main(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))

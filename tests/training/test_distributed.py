@@ -1,0 +1,249 @@
+"""Runs of several processes: the same curves as of one, every sample once, and an end when a process ends."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_batches import step
+from test_every_recipe import RECIPES, model_of, teacher_of, toy
+from test_pretrain import CLEAN
+from toy_runs import TOY, write_corpus
+
+from maskwright.cli.main import main
+from maskwright.core.errors import DeviceError
+from maskwright.training import distributed
+from maskwright.training.metrics import read_rows
+
+STEPS = 50
+STOPS = {1: 7, 2: 15, 3: 22}
+"""After which step the run of so many processes is stopped; one process ends it."""
+TIMEOUT = 600.0
+"""Seconds until a test gives up waiting for processes."""
+RECIPES_TRAINED = ("bert/tiny", "electra/tiny", "distilbert/tiny")
+SETTINGS = tuple(setting for setting in TOY if "learning_rate" not in setting)
+SOURCE = Path(distributed.__file__).parents[2]
+
+Job = dict[str, Any]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    paths = [str(SOURCE), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", **changes}
+
+
+def do(jobs: Sequence[Job], folder: Path) -> None:
+    """Do jobs in as many processes as the largest needs."""
+    file = folder / "jobs.json"
+    file.write_text(json.dumps(jobs), encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    with ExitStack() as at_end:
+        processes = []
+        for rank in range(max(job["ranks"] for job in jobs)):
+            command = [sys.executable, Path(__file__).with_name("rank_process.py"), file]
+            variables = environment(RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+            processes.append(at_end.enter_context(subprocess.Popen(command, env=variables)))
+            at_end.callback(processes[-1].kill)
+        assert [process.wait(timeout=TIMEOUT) for process in processes] == [0] * len(processes)
+
+
+class Workplace:
+    """A folder with a corpus, where jobs are made for the processes of a test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.corpus = folder, write_corpus(folder / "corpus.txt")
+
+    def job(self, recipe: str, ranks: int, *, out: str = "", log: str = "", stop_after: int = 0, **more: Any) -> Job:
+        name = f"{recipe.partition('/')[0]}-{ranks}"
+        settings = [each for each in SETTINGS if recipe != "distilbert/tiny" or "vocab_size" not in each]
+        arguments = {
+            "corpus": str(self.corpus),
+            "out": str(self.folder / (out or name)),
+            "recipe": recipe,
+            "steps": STEPS,
+            "set": [*settings, "training.learning_rate=0.001"],
+            "clean": CLEAN,
+            "workers": 1,
+            "cache": str(self.folder / "cache"),
+            **({"teacher": str(self.folder / "bert-1")} if recipe == "distilbert/tiny" else {}),
+            **more,
+        }
+        log = str(self.folder / f"keys-{log or name}")
+        return {"ranks": ranks, "arguments": arguments, "stop_after": stop_after, "log": log}
+
+    def samples(self, log: str) -> list[tuple[int, int, int, int]]:
+        """Return step, rank, epoch and number of each sample that was trained on."""
+        lines = [json.loads(line) for file in self.folder.glob(f"keys-{log}-*") for line in file.open()]
+        return [(each["step"], each["rank"], *sample) for each in lines for sample in each["samples"]]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    """Each recipe by one and two processes, and one run by one, two, three and one."""
+    place = Workplace(tmp_path_factory.mktemp("ranks"))
+    jobs = [place.job(recipe, ranks) for recipe in RECIPES_TRAINED for ranks in (1, 2)]
+    jobs += [
+        place.job("electra/tiny", ranks, out="resumed", log=f"resumed-{ranks}", stop_after=after)
+        for ranks, after in STOPS.items()
+    ]
+    jobs.append(place.job("electra/tiny", 1, out="resumed", log="resumed-last"))
+    do(jobs, place.folder)
+    return place
+
+
+def assert_same_curve(one: Path, other: Path) -> None:
+    expected, found = (read_rows(folder / "metrics.jsonl") for folder in (one, other))
+    assert expected[-1]["step"] == STEPS
+    assert [row["step"] for row in found] == [row["step"] for row in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.keys() == theirs.keys()
+        for name, value in theirs.items():
+            tolerance = 1e-3 if name == "gradient_norm" else 1e-5
+            assert ours[name] == pytest.approx(value, rel=tolerance), (name, theirs["step"])
+
+
+@pytest.mark.parametrize("recipe", RECIPES_TRAINED)
+def test_two_processes_learn_as_one_does(recipe: str, trained: Workplace) -> None:
+    name = recipe.partition("/")[0]
+    assert_same_curve(trained.folder / f"{name}-1", trained.folder / f"{name}-2")
+    samples = trained.samples(f"{name}-2")
+    shares = Counter(rank for _, rank, *_ in samples)
+    assert set(shares) == {0, 1}
+    assert min(shares.values()) > 0.4 * len(samples)
+
+
+def test_a_run_continues_with_any_number_of_processes_and_sees_each_sample_once(trained: Workplace) -> None:
+    sessions = {log: trained.samples(f"resumed-{log}") for log in ("1", "2", "3", "last")}
+    assert [len({rank for _, rank, *_ in samples}) for samples in sessions.values()] == [1, 2, 3, 1]
+    steps = [sorted({step for step, *_ in samples}) for samples in sessions.values()]
+    assert [step for session in steps for step in session] == list(range(STEPS))
+    samples = [(epoch, number) for session in sessions.values() for _, _, epoch, number in session]
+    assert len(set(samples)) == len(samples) == STEPS * 8
+    assert max(epoch for epoch, _ in samples) >= 2
+    assert set(samples) == {(epoch, number) for _, _, epoch, number in trained.samples("electra-1")}
+    assert_same_curve(trained.folder / "electra-1", trained.folder / "resumed")
+    checkpoints = [sorted(path.name for path in (trained.folder / each).rglob("step-*/*")) for each in ("electra-1",)]
+    assert checkpoints[0] == sorted(path.name for path in (trained.folder / "resumed").rglob("step-000000050/*"))
+
+
+@pytest.mark.slow  # Four processes start on two cores.
+def test_four_processes_learn_as_one_does(trained: Workplace) -> None:
+    do([trained.job(recipe, 4) for recipe in RECIPES_TRAINED], trained.folder)
+    for recipe in RECIPES_TRAINED:
+        name = recipe.partition("/")[0]
+        assert_same_curve(trained.folder / f"{name}-1", trained.folder / f"{name}-4")
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "nothing happened"
+        time.sleep(0.01)
+
+
+@pytest.mark.slow  # Processes start seven times.
+def test_a_killed_process_stops_the_others_and_torchrun_resumes(tmp_path: Path) -> None:
+    place = Workplace(tmp_path)
+    steps, settings = 120, [*SETTINGS, "training.learning_rate=0.001", "training.batch_sequences=16"]
+    do([place.job("bert/tiny", 2, out="undisturbed", steps=steps, set=settings)], tmp_path)
+    out = tmp_path / "disturbed"
+    options = [f"--out={out}", "--recipe=bert/tiny", f"--steps={steps}", "--workers=1", f"--clean={CLEAN[0]}"]
+    command = ["-m", "maskwright", "pretrain", str(place.corpus), *options, "--checkpoint-minutes=0.001"]
+    command += [f"--set={setting}" for setting in settings]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
+
+    def start() -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, *torchrun, *command],
+            env=environment(MASKWRIGHT_CACHE=str(tmp_path / "cache")),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def kill_one_after(step: int) -> None:
+        def is_reached() -> bool:
+            assert process.poll() is None
+            rows = read_rows(out / "metrics.jsonl")
+            return bool(rows) and rows[-1]["step"] >= step and any(out.glob("checkpoints/step-*"))
+
+        wait_for(is_reached)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
+        os.kill(int(children[-1]), signal.SIGKILL)
+
+    process = start()
+    kill_one_after(10)
+    wait_for(lambda: read_rows(out / "metrics.jsonl")[-1]["step"] >= 30)  # torchrun has started them again.
+    kill_one_after(30)
+    _, problems = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert problems.count("error: another process of this run ended") == 2  # Once for each kill.
+    process = start()
+    _, problems = process.communicate(timeout=120)
+    assert process.returncode == 0, problems
+    for name in ("metrics.jsonl", "model.safetensors"):
+        assert (out / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_micro_batch_without_targets_has_gradients_for_the_same_parameters(name: str) -> None:
+    # The ranks add up lists of gradients: they must be of the same parameters.
+    recipe = toy(name)
+    model = model_of(recipe, teacher_of(recipe, 0)).train()
+    batch = step(recipe, tokens_per_microbatch=4096, count=8)
+    (micro,) = batch.micro_batches
+    reached = []
+    for targets in (micro.targets, {kind: _none_of(each) for kind, each in micro.targets.items()}):
+        terms = model.losses(type(micro)(micro.batch, targets))
+        torch.autograd.backward(torch.stack([term.total for term in terms.values()]).sum())
+        reached.append({key for key, parameter in model.named_parameters() if parameter.grad is not None})
+        model.zero_grad(set_to_none=True)
+    assert reached[0] == reached[1]
+
+
+def _none_of(targets: Any) -> Any:
+    def none(values: Any) -> Any:
+        return {key: each[:0] for key, each in values.items()}
+
+    return type(targets)(
+        positions=targets.positions[:0],
+        labels=targets.labels[:0],
+        extra=none(targets.extra),
+        anchors=none(targets.anchors),
+    )
+
+
+def test_each_process_gets_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = torch.device("cuda")
+    assert distributed.own_device(cuda) == cuda
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert distributed.own_device(cuda) == torch.device("cuda:1")
+    assert distributed.own_device(torch.device("cpu")) == torch.device("cpu")
+    with pytest.raises(DeviceError, match="each process needs a GPU of its own"):
+        distributed.own_device(torch.device("cuda:0"))
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(DeviceError, match="this machine has 2"):
+        distributed.own_device(cuda)
+
+
+def test_other_commands_refuse_several_processes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr("maskwright.cli.main._processes", distributed.alone)
+    with pytest.raises(SystemExit):
+        main(["compare", "corpus.txt"])
+    assert "torchrun started 2 processes, and `compare` uses one" in capsys.readouterr().err
