@@ -1,7 +1,7 @@
 """One of several processes that do the jobs of a file: `python rank_process.py JOBS.json`, with RANK of torchrun.
 
 A job is a run by the first `ranks` processes: arguments of `pretrain`, after how many steps the last of them gets
-SIGTERM (0: never), and a file for the keys of the samples that each process trains on.
+SIGTERM (0: never), a free port, and a file for the keys of the samples that each process trains on.
 """
 
 import json
@@ -31,7 +31,7 @@ def do(job: dict[str, Any]) -> None:
     """Do a job; write the step, rank and samples of each micro-batch."""
     keys_of: dict[int, dict[str, Any]] = {}
     collated: list[StepBatch] = []  # Kept, so that no two micro-batches have one id.
-    lines: list[dict[str, Any]] = []
+    prepared: dict[int, list[dict[str, Any]]] = {}
 
     def collate(self: Collator, rows: Rows, step: int) -> StepBatch:
         batch = _collate(self, rows, step)
@@ -44,7 +44,8 @@ def do(job: dict[str, Any]) -> None:
         return batch
 
     def placed(self: PretrainingModel, batch: StepBatch) -> StepBatch:
-        lines.extend(keys_of[id(each)] for each in batch.micro_batches if id(each) in keys_of)
+        if own := [keys_of[id(each)] for each in batch.micro_batches if id(each) in keys_of]:
+            prepared[own[0]["step"]] = own  # Where the length changes, the batch that was prepared ahead is dropped.
         return _placed(self, batch)
 
     def train(*arguments: Any, **named: Any) -> Iterator[StepReport]:
@@ -59,16 +60,16 @@ def do(job: dict[str, Any]) -> None:
         patch.object(session, "train", train),
     ):
         run = pretrain(reporter=Silent(), **job["arguments"])
-    # A batch is prepared ahead; the run may end before it.
-    trained = [line for line in lines if line["step"] < run.steps]
-    Path(f"{job['log']}-{rank()}").write_text("".join(json.dumps(line) + "\n" for line in trained), encoding="utf-8")
+    # A batch is prepared ahead, and the run may end before it.
+    lines = [json.dumps(line) + "\n" for step, own in prepared.items() if step < run.steps for line in own]
+    Path(f"{job['log']}-{os.environ['RANK']}").write_text("".join(lines), encoding="utf-8")
 
 
 def main(jobs: list[dict[str, Any]]) -> None:
     """Do all jobs in which this process takes part."""
     for job in jobs:
         if int(os.environ["RANK"]) < job["ranks"]:
-            with patch.dict(os.environ, WORLD_SIZE=str(job["ranks"])):
+            with patch.dict(os.environ, WORLD_SIZE=str(job["ranks"]), MASTER_PORT=job["port"]):
                 do(job)
 
 
