@@ -130,7 +130,8 @@ def pretrain(
                 write_page(directory.path, reporter)
             return run
         except TrainingError as error:
-            directory.update_record(problem=str(error))
+            if rank() == 0:
+                directory.update_record(problem=str(error))
             raise
         except KeyboardInterrupt:
             saved = any(directory.checkpoints.glob("step-*"))

@@ -19,7 +19,7 @@ from maskwright.training.budget import Spent
 from maskwright.training.checkpoint import CheckpointTimer, save_models
 from maskwright.training.compiling import KernelCheck, check_kernels
 from maskwright.training.device import Machine, pretraining_microbatch
-from maskwright.training.distributed import copy_from_first, from_first, largest, rank, world_size
+from maskwright.training.distributed import alone, copy_from_first, from_first, largest, rank, world_size
 from maskwright.training.evaluation import (
     Baseline,
     Measured,
@@ -358,7 +358,9 @@ class Session:
         if journal is None:
             return
         # A few sequences show whether the weights are sound; the step's own loss was that of the weights before.
-        self._check(position.spent.steps, measure(self.model, self.workload.held_out_sample()))
+        with alone():
+            measured = measure(self.model, self.workload.held_out_sample())
+        self._check(position.spent.steps, measured)
         # The models first: a checkpoint of a step implies that the models of that step are saved.
         save_models(self.directory.path, self.recipe, self.model, self.text.vocabulary.special_tokens)
         journal.sync()
