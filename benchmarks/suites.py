@@ -340,13 +340,13 @@ def scaling(settings: Settings) -> Iterator[Table]:
             rows.append((f"{value:,}", _speed(own), _speed(peer), spread(own.ratio(peer))))
         yield Table(f"scaling, {axis}", ("value", f"{OWN}, tokens/s", f"{ONEDNN}, tokens/s", "ratio"), rows, words=0)
     if settings.wants("processes"):
-        for size, model in _sizes(settings, ("tiny", "base")):
+        for model_name, model in _sizes(settings, ("tiny", "base")):
             task = prepare(settings, model, dropout=0.1)
             contenders = [
                 dataclasses.replace(task.own(name, ranks=ranks), make="benchmarks.ours:Processes")
                 for name, ranks in (("2 processes of 1 thread", 2), ("1 process of 1 thread", 1))
             ]
-            yield compare(f"scaling, processes, {size}", measure(contenders, settings, rounds=5), _SPEED)
+            yield compare(f"scaling, processes, {model_name}", measure(contenders, settings, rounds=5), _SPEED)
     if settings.wants("corpus"):
         lines = list[tuple[str, ...]]()
         for place, megabytes in enumerate((0.1, 0.2) if settings.quick else (16.0, 64.0, 256.0)):
