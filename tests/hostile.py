@@ -3,8 +3,10 @@
 `MASKWRIGHT_FUZZ_EXAMPLES=5000 pytest tests/test_hostile_input.py` looks further, with other examples in every run.
 """
 
+import copy
 import json
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,7 +102,7 @@ def altered(draw: st.DrawFn, value: Any, names: list[str]) -> Any:
             if isinstance(here, dict) and draw(st.integers(0, 7)) == 0:
                 here.pop(place, None)
             else:
-                here[place] = draw(st.sampled_from([*ODD_VALUES, nested(300)]))
+                here[place] = copy.deepcopy(draw(st.sampled_from([*ODD_VALUES, nested(300)])))
             break
     return value
 
@@ -108,7 +110,9 @@ def altered(draw: st.DrawFn, value: Any, names: list[str]) -> Any:
 def only_clear_errors(read: Callable[[], object]) -> None:
     """Call a function that may fail with the project's own errors, and with no other exception."""
     try:
-        read()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            read()
     except MaskwrightError as error:
         error.__str__()
     except BaseException as error:  # also a panic in Rust, which is no Exception

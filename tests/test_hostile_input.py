@@ -6,6 +6,7 @@ No other exception, no endless reading, no memory beyond a multiple of the file,
 import gzip
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -17,17 +18,27 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.core.errors import DataError, JsonError, MaskwrightError
+from maskwright.core.errors import ConversionError, DataError, JsonError, MaskwrightError
 from maskwright.core.files import parse_json, read_json
 from maskwright.core.spec import override, parse_overrides
+from maskwright.core.types import FamilyName, SpecialTokens
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.sources import files
 from maskwright.data.sources.arguments import resolve_sources
 from maskwright.data.sources.files import BadLine
 from maskwright.data.sources.parsing import documents_of
 from maskwright.data.sources.readers import raw_blocks
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.readers import Kind, ReadOptions, read_examples
+from maskwright.huggingface.config_json import from_json, to_json
+from maskwright.huggingface.families import family_named
+from maskwright.huggingface.huggingface import load_model
+from maskwright.huggingface.refusals import position_offset
+from maskwright.huggingface.task_entries import entries_from_json
+from maskwright.inference.model import load
 from maskwright.inference.texts import read_source, read_texts
+from maskwright.model.config import EncoderConfig
 from maskwright.recipes import catalog
 from tests.hostile import BROKEN_JSON, altered, damaged, fuzzing, only_clear_errors, pipe
 
@@ -236,3 +247,171 @@ def test_altered_recipes(tmp_path: Path) -> None:
 def test_damaged_overrides(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     only_clear_errors(lambda: override(catalog.get("bert/tiny"), parse_overrides([text])))
+
+
+@pytest.mark.parametrize("family", ["bert", "albert", "roberta", "distilbert", "electra", "ernie"])
+def test_altered_configurations(family: FamilyName) -> None:
+    special = SpecialTokens(pad=0, unk=1, cls=2, sep=3, mask=4, vocab_size=40, names=tuple("abcde"))
+    table = family_named(family)
+    config = EncoderConfig(
+        **{"hidden_size": 8, "num_layers": 2, "num_heads": 2, "intermediate_size": 16, **table.config.fixed},
+        position_offset=position_offset(table, 0),
+        pooler=False,
+        hidden_activation=table.config.head_activation or "gelu",
+    )
+    seed = to_json(table, config, special, frozenset(), 32)
+    labeled = {"id2label": {"0": "a", "1": "b"}, "problem_type": "regression", "attention_plan": [0, 0]}
+    seeds = st.sampled_from([seed, seed | labeled])
+
+    @fuzzing
+    @given(seeds.flatmap(lambda one: altered(one, [*seed, *labeled, "ffn_plan", "num_labels", "model_type"])))
+    def check(data: Any) -> None:
+        only_clear_errors(lambda: from_json(table, data, "config.json"))
+        only_clear_errors(lambda: entries_from_json(table, data, "sequence", 0.1, "config.json"))
+
+    check()
+
+
+@pytest.fixture
+def copied(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(request.getfixturevalue(request.param), tmp_path / "model"))
+
+
+@pytest.mark.parametrize("copied", ["bert_folder", "electra_folder"], indirect=True)
+def test_altered_model_folders(copied: Path) -> None:
+    config = copied / "config.json"
+    seed = json.loads(config.read_text())
+
+    @fuzzing
+    @given(
+        altered(seed, [*seed, "attention_plan", "ffn_plan", "id2label", "num_labels", "trained_length", "pair_head"])
+    )
+    def check(data: Any) -> None:
+        config.write_text(json.dumps(data))
+        only_clear_errors(lambda: load(copied).embed("the cat sat"))
+
+    check()
+
+
+@pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
+def test_damaged_weights(copied: Path) -> None:
+    weights = copied / "model.safetensors"
+    seed = weights.read_bytes()
+    header = 8 + int.from_bytes(seed[:8], "little")
+    index = json.dumps({"metadata": {}, "weight_map": {"a": "model-1.safetensors"}}).encode()
+
+    @fuzzing
+    @given(damaged([seed[:header]]), damaged([index]))
+    def check(data: bytes, index: bytes) -> None:
+        weights.write_bytes(data + seed[header:])
+        only_clear_errors(lambda: load_model(copied))
+        weights.unlink()
+        (copied / "model.safetensors.index.json").write_bytes(index)
+        only_clear_errors(lambda: load_model(copied))
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "name", ["../model.safetensors", "/etc/passwd", "..", ".", "", "a/b", "a\0b", "\ud800", None, 3]
+)
+@pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
+def test_an_index_names_only_files_beside_it(copied: Path, name: Any) -> None:
+    (copied / "model.safetensors").rename(copied.parent / "model.safetensors")
+    (copied / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(ConversionError):
+        load_model(copied)
+
+
+TEXTS = [
+    "The cats sat on the mat, running. 我爱北京 <mask> [MASK]",
+    "",
+    " ",
+    "é" * 50,
+    "a" * 3000,
+    "\x00 \u2028 \U0010ffff",
+]
+
+
+def use(folder: Path) -> None:
+    tokenizer = Tokenizer.from_folder(folder)
+    for text in TEXTS:
+        tokenizer.decode(tokenizer.encode(text, special_tokens_in_text=True).ids)
+        tokenizer.encode_around_masks(text)
+    tokenizer.encode_batch(TEXTS)
+    StreamEncoder(tokenizer, with_places=True).encode(TEXTS)
+    tokenizer.token_text(5)
+    tokenizer.save(folder / "saved")
+
+
+@pytest.mark.parametrize("copied", ["bert_folder", "roberta_folder"], indirect=True)
+def test_altered_tokenizers(copied: Path) -> None:
+    Tokenizer.from_folder(copied).save(copied)
+    seed = json.loads((copied / "tokenizer.json").read_text())
+    names = ["normalizer", "pre_tokenizer", "type", "pattern", "continuing_subword_prefix", "max_input_chars_per_word"]
+
+    @fuzzing
+    @given(altered(seed, names))
+    def check(data: Any) -> None:
+        (copied / "tokenizer.json").write_text(json.dumps(data))
+        only_clear_errors(lambda: use(copied))
+
+    check()
+
+
+@pytest.mark.parametrize("copied", ["bert_folder", "roberta_folder"], indirect=True)
+def test_damaged_tokenizer_files(copied: Path) -> None:
+    Tokenizer.from_folder(copied).save(copied)
+    (copied / "tokenizer.json").unlink()
+    seeds = {path.name: path.read_bytes() for path in copied.iterdir() if path.suffix in (".txt", ".json")}
+    del seeds["config.json"]
+
+    @fuzzing
+    @given(st.sampled_from(sorted(seeds)).flatmap(lambda name: st.tuples(st.just(name), damaged([seeds[name]]))))
+    def check(change: tuple[str, bytes]) -> None:
+        for name, content in (*seeds.items(), change):
+            (copied / name).write_bytes(content)
+        only_clear_errors(lambda: use(copied))
+        shutil.rmtree(copied / "saved", ignore_errors=True)
+
+    check()
+
+
+def test_damaged_sentencepiece_models(tmp_path: Path) -> None:
+    import sentencepiece
+
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the cat sat on the mat", "a dog ran"] * 20),
+        model_prefix=str(tmp_path / "spiece"),
+        vocab_size=20,
+        pad_id=0,
+        unk_id=1,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        bos_id=-1,
+        eos_id=-1,
+        minloglevel=2,
+    )
+    path = tmp_path / "spiece.model"
+    seed = path.read_bytes()
+    use(tmp_path)
+
+    @fuzzing
+    @given(damaged([seed]))
+    def check(data: bytes) -> None:
+        path.write_bytes(data)
+        only_clear_errors(lambda: use(tmp_path))
+
+    check()
+
+
+@pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(?:a?){500}a{500}", "(", r"(\w+\s?)*$"])
+def test_regular_expressions_that_backtrack_end_in_an_error(copied: Path, pattern: str) -> None:
+    Tokenizer.from_folder(copied).save(copied)
+    path = copied / "tokenizer.json"
+    data = json.loads(path.read_text())
+    data["pre_tokenizer"] = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    path.write_text(json.dumps(data))
+    only_clear_errors(lambda: Tokenizer.from_folder(copied).encode("a" * 5000 + "!"))
+    only_clear_errors(lambda: Tokenizer.from_folder(copied).encode_batch(["a" * 5000 + "!"]))
+    only_clear_errors(lambda: StreamEncoder(Tokenizer.from_folder(copied)).encode(["a" * 5000 + "!"]))

@@ -5,6 +5,8 @@ import shutil
 
 import numpy as np
 import pytest
+import transformers
+from safetensors.torch import load_file, save_file
 
 import maskwright
 from maskwright.core.files import write_json
@@ -42,6 +44,48 @@ def test_detect_prints_the_marked_text(run, electra_folder):
     _, out, _ = run("detect", electra_folder, "the cat sat", "--json")
     fields = {"token", "token_id", "start", "end", "probability", "replaced"}
     assert [set(token) for token in json.loads(out)[0]["tokens"]] == [fields] * 3
+
+
+@pytest.mark.parametrize(
+    ("command", "part"),
+    [
+        ("fill-mask", "word_embeddings"),
+        ("fill-mask", "predictions.bias"),
+        ("detect", "prediction"),
+        ("embed", "LayerNorm"),
+    ],
+)
+def test_a_model_of_nan_has_no_results(run, folders, tmp_path, command, part):
+    folder = shutil.copytree(folders[command], tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    assert any(part in name for name in tensors)
+    for name in tensors:
+        if part in name:
+            tensors[name].fill_(float("nan"))
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    for option in ("--json", "--out"):
+        out = [option, *([tmp_path / ("a.npy" if command == "embed" else "a.jsonl")] if option == "--out" else [])]
+        code, printed, err = run(command, folder, "the [MASK] sat", *out)
+        assert (code, printed) == (2, "")
+        assert "the model computes NaN or infinite values" in err
+    assert not list(tmp_path.glob("a.*"))
+
+
+def test_a_fine_tuned_model_of_nan_has_no_results(run, bert_folder, tmp_path):
+    config = transformers.BertConfig.from_pretrained(bert_folder)
+    model = transformers.BertForSequenceClassification(config)
+    model.classifier.bias.data.fill_(float("inf"))
+    model.save_pretrained(tmp_path / "model")
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        shutil.copy(bert_folder / name, tmp_path / "model")
+    (tmp_path / "a.csv").write_text("text,label\nthe cat,LABEL_0\na dog,LABEL_1\n")
+    for arguments in (
+        ("predict", tmp_path / "model", "the cat"),
+        ("evaluate", tmp_path / "model", "--file", tmp_path / "a.csv"),
+    ):
+        code, printed, err = run(*arguments, "--json")
+        assert (code, printed) == (2, ""), err
+        assert "the model computes NaN or infinite values" in err
 
 
 def test_embed_shows_nearest_neighbors(run, roberta_folder):

@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from maskwright.core.activations import gelu_tanh
+from maskwright.core.errors import ConversionError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,3 +145,12 @@ class LossInputs:
     view: View
     targets: TargetTensors
     teacher: View | None = None
+
+
+def check_finite(*results: NDArray[Any]) -> None:
+    """Raise ConversionError if the results of a model contain NaN or infinity."""
+    if not all(np.isfinite(values).all() for values in results):
+        raise ConversionError(
+            "the model computes NaN or infinite values",
+            todo="Its training diverged or its weights are damaged: choose an earlier checkpoint or another model",
+        )

@@ -11,6 +11,7 @@ import torch
 
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.files import check_writable, write_text
+from maskwright.core.tensors import check_finite
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.benchmarks import SPLITS, Benchmark, Split
@@ -200,6 +201,7 @@ def evaluate(
         features = features_of(loaded.to(machine.device), examples.examples)
         with computing_on(machine):
             scores = score_units(loaded, features, reporter.stage, autocast=machine.autocast)
+            check_finite(*scores)
         predictions = measured.predictions(scores, features, examples.examples, loaded.tokenizer)
         if out is not None:
             write_predictions(Path(out).expanduser(), predictions)
@@ -279,6 +281,7 @@ def predict_features(
 ) -> list[Prediction]:
     """Return one prediction per example, in order (arguments: see `score_units`)."""
     scores = score_units(model, features, progress, autocast=autocast)
+    check_finite(*scores)
     return model.task.predictions(scores, features, examples, model.tokenizer)
 
 

@@ -12,7 +12,7 @@ from maskwright.huggingface.families import Family
 from maskwright.huggingface.families.base import Groups, groups_of
 from maskwright.huggingface.refusals import position_offset, refuse_inexpressible
 from maskwright.huggingface.task_entries import TaskEntries, entries_to_json
-from maskwright.model.config import EncoderConfig
+from maskwright.model.config import MAX_LAYERS, EncoderConfig
 
 # The first name is written. "gelu_pytorch_tanh" equals ours bit for bit; the others round differently.
 _ACTIVATIONS = {
@@ -25,6 +25,7 @@ _ACTIVATIONS = {
 _PLANS = ("attention_plan", "ffn_plan")
 _TRAINED_LENGTH = "trained_length"
 _PAIR_HEAD = "pair_head"
+_SHORTEST = 3  # a token between the special ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,21 +145,27 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
         shared = None if groups.plan == tuple(range(len(groups.plan))) else groups.plan
         fields |= {"num_layers": len(groups.plan), **dict.fromkeys(_PLANS, shared)}
     fields |= {name: data[name] for name in _PLANS if name in data}
+    architectures = data.get("architectures") or []
+    if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
+        raise ConversionError(f"{source}: architectures is {architectures!r}", allowed="a list of names")
     try:
         config = validate(EncoderConfig, fields, source)
     except RecipeError as error:
         raise ConversionError(error.problem, todo="Check config.json against the weights beside it") from error
+    length = _whole(data, _TRAINED_LENGTH, positions, source)
+    if not _SHORTEST <= length <= positions:
+        raise ConversionError(
+            f"{source}: the longest sequence has {length} of {positions} positions", allowed=f"{_SHORTEST} or more"
+        )
     return FolderConfig(
         config,
         vocab_size=_whole(data, "vocab_size", table.vocab_size, source),
         pad_token_id=pad,
-        trained_length=_whole(data, _TRAINED_LENGTH, positions, source),
+        trained_length=length,
         places=family.places(config) if groups is None else groups.places,
         pair_head=data.get(_PAIR_HEAD),
         # Their classes are RoBERTa's under another name.
-        architectures=tuple(
-            re.sub("^(XLMRoberta|Camembert)", "Roberta", str(name)) for name in data.get("architectures") or ()
-        ),
+        architectures=tuple(re.sub("^(XLMRoberta|Camembert)", "Roberta", name) for name in architectures),
         tied=data.get("tie_word_embeddings", True) is not False,
     )
 
@@ -166,10 +173,10 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
 def _groups(data: Mapping[str, Any], source: str) -> Groups:
     layers = _whole(data, "num_hidden_layers", 1, source)
     groups, inner = (_whole(data, name, 1, source) for name in ("num_hidden_groups", "inner_group_num"))
-    if not 1 <= groups <= layers or inner < 1:
+    if not 1 <= groups <= layers or inner < 1 or layers * inner > MAX_LAYERS:
         raise ConversionError(
             f"{source}: {groups} num_hidden_groups of {inner} inner_group_num in {layers} num_hidden_layers",
-            allowed="1 to num_hidden_layers groups, inner_group_num of 1 or more",
+            allowed=f"1 to num_hidden_layers groups, inner_group_num of 1 or more, at most {MAX_LAYERS} layers in all",
         )
     return Groups(layers, groups, inner)
 
@@ -178,8 +185,8 @@ def _whole(data: Mapping[str, Any], name: str, default: int, source: str) -> int
     found = data.get(name)
     if found is None:
         return default
-    if not isinstance(found, int) or found < 0:
-        raise ConversionError(f"{source}: {name} is {found!r}", allowed="a whole number")
+    if type(found) is not int or not 0 <= found < 1 << 31:
+        raise ConversionError(f"{source}: {name} is {found!r}", allowed="a whole number below 2**31")
     return found
 
 

@@ -68,7 +68,7 @@ def _shards(index: Path) -> list[str]:
         raise ConversionError(f"{index} has no weight_map", todo="Download the file again")
     names = sorted({str(name) for name in places.values()})
     for name in names:
-        if Path(name).name != name:
+        if Path(name).name != name or not name.isprintable():
             raise ConversionError(f"{index} names the shard {name!r}", allowed="files in the same folder")
     return names
 

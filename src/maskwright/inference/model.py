@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError
 from maskwright.core.surrogates import surrogate_problem
+from maskwright.core.tensors import check_finite
 from maskwright.core.types import IntArray, ProductPrecision
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -127,6 +128,7 @@ class Model:
                 for first in range(0, len(owners), _MASKS_AT_ONCE):
                     block = slice(first, first + _MASKS_AT_ONCE)
                     scores, ids = best_tokens(self._scores(hidden[block]), top_k, vocab_size)
+                    check_finite(scores.numpy())
                     for owner, its_scores, its_ids in zip(owners[block], scores.tolist(), ids.tolist(), strict=True):
                         done = filled[owner]
                         done.append(fill(masked[owner], len(done), its_scores, its_ids, self.tokenizer))
@@ -171,6 +173,7 @@ class Model:
         with torch.inference_mode():
             for batch, hidden in self._encode(sequences, batch_tokens):
                 scores = torch.sigmoid(self.rtd_head(hidden).double()).cpu().numpy()
+                check_finite(scores)
                 for text, start in zip(batch.texts, batch.starts, strict=True):
                     # Without the special tokens at both ends.
                     probabilities[text] = scores[start + 1 : start + len(sequences[text]) - 1].tolist()
@@ -216,6 +219,7 @@ class Model:
                 if normalize:
                     pooled = nn.functional.normalize(pooled)
                 vectors[batch.texts] = pooled.cpu().numpy()
+                check_finite(vectors[batch.texts])
                 done += batch.batch.num_tokens
                 progress("embedding", done, total)
         return vectors

@@ -44,9 +44,9 @@ class DropoutKey:
 
         Args:
             call: Number of the call within the forward pass: different calls have independent masks.
-            rate: Share dropped, in [0, 1), rounded to a multiple of 2**-16.
+            rate: Share dropped, in [0, 1), rounded to a multiple of 2**-16 below 1.
         """
-        threshold = round(rate * _STEPS)
+        threshold = min(round(rate * _STEPS), _STEPS - 1)
         return None if self._key is None or not threshold else DropoutMask(self, call, threshold)
 
     def table(self, call: int, num_rows: int) -> Tensor:

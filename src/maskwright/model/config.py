@@ -2,12 +2,15 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from maskwright.core.spec import Spec
 from maskwright.core.types import HeadShape
 
 Rate = Annotated[float, Field(ge=0, lt=1)]
+Size = Annotated[int, Field(ge=1, le=1 << 20)]
+MAX_LAYERS = 1000
+Layers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
 
 
 class EncoderConfig(Spec):
@@ -42,22 +45,22 @@ class EncoderConfig(Spec):
             neighboring token (`neighbor_attention`), for short runs.
     """
 
-    hidden_size: PositiveInt = 768
-    num_layers: PositiveInt = 12
-    num_heads: PositiveInt = 12
-    intermediate_size: PositiveInt = 3072
-    embedding_size: PositiveInt | None = None
+    hidden_size: Size = 768
+    num_layers: Layers = 12
+    num_heads: Size = 12
+    intermediate_size: Size = 3072
+    embedding_size: Size | None = None
     embedding_projection: Literal["if_needed", "always"] = "if_needed"
-    max_positions: PositiveInt = 512
-    position_offset: Annotated[int, Field(ge=0)] = 0
-    type_vocab_size: Annotated[int, Field(ge=0)] = 2
+    max_positions: Size = 512
+    position_offset: Annotated[int, Field(ge=0, le=1 << 20)] = 0
+    type_vocab_size: Annotated[int, Field(ge=0, le=1 << 20)] = 2
     hidden_activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu_tanh"
     layer_norm_eps: Annotated[float, Field(gt=0)] = 1e-12
     hidden_dropout: Rate = 0.1
     attention_dropout: Rate = 0.1
     sharing: Literal["none", "attention", "ffn", "all"] = "none"
-    num_groups: PositiveInt = 1
-    blocks_per_group: PositiveInt = 1
+    num_groups: Layers = 1
+    blocks_per_group: Layers = 1
     attention_plan: tuple[int, ...] | None = None
     ffn_plan: tuple[int, ...] | None = None
     pooler: bool = True
@@ -92,7 +95,7 @@ class EncoderConfig(Spec):
                 )
             if len(plan) != self.num_layers:
                 raise ValueError(f"{name} names {len(plan)} layers, num_layers is {self.num_layers}; make them equal")
-            if sorted(set(plan)) != list(range(max(plan) + 1)):
+            if sorted(set(plan)) != list(range(len(set(plan)))):
                 raise ValueError(f"{name} {plan} must use the block numbers 0..{max(plan)} without gaps")
         return self
 

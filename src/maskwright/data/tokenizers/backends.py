@@ -14,11 +14,14 @@ tokenizer in use today, and ids must be the same in every tool.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+
+from maskwright.core.errors import DataError, MaskwrightError
 
 SpecialNames = tuple[str, str, str, str, str]
 """Written forms of (pad, unk, cls, sep, mask)."""
@@ -172,6 +175,20 @@ def reserved(pieces: Iterable[tuple[str, float]], names: Iterable[str]) -> list[
     """
     special = frozenset(names)
     return [(piece, min(score, NEVER) if piece in special else score) for piece, score in pieces]
+
+
+@contextmanager
+def library_errors(what: str = "the tokenizer cannot encode the text") -> Iterator[None]:
+    """Turn faults that the tokenizers library finds into a DataError that begins with `what`."""
+    try:
+        yield
+    except BaseException as error:
+        # It raises bare `Exception`, and panics, e.g. where a regular expression backtracks without end.
+        if isinstance(error, MaskwrightError) or not (
+            isinstance(error, Exception) or type(error).__name__ == "PanicException"
+        ):
+            raise
+        raise DataError(f"{what}: {error}", todo="Fetch or save the tokenizer again, or choose another.") from error
 
 
 def state_of(component: Any) -> Any:

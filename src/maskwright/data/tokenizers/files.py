@@ -24,6 +24,7 @@ from maskwright.data.tokenizers.backends import (
     albert_normalizer,
     byte_bpe_backend,
     is_albert_splitting,
+    library_errors,
     reserved,
     state_of,
     unigram_backend,
@@ -91,7 +92,8 @@ def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
         )
     config = {**_read(folder / "special_tokens_map.json"), **_read(folder / "tokenizer_config.json")}
     if (folder / "tokenizer.json").is_file():
-        backend = _tokenizer_json(folder / "tokenizer.json")
+        with library_errors(_cannot_read(folder / "tokenizer.json")):
+            backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         names = _names(folder, config, backend.get_vocab())
         if isinstance(backend.model, models.Unigram):
             _reserve(backend, names)
@@ -115,12 +117,13 @@ def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
     elif (folder / "spiece.model").is_file():
         pieces, charsmap = read_spiece_model(folder / "spiece.model")
         names = _names(folder, config, {piece: number for number, (piece, _) in enumerate(pieces)})
-        cleaning = albert_normalizer(
-            lowercase=bool(config.get("do_lower_case", True)),
-            keep_accents=bool(config.get("keep_accents", False)),
-            charsmap=charsmap,
-        )
-        backend = unigram_backend(reserved(pieces, names), names=names, normalizer=cleaning)
+        with library_errors(_cannot_read(folder / "spiece.model")):
+            cleaning = albert_normalizer(
+                lowercase=bool(config.get("do_lower_case", True)),
+                keep_accents=bool(config.get("keep_accents", False)),
+                charsmap=charsmap,
+            )
+            backend = unigram_backend(reserved(pieces, names), names=names, normalizer=cleaning)
     else:
         files = sorted(path.name for path in folder.iterdir())
         found = ", ".join([*files[:8], *(["..."] if len(files) > 8 else [])]) or "nothing"
@@ -235,20 +238,11 @@ def _reserve(backend: tokenizers.Tokenizer, names: SpecialNames) -> None:
         backend.model = models.Unigram(lowered, state["unk_id"], state.get("byte_fallback", False))
 
 
-def _tokenizer_json(path: Path) -> tokenizers.Tokenizer:
-    try:
-        return tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # The library raises bare `Exception` for any fault in the file.
-        raise _unreadable(path, error) from error
-
-
 def _byte_bpe(folder: Path, vocabulary: dict[str, int], names: SpecialNames) -> tokenizers.Tokenizer:
     lines = _text(folder / "merges.txt").split("\n")
     pairs = [line.removesuffix("\r").split(" ") for line in lines if line and not line.startswith("#version")]
-    try:
+    with library_errors(_cannot_read(folder / "merges.txt")):  # also merges of more or fewer than two tokens
         return byte_bpe_backend(vocabulary, [(first, second) for first, second in pairs], names=names)
-    except Exception as error:  # As above; and merges of more or fewer than two tokens.
-        raise _unreadable(folder / "merges.txt", error) from error
 
 
 def _names(folder: Path, config: dict[str, Any], vocabulary: dict[str, int]) -> SpecialNames:
@@ -286,6 +280,8 @@ def _text(path: Path) -> str:
 
 
 def _unreadable(path: Path, reason: object) -> DataError:
-    return DataError(
-        f"cannot read the tokenizer file {str(path)!r}: {reason}", todo="Fetch or save the tokenizer again."
-    )
+    return DataError(f"{_cannot_read(path)}: {reason}", todo="Fetch or save the tokenizer again.")
+
+
+def _cannot_read(path: Path) -> str:
+    return f"cannot read the tokenizer file {str(path)!r}"

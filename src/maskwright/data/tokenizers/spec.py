@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from maskwright.core.spec import ByName, Spec
 
+MAX_VOCABULARY = 1 << 21
 TokenizerKind = Literal["wordpiece", "byte_bpe", "unigram"]
 
 
@@ -19,7 +20,7 @@ class WordPiece(Spec):
 
     kind: Literal["wordpiece"] = "wordpiece"
     pad: ClassVar[int] = 0  # The padding id of every vocabulary of this kind that is learned here.
-    vocab_size: Annotated[int, Field(ge=100)] = 30522
+    vocab_size: Annotated[int, Field(ge=100, le=MAX_VOCABULARY)] = 30522
     lowercase: bool = True
 
 
@@ -32,7 +33,7 @@ class ByteBPE(Spec):
 
     kind: Literal["byte_bpe"] = "byte_bpe"
     pad: ClassVar[int] = 1
-    vocab_size: Annotated[int, Field(ge=261)] = 50265
+    vocab_size: Annotated[int, Field(ge=261, le=MAX_VOCABULARY)] = 50265
 
 
 class Unigram(Spec):
@@ -49,7 +50,7 @@ class Unigram(Spec):
 
     kind: Literal["unigram"] = "unigram"
     pad: ClassVar[int] = 0
-    vocab_size: Annotated[int, Field(ge=74)] = 30000
+    vocab_size: Annotated[int, Field(ge=74, le=MAX_VOCABULARY)] = 30000
     lowercase: bool = True
     character_coverage: Annotated[float, Field(gt=0.9, le=1)] = 0.99995
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tokenizers import normalizers, pre_tokenizers
 
 from maskwright.core.types import BoolArray, IntArray
-from maskwright.data.tokenizers.backends import SPACE, is_albert_splitting
+from maskwright.data.tokenizers.backends import SPACE, is_albert_splitting, library_errors
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.word_starts import without_starts_at_marks
 
@@ -115,7 +115,8 @@ class StreamEncoder:
         return 3 if self._with_places else 1
 
     def _encode_chunks(self, chunks: list[str]) -> Iterable[bytes]:
-        encodings = self._backend.encode_batch(chunks, add_special_tokens=False)
+        with library_errors():
+            encodings = self._backend.encode_batch(chunks, add_special_tokens=False)
         ids = [encoding.ids for encoding in encodings]
         sizes = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
         packed = np.fromiter(chain.from_iterable(ids), dtype=np.uint32, count=int(sizes.sum()))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from maskwright.core.errors import DataError
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import BoolArray, IntArray, SpecialTokens
-from maskwright.data.tokenizers.backends import SPACE, SpecialNames, running_text, state_of
+from maskwright.data.tokenizers.backends import SPACE, SpecialNames, library_errors, running_text, state_of
 from maskwright.data.tokenizers.files import read_folder, write_folder
 from maskwright.data.tokenizers.spec import TokenizerKind
 from maskwright.data.tokenizers.word_starts import PieceWords, starts_of_numbered, without_starts_at_marks
@@ -167,7 +167,8 @@ class Tokenizer:
         return replace(encoded, offsets=np.maximum(encoded.offsets - 1, 0))
 
     def _encoded(self, backend: tokenizers.Tokenizer, text: str) -> Encoded:
-        encoding = backend.encode(text, add_special_tokens=False)
+        with library_errors():
+            encoding = backend.encode(text, add_special_tokens=False)
         ids, word_starts = self._ids_and_starts(encoding, text)
         offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
         return Encoded(ids=ids, word_starts=word_starts, offsets=offsets)
@@ -187,12 +188,9 @@ class Tokenizer:
 
         For a whole corpus use `StreamEncoder`, which is many times faster.
         """
-        return [
-            self._ids_and_starts(encoding, text)
-            for encoding, text in zip(
-                self.backend.encode_batch(list(texts), add_special_tokens=False), texts, strict=True
-            )
-        ]
+        with library_errors():
+            encodings = self.backend.encode_batch(list(texts), add_special_tokens=False)
+        return [self._ids_and_starts(encoding, text) for encoding, text in zip(encodings, texts, strict=True)]
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
         """Return the text of some ids (byte-level BPE: exactly; unigram: as cleaned; WordPiece: spaces by rule)."""
@@ -210,7 +208,8 @@ class Tokenizer:
             return entry
         if self.kind == "unigram":
             return entry.replace(SPACE, " ")
-        text: str = self.backend.decoder.decode([entry])
+        decoder = self.backend.decoder
+        text: str = entry if decoder is None else decoder.decode([entry])
         return text
 
     def _entry(self, id: int) -> str:
