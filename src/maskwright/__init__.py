@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from maskwright.serving.export import export as export
     from maskwright.serving.push import push as push
     from maskwright.study.compare import compare as compare
+    from maskwright.study.plan import plan as plan
     from maskwright.training.doctor import doctor as doctor
     from maskwright.training.examination import examine as examine
     from maskwright.training.pretrain import Run as Run
@@ -42,6 +43,7 @@ _MODULES = {
     "fill_mask": "inference.commands",
     "finetune": "finetuning.finetuning",
     "load": "inference.model",
+    "plan": "study.plan",
     "predict": "finetuning.predicting",
     "pretrain": "training.pretrain",
     "push": "serving.push",
@@ -63,6 +65,7 @@ __all__ = [
     "fill_mask",
     "finetune",
     "load",
+    "plan",
     "predict",
     "pretrain",
     "push",

@@ -44,6 +44,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "pretrain": Verb("pretrain", "Pretrain an encoder on a corpus; run again to resume.", _TRAIN),
         "finetune": Verb("finetune", "Fine-tune a model on labeled examples and evaluate it.", _TRAIN),
         "compare": Verb("compare", "Compare recipes on your text with equal spend, seeds and statistics.", _TRAIN),
+        "plan": Verb("plan", "Say what fits a budget of time on this machine, and what to expect.", _TRAIN),
         "fill-mask": Verb("fill_mask", "Predict the masked tokens of a text.", _USE),
         "detect": Verb("detect", "Mark tokens of a text that look replaced (ELECTRA).", _USE),
         "embed": Verb("embed", "Compute sentence embeddings.", _USE),

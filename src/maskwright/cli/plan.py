@@ -1,0 +1,89 @@
+"""`maskwright plan`: what fits a budget of time on this machine."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from maskwright.cli import output
+from maskwright.cli.compare import split_list
+
+
+def command(
+    corpus: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files, directories, globs, `docstrings`, or Hugging Face dataset names.", show_default=False
+        ),
+    ],
+    hours: Annotated[float | None, typer.Option(help="Hours of a run.", show_default=False)] = None,
+    minutes: Annotated[float | None, typer.Option(help="Minutes of a run.", show_default=False)] = None,
+    recipes: Annotated[str, typer.Option(help="Recipes, comma-separated.")] = "bert/tiny,bert/mini,bert/small",
+    trial_minutes: Annotated[float, typer.Option(help="Training time of all short runs together.")] = 4.0,
+    set: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Override a field of all recipes, `masking.rate=0.3`, or of one, `LABEL:masking.rate=0.3`.",
+            show_default=False,
+        ),
+    ] = None,
+    clean: Annotated[
+        list[str] | None,
+        typer.Option("--clean", help="Override a field of the text cleaning; repeatable.", show_default=False),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16"], typer.Option(help="Matmul precision of training: auto, fp32 or bf16.")
+    ] = "auto",
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that prepare text; default: one per core.", show_default=False)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+) -> None:
+    """Say what fits a budget of time on this machine, from the measured speed and a few short runs: tokens, epochs,
+    memory and expected held-out loss of each recipe."""
+    from maskwright.core.amounts import short_count, size_in_bytes
+    from maskwright.recipes.catalog import resolve
+
+    names = split_list(recipes)
+    for name in names:  # before PyTorch is imported, which takes seconds
+        resolve(name.partition("=")[2] or name)
+    from maskwright.study.plan import plan
+
+    found = plan(
+        corpus,
+        names,
+        hours=hours,
+        minutes=minutes,
+        trial_minutes=trial_minutes,
+        set=set or (),
+        clean=clean or (),
+        device=device,
+        precision=precision,
+        workers=workers,
+    )
+    if json:
+        output.print_json(found.to_json())
+        return
+    output.table(
+        ("recipe", "tokens", "epochs", "steps", "memory", "loss per masked word", "95 % interval", ""),
+        [
+            (
+                each.recipe,
+                short_count(each.tokens),
+                f"{each.epochs:.3g}",
+                f"{each.steps:,}",
+                size_in_bytes(each.memory),
+                "–" if each.loss is None else f"{each.loss:.2f}" + (" (generator)" if each.by == "generator" else ""),
+                "–" if each.loss is None else f"{each.low:.2f} to {each.high:.2f}",
+                f"refused: {each.refused}" if each.refused else each.note,
+            )
+            for each in found.recipes
+        ],
+        right=(1, 2, 3, 4, 5, 6),
+    )
+    output.note(
+        f"no recommendation: {found.reason}"
+        if found.recommended is None
+        else f"recommended: {found.recommended}: {found.reason}"
+    )

@@ -1,0 +1,311 @@
+"""`maskwright.plan`: what fits a budget of time on this machine, and the held-out loss to expect.
+
+A few short runs of each recipe, made and measured as in `study.compare`, give the curve
+
+    L(D) = E + B (D / D_max)^-beta
+
+of the loss per masked word over the tokens D: at a fixed model, the form of Hoffmann et al. 2022 (equation 2), whose
+term of the model's size is part of E here; D_max is the longest run's. Kaplan et al. 2020 fit the same without E.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import optimize
+
+from maskwright.core.amounts import size_in_bytes
+from maskwright.core.errors import RecipeError
+from maskwright.core.files import read_json
+from maskwright.core.randomness import generator
+from maskwright.core.spec import override, parse_overrides
+from maskwright.data.cleaning.text import Cleaning
+from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.sizing import sizes
+from maskwright.study.compare import Study
+from maskwright.study.request import Task, Variant, variants_of
+from maskwright.study.statistics import Floats
+from maskwright.study.text import StudyText, prepare_text
+from maskwright.training.budget import Budget
+from maskwright.training.device import Machine, Precision, computing_on, prepare_machine, pretraining_microbatch
+from maskwright.training.doctor import read_hardware
+from maskwright.training.reporting import OnConsole, Reporter
+from maskwright.training.resolve import CorpusStatistics, ResolvedRun, resolve
+from maskwright.training.speed import measure_training_flops
+
+DEFAULT_RECIPES = ("bert/tiny", "bert/mini", "bert/small")
+TRIAL_MINUTES = 4.0
+TRIAL_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)
+"""Lengths of a recipe's trial runs, as shares of its trial time."""
+FEWEST_STEPS = 500
+"""With fewer steps, the warmup (10 %) is shorter than the 50 steps over which second moments are averaged."""
+MOST_EPOCHS = 40
+"""Muennighoff et al. 2023: 4 epochs are as good as new text, and the value of more decays to zero."""
+CONFIDENCE = 0.95
+LEAST_NOISE = 0.01
+"""Least standard deviation of a loss between seeds, as a share of it: four points say little about it."""
+_BYTES_PER_TOKEN = 4
+"""Of the text, before it is tokenized."""
+_ACTIVATION_BYTES = {"fp32": 60, "bf16": 36}
+"""Bytes kept for the backward pass, per token, layer and unit of hidden size (LOG.md, "memory of a layer on a CPU")."""
+_SAMPLES, _STEEPEST = 200, 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRecipe:
+    """What a recipe would do with the budget.
+
+    Attributes:
+        tokens, steps, epochs: What fits.
+        flops_per_second: Measured in a training loop.
+        memory: Bytes: weights, gradients, moments, and an estimate of activations.
+        trials: Tokens and loss of the short runs.
+        loss, low, high: Expected nats per masked word and its prediction interval; None if there is no prediction.
+        by: "head" or "generator": what predicted the masked words.
+        refused: Why the recipe is hopeless, or "".
+        note: Why there is no prediction, or "".
+    """
+
+    recipe: str
+    tokens: float
+    steps: int
+    epochs: float
+    flops_per_second: float
+    memory: int
+    trials: tuple[tuple[float, float], ...] = ()
+    loss: float | None = None
+    low: float | None = None
+    high: float | None = None
+    by: str = ""
+    refused: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The recipes under a budget, the one to train (None without a prediction), and why."""
+
+    seconds: float
+    recipes: tuple[PlannedRecipe, ...]
+    recommended: str | None
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def plan(
+    corpus: str | Path | Sequence[str | Path],
+    recipes: Sequence[str | Recipe] = DEFAULT_RECIPES,
+    *,
+    hours: float | None = None,
+    minutes: float | None = None,
+    trial_minutes: float = TRIAL_MINUTES,
+    set: Sequence[str] = (),
+    clean: Sequence[str] = (),
+    device: str = "auto",
+    precision: Precision = "auto",
+    workers: int | None = None,
+    cache: str | Path | None = None,
+    reporter: Reporter | None = None,
+) -> Plan:
+    """Say what fits a budget of time: tokens, epochs, memory and expected loss of each recipe.
+
+    Args:
+        corpus, clean, device, precision, workers, cache: As for `pretrain`.
+        recipes, set: As for `compare`.
+        hours, minutes: The budget of a run; give one.
+        trial_minutes: Training time of all short runs together.
+        reporter: Where messages go; None for standard error.
+
+    Raises:
+        MaskwrightError: If an argument is invalid.
+    """
+    budget = Budget.of(hours=hours, minutes=minutes)
+    if budget is None:
+        raise RecipeError("no budget was given", todo="Give the time of a run: --hours or --minutes.")
+    if not trial_minutes > 0:
+        raise RecipeError(f"--trial-minutes is {trial_minutes:g}", allowed="more than 0")
+    variants = variants_of(recipes, {}, set)
+    sources = (str(corpus),) if isinstance(corpus, str | Path) else tuple(map(str, corpus))
+    cached = None if cache is None else Path(cache).expanduser()
+    prepare: dict[str, Any] = {"cache": cached, "workers": workers}
+    with reporter or OnConsole() as talk, tempfile.TemporaryDirectory(prefix="maskwright-plan-") as temporary:
+        folder = Path(temporary)
+        cleaning = override(Cleaning(), parse_overrides(clean))
+        text = prepare_text(folder / "text", sources, cleaning, **prepare, progress=talk.stage)
+        corpus_tokens = sum(path.stat().st_size for path in (folder / "text" / "train").iterdir()) / _BYTES_PER_TOKEN
+        machine = prepare_machine(device, cache=cached, precision=precision)
+        talk.say("speed", f"measuring the training speed of {len(variants)} recipes")
+        with computing_on(machine):
+            planned = {name: _planned(each, budget, machine, corpus_tokens) for name, each in variants.items()}
+        tried = [variant for name, variant in variants.items() if not planned[name].refused]
+        if tried:
+            runs = f"{len(tried) * len(TRIAL_SHARES)} short runs"
+            talk.say("trials", f"{runs}, about {trial_minutes:g} minutes of training in all")
+        study = Study(
+            folder=folder,
+            variants=variants,
+            seeds=range(0),
+            tasks=(Task("masked", "masked"),),
+            budget=budget,
+            vocabulary_tokens=next(iter(planned.values())).tokens,
+            clean=tuple(clean),
+            finetune_set=(),
+            options={"device": device, "precision": precision},
+            prepare=prepare,
+            talk=talk,
+        )
+        for variant in tried:
+            one = planned[variant.label]
+            tokens = one.tokens * min(60 * trial_minutes / len(tried) / budget.amount, 1.0)
+            steps = _fitted(variant.recipe, Budget("tokens", TRIAL_SHARES[-1] * tokens)).recipe.training.steps
+            if steps < FEWEST_STEPS:
+                note = f"its longest trial would have {steps} steps; raise --trial-minutes"
+                planned[variant.label] = replace(one, note=note)
+                continue
+            trials, by, epochs = run_trials(study, variant, [share * tokens for share in TRIAL_SHARES], text)
+            planned[variant.label] = replace(
+                with_prediction(replace(one, trials=trials, by=by)), epochs=one.tokens * epochs / trials[-1][0]
+            )
+    return recommended(budget.amount, tuple(map(_refused_for_epochs, planned.values())))
+
+
+def _fitted(recipe: Recipe, budget: Budget, reached: float = 0.0, corpus_tokens: float = float("inf")) -> ResolvedRun:
+    """Fit a recipe as `pretrain` does, with sequences of full length."""
+    before = resolve(recipe, budget, CorpusStatistics(chinese_share=1.0), reached_flops=reached).recipe
+    lengths = tuple(float(phase.max_length) for phase in before.training.phases)
+    corpus = CorpusStatistics(chinese_share=1.0, tokens=corpus_tokens, mean_lengths=lengths)
+    return resolve(before, budget, corpus, reached_flops=reached)
+
+
+def _planned(variant: Variant, budget: Budget, machine: Machine, corpus_tokens: float) -> PlannedRecipe:
+    """Measure a recipe's speed and return what fits; a recipe that does not fit into memory is not measured."""
+    recipe = variant.recipe
+    memory, available = _memory(recipe, machine)
+    if memory > available:
+        return PlannedRecipe(
+            recipe=variant.label, tokens=0, steps=0, epochs=0, flops_per_second=0, memory=memory,
+            refused=f"it needs {size_in_bytes(memory)} of memory, and {size_in_bytes(available)} are there",
+        )  # fmt: skip
+    reached, _ = measure_training_flops(recipe, budget, machine, corpus_tokens=corpus_tokens)
+    fitted = _fitted(recipe, budget, reached, corpus_tokens)
+    steps, refused = fitted.recipe.training.steps, ""
+    if steps < FEWEST_STEPS:
+        refused = f"{steps} steps fit, and with less than {FEWEST_STEPS} the warmup is too short; choose a smaller size"
+    return PlannedRecipe(
+        recipe=variant.label,
+        tokens=fitted.expected_tokens,
+        steps=steps,
+        epochs=fitted.expected_tokens / corpus_tokens,
+        flops_per_second=reached,
+        memory=memory,
+        refused=refused,
+    )
+
+
+def _memory(recipe: Recipe, machine: Machine) -> tuple[int, int]:
+    """Return the bytes that training needs, and those of the device."""
+    encoder = recipe.encoder
+    activations = _ACTIVATION_BYTES[machine.precision] * encoder.hidden_size * encoder.num_layers
+    needed = sum(sizes(recipe).memory.values()) + activations * pretraining_microbatch(machine, recipe)
+    if machine.device.type == "cuda":
+        return needed, torch.cuda.get_device_properties(machine.device).total_memory
+    return needed, read_hardware().memory
+
+
+def run_trials(
+    study: Study, variant: Variant, tokens: Sequence[float], text: StudyText
+) -> tuple[tuple[tuple[float, float], ...], str, float]:
+    """Train a recipe for several numbers of tokens and measure each run as `compare` does.
+
+    Returns:
+        The tokens and the loss per masked word of each run; what predicted ("head" or "generator"); and the epochs of
+        the last run.
+
+    Raises:
+        KeyboardInterrupt: If a run was stopped.
+    """
+    trials, by, epochs = [], "", 0.0
+    for number, amount in enumerate(tokens, 1):
+        name = f"{variant.label} trial {number} of {len(tokens)}"
+        one = replace(study, budget=Budget("tokens", amount))
+        trial = replace(variant, label=name)
+        run = one.train(trial, 0, text)
+        if not run.finished or not one.measure(trial, 0, text):
+            raise KeyboardInterrupt
+        found = read_json(one.file(one.tasks[0], trial, 0))["metrics"].get("word_loss")
+        if found is None:
+            raise RecipeError(f"{variant.label} predicts no masked words, so there is no loss to plan")
+        trials.append((float(run.tokens), float(found["value"])))
+        by, epochs = found["by"], run.epochs
+    return tuple(trials), by, epochs
+
+
+def with_prediction(planned: PlannedRecipe) -> PlannedRecipe:
+    """Add the loss to expect, if the trials show a trend."""
+    tokens, losses = np.array(planned.trials).T
+    if losses[0] - losses[-1] < 3 * LEAST_NOISE * losses[-1]:
+        note = "its trials did not get beyond the plateau at the start of training; raise --trial-minutes"
+        return replace(planned, note=note)
+    loss, low, high = predict(tokens, losses, planned.tokens)
+    return replace(planned, loss=loss, low=low, high=high)
+
+
+def predict(tokens: Floats, losses: Floats, target: float) -> tuple[float, float, float]:
+    """Extrapolate a loss: the fitted value and its prediction interval.
+
+    The interval is a parametric bootstrap: noise is added to the fitted curve at the trials, the curve is fitted again,
+    and noise is added to what it predicts. The noise is the residuals' standard deviation, at least `LEAST_NOISE`.
+    """
+    x = tokens / tokens.max()
+
+    def curve(x: Floats, floor: float, scale: float, exponent: float) -> Floats:
+        return floor + scale * x**-exponent
+
+    def fit(losses: Floats) -> Floats:
+        start = (0.5 * losses.min(), 0.5 * losses.min(), 0.2)
+        bounds = ((0.0, 0.0, 0.0), (losses.min(), np.inf, _STEEPEST))
+        return np.asarray(optimize.curve_fit(curve, x, losses, start, bounds=bounds, maxfev=10_000)[0])
+
+    best = fit(losses)
+    residuals = losses - curve(x, *best)
+    noise = max(float(np.sqrt((residuals**2).sum() / max(1, len(x) - 3))), LEAST_NOISE * float(losses.min()))
+    random = generator(0, "bootstrap of the curve")
+    fitted, at = curve(x, *best), np.array([target / tokens.max()])
+    found = [
+        float(curve(at, *fit(fitted + noise * random.standard_normal(len(x))))[0]) + noise * random.standard_normal()
+        for _ in range(_SAMPLES)
+    ]
+    low, high = np.quantile(found, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(curve(at, *best)[0]), max(0.0, float(low)), float(high)
+
+
+def _refused_for_epochs(planned: PlannedRecipe) -> PlannedRecipe:
+    if planned.refused or planned.epochs <= MOST_EPOCHS:
+        return planned
+    return replace(
+        planned,
+        refused=f"{planned.epochs:.0f} epochs of the text, and beyond {MOST_EPOCHS} it teaches nothing new; give more "
+        "text, or choose a larger size",
+    )
+
+
+def recommended(seconds: float, planned: tuple[PlannedRecipe, ...]) -> Plan:
+    """Choose the recipe with the lowest expected loss."""
+    predicted = sorted(
+        (each for each in planned if each.loss is not None and not each.refused), key=lambda each: each.loss or 0.0
+    )
+    if not predicted:
+        reason = "; ".join(f"{each.recipe}: {each.refused or each.note}" for each in planned)
+        return Plan(seconds=seconds, recipes=planned, recommended=None, reason=reason)
+    best = predicted[0]
+    reason = "the lowest expected loss"
+    if equal := [each.recipe for each in predicted[1:] if (each.low or 0.0) <= (best.high or 0.0)]:
+        reason += f"; the intervals of {', '.join(equal)} overlap with its own, so a longer trial may decide otherwise"
+    return Plan(seconds=seconds, recipes=planned, recommended=best.recipe, reason=reason)

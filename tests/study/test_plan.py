@@ -1,0 +1,98 @@
+"""The plan of a budget: prediction, refusals, recommendation."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maskwright.core.errors import RecipeError
+from maskwright.study import plan as module
+from maskwright.study.plan import PlannedRecipe, plan, predict, recommended, with_prediction
+from maskwright.training.reporting import Silent
+
+TOY = (
+    "encoder.hidden_size=32",
+    "encoder.num_heads=2",
+    "encoder.intermediate_size=64",
+    'training.phases=[{"share": 1.0, "max_length": 32}]',
+)
+
+
+def write_corpus(path: Path) -> Path:
+    draw = np.random.default_rng(0)
+    words = [f"{first}{second}" for first in ("ba", "do", "ki", "lu") for second in ("ra", "ten", "mis", "pol")]
+    texts = [" ".join(" ".join(draw.choice(words, 8)) + "." for _ in range(12)) for _ in range(100)]
+    path.write_text("\n\n".join(texts), encoding="utf-8")
+    return path
+
+
+TOKENS = np.array([1e5, 2e5, 4e5, 8e5])
+RECIPE = PlannedRecipe(recipe="a", tokens=8e6, steps=1000, epochs=1.0, flops_per_second=1e9, memory=1)
+
+
+def power_law(tokens: np.ndarray, floor: float = 3.0, exponent: float = 0.3) -> np.ndarray:
+    return floor + 2.0 * (tokens / 1e5) ** -exponent
+
+
+def test_the_interval_holds_the_loss_of_a_ten_times_longer_run_that_follows_the_law() -> None:
+    random = np.random.default_rng(0)
+    inside, widths = 0, []
+    for exponent in np.linspace(0.1, 0.6, 6):
+        losses = power_law(TOKENS, exponent=exponent) * (1 + 0.01 * random.standard_normal(4))
+        loss, low, high = predict(TOKENS, losses, 8e6)
+        assert low <= loss <= high
+        inside += low <= power_law(np.array([8e6]), exponent=exponent)[0] <= high
+        widths.append(high - low)
+    assert inside >= 5
+    assert max(widths) < 2.0, "the interval says something"
+
+
+def test_trials_without_a_trend_give_no_prediction() -> None:
+    flat = replace(RECIPE, trials=((1e5, 8.14), (2e5, 8.10), (4e5, 8.08), (8e5, 8.05)))
+    assert with_prediction(flat).loss is None
+    assert "plateau" in with_prediction(flat).note
+    falling = replace(RECIPE, trials=tuple(zip(TOKENS.tolist(), power_law(TOKENS).tolist(), strict=True)))
+    assert with_prediction(falling).loss == pytest.approx(power_law(np.array([8e6]))[0], abs=0.1)
+
+
+def test_the_lowest_expected_loss_is_recommended_and_overlaps_are_named() -> None:
+    best = replace(RECIPE, loss=4.0, low=3.5, high=4.5)
+    close, worse = replace(best, recipe="b", loss=4.6, low=4.4, high=4.8), replace(best, recipe="c", loss=6, low=5.9)
+    hopeless = replace(best, recipe="d", loss=1.0, refused="hopeless")
+    found = recommended(60, (worse, close, best, hopeless))
+    assert found.recommended == "a"
+    assert "the intervals of b overlap" in found.reason
+    nothing = recommended(60, (replace(RECIPE, note="too short"), replace(RECIPE, recipe="d", refused="hopeless")))
+    assert (nothing.recommended, nothing.reason) == (None, "a: too short; d: hopeless")
+
+
+def test_hopeless_settings_are_refused_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = write_corpus(tmp_path / "corpus.txt")
+    options = {"set": TOY, "cache": tmp_path / "cache", "workers": 1, "reporter": Silent()}
+    monkeypatch.setattr(module, "measure_training_flops", lambda *_, **__: (1e6, False))
+    (short,) = plan(corpus, ["bert/tiny"], minutes=1, **options).recipes
+    assert "steps fit" in short.refused
+    monkeypatch.setattr(module, "_memory", lambda *_: (2 << 30, 1 << 30))
+    (large,) = plan(corpus, ["bert/tiny"], minutes=1, **options).recipes
+    assert large.refused == "it needs 2 GiB of memory, and 1 GiB are there"
+    with pytest.raises(RecipeError, match="no budget"):
+        plan(corpus, **options)
+    with pytest.raises(RecipeError, match="trial-minutes"):
+        plan(corpus, hours=1, trial_minutes=0, **options)
+
+
+def test_a_plan_trains_and_measures_its_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = write_corpus(tmp_path / "corpus.txt")
+    monkeypatch.setattr(module, "measure_training_flops", lambda *_, **__: (1e9, False))
+    monkeypatch.setattr(module, "FEWEST_STEPS", 10)
+    monkeypatch.setattr(module, "TRIAL_SHARES", (0.1, 0.2, 0.4))
+    options = {"set": [*TOY, "tokenizer.vocab_size=400"], "clean": ["deduplicate=none"], "workers": 1}
+    found = plan(corpus, ["bert/tiny"], hours=2, trial_minutes=0.2, cache=tmp_path / "c", reporter=Silent(), **options)
+    (one,) = found.recipes
+    assert [tokens / one.trials[0][0] for tokens, _ in one.trials] == pytest.approx([1, 2, 4], rel=0.3)
+    assert one.by == "head"
+    assert one.epochs > module.MOST_EPOCHS
+    assert "epochs of the text" in one.refused
+    assert found.recommended is None
+    assert found.to_json()["recipes"][0]["trials"] == one.trials
