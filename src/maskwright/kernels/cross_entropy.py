@@ -141,15 +141,15 @@ class _SummedCrossEntropy(torch.autograd.Function):
             best, guesses = max_with_index(logits)
             correct.add_((guesses == answers).sum())
             of_answers = logits.gather(1, answers) - best
-            exponentials = logits.sub_(best).exp_()
-            sums = exponentials.sum(dim=1, keepdim=True)
-            total.add_((sums.log() - of_answers).sum())
+            # One pass row by row, in the cache; the highest probability is 1 / (sum of the exponentials).
+            probabilities = torch.softmax(logits, 1, out=logits)
+            total.sub_((probabilities.gather(1, guesses).log() + of_answers).sum())
             if sampler is not None:
-                sampled[part] = sampler.sample(part, exponentials)
+                sampled[part] = sampler.sample(part, probabilities)
             if not with_gradients:
                 return None
             # d loss / d logits = softmax - one hot, written over the logits.
-            grad = exponentials.div_(sums).scatter_add_(1, answers, torch.full_like(sums, -1.0))
+            grad = probabilities.scatter_add_(1, answers, torch.full_like(best, -1.0))
             bias_grad.add_(grad.sum(dim=0))
             padded[len(answers) :] = 0
             return padded.to(weight.dtype)
