@@ -10,6 +10,8 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from maskwright.kernels import ops, reference
 from maskwright.kernels import row_attention as rows
+from maskwright.kernels.cpu import attention as cpu_attention
+from maskwright.kernels.cpu.library import library
 from maskwright.kernels.cuda import attention as cuda_attention
 from maskwright.kernels.dropout import DropoutKey, DropoutMask
 from maskwright.kernels.sequences import Sequences
@@ -21,6 +23,7 @@ MASK = DropoutKey(20170612, torch.device("cpu")).mask(2, 0.4)
 assert MASK is not None
 
 lengths = pytest.mark.parametrize("lengths", [PACKED, FULL], ids=["packed", "full rows"])
+needs_c = pytest.mark.skipif(isinstance(library("attention"), Exception), reason="needs AVX512 and a C compiler")
 masks = pytest.mark.parametrize("mask", [None, MASK], ids=["no dropout", "dropout"])
 
 
@@ -77,11 +80,51 @@ def test_gradients_are_those_of_finite_differences(
 
 @masks
 def test_the_operator_is_registered_as_pytorch_requires(mask: DropoutMask | None) -> None:
-    found = sequences_of(PACKED).rows
-    numbers, least, scale = rows._dropout(found, HEADS, mask)
+    sequences = sequences_of(PACKED)
+    found = sequences.rows
+    numbers, least, scale = rows.dropout_numbers(found, HEADS, mask)
     shape = found.num_rows, found.length, HEADS
-    arguments = (*inputs_of(PACKED), found.slots, found.mask, *shape, *numbers, least, scale)
+    arguments = (*inputs_of(PACKED), found.slots, sequences.row_mask, *shape, *numbers, least, scale)
     torch.library.opcheck(rows._rows_attention, arguments, test_utils=("test_schema", "test_faketensor"))
+
+
+@needs_c
+@pytest.mark.parametrize("lengths", [(17, 40, 1, 64, 8), (33, 33), ()], ids=str)
+@pytest.mark.parametrize("head_size", [16, 48])
+@masks
+def test_c_attention_drops_and_computes_what_rows_do(
+    lengths: tuple[int, ...], head_size: int, mask: DropoutMask | None
+) -> None:
+    shape, draws = (sum(lengths), HEADS * head_size), torch.Generator().manual_seed(1)
+    # Views of one tensor, as from the fused projection.
+    projected = torch.randn(shape[0], 3 * shape[1], generator=draws).requires_grad_()
+    grad, computed = torch.randn(shape, generator=draws), []
+    for function in (cpu_attention.attention, rows.attention):
+        context = function(*projected.split(shape[1], 1), sequences_of(lengths, 64), HEADS, mask)
+        computed.append((context, *torch.autograd.grad(context, projected, grad)))
+    torch.testing.assert_close(*computed, atol=2e-5, rtol=2e-5)
+
+
+@needs_c
+@masks
+def test_the_c_operators_are_registered_as_pytorch_requires(mask: DropoutMask | None) -> None:
+    found = (sequences := sequences_of(PACKED)).rows
+    query, key, value = (each.detach().repeat(1, 4) for each in inputs_of(PACKED))
+    numbers, least, scale = rows.dropout_numbers(found, HEADS, mask)
+    arguments = (*(query, key, value, sequences.cu_seqlens, found.slots, *numbers, found.length, HEADS, least, scale),)
+    utilities = ("test_schema", "test_faketensor")
+    torch.library.opcheck(cpu_attention._attention, arguments, test_utils=utilities)
+    softmax = cpu_attention._attention(*arguments)[1]
+    torch.library.opcheck(cpu_attention._attention_backward, (query, softmax, *arguments), test_utils=utilities)
+
+
+@needs_c
+def test_c_attention_computes_heads_in_whole_registers_in_fp32() -> None:
+    assert cpu_attention.is_supported(torch.zeros(3, 64), 2)
+    assert not cpu_attention.is_supported(torch.zeros(3, 64), 8)
+    assert not cpu_attention.is_supported(torch.zeros(3, 64, dtype=torch.float64), 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not cpu_attention.is_supported(torch.zeros(3, 64), 2)
 
 
 @pytest.mark.parametrize("function", [rows.attention, reference.attention], ids=["rows", "reference"])
@@ -99,7 +142,7 @@ def test_probabilities_are_dropped_at_the_rate_and_scaled(function) -> None:
 
 def test_rows_are_as_long_as_the_longest_sequence() -> None:
     assert (sequences_of(PACKED, 300).rows.length, sequences_of(PACKED, 300).rows.num_rows) == (6, 2)
-    assert sequences_of(FULL, 300).rows.mask is None
+    assert sequences_of(FULL, 300).row_mask is None
     with pytest.raises(ValueError, match="1 to 6 tokens do not fit rows of 5"):
         _ = sequences_of(PACKED, 5).rows
 

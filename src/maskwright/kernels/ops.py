@@ -2,7 +2,7 @@
 
 | function | reference | CPU | GPU, bf16 |
 | --- | --- | --- | --- |
-| `attention` | rows of equal length (`row_attention`) | reference | Triton, FlashAttention-2 |
+| `attention` | rows of equal length (`row_attention`) | C (AVX512) in fp32 | Triton, FlashAttention-2 |
 | `linear_qkv` | PyTorch | one matmul up to width 512 | reference |
 | `activated_linear` | PyTorch | recomputes GELU from width 512 on | reference |
 | `dropout_add_norm` | PyTorch | reference | Triton |
@@ -19,6 +19,7 @@ T tokens, B sequences, N heads, H hidden size, E embedding size, M targets, V vo
 from torch import Tensor, nn
 
 from maskwright.kernels import reference, row_attention
+from maskwright.kernels.cpu import attention as cpu_attention
 from maskwright.kernels.cpu.encoder import Block, InferenceLayers, Precision, inference_layers, inference_problem
 from maskwright.kernels.cpu.linear import activated_linear, linear_qkv, pad_positions, pad_rows
 from maskwright.kernels.cross_entropy import Scores, summed_cross_entropy
@@ -79,6 +80,8 @@ def attention(
     arguments = query, key, value, sequences, num_heads, dropout
     if kernels_enabled() and cuda_attention.is_supported(query, num_heads):
         return cuda_attention.attention(*arguments)
+    if kernels_enabled() and cpu_attention.is_supported(query, num_heads):
+        return cpu_attention.attention(*arguments)
     return row_attention.attention(*arguments)
 
 

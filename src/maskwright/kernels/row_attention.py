@@ -28,17 +28,20 @@ def attention(
         q, k, v = (
             _split_heads(each, rows.slots, rows.length, num_heads, rows.num_rows) for each in (query, key, value)
         )
-        allowed = None if rows.mask is None else rows.mask.to(q.dtype)
+        allowed = None if sequences.row_mask is None else sequences.row_mask.to(q.dtype)
         return _merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=allowed), rows.slots)
-    numbers, least, scale = _dropout(rows, num_heads, mask)
+    numbers, least, scale = dropout_numbers(rows, num_heads, mask)
     query, key, value = (as_autocast(tensor) for tensor in (query, key, value))
     shape = rows.num_rows, rows.length, num_heads
     context: Tensor
-    context, _ = _rows_attention(query, key, value, rows.slots, rows.mask, *shape, *numbers, least, scale)
+    context, _ = _rows_attention(query, key, value, rows.slots, sequences.row_mask, *shape, *numbers, least, scale)
     return context
 
 
-def _dropout(rows: Rows, num_heads: int, mask: DropoutMask | None) -> tuple[tuple[Tensor | None, ...], int, float]:
+def dropout_numbers(
+    rows: Rows, num_heads: int, mask: DropoutMask | None
+) -> tuple[tuple[Tensor | None, Tensor | None], int, float]:
+    """Return the numbers of the rows' mask, the smallest bits that are kept, and the factor of what is kept."""
     if mask is None:
         return (None, None), 0, 1.0
     return mask.numbers(rows.num_rows * num_heads * rows.length**2), mask.least, mask.scale

@@ -19,13 +19,11 @@ class Rows:
         num_rows: Number of rows.
         length: R.
         slots: Shape (T,), int64, the slot of each token, counted through all rows; None if the tokens are full rows.
-        mask: Shape (rows, 1, R, R), fp32, 0 for allowed pairs and -inf for others; None if the tokens are full rows.
     """
 
     num_rows: int
     length: int
     slots: Tensor | None = None
-    mask: Tensor | None = None
 
 
 class Sequences:
@@ -54,10 +52,18 @@ class Sequences:
         if (lengths == length).all():
             return Rows(num_rows, length)
         slots = np.arange(bounds[-1]) + np.repeat(first_slots - bounds[:-1], lengths)
+        return Rows(num_rows, length, torch.from_numpy(slots).to(device))
+
+    @functools.cached_property
+    def row_mask(self) -> Tensor | None:
+        """0 for pairs that attend to each other and -inf for others, (rows, 1, R, R), fp32; None for full rows."""
+        rows = self.rows
+        if rows.slots is None:
+            return None
         # Padding is a sequence of its own, so that no softmax is over an empty set.
-        owners = np.full(num_rows * length, -1)
-        owners[slots] = np.repeat(np.arange(len(lengths)), lengths)
-        rows = torch.from_numpy(owners.reshape(num_rows, length)).to(device)
-        differs = rows[:, None, :, None] != rows[:, None, None, :]
-        mask = torch.zeros(differs.shape, device=device).masked_fill_(differs, -math.inf)
-        return Rows(num_rows, length, torch.from_numpy(slots).to(device), mask)
+        owners = rows.slots.new_full((rows.num_rows * rows.length,), -1)
+        lengths = self.cu_seqlens.diff()
+        owners[rows.slots] = torch.arange(len(self), device=owners.device).repeat_interleave(lengths)
+        owners = owners.view(rows.num_rows, rows.length)
+        differs = owners[:, None, :, None] != owners[:, None, None, :]
+        return torch.zeros(differs.shape, device=owners.device).masked_fill_(differs, -math.inf)

@@ -1,4 +1,4 @@
-"""The switch for kernels: C code for inference, Triton kernels and CUDA graphs on a GPU."""
+"""The switch for kernels: C code for inference and attention, Triton kernels and CUDA graphs on a GPU."""
 
 import contextlib
 import functools

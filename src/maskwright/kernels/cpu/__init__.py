@@ -1,1 +1,1 @@
-"""C code for inference, compiled on the machine that uses it."""
+"""C code for inference and for attention in training, compiled on the machine that uses it."""

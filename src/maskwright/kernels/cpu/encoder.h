@@ -144,8 +144,9 @@ static void attend(const Attention *a, const Encoder *encoder, const Batch *batc
     int64_t first = batch->cu_seqlens[sequence], n = batch->cu_seqlens[sequence + 1] - first;
     Values queries = {a->queries + query * a->query_stride + i, a->query_stride};
     Values keys = {a->keys + first * a->stride + i, a->stride}, values = {a->values + first * a->stride + i, a->stride};
-    attend_head(queries, count, keys, values, n, size, a->context + query * encoder->width + i, encoder->width,
-                workspace->scores + omp_get_thread_num() * attention_workspace(size, batch->longest));
+    Dropout none = {.scale = 1.0f};
+    attend_head(queries, count, keys, values, n, size, &none, a->context + query * encoder->width + i, encoder->width,
+                NULL, 0, workspace->scores + omp_get_thread_num() * attention_workspace(size, batch->longest));
 }
 
 static void attend_all(const Attention *a, const Encoder *encoder, const Batch *batch, const Workspace *workspace) {

@@ -31,6 +31,7 @@ _AVX512 = {
     "fma3": "-mfma",
 }
 _INSTRUCTIONS: Mapping[str, Mapping[str, str]] = {
+    "attention": _AVX512,
     "fp32": _AVX512,
     "int8": {**_AVX512, "avx512_vnni": "-mavx512vnni"},
 }
@@ -47,7 +48,7 @@ _LARGEST = 1 << 24
 
 @functools.cache
 def library(name: str) -> ctypes.CDLL | DeviceError:
-    """Return the compiled code of `name`.c ("fp32" or "int8"), or why it is unavailable. Compiling takes seconds."""
+    """Return the compiled code of `name`.c, or why it is unavailable. Compiling takes seconds."""
     return find_library(name)
 
 
