@@ -136,7 +136,10 @@ class _SummedCrossEntropy(torch.autograd.Function):
 
         def logits_grad(part: slice, block: Tensor) -> Tensor | None:
             answers = labels[part, None]
-            padded = torch.nn.functional.linear(block, weight, bias).to(exact)
+            if weight.dtype == exact:  # A fifth faster than `linear`, which copies the bias to each row first.
+                padded = torch.mm(block, weight.t()).add_(bias)
+            else:
+                padded = torch.nn.functional.linear(block, weight, bias).to(exact)
             logits = padded[: len(answers)]
             best, guesses = max_with_index(logits)
             correct.add_((guesses == answers).sum())
