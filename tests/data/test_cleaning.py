@@ -67,7 +67,7 @@ def test_unicode_forms() -> None:
 WRAPPED = """It is a truth universally acknowledged, that a single man in
 possession of a good fortune, must be in want of a wife. However
 little known the feelings or views of such a man may be on his
-first entering a neighbourhood.
+first entering a neighborhood.
 
 This truth is so well fixed in the minds of the surrounding
 families."""

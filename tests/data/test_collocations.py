@@ -24,7 +24,7 @@ def text_with_phrases(seed: int = 0, sentences: int = 600) -> list[str]:
 
 
 def plainly(sentences: list[str]) -> dict[tuple[str, ...], tuple[float, float]]:
-    """Return score and normalised score of every n-gram over 10 times, counted one by one: the oracle."""
+    """Return score and normalized score of every n-gram over 10 times, counted one by one: the oracle."""
     runs = [sentence.rstrip(".").lower().split() for sentence in sentences]
     total = sum(len(run) + 2 for run in runs)  # the full stop and the sentence's end stand among the words
     counts = Counter(

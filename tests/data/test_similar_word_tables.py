@@ -119,7 +119,7 @@ def test_without_gensim_the_corpus_cannot_be_learnt_from(monkeypatch: pytest.Mon
         check_source(SimilarWordsSpec())
 
 
-# Words and neighbours -------------------------------------------------------------------------------------------------
+# Words and neighbors -------------------------------------------------------------------------------------------------
 
 TOY = SpecialTokens(pad=0, unk=1, cls=2, sep=3, mask=4, vocab_size=100, names=("p", "u", "c", "s", "m"))
 sentences = st.lists(
@@ -225,7 +225,7 @@ def test_a_thesaurus_finds_words_after_spaces_and_with_capitals(tmp_path: Path) 
     assert len(made.table)
 
 
-def test_vectors_give_neighbours_among_the_corpus_s_words(tmp_path: Path) -> None:
+def test_vectors_give_neighbors_among_the_corpus_s_words(tmp_path: Path) -> None:
     text = ["good fine cat dog. bad cat good dog fine bad"] * 6
     corpus, tokenizer = corpus_of(tmp_path, [text], WordPiece(vocab_size=200))
     lines = ["good 1 0 0", "fine 0.9 0.1 0", "bad -1 0 0.2", "cat 0 1 0", "dog 0 0.9 0.1", "unheard 1 0 0"]

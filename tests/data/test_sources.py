@@ -76,7 +76,7 @@ def test_column_is_named_after_a_hash(here: Path) -> None:
     assert (source.files, source.column, source.weight) == ((Path("t.csv"),), "body", 0.5)
 
 
-def test_hub_names_are_recognised(here: Path) -> None:
+def test_hub_names_are_recognized(here: Path) -> None:
     plain, full = resolve_sources(["owner/name", "owner/name[config, test]#body:0.3"])
     assert plain.dataset is not None
     assert (plain.kind, plain.dataset.name, plain.dataset.config, plain.dataset.split) == (

@@ -33,7 +33,7 @@ SCRIPTS = {
     "korean": ("한국어 문장을 단어로 나눕니다.", " 언어 모델은 다음 단어를 예측합니다."),
 }
 
-# Escaped: written out, U+F900 becomes U+8C48 wherever text is normalised, and the range then takes in Hangul.
+# Escaped: written out, U+F900 becomes U+8C48 wherever text is normalized, and the range then takes in Hangul.
 _HAN = re.compile("[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
 _KANA = re.compile("[ぁ-ゖァ-ヺ]")
 _JOINERS = "\u200c\u200d"

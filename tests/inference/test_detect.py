@@ -122,7 +122,7 @@ def test_marked_texts_are_readable_without_colors() -> None:
     assert marked(detection).plain == "The chef ate{97%} the meal."
     assert [span.style for span in marked(detection).spans] == ["bold white on red", "red"]
     assert marked(judged("no, none", (0, 2, 0.4))).plain == "no, none"
-    # Two tokens of one character: the second one has nothing left to colour.
+    # Two tokens of one character: the second one has nothing left to color.
     assert marked(judged("字", (0, 1, 0.6), (0, 1, 0.7))).plain == "字{60%}{70%}"
 
 

@@ -256,7 +256,7 @@ def test_number_of_sequences_is_limited(tokenizers):
     assert f"and {showing.num_sequences - 2} more<" in page(showing)
 
 
-def test_terminal_text_is_readable_without_colours(tokenizers):
+def test_terminal_text_is_readable_without_colors(tokenizers):
     showing = shown("bert/tiny", tokenizers)
     console = Console(width=1000, no_color=True, record=True, file=io.StringIO())
     console.print(render(showing))

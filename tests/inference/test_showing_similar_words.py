@@ -18,10 +18,8 @@ REPLACED = ("replacement={kind: similar_word, similar: 1, random: 0, keep: 0}", 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
-    pairs = [(animal, colour) for animal in ("cat", "dog", "bird") for colour in ("red", "old", "blue")]
-    lines = [
-        f"The {colour} {animal} sat in the garden of the {colour} house. It was {colour}." for animal, colour in pairs
-    ]
+    pairs = [(animal, color) for animal in ("cat", "dog", "bird") for color in ("red", "old", "blue")]
+    lines = [f"The {color} {animal} sat in the garden of the {color} house. It was {color}." for animal, color in pairs]
     path.write_text("\n\n".join(lines), encoding="utf-8")
     return path
 

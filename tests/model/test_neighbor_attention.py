@@ -46,9 +46,9 @@ def _first_attention(config, seed=0):
     ],
     ids=["tiny", "mini", "base", "roberta-like", "albert", "narrow-embeddings", "small-generator", "tiny-generator"],
 )
-def test_each_head_begins_at_its_neighbour(shape):
+def test_each_head_begins_at_its_neighbor(shape):
     spread = 0.02 * (768 / shape["hidden_size"]) ** 0.5
-    config = EncoderConfig(num_layers=2, initializer_range=spread, initial_attention="neighbours", **shape)
+    config = EncoderConfig(num_layers=2, initializer_range=spread, initial_attention="neighbors", **shape)
     wanted, itself = _first_attention(config)
     assert min(wanted) > 0.3  # Of 48 tokens, by chance 0.02.
     assert itself < 0.03
@@ -58,7 +58,7 @@ def test_each_head_begins_at_its_neighbour(shape):
 
 def test_only_positions_and_first_queries_and_keys_differ():
     config = EncoderConfig(hidden_size=64, num_heads=2, num_layers=2, intermediate_size=128, max_positions=32)
-    drawn, begun = (Encoder(config.replace(initial_attention=where), 100) for where in ("random", "neighbours"))
+    drawn, begun = (Encoder(config.replace(initial_attention=where), 100) for where in ("random", "neighbors"))
     for encoder in (drawn, begun):
         initialize(encoder, encoder.config, 3)
     others = begun.state_dict()
@@ -74,7 +74,7 @@ def test_only_positions_and_first_queries_and_keys_differ():
 
 
 def test_far_positions_are_not_alike():
-    config = EncoderConfig(hidden_size=128, num_heads=2, num_layers=1, initial_attention="neighbours")
+    config = EncoderConfig(hidden_size=128, num_heads=2, num_layers=1, initial_attention="neighbors")
     encoder = Encoder(config, 10)
     initialize(encoder, config, 0)
     table = torch.nn.functional.normalize(encoder.position_embeddings.weight.detach(), dim=1)
@@ -84,7 +84,7 @@ def test_far_positions_are_not_alike():
 
 
 def test_rows_of_roberta_s_padding_stay_zero():
-    config = EncoderConfig(hidden_size=64, num_heads=1, num_layers=1, position_offset=2, initial_attention="neighbours")
+    config = EncoderConfig(hidden_size=64, num_heads=1, num_layers=1, position_offset=2, initial_attention="neighbors")
     encoder = Encoder(config, 10)
     initialize(encoder, config, 0)
     assert not encoder.position_embeddings.weight[:2].any()
@@ -92,7 +92,7 @@ def test_rows_of_roberta_s_padding_stay_zero():
 
 @pytest.mark.parametrize("width", [1, 2, 3])
 def test_heads_too_narrow_for_a_wave_change_nothing(width):
-    config = EncoderConfig(hidden_size=width * 3, num_heads=3, num_layers=1, initial_attention="neighbours")
+    config = EncoderConfig(hidden_size=width * 3, num_heads=3, num_layers=1, initial_attention="neighbors")
     encoder = Encoder(config, 10)
     initialize(encoder, config, 0)
     assert all(torch.isfinite(parameter).all() for parameter in encoder.parameters())

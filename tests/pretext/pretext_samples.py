@@ -88,7 +88,7 @@ def one_of(instances: Instances, number: int) -> Instances:
 
 
 def with_levels(instances: Instances, seed: int = 0, share_joined: float = 0.3) -> Instances:
-    """Join some neighbouring words to phrases, and some phrases to entities; special tokens stay by themselves."""
+    """Join some neighboring words to phrases, and some phrases to entities; special tokens stay by themselves."""
     rng = np.random.default_rng(seed)
     after_special = np.append(True, instances.special[:-1])[: len(instances.ids)]
     levels: dict[str, BoolArray] = {}

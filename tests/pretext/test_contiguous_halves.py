@@ -99,7 +99,7 @@ def test_plan_equals_the_original_where_sentences_are_equally_long() -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(corpora, st.integers(6, 70), st.sampled_from([1, 2]))
-def test_sequences_fit_and_halves_are_neighbours(lengths: list[list[int]], max_length: int, between: int) -> None:
+def test_sequences_fit_and_halves_are_neighbors(lengths: list[list[int]], max_length: int, between: int) -> None:
     documents = documents_of(lengths)
     format = ContiguousHalves.model_validate({"num_separators_between": between})
     plan = format.plan(documents, max_length, seed=3, refresh=0)

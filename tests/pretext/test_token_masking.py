@@ -34,13 +34,13 @@ def test_roberta_also_predicts_special_tokens() -> None:
     assert looks_uniform(counts)
 
 
-def test_rare_tokens_are_favoured_by_their_weights() -> None:
+def test_rare_tokens_are_sampled_by_their_weights() -> None:
     # One of two tokens is selected, one seen 1000 times, one seen 10 times: weights .00794 and .1995.
     instances = batch_of([4] * 40_000)
     instances.ids[1::4], instances.ids[2::4] = 10, 11
     counts = np.ones(1000, dtype=np.int64)
     counts[10], counts[11] = 1000, 10
-    masking = TokenMasking(rate=0.25, favour="rare")
+    masking = TokenMasking(rate=0.25, sampling="rare")
     chosen = masking.select(instances, rng_for(instances, seed=8), counts).positions % 4
     assert len(chosen) == 40_000
     frequent, rare = 1000**-0.7, 10**-0.7
@@ -56,7 +56,7 @@ def test_rare_tokens_are_drawn_like_one_by_one_without_replacement() -> None:
     instances = batch_of([6] * 60_000)
     for place in range(4):
         instances.ids[place + 1 :: 6] = place
-    masking = TokenMasking(rate=0.33, favour="rare")
+    masking = TokenMasking(rate=0.33, sampling="rare")
     positions = masking.select(instances, rng_for(instances, seed=9), counts).positions % 6 - 1
     pairs = np.bincount(positions[::2] * 4 + positions[1::2], minlength=16)
     assert pairs.sum() == 60_000
@@ -67,14 +67,14 @@ def test_rare_tokens_are_drawn_like_one_by_one_without_replacement() -> None:
 
 
 def test_a_weight_that_would_do_nothing_is_refused() -> None:
-    with pytest.raises(ValidationError, match=r"smoothing 1 has no effect .* set favour to 'rare'"):
+    with pytest.raises(ValidationError, match=r"smoothing 1 has no effect .* set sampling to 'rare'"):
         TokenMasking(smoothing=1)
-    assert TokenMasking(favour="rare", smoothing=1).uses_token_counts
-    # Turning it off in a recipe that favours rare tokens takes one setting.
-    assert not TokenMasking(favour="rare").replace(favour="uniform").uses_token_counts
+    assert TokenMasking(sampling="rare", smoothing=1).uses_token_counts
+    # Turning it off in a recipe that prefers rare tokens takes one setting.
+    assert not TokenMasking(sampling="rare").replace(sampling="uniform").uses_token_counts
 
 
-def test_favouring_rare_tokens_needs_their_counts() -> None:
+def test_sampling_rare_tokens_needs_their_counts() -> None:
     instances = batch_of([9])
-    with pytest.raises(RecipeError, match=r"masking\.favour is 'rare'.*favour=uniform"):
-        TokenMasking(favour="rare").select(instances, rng_for(instances))
+    with pytest.raises(RecipeError, match=r"masking\.sampling is 'rare'.*sampling=uniform"):
+        TokenMasking(sampling="rare").select(instances, rng_for(instances))

@@ -45,7 +45,7 @@ def test_rows_are_formatted_as_in_papers():
     words = {row.path: (row.label, row.value) for row in rows(catalog.get("bert/base"))}
     distilled = {row.path: (row.label, row.value) for row in rows(catalog.get("distilbert/base"))}
     assert distilled["teacher.model"] == ("teacher", "set with --teacher")
-    assert distilled["masking.favour"] == ("sampling", "rare tokens more often")
+    assert distilled["masking.sampling"] == ("sampling", "rare tokens more often")
     assert distilled["masking.smoothing"] == ("weight of rare tokens", "count to the power -0.7")
     assert distilled["objectives.soft_targets.temperature"] == ("soft targets", "temperature 2")
     assert words["masking.rate"] == ("masking rate", "15 %")

@@ -30,7 +30,7 @@ def toy_text(documents: int = 80) -> Text:
     lengths = draw.integers(3, 12, int(sentences.sum()))
     ends, last = np.cumsum(lengths), np.cumsum(sentences)
     ids = draw.integers(5, VOCABULARY, int(ends[-1])).astype(np.int32)
-    # Words have one token and more; some neighbouring words of a sentence are a phrase, some phrases an entity.
+    # Words have one token and more; some neighboring words of a sentence are a phrase, some phrases an entity.
     first = np.zeros(len(ids), dtype=bool)
     first[np.append(0, ends[:-1])] = True
     words = first | (np.random.default_rng(3).random(len(ids)) < 0.6)

@@ -74,7 +74,7 @@ def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
         tmp_path / "random",
         recipe="distilbert/tiny",
         steps=60,
-        set=(*HALF, "teacher.initialise=none"),
+        set=(*HALF, "teacher.initialize=none"),
         teacher=teacher,
     )
     (first, last), (first_at_random, last_at_random) = (
@@ -109,7 +109,7 @@ def test_a_roberta_teaches_a_roberta(train: Callable[..., Run], tmp_path: Path) 
         recipe="distilbert/tiny",
         set=(
             *HALF,
-            "teacher.initialise=none",
+            "teacher.initialize=none",
             "family=roberta",
             "encoder.position_offset=2",
             "encoder.type_vocab_size=1",
@@ -250,7 +250,7 @@ def test_new_words_are_found_in_the_corpus(shared: Path, teacher: Path, tmp_path
         (
             {"recipe": "distilbert/tiny", "set": HALF, "teacher": "TEACHER", "init": "TEACHER"},
             RecipeError,
-            r"both say which weights.*teacher\.initialise=none",
+            r"both say which weights.*teacher\.initialize=none",
         ),
         (
             {"recipe": "distilbert/tiny", "set": (*HALF, "encoder.hidden_size=64"), "teacher": "TEACHER"},
@@ -262,7 +262,7 @@ def test_new_words_are_found_in_the_corpus(shared: Path, teacher: Path, tmp_path
         (
             {
                 "recipe": "distilbert/tiny",
-                "set": (*HALF, "teacher.initialise=none"),
+                "set": (*HALF, "teacher.initialize=none"),
                 "teacher": "TEACHER",
                 "init": "TEACHER",
                 "extend_vocabulary": 5,

@@ -289,11 +289,11 @@ def test_electra_15_percent_is_labeled_as_the_selected_tokens_are() -> None:
 
 def test_the_encoder_learns_what_its_generator_likes_to_draw() -> None:
     recipe = toy("objectives.mlm.weight=1e-12")
-    model, favourites = toy_model(recipe).train(), [5, 6, 7]
+    model, favorites = toy_model(recipe).train(), [5, 6, 7]
     with torch.no_grad():
         model.heads["mlm"].layer_norm.weight.zero_()
         model.heads["mlm"].bias.fill_(-1000.0)
-        model.heads["mlm"].bias[favourites] = 0.0
+        model.heads["mlm"].bias[favorites] = 0.0
     frozen = ("generator.", "heads.mlm.")
     learning = [(name, each) for name, each in model.named_parameters() if not name.startswith(frozen)]
     optimizer = Optimizer(learning, recipe.training.optimizer)

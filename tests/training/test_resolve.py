@@ -108,10 +108,10 @@ def test_a_generator_beside_lowers_the_rate() -> None:
     assert get_fitted_rate("electra/mini") < get_fitted_rate("bert/mini")
 
 
-def test_attention_begins_at_neighbours_where_the_budget_is_small() -> None:
+def test_attention_begins_at_neighbors_where_the_budget_is_small() -> None:
     published = get("bert/mini")
     small, choices = fit(published, 4e6, 20_000_000, 30.0, set())
-    assert small.encoder.initial_attention == "neighbours"
+    assert small.encoder.initial_attention == "neighbors"
     assert "encoder.initial_attention" in {choice.field for choice in choices}
     large, _ = fit(published, 1e10, 10**11, 128.0, set())
     assert large.encoder.initial_attention == "random"

@@ -288,7 +288,7 @@ def test_a_student_of_a_teacher_that_shares_takes_the_blocks_its_layers_used(tmp
 
 
 def test_a_student_that_does_not_fit_is_told_what_would(bert: ExistingModel) -> None:
-    with pytest.raises(RecipeError, match=r"hidden_size is 64, the model's 32.*teacher\.initialise=none"):
+    with pytest.raises(RecipeError, match=r"hidden_size is 64, the model's 32.*teacher\.initialize=none"):
         like_the_teacher(toy("distilbert/tiny", "encoder.hidden_size=64", "teacher.model=x"), bert, ())
     with pytest.raises(RecipeError, match=r"has 5 layers, its teacher .* 4\..*num_layers=2"):
         like_the_teacher(toy("distilbert/tiny", "encoder.num_layers=5", "teacher.model=x"), bert, ())

@@ -103,7 +103,7 @@ def test_the_teacher_is_asked_only_where_an_objective_learns_from_it(bert: Exist
 
 
 def test_a_teacher_of_another_width_can_teach_soft_targets_but_not_hidden_states(bert: ExistingModel) -> None:
-    wide = student("encoder.hidden_size=64", "teacher.initialise=none")
+    wide = student("encoder.hidden_size=64", "teacher.initialize=none")
     with pytest.raises(
         RecipeError,
         match=r"'cosine' compares hidden states.*32 wide.*is 64.*hidden_size=32.*leave 'cosine'",
@@ -118,7 +118,7 @@ def test_all_that_mends_another_width_is_named_at_once(bert: ExistingModel, init
         "encoder.hidden_size=48",
         "encoder.num_heads=3",
         "encoder.intermediate_size=192",
-        f"teacher.initialise={initialize}",
+        f"teacher.initialize={initialize}",
     )
     with pytest.raises(RecipeError) as caught:
         check_teacher(wide, bert)

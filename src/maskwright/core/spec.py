@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from maskwright.core.errors import RecipeError, nearest
@@ -25,6 +25,7 @@ __all__ = [
     "fingerprint",
     "override",
     "parse_overrides",
+    "renamed_from",
     "validate",
 ]
 
@@ -55,6 +56,11 @@ def by_name(value: Any) -> Any:
 
 
 ByName = BeforeValidator(by_name)
+
+
+def renamed_from(name: str, old: str) -> Any:
+    """Return the annotation of a field that recipes of earlier versions call `old`."""
+    return Field(validation_alias=AliasChoices(name, old))
 
 
 def fingerprint(value: Any) -> str:

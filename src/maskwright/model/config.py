@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from maskwright.core.spec import Spec
 from maskwright.core.types import HeadShape
@@ -41,7 +41,7 @@ class EncoderConfig(Spec):
         pooler: Whether a dense + tanh over the first token is part of the encoder.
         initializer: "truncated_normal" (cut at two standard deviations: Google) or "normal" (fairseq).
         initializer_range: Standard deviation of the initial weights.
-        initial_attention: "random", as published, or "neighbours": each head of the first layer starts attending to one
+        initial_attention: "random", as published, or "neighbors": each head of the first layer starts attending to one
             neighboring token (`neighbor_attention`), for short runs.
     """
 
@@ -66,7 +66,9 @@ class EncoderConfig(Spec):
     pooler: bool = True
     initializer: Literal["truncated_normal", "normal"] = "truncated_normal"
     initializer_range: Annotated[float, Field(gt=0)] = 0.02
-    initial_attention: Literal["random", "neighbours"] = "random"
+    initial_attention: Annotated[
+        Literal["random", "neighbors"], BeforeValidator(lambda name: "neighbors" if name == "neighbours" else name)
+    ] = "random"
 
     @model_validator(mode="after")
     def _fits(self) -> "EncoderConfig":

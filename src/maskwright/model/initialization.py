@@ -24,7 +24,7 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
 
     "truncated_normal" is TensorFlow's: values beyond two standard deviations are sampled again, so that the result
     has 0.88 of the nominal standard deviation (`create_initializer` in modeling.py of Google's BERT).
-    Encoders with `initial_attention` "neighbours" then attend to neighboring tokens (`neighbor_attention`).
+    Encoders with `initial_attention` "neighbors" then attend to neighboring tokens (`neighbor_attention`).
 
     Args:
         module: The whole model; parameter names are part of the randomness.
@@ -42,7 +42,7 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
                 parameter.copy_(_matrix(parameter.shape, config, integer_key(seed, f"initialisation {name}")))
                 _clear_padding(name, parameter, config)
     for part in module.modules():
-        if isinstance(part, Encoder) and part.config.initial_attention == "neighbours":
+        if isinstance(part, Encoder) and part.config.initial_attention == "neighbors":
             attend_to_neighbors(part)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from maskwright.core.spec import Spec
+from maskwright.core.spec import Spec, renamed_from
 from maskwright.core.types import FamilyName
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.tokenizers.spec import TokenizerSpec
@@ -78,13 +78,13 @@ class Teacher(Spec):
 
     Attributes:
         model: A run directory, a Hugging Face directory or a hub name.
-        initialise: "layers": the student starts with the teacher's embeddings, its masked-token head and some of its
+        initialize: "layers": the student starts with the teacher's embeddings, its masked-token head and some of its
             layers, evenly spaced (distillation: scripts/extract_distilbert.py takes 0, 2, 4, 7, 9 and 11 of 12);
             "none": it starts with random weights.
     """
 
     model: str = ""
-    initialise: Literal["layers", "none"] = "layers"
+    initialize: Annotated[Literal["layers", "none"], renamed_from("initialize", "initialise")] = "layers"
 
     def config(self, encoder: EncoderConfig) -> EncoderConfig:
         """Return the published teacher's shape, twice as deep as the student; the real one is in its directory."""

@@ -126,7 +126,7 @@ def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[s
     """Return a student's recipe with its teacher's activation, if the teacher's layers fit (see `like_the_model`)."""
     mine, theirs = recipe.encoder, teacher.config
     different = differences_of_layers(mine, theirs)
-    remedy = "or start from random weights: `--set teacher.initialise=none`."
+    remedy = "or start from random weights: `--set teacher.initialize=none`."
     if "position_offset" in different:
         system = "distilroberta" if theirs.position_offset else "distilbert"
         raise RecipeError(
@@ -413,11 +413,11 @@ def open_origins(
             "--extend-vocabulary would give the student words that its teacher has no scores for",
             todo="Extend the teacher's vocabulary and train it first; then let the student learn from it.",
         )
-    gives_layers = recipe.teacher is not None and recipe.teacher.initialise == "layers"
+    gives_layers = recipe.teacher is not None and recipe.teacher.initialize == "layers"
     if init is not None and gives_layers:
         raise RecipeError(
             "--init and the recipe's teacher both say which weights to load",
-            todo="Leave --init out, or load no layers of the teacher: `--set teacher.initialise=none`.",
+            todo="Leave --init out, or load no layers of the teacher: `--set teacher.initialize=none`.",
         )
     teacher = None if recipe.teacher is None else open_existing(_teacher_named(recipe))
     model = None if init is None else open_existing(init)

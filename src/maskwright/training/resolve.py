@@ -255,7 +255,7 @@ def fit_schedule(
         ]
         if tokens < LONG_BUDGET_TOKENS:
             reason = "short runs learn more if attention starts at neighboring tokens"
-            wanted.append(("encoder.initial_attention", "neighbours", reason))
+            wanted.append(("encoder.initial_attention", "neighbors", reason))
         if epochs < FEW_EPOCHS:
             reason = f"no overfitting expected in {epochs:.2g} epochs"
             wanted += [("encoder.hidden_dropout", 0.0, reason), ("encoder.attention_dropout", 0.0, reason)]

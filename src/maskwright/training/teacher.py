@@ -105,7 +105,7 @@ def check_teacher(recipe: Recipe, model: ExistingModel) -> None:
 def _to_compare(recipe: Recipe, theirs: EncoderConfig) -> Differences:
     """Return the fields to change so that hidden states are as wide as the teacher's and the recipe is valid."""
     different = differences_of_layers(recipe.encoder, theirs)
-    if recipe.teacher is not None and recipe.teacher.initialise == "layers":
+    if recipe.teacher is not None and recipe.teacher.initialize == "layers":
         return {field: values for field, values in different.items() if field != "position_offset"}
     # The heads must divide the width, and the feed-forward part keeps its proportion to it.
     return {field: different[field] for field in _WIDTH_FIELDS if field in different}

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import RandomNumbers
+from maskwright.core.spec import renamed_from
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.masking.sampling import FloatArray, RandomOrder
@@ -17,34 +18,34 @@ class TokenMasking(Masking):
 
     Every unit is one token. A sequence with fewer candidates than its budget has all of them selected.
 
-    DEVIATION: with `favour` "rare", each sequence is sampled separately. The original samples from the whole batch
+    DEVIATION: with `sampling` "rare", each sequence is sampled separately. The original samples from the whole batch
     (distillation: distiller.py:189-252), so that a sequence's masks depend on the rest of the batch; here they are a
     function of the sequence alone, as in all maskings.
 
     Attributes:
-        favour: "uniform", or "rare": sampled with weights max(count, 1)^-smoothing, with the counts of the corpus
+        sampling: "uniform", or "rare": sampled with weights max(count, 1)^-smoothing, with the counts of the corpus
             (distillation: train.py:262-280).
         smoothing: Exponent of the weights, only for "rare"; 0 is uniform.
     """
 
     kind: Literal["token"] = "token"
-    favour: Literal["uniform", "rare"] = "uniform"
+    sampling: Annotated[Literal["uniform", "rare"], renamed_from("sampling", "favour")] = "uniform"
     smoothing: Annotated[float, Field(ge=0, le=2)] = 0.7
 
     @model_validator(mode="after")
     def _makes_sense(self) -> "TokenMasking":
         default = type(self).model_fields["smoothing"].default
-        if self.favour == "uniform" and self.smoothing != default:
+        if self.sampling == "uniform" and self.smoothing != default:
             raise ValueError(
-                f"smoothing {self.smoothing:g} has no effect with favour 'uniform'; "
-                f"set favour to 'rare' or leave smoothing {default:g}"
+                f"smoothing {self.smoothing:g} has no effect with sampling 'uniform'; "
+                f"set sampling to 'rare' or leave smoothing {default:g}"
             )
         return self
 
     @property
     def uses_token_counts(self) -> bool:
-        """True with `favour` "rare"."""
-        return self.favour == "rare"
+        """True with `sampling` "rare"."""
+        return self.sampling == "rare"
 
     def choose(
         self,
@@ -57,7 +58,7 @@ class TokenMasking(Masking):
         """Take the first tokens of each sequence's random order (see `Masking.choose`).
 
         Raises:
-            RecipeError: If `favour` is "rare" and the counts are unknown.
+            RecipeError: If `sampling` is "rare" and the counts are unknown.
         """
         weights = self._weights(token_counts)
         chosen = RandomOrder.of(maskable, instances, rng, weights=weights).first(budgets)
@@ -65,12 +66,12 @@ class TokenMasking(Masking):
 
     def _weights(self, token_counts: IntArray | None) -> FloatArray | None:
         """Return the weight of each id, shape (V,); None if uniform."""
-        if self.favour == "uniform":
+        if self.sampling == "uniform":
             return None
         if token_counts is None:
             raise RecipeError(
-                "masking.favour is 'rare', but the token counts of the corpus are unknown here",
-                todo="Set masking.favour=uniform.",
+                "masking.sampling is 'rare', but the token counts of the corpus are unknown here",
+                todo="Set masking.sampling=uniform.",
             )
         weights: FloatArray = np.maximum(token_counts, 1).astype(np.float64) ** -self.smoothing
         return weights

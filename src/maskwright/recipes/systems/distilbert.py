@@ -48,7 +48,7 @@ MASKING = TokenMasking(
     rounding="up",  # distiller.py:189-252, there for the whole batch: see TokenMasking
     counted="all",
     candidates="ordinary",  # special tokens have the weight 0
-    favour="rare",
+    sampling="rare",
     smoothing=0.7,  # train.py:262-280
     max_targets=None,
 )
@@ -114,6 +114,6 @@ def recipes() -> Iterator[Recipe]:
             masks=MaskRefresh(copies=None),
             objectives=OBJECTIVES,
             encoder=at_size(encoder, Size(whole.num_layers // 2, whole.hidden_size, whole.num_heads)),
-            teacher=Teacher(model="", initialise="layers"),
+            teacher=Teacher(model="", initialize="layers"),
             training=TRAINING,
         )
