@@ -12,7 +12,7 @@ from maskwright.pretext.masking import Masking, TokenMasking, WholeWordMasking
 MASKINGS = [
     TokenMasking(),
     TokenMasking(max_targets=5),
-    TokenMasking(rate=0.4, rounding="up", counted="ordinary"),
+    TokenMasking(rate=0.4, rounding="up", rate_relative_to="ordinary"),
     TokenMasking(rounding="random", candidates="all"),
     WholeWordMasking(),
     WholeWordMasking(rate=0.3, rounding="down", max_targets=7),
@@ -42,11 +42,11 @@ def test_roberta_rounds_at_random_to_76_or_77_of_512() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rounding", "counted", "count"), [("up", "ordinary", 77), ("down", "all", 76), ("down", "ordinary", 76)]
+    ("rounding", "relative_to", "count"), [("up", "ordinary", 77), ("down", "all", 76), ("down", "ordinary", 76)]
 )
-def test_rounding_up_and_down(rounding: str, counted: str, count: int) -> None:
+def test_rounding_up_and_down(rounding: str, relative_to: str, count: int) -> None:
     instances = batch_of([512])  # 510 ordinary tokens: 76.5 of them, 76.8 of all
-    masking = TokenMasking.model_validate({"rounding": rounding, "counted": counted})
+    masking = TokenMasking.model_validate({"rounding": rounding, "rate_relative_to": relative_to})
     assert masking.budgets(instances, rng_for(instances)).tolist() == [count]
 
 

@@ -17,7 +17,11 @@ ALBERT = NgramMasking()
 CAPPED = NgramMasking(max_targets=20)
 IN_WORDS = NgramMasking(budget="words", rate=0.3, candidates="all")
 MACBERT = NgramMasking(
-    length_shares=(0.4, 0.3, 0.2, 0.1), budget="words", order="left_to_right", rounding="down", counted="ordinary"
+    length_shares=(0.4, 0.3, 0.2, 0.1),
+    budget="words",
+    order="left_to_right",
+    rounding="down",
+    rate_relative_to="ordinary",
 )
 ALL_MACBERT = MACBERT.replace(candidates="all", rate=0.5)
 

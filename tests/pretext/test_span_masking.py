@@ -53,9 +53,9 @@ def spans_of(masking: SpanMasking, sequence: Instances, rng: RandomNumbers) -> l
             break
         anchor = ordinary[int(uniform(anchor_key, number)[0] * len(ordinary))]
         drawn, wanted = uniform(length_key, number)[0], 1
-        reached = masking.length_shares[0]
+        reached = masking.length_probabilities[0]
         while drawn >= reached and wanted < masking.longest_span:
-            reached += masking.length_shares[wanted]
+            reached += masking.length_probabilities[wanted]
             wanted += 1
         number += 1
         if anchor in masked:
@@ -121,7 +121,7 @@ def test_spanberts_budget_is_rounded_up_over_ordinary_tokens(ordinary: int, coun
 
 
 def test_lengths_are_geometric_cut_at_ten_and_normalized() -> None:
-    shares = SpanMasking().length_shares
+    shares = SpanMasking().length_probabilities
     published = [0.2241, 0.1792, 0.1434, 0.1147, 0.0918, 0.0734, 0.0587, 0.0470, 0.0376, 0.0301]
     assert shares == pytest.approx(published, abs=5e-5)
     assert shares.sum() == pytest.approx(1, abs=1e-12)
@@ -140,7 +140,7 @@ def test_drawn_lengths_follow_their_shares() -> None:
     untouched = unit[selection.starts[unit] == anchors]
     assert len(untouched) > 0.99 * count
     observed = np.bincount((selection.ends - selection.starts)[untouched], minlength=11)[1:11] / len(untouched)
-    for length, share in enumerate(SpanMasking().length_shares, start=1):
+    for length, share in enumerate(SpanMasking().length_probabilities, start=1):
         assert abs(observed[length - 1] - share) < 4.5 * np.sqrt(share * (1 - share) / count) + 0.01
 
 

@@ -88,7 +88,7 @@ def test_robertas_option_takes_a_share_of_the_words() -> None:
     sizes = selection.ends - selection.starts
     assert set(sizes.tolist()) == {1, 5}
     assert abs((sizes == 5).mean() - 50 / 102) < 4.5 * 0.5 / np.sqrt(len(sizes))
-    masking = WholeWordMasking(budget="words", counted="ordinary", rounding="up")
+    masking = WholeWordMasking(budget="words", rate_relative_to="ordinary", rounding="up")
     assert masking.budgets(instances, rng_for(instances))[0] == 15  # 100 ordinary words
 
 

@@ -52,13 +52,25 @@ BERT_ENCODER = {
 MASK_80_10_10 = {"mask": 0.8, "random": 0.1, "keep": 0.1, "per": "token", "random_from": "vocabulary"}
 WORDPIECE = {"kind": "wordpiece", "vocab_size": 30522, "lowercase": True}
 CHINESE = WORDPIECE | {"vocab_size": 21128}
-WHOLE_WORDS = {"kind": "whole_word", "budget": "tokens", "rate": 0.15, "rounding": "half_even", "counted": "all"}
+WHOLE_WORDS = {
+    "kind": "whole_word",
+    "budget": "tokens",
+    "rate": 0.15,
+    "rounding": "half_even",
+    "rate_relative_to": "all",
+}
 
 PUBLISHED: dict[str, dict[str, Any]] = {
     "bert/*": parts(
         encoder=BERT_ENCODER,
         format={"kind": "segment_pair", "second": "next_or_random", "short_share": 0.1},
-        masking={"kind": "token", "rate": 0.15, "rounding": "half_even", "counted": "all", "candidates": "ordinary"},
+        masking={
+            "kind": "token",
+            "rate": 0.15,
+            "rounding": "half_even",
+            "rate_relative_to": "all",
+            "candidates": "ordinary",
+        },
         replacement=MASK_80_10_10,
         masks={"copies": 10},
         training={
@@ -112,7 +124,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
             "length_shares": (6 / 11, 3 / 11, 2 / 11),
             "budget": "tokens",
             "order": "random",
-            "counted": "all",
+            "rate_relative_to": "all",
         },
         replacement=MASK_80_10_10,
         masks={"copies": 40},
@@ -135,7 +147,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         masking={
             "kind": "token",
             "rounding": "half_even",
-            "counted": "all",
+            "rate_relative_to": "all",
             "candidates": "ordinary",
             "max_targets": None,
         },
@@ -171,7 +183,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
             "kind": "span",
             "rate": 0.15,
             "rounding": "up",
-            "counted": "ordinary",
+            "rate_relative_to": "ordinary",
             "geometric_p": 0.2,
             "longest_span": 10,
             "cut_last_word": True,
@@ -257,7 +269,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
             "kind": "token",
             "rate": 0.15,
             "rounding": "up",
-            "counted": "all",
+            "rate_relative_to": "all",
             "candidates": "ordinary",
             "sampling": "rare",
             "smoothing": 0.7,
@@ -490,9 +502,9 @@ def test_spanbert_s_lengths_are_normalized_not_clipped() -> None:
     assert isinstance(masking, SpanMasking)
     lengths = np.arange(1, 11)
     geometric = 0.8 ** (lengths - 1) * 0.2
-    assert masking.length_shares == pytest.approx(geometric / geometric.sum(), abs=1e-12)
-    assert masking.length_shares[0] == pytest.approx(0.22406, abs=5e-6)
-    assert masking.length_shares @ lengths == pytest.approx(3.7971, abs=5e-5)
+    assert masking.length_probabilities == pytest.approx(geometric / geometric.sum(), abs=1e-12)
+    assert masking.length_probabilities[0] == pytest.approx(0.22406, abs=5e-6)
+    assert masking.length_probabilities @ lengths == pytest.approx(3.7971, abs=5e-5)
     clipped = np.append(geometric[:9], 0.8**9)  # if all lengths beyond 10 became 10
     assert clipped.sum() == pytest.approx(1, abs=1e-12)
     assert clipped @ lengths == pytest.approx(4.4631, abs=5e-5)

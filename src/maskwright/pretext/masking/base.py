@@ -12,8 +12,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from maskwright.core.randomness import RandomNumbers
-from maskwright.core.spec import Spec
+from maskwright.core.spec import Spec, renamed_from
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
+
+RateBase = Annotated[Literal["all", "ordinary"], renamed_from("rate_relative_to", "counted")]
 
 
 class Masking(Spec):
@@ -24,7 +26,7 @@ class Masking(Spec):
         rate: Share of a sequence's tokens to select, in (0, 1).
         rounding: How rate x tokens is rounded to an integer of at least 1: "half_even" (Python's round: BERT,
             ALBERT), "random" (floor(x + U[0,1)): RoBERTa), "up" (SpanBERT), "down".
-        counted: What the rate refers to: "all" tokens with specials (BERT, RoBERTa) or "ordinary" tokens only.
+        rate_relative_to: "all" tokens with specials (BERT, RoBERTa) or "ordinary" tokens only.
         candidates: Tokens that may be selected: "ordinary" tokens, or "all" including specials (RoBERTa).
         max_targets: Maximum number of tokens selected per sequence; None for no limit (BERT's max_predictions_per_seq).
     """
@@ -32,7 +34,7 @@ class Masking(Spec):
     kind: str
     rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
     rounding: Literal["half_even", "random", "up", "down"] = "half_even"
-    counted: Literal["all", "ordinary"] = "all"
+    rate_relative_to: RateBase = "all"
     candidates: Literal["ordinary", "all"] = "ordinary"
     max_targets: Annotated[int, Field(ge=1)] | None = None
 
@@ -101,13 +103,13 @@ class Masking(Spec):
 
     def sizes(self, instances: Instances) -> IntArray:
         """Return the size of each sequence that the rate refers to, in tokens. Shape (B,)."""
-        if self.counted == "all":
+        if self.rate_relative_to == "all":
             return instances.lengths
         return self._count(instances, np.ones(len(instances.ids), dtype=bool))
 
     def _count(self, instances: Instances, marks: BoolArray) -> IntArray:
         """Count marked tokens in each sequence, leaving out specials unless they are counted. Shape (B,)."""
-        if self.counted == "ordinary":
+        if self.rate_relative_to == "ordinary":
             marks = marks & ~instances.special
         return np.add.reduceat(marks, instances.cu_seqlens[:-1], dtype=np.int64)
 
@@ -141,7 +143,7 @@ class WordMasking(Masking):
     budget: Literal["tokens", "words"] = "tokens"
 
     @model_validator(mode="after")
-    def _caps_what_it_counts(self) -> Self:
+    def _check_max_targets(self) -> Self:
         if self.budget == "words" and self.max_targets is not None:
             raise ValueError(
                 f"max_targets {self.max_targets} limits tokens, but budget 'words' counts words; "

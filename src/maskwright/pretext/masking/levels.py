@@ -24,7 +24,7 @@ class LevelMasking(Masking):
     a basic unit is the unit of every level.
 
     Each unit is selected independently with probability `rate`, with all its tokens; there is no budget, so counts
-    vary (ernie: batching.py:25-117). `rounding`, `counted` and `max_targets`, which define budgets,
+    vary (ernie: batching.py:25-117). `rounding`, `rate_relative_to` and `max_targets`, which define budgets,
     keep their defaults.
 
     DEVIATION: if no unit of a sequence is selected, its unit with the smallest random number is, so that every sequence
@@ -47,7 +47,7 @@ class LevelMasking(Masking):
     @model_validator(mode="after")
     def _makes_sense(self) -> "LevelMasking":
         check_shares({level: getattr(self, level) for level in _LEVELS})
-        for name in ("rounding", "counted", "max_targets"):
+        for name in ("rounding", "rate_relative_to", "max_targets"):
             default = type(self).model_fields[name].default
             if getattr(self, name) != default:
                 raise ValueError(f"{name} defines a budget, and masking 'levels' has none; leave it {default!r}")

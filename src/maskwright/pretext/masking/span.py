@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import RandomNumbers, uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.base import Masking
+from maskwright.pretext.masking.base import Masking, RateBase
 from maskwright.pretext.masking.sampling import count_reached
 
 _ROUNDS_PER_BATCH = 4
@@ -22,8 +22,8 @@ class SpanMasking(Masking):
 
     Repeatedly (SpanBERT: fairseq/data/masking.py:72-135):
 
-    1. A length in words is sampled: P(k) is proportional to (1 - p)^(k-1) p for k = 1..`longest_span`; the tail is
-       distributed over all lengths, not added to the longest. With p = .2 and 10 the mean is 3.80 words.
+    1. A length in words is sampled: P(k) is proportional to (1 - p)^(k-1) p, truncated at `longest_span` and
+       renormalized. With p = .2 and at most 10 the mean is 3.80 words.
     2. An anchor is sampled among all tokens, so that words of many pieces are hit more often. If it is already masked,
        length and anchor are sampled again; else the span begins at the first token of the anchor's word.
     3. Whole words are masked rightwards: as many as the length says, up to the next special token, and no further
@@ -41,13 +41,13 @@ class SpanMasking(Masking):
 
     kind: Literal["span"] = "span"
     rounding: Literal["half_even", "random", "up", "down"] = "up"
-    counted: Literal["all", "ordinary"] = "ordinary"
+    rate_relative_to: RateBase = "ordinary"
     geometric_p: Annotated[float, Field(gt=0, lt=1)] = 0.2
     longest_span: Annotated[int, Field(ge=1, le=100)] = 10
     cut_last_word: bool = True
 
     @model_validator(mode="after")
-    def _spares_specials(self) -> "SpanMasking":
+    def _excludes_special_tokens(self) -> "SpanMasking":
         if self.candidates == "all":
             raise ValueError("spans never cross special tokens; set candidates to 'ordinary'")
         return self
@@ -58,7 +58,7 @@ class SpanMasking(Masking):
         return frozenset({"contiguous_units"})
 
     @property
-    def length_shares(self) -> NDArray[np.float64]:
+    def length_probabilities(self) -> NDArray[np.float64]:
         """Probability of each length in words, 1..longest_span. Shape (longest_span,)."""
         shares = (1 - self.geometric_p) ** np.arange(self.longest_span)
         normalized: NDArray[np.float64] = shares / shares.sum()
@@ -75,7 +75,7 @@ class SpanMasking(Masking):
         """Sample spans in all sequences at once, one per round (see `Masking.choose`)."""
         anchor_keys = rng.keys("masking anchor")
         length_keys = rng.keys("masking length")
-        bounds = np.cumsum(self.length_shares)
+        bounds = np.cumsum(self.length_probabilities)
         bounds /= bounds[-1]
         starts = np.flatnonzero(instances.word_starts)
         words_until = np.cumsum(instances.word_starts)

@@ -63,7 +63,7 @@ FORMAT = SegmentPair(
 MASKING = TokenMasking(
     rate=0.15,
     rounding="half_even",  # Python's round, create_pretraining_data.py:342-415
-    counted="all",  # includes [CLS] and [SEP], which are never selected
+    rate_relative_to="all",  # includes [CLS] and [SEP], which are never selected
     candidates="ordinary",
     # create_pretraining_data.py has a default limit of 20; the README recommends 20 at length 128 and 77 at 512, which
     # are never reached. The released default: --set masking.max_targets=20

@@ -30,7 +30,7 @@ ENGLISH_WORDS = Words()  # the tokenizer's words
 MASKING = WholeWordMasking(
     rate=0.15,
     rounding="half_even",
-    counted="all",
+    rate_relative_to="all",
     budget="tokens",  # 15 % of the tokens; words beyond the budget are skipped (create_pretraining_data.py:376-398)
 )
 

@@ -46,7 +46,7 @@ FORMAT = DocSentences(separator_after="document")
 MASKING = TokenMasking(
     rate=0.15,
     rounding="up",  # distiller.py:189-252, there for the whole batch: see TokenMasking
-    counted="all",
+    rate_relative_to="all",
     candidates="ordinary",  # special tokens have the weight 0
     sampling="rare",
     smoothing=0.7,  # train.py:262-280

@@ -42,7 +42,7 @@ MASKING = TokenMasking(
     # on average, and writes the mean of both ids at a position sampled twice (pretrain_helpers.py:56-213; its author
     # calls that a bug, google-research/electra issue 41). Here positions are distinct.
     rounding="half_even",  # tf.round
-    counted="all",  # includes [CLS] and [SEP], which are never selected
+    rate_relative_to="all",  # includes [CLS] and [SEP], which are never selected
     candidates="ordinary",
     max_targets=None,  # the original has int((rate + .005) length) slots, which are never exceeded: 19, 79 and 130
 )

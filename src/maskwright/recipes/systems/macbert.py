@@ -34,7 +34,7 @@ MASKING = NgramMasking(
     rate=0.15,
     rounding="down",
     # Not stated: special tokens are included, as in BERT.
-    counted="all",
+    rate_relative_to="all",
     candidates="ordinary",
     budget="words",  # 15 % of the words, of any length
     order="left_to_right",  # pointers from left to right, no overlap (ymcui/MacBERT issue 13)

@@ -14,7 +14,7 @@ from maskwright.recipes.systems import bert
 PAPER = "Levine et al. 2021, arXiv:2010.01825"
 NOT_PUBLISHED = "not published: PMI-masking at the size of a small BERT"
 
-MASKING = PMIMasking(rate=0.15, rounding="half_even", counted="all")
+MASKING = PMIMasking(rate=0.15, rounding="half_even", rate_relative_to="all")
 
 # Not verified: the paper, which was not available for this, is said to use BERT's constants with 256 sequences of 512 a
 # step. The number of collocations is not the paper's: they are found in the corpus (data/words/collocations.py).

@@ -41,7 +41,7 @@ FORMAT = FullSentences(
 MASKING = TokenMasking(
     rate=0.15,
     rounding="random",  # 0.15 n + U[0, 1), data/mask_tokens_dataset.py:113-230
-    counted="all",
+    rate_relative_to="all",
     candidates="all",  # <s> and </s> are selected and predicted like any other token
     max_targets=None,
 )

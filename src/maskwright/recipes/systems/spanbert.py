@@ -32,7 +32,7 @@ FORMAT = DocSentences(separator_after="document")
 MASKING = SpanMasking(
     rate=0.15,
     rounding="up",  # ceil(.15 n), masking.py:72-135
-    counted="ordinary",  # spans are sampled before [CLS] and [SEP] are added
+    rate_relative_to="ordinary",  # spans are sampled before [CLS] and [SEP] are added
     geometric_p=0.2,  # the code's default is .3, its README says .2
     longest_span=10,
     cut_last_word=True,
