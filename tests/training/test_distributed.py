@@ -95,8 +95,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     place = Workplace(tmp_path_factory.mktemp("ranks"))
     jobs = [place.job(recipe, ranks) for recipe in RECIPES_TRAINED for ranks in (1, 2)]
     jobs += [
-        place.job("electra/tiny", ranks, out="resumed", log=f"resumed-{ranks}", stop_after=after)
-        for ranks, after in STOPS.items()
+        place.job(
+            "electra/tiny", ranks, out="resumed", log=f"resumed-{ranks}", stop_after=after, checkpoint_minutes=each
+        )
+        for (ranks, after), each in zip(STOPS.items(), (1.0, 0.0, 1.0), strict=True)  # 0: after every step
     ]
     jobs.append(place.job("electra/tiny", 1, out="resumed", log="resumed-last"))
     do(jobs, place.folder)

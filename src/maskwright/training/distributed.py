@@ -161,7 +161,10 @@ def first_before_others() -> Iterator[None]:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Compute as a run of one process while the block runs, which the other ranks do not enter."""
+    """Compute as a run of one process while the block runs, which the other ranks do not enter.
+
+    For the main thread; the thread that prepares batches must not ask for its rank meanwhile.
+    """
     global _groups
     groups, _groups = _groups, None
     try:

@@ -151,6 +151,7 @@ def train(
     started = running(time.perf_counter()) - position.spent.seconds
     device = next(model.parameters()).device
     launches_ahead = skips_on_device(device, optimizer)
+    share = slice(rank(), None, world_size())
     launched: tuple[Gradients, Cursor, float] | None = None
 
     def launch(prepared: Prepared, step: int) -> tuple[Gradients, Cursor, float]:
@@ -162,7 +163,7 @@ def train(
             launched[0].drop()
 
     def submit(phase: Phase, cursor: Cursor, step: int) -> Future[Prepared]:
-        return pool.submit(_prepare, model, phase, cursor, schedule.batch_sequences, step)
+        return pool.submit(_prepare, model, phase, cursor, schedule.batch_sequences, step, share)
 
     with ThreadPoolExecutor(1, thread_name_prefix="batches") as pool, contextlib.ExitStack() as at_end:
         at_end.callback(drop_launched)
@@ -222,8 +223,7 @@ def train(
             )
 
 
-def _prepare(model: TrainedModel, phase: Phase, cursor: Cursor, count: int, step: int) -> Prepared:
+def _prepare(model: TrainedModel, phase: Phase, cursor: Cursor, count: int, step: int, share: slice) -> Prepared:
     rows, after = phase.stream.read(cursor, count)
     batch = phase.collator.collate(rows, step)
-    own = replace(batch, micro_batches=batch.micro_batches[rank() :: world_size()])
-    return model.placed(own), after, rows.epochs
+    return model.placed(replace(batch, micro_batches=batch.micro_batches[share])), after, rows.epochs
