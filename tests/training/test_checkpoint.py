@@ -119,8 +119,8 @@ def test_the_timer_writes_each_step_once() -> None:
     written = list[int]()
     timer = CheckpointTimer(lambda: written.append(1), -1, seconds=0.0)
     assert timer.is_due()
-    timer.keep(3)
-    timer.keep(3)
+    timer.save_step(3)
+    timer.save_step(3)
     assert len(written) == 1
     assert timer.is_due()
 
@@ -128,7 +128,7 @@ def test_the_timer_writes_each_step_once() -> None:
 def test_the_timer_waits_between_checkpoints() -> None:
     timer = CheckpointTimer(lambda: None, -1, seconds=1000.0)
     assert not timer.is_due()
-    timer.keep(1)
+    timer.save_step(1)
     assert not timer.is_due()
 
 

@@ -64,7 +64,7 @@ def test_weights_are_met_closely_at_every_length() -> None:
     from_first = rows.index < 1 << 40
     assert abs(from_first.mean() - 0.75) < 0.01
     assert abs(from_first[:40].mean() - 0.75) < 0.06
-    assert cursor.drawn == 1000
+    assert cursor.num_read == 1000
 
 
 def test_mixed_sources_resume_where_they_stood() -> None:

@@ -22,7 +22,7 @@ from maskwright.core.types import BoolArray, IntArray, Plan, TakenTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.pretext.formats.assemble import assemble
 from maskwright.training.batches import StepBatch
-from maskwright.training.stream import Cursor, Place
+from maskwright.training.stream import Cursor, SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,15 +219,15 @@ class ShuffledUnits:
         """Return the cursor after `step` steps of `count` units."""
         epoch, step_of_epoch = divmod(step, math.ceil(self.num_units / count))
         used = step_of_epoch * count
-        return Cursor(epoch * self.num_units + used, (Place(epoch, used),), epoch + used / self.num_units)
+        return Cursor(epoch * self.num_units + used, (SourcePosition(epoch, used),), epoch + used / self.num_units)
 
     def start(self) -> Cursor:
         """Return the cursor before the first unit."""
-        return Cursor(0, (Place(),))
+        return Cursor(0, (SourcePosition(),))
 
     def next_epoch(self, cursor: Cursor) -> Cursor:
         """Return the cursor at the beginning of the next epoch."""
-        return Cursor(cursor.drawn, (Place(cursor.places[0].epoch + 1, 0),), cursor.epochs)
+        return Cursor(cursor.num_read, (SourcePosition(cursor.places[0].epoch + 1, 0),), cursor.epochs)
 
     def read(self, cursor: Cursor, count: int) -> tuple[Units, Cursor]:
         """Return the next units, at most `count`, and the cursor behind them."""
@@ -238,9 +238,9 @@ class ShuffledUnits:
             self._order = (place.epoch, shuffle(np.arange(self.num_units)))
         numbers = self._order[1][place.position : place.position + count]
         used = place.position + len(numbers)
-        after = Place(place.epoch + 1, 0) if used == self.num_units else Place(place.epoch, used)
+        after = SourcePosition(place.epoch + 1, 0) if used == self.num_units else SourcePosition(place.epoch, used)
         epochs = place.epoch + used / self.num_units
-        return Units(numbers, epochs), Cursor(cursor.drawn + len(numbers), (after,), epochs)
+        return Units(numbers, epochs), Cursor(cursor.num_read + len(numbers), (after,), epochs)
 
 
 class FeatureCollator:

@@ -220,7 +220,7 @@ class SeedRun:
                 if self._stops_early() or stop:
                     break
                 if timer.is_due():
-                    timer.keep(step)
+                    timer.save_step(step)
             stopped_early = step < self.total_steps and self._stops_early()
             if stopped_early:
                 self.reporter.say(
@@ -228,7 +228,7 @@ class SeedRun:
                 )
             finished = step == self.total_steps or stopped_early
             if not finished:
-                timer.keep(step)
+                timer.save_step(step)
         finally:
             metrics.close()
         end = SeedResult(

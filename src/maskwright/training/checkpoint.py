@@ -122,7 +122,7 @@ class CheckpointTimer:
         """Whether a checkpoint is due."""
         return time.monotonic() >= self._next
 
-    def keep(self, step: int) -> None:
+    def save_step(self, step: int) -> None:
         """Save this step, unless it is saved already."""
         if step == self._last_step:
             return

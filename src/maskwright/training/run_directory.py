@@ -76,10 +76,10 @@ class RunDirectory:
         record = self.path / "run.json"
         if not record.exists():
             # Dot files are a lock, remains of a kill, or the system's.
-            strangers = sorted(item.name for item in self.path.iterdir() if not item.name.startswith("."))
-            if strangers:
+            unknown_files = sorted(item.name for item in self.path.iterdir() if not item.name.startswith("."))
+            if unknown_files:
                 raise CheckpointError(
-                    f"{self.path} is not empty and holds no run (found {', '.join(strangers[:3])})",
+                    f"{self.path} is not empty and holds no run (found {', '.join(unknown_files[:3])})",
                     todo="Choose an empty or new folder as --out.",
                 )
             return {"request": dict(request)}

@@ -221,10 +221,10 @@ class Session:
                 if largest(bool(stop)) and not stop:
                     stop.signal = "a signal to another process"
                 if stop or timer.is_due():
-                    timer.keep(position.spent.steps)
+                    timer.save_step(position.spent.steps)
                 if stop:
                     break
-            timer.keep(position.spent.steps)
+            timer.save_step(position.spent.steps)
             if journal is not None:
                 self.reporter.say("speed", journal.speed_line())
             held_out = held_out or measure(self.model, self.workload.held_out)

@@ -20,7 +20,7 @@ _SOURCE_STRIDE = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePosition:
     """The position in one source: `position` instances of epoch `epoch` have been read."""
 
     epoch: int = 0
@@ -32,24 +32,24 @@ class Cursor:
     """The position in a stream.
 
     Attributes:
-        drawn: Instances read in all.
+        num_read: Instances read in all.
         places: One per source.
         epochs: Epochs of the first source so far; one left unfinished when the length changed counts as a fraction.
     """
 
-    drawn: int
-    places: tuple[Place, ...]
+    num_read: int
+    places: tuple[SourcePosition, ...]
     epochs: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a checkpoint."""
         places = [[place.epoch, place.position] for place in self.places]
-        return {"drawn": self.drawn, "places": places, "passes": self.epochs}
+        return {"drawn": self.num_read, "places": places, "passes": self.epochs}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Cursor":
         """Read what `to_json` wrote."""
-        return cls(data["drawn"], tuple(Place(*place) for place in data["places"]), data["passes"])
+        return cls(data["drawn"], tuple(SourcePosition(*place) for place in data["places"]), data["passes"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +93,15 @@ class Stream:
 
     def start(self) -> Cursor:
         """Return the cursor before the first instance."""
-        return Cursor(0, tuple(Place() for _ in self.sources))
+        return Cursor(0, tuple(SourcePosition() for _ in self.sources))
 
     def next_epoch(self, cursor: Cursor) -> Cursor:
         """Return the cursor at the beginning of the next epoch of every source (another length phase begins)."""
-        return Cursor(cursor.drawn, tuple(Place(place.epoch + 1, 0) for place in cursor.places), cursor.epochs)
+        return Cursor(cursor.num_read, tuple(SourcePosition(place.epoch + 1, 0) for place in cursor.places), cursor.epochs)
 
     def read(self, cursor: Cursor, count: int) -> tuple[Rows, Cursor]:
         """Return the next `count` instances and the cursor behind them."""
-        sources = self._pick_sources(cursor.drawn, count)
+        sources = self._pick_sources(cursor.num_read, count)
         slots: list[IntArray] = []
         parts: list[tuple[Plan, IntArray, IntArray]] = []
         places = list(cursor.places)
@@ -118,19 +118,19 @@ class Stream:
                 refresh = np.full(take, self._refresh(place.epoch), dtype=np.int64)
                 parts.append((plan.rows(numbers), refresh, numbers + source * _SOURCE_STRIDE))
                 done += take
-                place = Place(place.epoch, place.position + take)
+                place = SourcePosition(place.epoch, place.position + take)
                 if source == 0:
                     epochs += take / len(plan)
                 if place.position == len(plan):
-                    place = Place(place.epoch + 1, 0)
+                    place = SourcePosition(place.epoch + 1, 0)
             places[source] = place
-        return _interleave(slots, parts, epochs), Cursor(cursor.drawn + count, tuple(places), epochs)
+        return _interleave(slots, parts, epochs), Cursor(cursor.num_read + count, tuple(places), epochs)
 
-    def _pick_sources(self, drawn: int, count: int) -> IntArray:
+    def _pick_sources(self, num_read: int, count: int) -> IntArray:
         if len(self.sources) == 1:
             return np.zeros(count, dtype=np.int64)
         # A golden-ratio sequence approximates the shares at every length without state.
-        numbers = (np.arange(drawn, drawn + count, dtype=np.float64) * _GOLDEN_RATIO) % 1.0
+        numbers = (np.arange(num_read, num_read + count, dtype=np.float64) * _GOLDEN_RATIO) % 1.0
         return np.minimum(np.searchsorted(self._upper, numbers, side="right"), len(self.sources) - 1)
 
     def _planned(self, source: int, epoch: int) -> Plan:

@@ -90,7 +90,7 @@ class HostSums:
         return numbers
 
 
-def added(parts: Sequence[Numbers]) -> Numbers:
+def sum_numbers(parts: Sequence[Numbers]) -> Numbers:
     """Add up numbers of the same names; a part need not have all of them."""
     totals: dict[str, dict[str, float]] = {}
     for part in parts:

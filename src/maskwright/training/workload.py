@@ -80,13 +80,13 @@ def build_workload(
     }
     phases = [
         Phase(until, streams[length], _collator(masked, text, length, seed, tokens_per_microbatch, ranks))
-        for until, length, masked in _stretches(recipe)
+        for until, length, masked in _phase_boundaries(recipe)
     ]
     held_out = _held_out_batches(recipe, parts.held_out, text, tokens_per_microbatch)
     return Workload(tuple(phases), held_out)
 
 
-def _stretches(recipe: Recipe) -> list[tuple[float, int, Recipe]]:
+def _phase_boundaries(recipe: Recipe) -> list[tuple[float, int, Recipe]]:
     """Cut the budget where the length or the masking changes: (end, length, recipe with that masking)."""
     lengths = _ends([(phase.share, phase.max_length) for phase in recipe.training.phases])
     stages = _ends(list(recipe.masking.stages))
