@@ -181,7 +181,7 @@ class Selection:
         """All selected token offsets, ascending. Shape (M,)."""
         return concatenated_ranges(self.starts, self.ends - self.starts)
 
-    def joined(self) -> "Selection":
+    def merge_adjacent(self) -> "Selection":
         """Merge adjacent units."""
         apart = self.starts[1:] != self.ends[:-1]
         some = np.ones(min(1, len(self.starts)), dtype=bool)

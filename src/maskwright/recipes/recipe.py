@@ -155,7 +155,7 @@ class Recipe(Spec):
                 f"{self.encoder.type_vocab_size}: set encoder.type_vocab_size=2"
             )
         if missing_kinds := sorted(self.masking.span_kinds - set(self.words.span_kinds)):
-            remedies = " and ".join(_SPAN_SOURCES[level] for level in missing_kinds)
+            remedies = " and ".join(_SPAN_SOURCES[kind] for kind in missing_kinds)
             raise ValueError(
                 f"masking {self.masking.kind!r} needs {' and '.join(missing_kinds)} spans, which no source provides: "
                 f"add {remedies}"

@@ -144,7 +144,7 @@ def _split(folder: Path, sources: tuple[Source, ...], cleaning: Cleaning) -> Non
             if cut:
                 held[source].write(json.dumps({"text": text[:cut]}) + "\n")
             if text[cut:].strip():
-                rest = [[each.start - cut, each.end - cut, each.level] for each in spans if each.start >= cut]
+                rest = [[each.start - cut, each.end - cut, each.kind] for each in spans if each.start >= cut]
                 train[source].write(json.dumps({"text": text[cut:], **({"spans": rest} if rest else {})}) + "\n")
     described = {
         "train": {name: "" if each.weight is None else f":{each.weight:g}" for name, each in names.items()},

@@ -336,8 +336,8 @@ def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer:
     )
     if corpus.collocations is not None:
         reporter.say("words", describe_collocations(corpus.collocations))
-    for level, facts in corpus.span_facts.items():
-        reporter.say("words", describe_spans(level, facts))
+    for kind, facts in corpus.span_facts.items():
+        reporter.say("words", describe_spans(kind, facts))
     for warning in empty_span_kinds(recipe, corpus.span_facts):
         reporter.say("warning", warning)
     text = text_of(corpus, tokenizer, cleaned.source_weights)
@@ -352,20 +352,20 @@ def _took(begun: float) -> str:
     return f" ({seconds:.0f} s)" if seconds >= 1 else ""
 
 
-def empty_span_kinds(recipe: Recipe, levels: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a warning for each level of spans that the masking selects and the text does not contain."""
-    for level in sorted(recipe.masking.span_kinds):
-        if levels[level]["units"]:
+def empty_span_kinds(recipe: Recipe, facts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a warning for each kind of spans that the masking selects and the text does not contain."""
+    for kind in sorted(recipe.masking.span_kinds):
+        if facts[kind]["units"]:
             continue
-        share = sum(share for share, masking in recipe.masking.stages if level in masking.span_kinds)
+        share = sum(share for share, masking in recipe.masking.stages if kind in masking.span_kinds)
         yield (
-            f"no {level} of two or more words was found; masking {recipe.masking.kind!r} masks single words instead, "
-            f"in {share:.0%} of training; {_remedy(recipe, level)}"
+            f"no {kind} of two or more words was found; masking {recipe.masking.kind!r} masks single words instead, "
+            f"in {share:.0%} of training; {_remedy(recipe, kind)}"
         )
 
 
-def _remedy(recipe: Recipe, level: str) -> str:
-    if level == "entity":
+def _remedy(recipe: Recipe, kind: str) -> str:
+    if kind == "entity":
         return "give a list of entities, --set words.entities=[names.txt]"
     if "collocations" in recipe.words.phrases:
         return "the corpus is too small for collocations; give a list of phrases, --set words.phrases=[phrases.txt]"

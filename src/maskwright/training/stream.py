@@ -97,7 +97,9 @@ class Stream:
 
     def next_epoch(self, cursor: Cursor) -> Cursor:
         """Return the cursor at the beginning of the next epoch of every source (another length phase begins)."""
-        return Cursor(cursor.num_read, tuple(SourcePosition(place.epoch + 1, 0) for place in cursor.places), cursor.epochs)
+        return Cursor(
+            cursor.num_read, tuple(SourcePosition(place.epoch + 1, 0) for place in cursor.places), cursor.epochs
+        )
 
     def read(self, cursor: Cursor, count: int) -> tuple[Rows, Cursor]:
         """Return the next `count` instances and the cursor behind them."""

@@ -77,7 +77,7 @@ class BlockIndex:
         paragraph_hashes: Shape (P,), uint64; 0 for paragraphs that are never duplicates.
         document_hashes: Shape (D,), uint64; 0 where documents are not compared.
         spans: Shape (N, 4), int64, ascending: given phrases and entities as paragraph of the block, start and end
-            (characters of the paragraph), number of the level.
+            (characters of the paragraph), number of the kind.
     """
 
     paragraphs: NDArray[np.int64]
@@ -198,7 +198,7 @@ def _cut_long(document: MarkedDocument) -> Iterator[MarkedDocument]:
 def _within(spans: tuple[GivenSpan, ...], start: int, end: int) -> tuple[GivenSpan, ...]:
     """Return the spans within a part of a document, relative to its start."""
     inside = [span for span in spans if start <= span.start and span.end <= end]
-    return tuple(GivenSpan(span.start - start, span.end - start, span.level) for span in inside)
+    return tuple(GivenSpan(span.start - start, span.end - start, span.kind) for span in inside)
 
 
 def _keep(text: str, paragraphs: list[str], encoded: list[bytes], counts: Counts, cleaning: Cleaning) -> bool:

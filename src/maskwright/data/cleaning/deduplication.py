@@ -159,7 +159,7 @@ def without_repeats(
 def stored_spans(index: BlockIndex, kept: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int]:
     """Return the given spans of the kept paragraphs (shape (P,)), and the number of characters of these.
 
-    Spans have shape (N, 3): start, end (characters of all sentences of the block, joined) and number of the level.
+    Spans have shape (N, 3): start, end (characters of all sentences of the block, joined) and number of the kind.
     """
     documents = np.repeat(np.arange(len(index.paragraphs)), index.paragraphs)
     left = np.flatnonzero(kept)

@@ -38,7 +38,7 @@ from maskwright.data.progress import Progress, no_progress
 from maskwright.data.sources.arguments import Source, resolve_sources
 from maskwright.data.sources.docstrings import docstrings_fingerprint
 from maskwright.data.sources.readers import raw_blocks
-from maskwright.data.words.given_spans import LEVELS
+from maskwright.data.words.given_spans import SPAN_KINDS
 from maskwright.data.words.lexicon import Spans
 
 # Increment when a code change alters the stored text of the same input.
@@ -210,8 +210,8 @@ class CleanCorpus:
             DataError: If they are damaged or missing (`clean_corpus(with_spans=True)` stores them).
         """
         table = np.load(BytesIO(self._read(spans_file(self.blocks[block]), self.checksums[block][1])))
-        rows = [table[table[:, 2] == number] for number in range(len(LEVELS))]
-        return {level: Spans(row[:, 0], row[:, 1]) for level, row in zip(LEVELS, rows, strict=True)}
+        rows = [table[table[:, 2] == number] for number in range(len(SPAN_KINDS))]
+        return {kind: Spans(row[:, 0], row[:, 1]) for kind, row in zip(SPAN_KINDS, rows, strict=True)}
 
     def _read(self, path: Path, written: str) -> bytes:
         try:

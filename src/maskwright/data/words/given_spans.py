@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.data.cleaning.text import Cleaning, clean_document
-from maskwright.data.words.spec import Level
+from maskwright.data.words.spec import SpanKind
 
-LEVELS: tuple[str, ...] = get_args(Level)
+SPAN_KINDS: tuple[str, ...] = get_args(SpanKind)
 """Kinds of spans by number, as stored."""
 
 # Private-use characters, which cleaning neither removes nor composes with others.
@@ -27,7 +27,7 @@ class GivenSpan(NamedTuple):
 
     start: int
     end: int
-    level: str
+    kind: str
 
 
 def read_spans(value: Any, text: str) -> list[GivenSpan]:
@@ -45,8 +45,8 @@ def _span(item: Any, text: str, number: int) -> GivenSpan:
     if not (isinstance(values, list) and len(values) == 3):
         raise ValueError(f'{where} is {item!r}, not [start, end, label] or {{"start", "end", "label"}}')
     start, end, label = values
-    if label not in LEVELS:
-        raise ValueError(f"{where} has the label {label!r}; allowed: {', '.join(LEVELS)}")
+    if label not in SPAN_KINDS:
+        raise ValueError(f"{where} has the label {label!r}; allowed: {', '.join(SPAN_KINDS)}")
     if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
         raise ValueError(
             f"{where} is [{start!r}, {end!r}), not a range of characters of a text of {len(text):,} characters"
@@ -66,7 +66,7 @@ def locate_spans(
     places = _by_marks(text, trimmed, cleaning, paragraphs)
     if places is None:
         places = _by_surfaces(text, trimmed, cleaning, paragraphs)
-    rows = sorted((*place, LEVELS.index(span.level)) for span, place in zip(trimmed, places, strict=True) if place)
+    rows = sorted((*place, SPAN_KINDS.index(span.kind)) for span, place in zip(trimmed, places, strict=True) if place)
     return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
 
@@ -77,7 +77,7 @@ _Place = tuple[int, int, int] | None
 def _trimmed(text: str, span: GivenSpan) -> GivenSpan | None:
     inside = text[span.start : span.end]
     start = span.start + len(inside) - len(inside.lstrip())
-    return GivenSpan(start, start + len(inside.strip()), span.level) if inside.strip() else None
+    return GivenSpan(start, start + len(inside.strip()), span.kind) if inside.strip() else None
 
 
 def _by_marks(

@@ -8,11 +8,11 @@ from pydantic import Field, model_validator
 from maskwright.core.errors import nearest
 from maskwright.core.spec import Spec
 
-Level = Literal["phrase", "entity"]
+SpanKind = Literal["phrase", "entity"]
 Segmenter = Literal["none", "rjieba", "jieba", "ltp"]
 
 LEXICON_SUFFIXES = (".txt", ".tsv")
-_SOURCES: dict[Level, tuple[str, ...]] = {
+_SOURCES: dict[SpanKind, tuple[str, ...]] = {
     "phrase": ("segmenter", "collocations", "corpus"),
     "entity": ("tags", "corpus"),
 }
@@ -49,16 +49,16 @@ class Words(Spec):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
-        for level, sources in self._sources:
+        for kind, sources in self._sources:
             for source in sources:
-                if source not in _SOURCES[level] and Path(source).suffix not in LEXICON_SUFFIXES:
-                    guess = nearest(source, _SOURCES[level])
+                if source not in _SOURCES[kind] and Path(source).suffix not in LEXICON_SUFFIXES:
+                    guess = nearest(source, _SOURCES[kind])
                     raise ValueError(
-                        f"{source!r} is not a source of the kind {level!r}: it is {', '.join(_SOURCES[level])} or the "
+                        f"{source!r} is not a source of the kind {kind!r}: it is {', '.join(_SOURCES[kind])} or the "
                         "path of a lexicon (.txt or .tsv)" + (f"; did you mean {guess!r}?" if guess else "")
                     )
             if len(set(sources)) < len(sources):
-                raise ValueError(f"{', '.join(sources)} name a source of the kind {level!r} twice")
+                raise ValueError(f"{', '.join(sources)} name a source of the kind {kind!r} twice")
         if self.segmenter == "none":
             for field, source in (("phrases", "segmenter"), ("entities", "tags")):
                 if source in getattr(self, field):
@@ -80,10 +80,10 @@ class Words(Spec):
         return "corpus" in self.phrases or "corpus" in self.entities
 
     @property
-    def span_kinds(self) -> tuple[Level, ...]:
+    def span_kinds(self) -> tuple[SpanKind, ...]:
         """Kinds of spans stored with the text."""
-        return tuple(level for level, sources in self._sources if sources)
+        return tuple(kind for kind, sources in self._sources if sources)
 
     @property
-    def _sources(self) -> tuple[tuple[Level, tuple[str, ...]], ...]:
+    def _sources(self) -> tuple[tuple[SpanKind, tuple[str, ...]], ...]:
         return ("phrase", self.phrases), ("entity", self.entities)

@@ -102,7 +102,7 @@ class SpanMasking(Masking):
             active = spans.unfinished(active, may_cut=self.cut_last_word)
             at_once = max(_ROUNDS_PER_BATCH, min(2 * at_once, _MAX_NUMBERS // max(1, len(active))))
         words_hit = np.flatnonzero(spans.masked > 0)
-        return Selection(starts[words_hit], starts[words_hit] + spans.masked[words_hit]).joined()
+        return Selection(starts[words_hit], starts[words_hit] + spans.masked[words_hit]).merge_adjacent()
 
 
 class _Spans:

@@ -89,6 +89,6 @@ def _runs(starts: IntArray, ends: IntArray, special: IntArray) -> tuple[IntArray
         special: Shape (T,), True at special tokens; each sequence begins and ends with one.
     """
     ordinary = ~special[starts]
-    runs = Selection(starts[ordinary], ends[ordinary]).joined()
+    runs = Selection(starts[ordinary], ends[ordinary]).merge_adjacent()
     inside = ~special[runs.starts - 1] & ~special[runs.ends]
     return runs.starts[inside], runs.ends[inside]
