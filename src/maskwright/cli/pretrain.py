@@ -82,9 +82,11 @@ def command(
         Literal["auto", "fp32", "bf16"],
         typer.Option(help="Matmul precision: auto (bf16 on a GPU that has it), fp32 or bf16."),
     ] = "auto",
-    compile: Annotated[
-        Literal["auto", "no"],
-        typer.Option(help="On a GPU: auto (kernels and CUDA graphs, if verified against PyTorch) or no."),
+    kernels: Annotated[
+        Literal["auto", "reference"],
+        typer.Option(
+            help="On a GPU: auto (kernels and CUDA graphs, if verified against PyTorch) or reference (PyTorch)."
+        ),
     ] = "auto",
     workers: Annotated[
         int | None,
@@ -120,7 +122,7 @@ def command(
         clean=clean or (),
         device=device,
         precision=precision,
-        compile=compile,
+        kernels=kernels,
         workers=workers,
         checkpoint_minutes=checkpoint_minutes,
     )

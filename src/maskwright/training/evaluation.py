@@ -10,7 +10,7 @@ from maskwright.core.types import IntArray
 from maskwright.training.batches import StepBatch, total_counts
 from maskwright.training.distributed import gathered, rank, world_size
 from maskwright.training.model import PretrainingModel
-from maskwright.training.tallies import Sums, sum_numbers, details_of
+from maskwright.training.tallies import Sums, details_of, sum_numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ from maskwright.core.files import checksum, read_json, write_json, write_text
 from maskwright.core.spec import override, parse_overrides, validate
 from maskwright.data.words.annotator import words_fingerprint
 from maskwright.data.words.span_facts import with_span_facts
+from maskwright.kernels.setting import Kernels
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe, default_cleaning
 from maskwright.training.budget import Budget
-from maskwright.training.compiling import Compiling, compiles_on
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again, pretraining_microbatch
 from maskwright.training.distributed import first_before_others, joined, rank, world_size
 from maskwright.training.interrupt import stop_on_signals
+from maskwright.training.kernel_check import checks_kernels_on
 from maskwright.training.preparation import Prepared, Request, prepare, prepare_again
 from maskwright.training.report import PAGE, write_page
 from maskwright.training.reporting import OnConsole, Reporter, Silent
@@ -49,7 +50,7 @@ def pretrain(
     clean: Sequence[str] = (),
     device: str = "auto",
     precision: Precision = "auto",
-    compile: Compiling = "auto",
+    kernels: Kernels = "auto",
     workers: int | None = None,
     cache: str | Path | None = None,
     checkpoint_minutes: float = 1.0,
@@ -73,8 +74,8 @@ def pretrain(
         clean: Overrides of the cleaning, "deduplicate=none"; dialogue recipes default to `default_cleaning`.
         device: "auto", "cpu", "cuda" or "cuda:N".
         precision: Of matmuls (weights, sums and losses are always fp32); "auto" is bf16 on a GPU that has it.
-        compile: "auto" uses kernels and CUDA graphs on a GPU in bf16, if they give the same loss and gradients
-            on one batch; "no" uses PyTorch's operations only.
+        kernels: "auto" uses kernels and CUDA graphs on a GPU in bf16, if they give the same loss and gradients
+            on one batch; "reference" uses PyTorch alone. A CPU ignores it.
         workers: Processes for preparation; None for one per core.
         cache: Cache directory of prepared text; None for the user's.
         checkpoint_minutes: Time between checkpoints (longer if writing one would take over 3 % of it).
@@ -117,7 +118,7 @@ def pretrain(
                 machine, warning = prepare_machine_again(record.get("machine", {}), device, request.cache, precision)
                 if warning:
                     reporter.say("warning", warning)
-                uses_kernels = compiles_on(machine.device, compile) and machine.kernels == "auto"
+                uses_kernels = checks_kernels_on(machine.device, kernels) and machine.kernels == "auto"
                 if machine.device.type == "cuda" and not uses_kernels:
                     machine = replace(machine, kernels="reference")
                 at_end.enter_context(computing_on(machine))

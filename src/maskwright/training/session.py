@@ -17,7 +17,6 @@ from maskwright.kernels.setting import use_kernels
 from maskwright.training import checkpoint
 from maskwright.training.budget import Spent
 from maskwright.training.checkpoint import CheckpointTimer, save_models
-from maskwright.training.compiling import KernelCheck, check_kernels
 from maskwright.training.device import Machine, pretraining_microbatch
 from maskwright.training.distributed import alone, copy_from_first, from_first, largest, rank, world_size
 from maskwright.training.evaluation import (
@@ -34,6 +33,7 @@ from maskwright.training.expectation import EVALUATIONS, held_out_tokens
 from maskwright.training.flops import step_flops
 from maskwright.training.health import Spikes, divergence
 from maskwright.training.interrupt import StopRequest
+from maskwright.training.kernel_check import KernelCheck, check_kernels
 from maskwright.training.loop import Position, Schedule, train
 from maskwright.training.metrics import Journal, read_rows
 from maskwright.training.model import build_model
@@ -100,7 +100,7 @@ class Session:
 
     Args:
         record: The content of run.json.
-        check_kernels: Use GPU kernels if they reproduce PyTorch's loss and gradients (`compiling.check_kernels`).
+        check_kernels: Use GPU kernels if they reproduce PyTorch's loss and gradients (`kernel_check.check_kernels`).
     """
 
     def __init__(

@@ -12,9 +12,9 @@ from maskwright.kernels.setting import kernels_enabled, use_kernels
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget, Spent
-from maskwright.training.compiling import check_kernels
 from maskwright.training.device import Machine, pretraining_microbatch
 from maskwright.training.flops import step_flops
+from maskwright.training.kernel_check import check_kernels
 from maskwright.training.loop import Position, Schedule, train
 from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer

@@ -3,18 +3,15 @@
 import math
 import time
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from maskwright.core.errors import DeviceError
-from maskwright.kernels.setting import kernel_errors, use_kernels
+from maskwright.kernels.setting import Kernels, kernel_errors, use_kernels
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel
-
-Compiling = Literal["auto", "no"]
-"""Whether a run on a GPU uses kernels; it has no effect on a CPU."""
 
 _FACTOR = 3.0
 """Largest error of the kernels, as a multiple of PyTorch's own error in the same precision (both against fp32)."""
@@ -33,14 +30,14 @@ class KernelCheck(NamedTuple):
     message: str
 
 
-def compiles_on(device: torch.device, setting: Compiling) -> bool:
+def checks_kernels_on(device: torch.device, setting: Kernels) -> bool:
     """Return whether a run on a device checks and uses kernels.
 
     Raises:
         DeviceError: If the setting is unknown.
     """
-    if setting not in get_args(Compiling):
-        raise DeviceError(f"unknown setting {setting!r} of --compile", allowed=", ".join(get_args(Compiling)))
+    if setting not in get_args(Kernels):
+        raise DeviceError(f"unknown setting {setting!r} of --kernels", allowed=", ".join(get_args(Kernels)))
     return setting == "auto" and device.type == "cuda"
 
 

@@ -19,13 +19,14 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import read_json
+from maskwright.kernels.setting import Kernels as KernelSetting
 from maskwright.kernels.setting import kernels_enabled
-from maskwright.training import compiling
+from maskwright.training import kernel_check
 from maskwright.training import pretrain as pretrain_module
 from maskwright.training import session as session_module
 from maskwright.training.batches import StepBatch
-from maskwright.training.compiling import Compiling, KernelCheck, _loss_and_gradients, check_kernels, compiles_on
 from maskwright.training.device import Machine
+from maskwright.training.kernel_check import KernelCheck, _loss_and_gradients, check_kernels, checks_kernels_on
 from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.pretrain import pretrain
@@ -47,7 +48,7 @@ class Kernels:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[tuple[bool, torch.dtype | None]] = []
         self.change: Callable[[Found], Found] = lambda found: found
-        monkeypatch.setattr(compiling, "_loss_and_gradients", self.compute)
+        monkeypatch.setattr(kernel_check, "_loss_and_gradients", self.compute)
 
     def compute(self, model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> Found:
         """Remember the setting, and change the results where kernels are enabled."""
@@ -142,22 +143,22 @@ def test_gradients_that_are_compared_are_those_of_a_step() -> None:
 # Wishes, and runs.
 
 
-def test_a_cpu_compiles_nothing_and_wishes_are_checked() -> None:
-    assert [compiles_on(torch.device("cuda"), wish) for wish in ("auto", "no")] == [True, False]
-    assert not compiles_on(torch.device("cpu"), "auto")
-    with pytest.raises(DeviceError, match="unknown setting 'yes' of --compile"):
-        compiles_on(torch.device("cpu"), "yes")  # type: ignore[arg-type]
+def test_a_cpu_checks_no_kernels_and_unknown_settings_are_refused() -> None:
+    assert [checks_kernels_on(torch.device("cuda"), wish) for wish in ("auto", "reference")] == [True, False]
+    assert not checks_kernels_on(torch.device("cpu"), "auto")
+    with pytest.raises(DeviceError, match="unknown setting 'yes' of --kernels"):
+        checks_kernels_on(torch.device("cpu"), "yes")  # type: ignore[arg-type]
 
 
 class Hearing(Silent):
-    """Remembers what was said of compiling."""
+    """Remembers what was reported on kernels."""
 
     def __init__(self) -> None:
         super().__init__()
         self.said: list[str] = []
 
     def say(self, topic: str, text: str) -> None:
-        """Keep what is told of compiling."""
+        """Keep lines on kernels."""
         if topic == "kernels":
             self.said.append(text)
 
@@ -169,9 +170,9 @@ def settings(tmp_path: Path, reporter: Hearing, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wish", ["auto", "no"])
-def test_a_run_tells_what_came_of_compiling_and_can_be_resumed_without(
-    wish: Compiling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("wish", ["auto", "reference"])
+def test_a_run_tells_the_result_of_the_check_and_can_be_resumed_without(
+    wish: KernelSetting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def check(model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> KernelCheck:
         assert 0 < batch.num_sequences <= 8
@@ -179,7 +180,7 @@ def test_a_run_tells_what_came_of_compiling_and_can_be_resumed_without(
         return check_kernels(model, batch, autocast)
 
     # As if the processor were a GPU.
-    monkeypatch.setattr(pretrain_module, "compiles_on", lambda device, wish: wish == "auto")
+    monkeypatch.setattr(pretrain_module, "checks_kernels_on", lambda device, wish: wish == "auto")
     monkeypatch.setattr(session_module, "check_kernels", check)
     prepare = pretrain_module.prepare_machine_again
 
@@ -193,9 +194,9 @@ def test_a_run_tells_what_came_of_compiling_and_can_be_resumed_without(
     with monkeypatch.context() as patch:
         die_after(3, patch)
         with pytest.raises(KeyboardInterrupt):
-            pretrain(corpus, compile=wish, checkpoint_minutes=0.0, **more)
+            pretrain(corpus, kernels=wish, checkpoint_minutes=0.0, **more)
     assert [text.startswith("kernels checked in") for text in hearing.said] == [True] * (wish == "auto")
-    run = pretrain(corpus, compile="no", **more)
+    run = pretrain(corpus, kernels="reference", **more)
     assert run.finished
     assert run.steps == 6
     assert len(hearing.said) == (wish == "auto")
@@ -205,13 +206,13 @@ def test_a_run_tells_what_came_of_compiling_and_can_be_resumed_without(
 def test_on_a_cpu_the_wish_changes_nothing(tmp_path: Path) -> None:
     corpus, hearing = write_corpus(tmp_path / "corpus.txt"), Hearing()
     kept = []
-    for wish in ("auto", "no"):
-        run = pretrain(corpus, compile=wish, **settings(tmp_path, hearing, out=tmp_path / wish))  # type: ignore[arg-type]
+    for wish in ("auto", "reference"):
+        run = pretrain(corpus, kernels=wish, **settings(tmp_path, hearing, out=tmp_path / wish))  # type: ignore[arg-type]
         kept.append(((run.folder / "metrics.jsonl").read_bytes(), read_json(run.folder / "run.json")["machine"]))
     assert kept[0] == kept[1]
     assert not hearing.said
     # It is no part of what was asked: a run goes on with another.
-    assert "compile" not in read_json(run.folder / "run.json")["request"]
+    assert "kernels" not in read_json(run.folder / "run.json")["request"]
 
 
 GPU = Machine(torch.device("cuda"), "a GPU", 1, "default", 1e12, HALF, "auto")
@@ -221,15 +222,15 @@ GPU = Machine(torch.device("cuda"), "a GPU", 1, "default", 1e12, HALF, "auto")
     ("machine", "wish", "computes"),
     [
         (GPU, "auto", ("auto", True, True)),
-        (GPU, "no", ("reference", False, False)),
+        (GPU, "reference", ("reference", False, False)),
         (replace(GPU, kernels="reference"), "auto", ("reference", False, False)),
         (replace(GPU, device=torch.device("cpu"), autocast=None), "auto", ("auto", False, True)),
-        (replace(GPU, device=torch.device("cpu"), autocast=None), "no", ("auto", False, True)),
+        (replace(GPU, device=torch.device("cpu"), autocast=None), "reference", ("auto", False, True)),
     ],
 )
 def test_a_gpu_uses_kernels_unless_they_are_off_or_unavailable(
     machine: Machine,
-    wish: Compiling,
+    wish: KernelSetting,
     computes: tuple[str, bool, bool],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -245,5 +246,5 @@ def test_a_gpu_uses_kernels_unless_they_are_off_or_unavailable(
     monkeypatch.setattr(pretrain_module, "Session", session)
     corpus = write_corpus(tmp_path / "corpus.txt")
     with pytest.raises(KeyboardInterrupt):
-        pretrain(corpus, compile=wish, **settings(tmp_path, Hearing()))
+        pretrain(corpus, kernels=wish, **settings(tmp_path, Hearing()))
     assert found == [computes]
