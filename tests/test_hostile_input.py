@@ -6,7 +6,9 @@ No other exception, no endless reading, no memory beyond a multiple of the file,
 import gzip
 import io
 import json
+import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -18,9 +20,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.core.errors import ConversionError, DataError, JsonError, MaskwrightError
-from maskwright.core.files import parse_json, read_json
-from maskwright.core.spec import override, parse_overrides
+from maskwright.core.errors import ConversionError, DataError, JsonError, MaskwrightError, RecipeError
+from maskwright.core.files import parse_json, read_json, write_json
+from maskwright.core.spec import fingerprint, override, parse_overrides
 from maskwright.core.types import FamilyName, SpecialTokens
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.sources import files
@@ -227,6 +229,37 @@ def test_damaged_parquet(tmp_path: Path) -> None:
     for name in ("corpus", "texts", "classification"):
         with pytest.raises(DataError, match="utf-8"):
             READERS[name](path)
+
+
+@pytest.mark.parametrize("mark", ["<!--", "<table ", "*a ", "_a ", "`a", "[a](", "= ", " = a", "> "])
+def test_marks_without_end_take_linear_time(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / ("a.txt" if "=" in mark else "a.md")
+    path.write_text(" = Title = \n" + mark * (40_000 // len(mark)))
+    begun = time.process_time()
+    read_corpus(path)
+    assert time.process_time() - begun < 5  # it takes well below a second; minutes if quadratic
+
+
+def test_file_names_that_are_not_utf_8(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.csv"))
+    path.write_text("text,label\nA text.,a\nAnother.,b\n")
+    for name in ("corpus", "texts", "classification"):
+        READERS[name](path)
+    write_json(tmp_path / "a.json", {"path": str(path)})
+    assert read_json(tmp_path / "a.json") == {"path": str(path)}
+    assert fingerprint(str(path)) != fingerprint("")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *("tokenizer.vocab_size=1000000000", "encoder.num_layers=1000000000", "encoder.hidden_size=1000000000000"),
+        *("encoder.attention_plan=[0, 1000000000000]", "training.phases.0.max_length=1000000000000"),
+    ],
+)
+def test_absurd_sizes_are_refused_at_once(setting: str) -> None:
+    with pytest.raises(RecipeError):
+        catalog.resolve("bert/tiny", [setting])
 
 
 def test_altered_recipes(tmp_path: Path) -> None:

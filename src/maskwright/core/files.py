@@ -163,9 +163,9 @@ def _flush_folder(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically, UTF-8 with newline line ends."""
+    """Write a text file atomically, UTF-8 with newline line ends; lone surrogates, as in file names, are escaped."""
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -66,7 +66,7 @@ def renamed_from(name: str, old: str) -> Any:
 def fingerprint(value: Any) -> str:
     """Return 16 hexadecimal digits that identify a JSON-like value, a Spec, or a mixture of both."""
     text = json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 
 
 def _plain(value: Any) -> Any:

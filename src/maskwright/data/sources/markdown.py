@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 _FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\n.*?\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FENCE = re.compile(r"^ {0,3}(?:> ?)*(?P<fence>`{3,}|~{3,})")
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_BLOCK_HTML = re.compile(r"<(script|style|pre|table|svg)\b.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
+# Without an end they extend to the end of the page, as in CommonMark.
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_BLOCK_HTML = re.compile(r"<(script|style|pre|table|svg)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
 _TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s+[\w:-]+(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s>\"']+))?)*\s*/?>")
 _AUTOLINK = re.compile(r"<((?:https?|ftp)://[^\s>]+|[\w.+-]+@[\w-]+\.[\w.-]+)>")
 _IMAGE = re.compile(r"!\[[^\]]*\](?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\]]*\])")
@@ -22,8 +23,9 @@ _QUOTE = re.compile(r"^ {0,3}(?:> ?)+")
 _BULLET = re.compile(r"^\s*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
 _TABLE_ROW = re.compile(r"^\s*\|.*\|\s*$|^\s*:?-{2,}:?(?:\s*\|\s*:?-{2,}:?)+\s*\|?\s*$")
 _CODE_SPAN = re.compile(r"(`+)(.+?)(?<!`)\1(?!`)")
-_EMPHASIS = re.compile(r"(\*{1,3}|~~)(?=\S)(.+?)(?<=\S)\1")
-_UNDERSCORES = re.compile(r"(?<![\w\\])(_{1,3})(?=\S)(.+?)(?<=\S)\1(?!\w)")
+# The limit of 500 characters keeps the time linear: a mark without its other half is looked up only so far.
+_EMPHASIS = re.compile(r"(\*{1,3}|~~)(?=\S)(.{1,500}?)(?<=\S)\1")
+_UNDERSCORES = re.compile(r"(?<![\w\\])(_{1,3})(?=\S)(.{1,500}?)(?<=\S)\1(?!\w)")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 
 
