@@ -154,7 +154,7 @@ def plan(
             seeds=range(0),
             tasks=(Task("masked", "masked"),),
             budget=budget,
-            vocabulary_tokens=next(iter(planned.values())).tokens,
+            vocabulary_tokens=next((planned[each.label].tokens for each in tried), 0.0),
             clean=tuple(clean),
             finetune_set=(),
             options={"device": device, "precision": precision},
