@@ -85,7 +85,8 @@ def _metrics(folder: Path) -> Iterator[Finding]:
             continue
         spikes = Spikes()
         for row in rows:
-            for spike in spikes.find({name: row.get(key, 0.0) for name, key in _SERIES.items()}):
+            numbers = {name: row[key] for name, key in _SERIES.items() if isinstance(row.get(key), int | float)}
+            for spike in spikes.find(numbers):
                 yield Finding("spike", f"step {row['step']:,}: {spike}", "Several: lower the learning rate.")
         first, last = rows[0]["loss"], float(np.mean([row["loss"] for row in rows[-20:]]))
         fell = math.isfinite(last) and last < first
