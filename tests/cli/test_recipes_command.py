@@ -68,7 +68,7 @@ def test_recipes_diff_sets_every_recipe_against_bert(run, name, monkeypatch):
     assert code == 0
     differing = {field["path"] for field in json.loads(out)["fields"]}
     left, right = (catalog.get(each).model_dump() for each in ("bert/base", name))
-    # What differs between the recipes is told, under its own name or that of its part, and nothing else is.
+    # What differs between the recipes is shown, under its own name or that of its part, and nothing else is.
     axes = {axis for axis in left if left[axis] != right[axis]} - {"name", "summary", "paper"}
     assert {path.partition(".")[0] for path in differing} == axes
     code, out, _ = run("recipes", "diff", "bert/base", name)

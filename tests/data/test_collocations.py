@@ -101,14 +101,14 @@ def test_letters_keep_their_marks_and_joints() -> None:
 def test_phrases_are_kept_by_fingerprint(tmp_path: Path) -> None:
     sentences = text_with_phrases()
     clean = clean_corpus_of(tmp_path / "text", [[sentences]])
-    told: list[str] = []
+    reported: list[str] = []
     first = find_collocations(
-        clean, None, "none", cache=tmp_path, progress=lambda stage, done, total: told.append(stage)
+        clean, None, "none", cache=tmp_path, progress=lambda stage, done, total: reported.append(stage)
     )
     again = find_collocations(
-        clean, None, "none", cache=tmp_path, progress=lambda stage, done, total: told.append(stage)
+        clean, None, "none", cache=tmp_path, progress=lambda stage, done, total: reported.append(stage)
     )
-    assert told == ["finding collocations"] * 2
+    assert reported == ["finding collocations"] * 2
     assert first == again
     assert first.read_text(encoding="utf-8").splitlines() == collocations_of(sentences)
     assert find_collocations(clean, None, "other", cache=tmp_path) != first

@@ -119,15 +119,15 @@ def test_shards_are_the_same_bytes_for_any_number_of_workers(
 def test_shards_are_kept_and_progress_is_told_in_bytes(
     clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    told: list[tuple[str, int, int | None]] = []
-    first = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1, progress=lambda *call: told.append(call))
+    reported: list[tuple[str, int, int | None]] = []
+    first = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1, progress=lambda *call: reported.append(call))
     size = sum(path.stat().st_size for path in clean.blocks)
-    assert [call[0] for call in told] == ["tokenizing"] * 4
-    assert told[-1][1:] == (size, size)
+    assert [call[0] for call in reported] == ["tokenizing"] * 4
+    assert reported[-1][1:] == (size, size)
     assert first.manifest.num_shards == 1
-    told.clear()
-    again = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1, progress=lambda *call: told.append(call))
-    assert not told
+    reported.clear()
+    again = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1, progress=lambda *call: reported.append(call))
+    assert not reported
     assert again.fingerprint == first.fingerprint
     assert [path.name for path in tmp_path.iterdir()] == [f"tokens-{first.fingerprint}"]
 

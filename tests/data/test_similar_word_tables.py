@@ -297,9 +297,9 @@ def test_a_broken_vector_is_named_by_its_line(tmp_path: Path) -> None:
 def test_what_is_learnt_from_a_corpus_is_the_same_again(english: tuple[Corpus, Tokenizer], tmp_path: Path) -> None:
     corpus, tokenizer = english
     spec = SimilarWordsSpec(min_count=10, candidates=3, min_similarity=0.1)
-    told: list[tuple[int, int | None]] = []
+    reported: list[tuple[int, int | None]] = []
     first = similar_words(
-        spec, corpus, tokenizer, cache=tmp_path / "a", progress=lambda _, done, total: told.append((done, total))
+        spec, corpus, tokenizer, cache=tmp_path / "a", progress=lambda _, done, total: reported.append((done, total))
     )
     again = similar_words(spec, corpus, tokenizer, cache=tmp_path / "b")
     kept = similar_words(spec, corpus, tokenizer, cache=tmp_path / "a", progress=lambda *_: pytest.fail("made anew"))
@@ -309,8 +309,8 @@ def test_what_is_learnt_from_a_corpus_is_the_same_again(english: tuple[Corpus, T
             np.array_equal(getattr(first.table, name), getattr(other.table, name))
             for name in ("ids", "hashes", "lengths", "firsts", "counts", "random_firsts", "random_counts")
         )
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert told[-1][0] == told[-1][1]
+    assert [done for done, _ in reported] == sorted(done for done, _ in reported)
+    assert reported[-1][0] == reported[-1][1]
     table = first.table
     assert len(table) > 50
     assert table.counts.max() <= 3

@@ -79,7 +79,7 @@ def test_cleaning_agrees_with_alberts_rules_step_by_step(
 
 
 def reference_starts(pieces: list[str], unk: str) -> list[bool]:
-    """Return where words begin, piece by piece as the rule is told."""
+    """Return where words begin, piece by piece by the rule."""
     starts: list[bool] = []
     stands_alone_before = lone_before = False
     for piece in pieces:

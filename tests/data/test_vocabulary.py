@@ -105,18 +105,18 @@ def test_vocabulary_of_a_tiny_corpus_is_smaller_than_asked_for(tmp_path: Path) -
 
 
 def test_tokenizer_is_kept_and_told_memory_before_it_starts(english: CleanCorpus, tmp_path: Path) -> None:
-    told: list[tuple[str, int, int | None]] = []
+    reported: list[tuple[str, int, int | None]] = []
     spec = WordPiece(vocab_size=1500)
-    first = train_tokenizer(spec, english, seed=0, cache=tmp_path, progress=lambda *call: told.append(call))
-    assert "MB of memory" in told[0][0]
-    assert told[0][1] == 0
-    assert told[-1][1] == told[-1][2]
-    told.clear()
-    again = train_tokenizer(spec, english, seed=0, cache=tmp_path, progress=lambda *call: told.append(call))
+    first = train_tokenizer(spec, english, seed=0, cache=tmp_path, progress=lambda *call: reported.append(call))
+    assert "MB of memory" in reported[0][0]
+    assert reported[0][1] == 0
+    assert reported[-1][1] == reported[-1][2]
+    reported.clear()
+    again = train_tokenizer(spec, english, seed=0, cache=tmp_path, progress=lambda *call: reported.append(call))
     assert again.fingerprint == first.fingerprint
-    assert not told
-    train_tokenizer(spec, english, seed=1, cache=tmp_path, progress=lambda *call: told.append(call))
-    assert told
+    assert not reported
+    train_tokenizer(spec, english, seed=1, cache=tmp_path, progress=lambda *call: reported.append(call))
+    assert reported
 
 
 def test_sample_that_repeats_little_is_drawn_smaller(chinese: CleanCorpus, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,10 +19,10 @@ from maskwright.finetuning.tasks.base import Prediction
 from maskwright.training.reporting import Silent
 
 
-def saved(model: Path, task: Any, folder: Path, *, told: bool = True) -> Path:
-    """Put an untrained head on a model, and write it; as transformers does where it is not told what for."""
+def saved(model: Path, task: Any, folder: Path, *, names_task: bool = True) -> Path:
+    """Put an untrained head on a model, and write it; without its task, as transformers does."""
     build(model, task, seed=3, max_length=32).save(folder)
-    if not told:
+    if not names_task:
         (folder / "task.json").unlink()
     return folder
 
@@ -69,7 +69,7 @@ def mrpc(folder: Path) -> Path:
 
 
 def test_a_benchmark_is_measured_by_its_metrics_and_in_the_model_s_labels(bert_folder: Path, tmp_path: Path) -> None:
-    out = saved(bert_folder, Classification(labels=("NO", "YES")), tmp_path / "out", told=False)
+    out = saved(bert_folder, Classification(labels=("NO", "YES")), tmp_path / "out", names_task=False)
     done = evaluate(out, task="mrpc", data=mrpc(tmp_path), out=tmp_path / "said.jsonl", reporter=Silent())
     assert done.task == "mrpc"
     said = [json.loads(line)["value"] for line in (tmp_path / "said.jsonl").read_text().splitlines()]
@@ -99,7 +99,7 @@ def test_labels_are_named_by_hand_where_they_differ(bert_folder: Path, tmp_path:
 
 
 def test_questions_are_scored_as_the_benchmark_scores_them(bert_folder: Path, tmp_path: Path) -> None:
-    out = saved(bert_folder, QuestionAnswering(), tmp_path / "out", told=False)
+    out = saved(bert_folder, QuestionAnswering(), tmp_path / "out", names_task=False)
     file = toy_tasks.questions(tmp_path, 6)
     assert list(evaluate(out, file=file, reporter=Silent()).metrics) == ["f1", "exact_match"]
     chinese = evaluate(out, task="cmrc2018", file=file, reporter=Silent())
@@ -223,7 +223,7 @@ def test_scores_of_one_class_or_type_can_be_asked_for() -> None:
     assert tags.measure([said], [sentence]) == {"f1": pytest.approx(2 / 3), "recall_PER": 0.5, "f1_LOC": 0.0}
     task = MultiLabel(labels=("a", "b"), metrics=("micro_f1", "f1_b"))
     text = TextExample(key="1", texts=("x",), label=("a",))
-    told = Prediction(key="1", value=["a", "b"], score=None, details={})
-    assert task.measure([told], [text]) == {"micro_f1": pytest.approx(2 / 3), "f1_b": 0.0}
+    predicted = Prediction(key="1", value=["a", "b"], score=None, details={})
+    assert task.measure([predicted], [text]) == {"micro_f1": pytest.approx(2 / 3), "f1_b": 0.0}
     with pytest.raises(DataError, match="f1_c"):
         MultiLabel(labels=("a", "b"), metrics=("f1_c",))

@@ -1,4 +1,4 @@
-"""bf16: what is learnt is near what fp32 learns, the precision is told wherever results are, and a run keeps it."""
+"""bf16: results are near those of fp32, the precision is reported wherever results are, and a run keeps it."""
 
 import json
 from pathlib import Path

@@ -72,8 +72,8 @@ def test_embed_takes_one_text_and_none(models: dict[str, Model]) -> None:
 
 def test_embed_reports_progress_up_to_the_end(models: dict[str, Model]) -> None:
     seen: list[tuple[str, int, int | None]] = []
-    models["bert"].embed(TEXTS, batch_tokens=16, progress=lambda *told: seen.append(told))
-    done = [told[1] for told in seen]
+    models["bert"].embed(TEXTS, batch_tokens=16, progress=lambda *progress_of: seen.append(progress_of))
+    done = [progress_of[1] for progress_of in seen]
     assert done == sorted(done)
     assert len(seen) > 1
     assert seen[-1][1] == seen[-1][2]

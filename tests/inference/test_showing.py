@@ -163,12 +163,12 @@ def test_stages_of_masking_are_shown_one_at_a_time(tokenizers, tmp_path):
     def units(**options):
         showing = shown("ernie/tiny", tokenizers, set=fields, **options)
         [note] = [note for note in showing.notes if "stages of training" in note]
-        told = {}
+        grouped = {}
         for sequence in showing.sequences:
             for token in sequence.tokens:
                 if token.unit is not None:
-                    told.setdefault((id(sequence), token.unit), []).append(token.original)
-        return showing, note, list(told.values())
+                    grouped.setdefault((id(sequence), token.unit), []).append(token.original)
+        return showing, note, list(grouped.values())
 
     first, note, basic = units(stage=1)
     assert (first.stage, "stage 1, basic units (33% of training)" in note) == (1, True)

@@ -1,4 +1,4 @@
-"""What heads are told of an encoder."""
+"""The dimensions of an encoder that heads depend on."""
 
 from maskwright.model.config import EncoderConfig
 

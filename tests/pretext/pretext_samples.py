@@ -30,7 +30,7 @@ def documents_of(lengths: Sequence[Sequence[int]]) -> Documents:
 
 
 def reader(stream: IntArray, word_starts: IntArray | None = None) -> TakeTokens:
-    """Read ranges of a token stream held in memory; every token begins a word unless told otherwise."""
+    """Read ranges of a token stream held in memory; every token begins a word by default."""
     begins = np.ones(len(stream), dtype=bool) if word_starts is None else word_starts
 
     def take(starts: IntArray, ends: IntArray) -> TakenTokens:

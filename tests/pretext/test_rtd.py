@@ -84,8 +84,8 @@ def test_hits_misses_and_false_alarms_are_counted() -> None:
     assert {name: value.item() for name, value in term.tallies.items()} == {"replaced": 2, "flagged": 2, "hit": 1}
     expected = sum(np.log1p(np.exp(score)) for score in (-2.0, 1.0, 3.0, -2.0, -4.0))
     assert term.total.item() == pytest.approx(expected, rel=1e-6)
-    told = RTD.details({name: float(value) for name, value in term.tallies.items()}, 5)
-    assert told == {"replaced": 0.4, "precision": 0.5, "recall": 0.5}
+    details = RTD.details({name: float(value) for name, value in term.tallies.items()}, 5)
+    assert details == {"replaced": 0.4, "precision": 0.5, "recall": 0.5}
 
 
 def test_without_targets_the_loss_is_zero_and_still_differentiable() -> None:

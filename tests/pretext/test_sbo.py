@@ -50,12 +50,12 @@ def test_the_papers_example() -> None:
 def test_targets_are_those_of_a_walk_over_the_tokens(masking: Masking, lengths: list[int], seed: int) -> None:
     instances = batch_of(lengths, seed, 0.7)
     selection = masking.select(instances, rng_for(instances, seed))
-    hidden = np.zeros(len(instances.ids), dtype=bool)
-    hidden[selection.positions] = True
+    masked = np.zeros(len(instances.ids), dtype=bool)
+    masked[selection.positions] = True
     expected, token = [], 0
-    while token < len(hidden):
+    while token < len(masked):
         end = token
-        while end < len(hidden) and hidden[end] and not instances.special[end]:
+        while end < len(masked) and masked[end] and not instances.special[end]:
             end += 1
         if end > token and not instances.special[token - 1] and not instances.special[end]:
             expected += [(token - 1, token + k, end, k + 1) for k in range(min(5, end - token))]
@@ -64,8 +64,8 @@ def test_targets_are_those_of_a_walk_over_the_tokens(masking: Masking, lengths: 
         Examples(instances=instances, selection=selection, corrupted=instances.ids)
     )
     assert asked(targets) == expected
-    assert not hidden[targets.anchors["left"]].any()
-    assert not hidden[targets.anchors["right"]].any()
+    assert not masked[targets.anchors["left"]].any()
+    assert not masked[targets.anchors["right"]].any()
     sequences = instances.sequence_ids
     for anchor in targets.anchors.values():
         assert np.array_equal(sequences[anchor], sequences[targets.positions])
@@ -117,7 +117,7 @@ def test_the_loss_equals_that_of_the_formula_written_out() -> None:
     leaves = (hidden, embeddings, *head.parameters())
     for mine, other in zip(torch.autograd.grad(term.total, leaves), torch.autograd.grad(expected, leaves), strict=True):
         torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
-    # The hidden tokens themselves are not looked at.
+    # The masked tokens themselves are not looked at.
     (gradient,) = torch.autograd.grad(objective.loss(head, LossInputs(view=view, targets=targets)).total, hidden)
     assert sorted(gradient.abs().sum(dim=1).nonzero().flatten().tolist()) == [3, 7, 9, 11]
 

@@ -18,8 +18,8 @@ def test_shares_that_add_up_pass_whatever_rounding_does() -> None:
 
 
 def test_shares_that_do_not_are_told_with_their_sum() -> None:
-    told = "mask 0.8 + random 0.1 + keep 0.2 = 1.1; make them add up to 1"
-    with pytest.raises(ValueError, match=f"^{re.escape(told)}$"):
+    message = "mask 0.8 + random 0.1 + keep 0.2 = 1.1; make them add up to 1"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         check_shares({"mask": 0.8, "random": 0.1, "keep": 0.2})
     with pytest.raises(ValueError, match="add up to 1"):
         check_shares({"a": 0.5, "b": 0.5 + 2e-6})

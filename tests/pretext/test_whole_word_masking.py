@@ -21,12 +21,12 @@ def test_no_mask_splits_a_word_and_the_rate_holds(masking: Masking) -> None:
     # Words of 1 to 9 tokens, 2.5 on average: none is selected in part, whatever larger units it is in.
     instances = with_levels(batch_of([512] * 300, share_of_word_starts=0.4))
     selection = masking.select(instances, rng_for(instances))
-    hidden = np.zeros(len(instances.ids), dtype=bool)
-    hidden[selection.positions] = True
+    masked = np.zeros(len(instances.ids), dtype=bool)
+    masked[selection.positions] = True
     word_of = np.cumsum(instances.word_starts) - 1
-    of_word = np.bincount(word_of, weights=hidden) / np.bincount(word_of)
+    of_word = np.bincount(word_of, weights=masked) / np.bincount(word_of)
     assert set(of_word.tolist()) == {0.0, 1.0}
-    assert hidden.sum() / (~instances.special).sum() == pytest.approx(0.15, abs=0.005)
+    assert masked.sum() / (~instances.special).sum() == pytest.approx(0.15, abs=0.005)
 
 
 @settings(deadline=None, max_examples=300)

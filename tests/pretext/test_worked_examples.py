@@ -35,11 +35,11 @@ def times(words: list[list[str]], count: int) -> Instances:
     )
 
 
-def hidden_in(instances: Instances, selection: Selection) -> BoolArray:
+def masked_in(instances: Instances, selection: Selection) -> BoolArray:
     """What each copy of the sentence gives up. Shape (copies, tokens of the sentence with specials)."""
-    hidden = np.zeros(len(instances.ids), dtype=bool)
-    hidden[selection.positions] = True
-    return hidden.reshape(len(instances), -1)
+    masked = np.zeros(len(instances.ids), dtype=bool)
+    masked[selection.positions] = True
+    return masked.reshape(len(instances), -1)
 
 
 def one_unit(instances: Instances, start: int, end: int) -> Selection:
@@ -66,10 +66,10 @@ def test_philammon_is_hidden_whole_or_not_at_all() -> None:
     sentence = "the man jumped up , put his basket on phil|##am|##mon ' s head"
     instances = times([word.split("|") for word in sentence.split()], 5000)
     name = slice(10, 13)
-    whole = hidden_in(instances, WholeWordMasking(rate=0.3).select(instances, rng_for(instances)))[:, name]
+    whole = masked_in(instances, WholeWordMasking(rate=0.3).select(instances, rng_for(instances)))[:, name]
     assert (whole.all(axis=1) == whole.any(axis=1)).all()
     assert 0.1 < whole.any(axis=1).mean() < 0.5
-    single = hidden_in(instances, TokenMasking(rate=0.3).select(instances, rng_for(instances)))[:, name]
+    single = masked_in(instances, TokenMasking(rate=0.3).select(instances, rng_for(instances)))[:, name]
     assert (single.all(axis=1) != single.any(axis=1)).mean() > 0.3
 
 
@@ -81,7 +81,7 @@ def test_an_american_football_game_is_hidden_as_one_and_told_from_its_boundaries
     masking, replacement = recipe.masking.replace(rate=0.3), recipe.replacement  # 4 of 12 words instead of 2
     assert isinstance(masking, SpanMasking)
     selection = masking.select(instances, rng)
-    assert (hidden_in(instances, selection).sum(axis=1) == 4).all()
+    assert (masked_in(instances, selection).sum(axis=1) == 4).all()
     assert (selection.ends - selection.starts).max() <= 4
     game = (selection.starts % 14 == 5) & (selection.ends % 14 == 9)
     assert 0.02 < game.sum() / len(instances) < 0.2
@@ -107,7 +107,7 @@ def test_an_american_football_game_is_hidden_as_one_and_told_from_its_boundaries
 
 
 def test_harbin_is_hidden_by_characters_then_as_a_phrase_then_as_a_place() -> None:
-    """README of ERNIE 1.0: 哈尔滨 is the capital of 黑龙江. Characters are hidden first, whole names later."""
+    """README of ERNIE 1.0: 哈尔滨 is the capital of 黑龙江. Characters are masked first, whole names later."""
     text, names = "哈尔滨是黑龙江的省会", ("哈尔滨", "黑龙江")
     instances = times([[character] for character in text], 4000)
     begins = {"phrase": [*names, "省会"], "entity": list(names)}
@@ -123,7 +123,7 @@ def test_harbin_is_hidden_by_characters_then_as_a_phrase_then_as_a_place() -> No
     assert isinstance(masking, LevelMasking)
     torn = []
     for (_, stage), whole in zip(masking.stages, ((), (*names, "省会"), names), strict=True):
-        hidden = hidden_in(instances, stage.select(instances, rng_for(instances)))
+        hidden = masked_in(instances, stage.select(instances, rng_for(instances)))
         parts = {unit: hidden[:, 1 + text.index(unit) : 1 + text.index(unit) + len(unit)] for unit in (*names, "省会")}
         torn.append({unit for unit, part in parts.items() if (part.all(axis=1) != part.any(axis=1)).any()})
         assert not torn[-1] & set(whole)
@@ -131,7 +131,7 @@ def test_harbin_is_hidden_by_characters_then_as_a_phrase_then_as_a_place() -> No
 
 
 def test_four_words_become_similar_words_and_never_mask_tokens() -> None:
-    """Cui et al. 2021 (journal version), table II: 使用语言模型来预测下一个词的概率, hidden by n-grams of words."""
+    """Cui et al. 2021 (journal version), table II: 使用语言模型来预测下一个词的概率, masked by n-grams of words."""
     words = ["使用", "语言", "模型", "来", "预测", "下", "一个", "词", "的", "概率"]
     instances = times([list(word) for word in words], 3000)
     masking = get("macbert/base").masking.replace(rate=0.4)  # 4 of 10 words instead of 1

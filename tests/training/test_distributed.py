@@ -29,7 +29,7 @@ STEPS = 50
 STOPS = {1: 7, 2: 15, 3: 22}
 """After which step the run of so many processes is stopped; one process ends it."""
 TIMEOUT = 600.0
-"""Seconds until a test gives up waiting for processes."""
+"""Seconds until a test stops waiting for processes."""
 RECIPES_TRAINED = ("bert/tiny", "electra/tiny", "distilbert/tiny")
 SETTINGS = tuple(setting for setting in TOY if "learning_rate" not in setting)
 SOURCE = Path(distributed.__file__).parents[2]

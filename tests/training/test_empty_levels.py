@@ -45,13 +45,13 @@ def run(corpus: Path, recipe: str = "ernie/tiny", settings: tuple[str, ...] = TO
 
 
 def test_english_text_gives_ernie_its_own_phrases_and_no_entities(tmp_path: Path) -> None:
-    told = run(english(tmp_path))
-    [fitted] = told.on("fitted", "words.phrases")
+    reported = run(english(tmp_path))
+    [fitted] = reported.on("fitted", "words.phrases")
     assert fitted.startswith("words.phrases | segmenter | segmenter, collocations | ")
     assert "0% of the letters" in fitted
-    [found] = told.on("words", "phrases of two words or more")
+    [found] = reported.on("words", "phrases of two words or more")
     assert "open door" in found
-    [warned] = told.on("warning", "of two or more words was found")
+    [warned] = reported.on("warning", "of two or more words was found")
     assert warned.startswith("no entity of two or more words was found; masking 'levels' masks single words")
     assert "in 33% of training" in warned
     assert "--set words.entities=[names.txt]" in warned
@@ -65,22 +65,22 @@ def test_where_nothing_is_fitted_the_remedy_is_told(tmp_path: Path, monkeypatch:
         settings = (*TOY, "words.phrases=[segmenter]")
     if way == "without the library":
         monkeypatch.setattr(preparation, "has_lexicon_search", lambda: False)
-    told = run(english(tmp_path), settings=settings, as_published=way == "as published")
-    assert not told.on("fitted", "words.phrases")
-    [warned] = told.on("warning", "no phrase of two or more words")
+    reported = run(english(tmp_path), settings=settings, as_published=way == "as published")
+    assert not reported.on("fitted", "words.phrases")
+    [warned] = reported.on("warning", "no phrase of two or more words")
     assert "--set words.phrases=[collocations]" in warned
 
 
 def test_chinese_text_is_as_published_and_needs_no_word(tmp_path: Path) -> None:
-    told = run(chinese(tmp_path))
-    assert not told.on("fitted", "words.phrases")
-    assert not told.on("warning", "of two or more words was found")
-    assert told.on("words", "phrases of two characters or more")
+    reported = run(chinese(tmp_path))
+    assert not reported.on("fitted", "words.phrases")
+    assert not reported.on("warning", "of two or more words was found")
+    assert reported.on("words", "phrases of two characters or more")
 
 
 def test_a_corpus_without_collocations_is_warned_of(tmp_path: Path) -> None:
-    told = run(write_corpus(tmp_path / "small.txt", documents=3), recipe="pmi/tiny")
-    [warned] = told.on("warning", "no phrase of two or more words")
+    reported = run(write_corpus(tmp_path / "small.txt", documents=3), recipe="pmi/tiny")
+    [warned] = reported.on("warning", "no phrase of two or more words")
     assert "masking 'pmi' masks single words instead, in 100% of training" in warned
     assert "--set words.phrases=[phrases.txt]" in warned
 

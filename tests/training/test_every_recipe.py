@@ -107,7 +107,7 @@ def test_every_recipe_overfits_one_batch(name: str) -> None:
     assert all(accuracy > 0.8 for accuracy in results[-1].accuracies.values()), results[-1].accuracies
     assert results[-1].details.get("cosine", {}).get("mean", 1.0) > 0.8
     if "rtd" in results[-1].losses:
-        # In the end the generator draws every token right; on the way there, what it replaced was found.
+        # In the end the generator samples every token right; on the way there, what it replaced was found.
         found = [result.details["rtd"] for result in results]
         assert max(min(shares.get("precision", 0.0), shares.get("recall", 0.0)) for shares in found) > 0.6
     assert all(loss < 0.3 for kind, loss in results[-1].losses.items() if kind != "mlm")

@@ -94,16 +94,16 @@ def ragged(right: Tensor | None = None) -> tuple[dict[str, Tensor], Tensor, Micr
     """The same sequences padded, the selected places in them, and as a micro-batch in rows.
 
     Args:
-        right: Tokens that stood at the first selected places, all of which are hidden.
+        right: Tokens that stood at the first selected places, all of which are masked.
     """
-    draws = torch.Generator().manual_seed(5)
+    random = torch.Generator().manual_seed(5)
     shape = (len(LENGTHS), max(LENGTHS))
     column = torch.arange(shape[1]).expand(shape)
     real = column < torch.tensor(LENGTHS)[:, None]
-    original = torch.where(real, torch.randint(5, VOCAB, shape, generator=draws), 0)
+    original = torch.where(real, torch.randint(5, VOCAB, shape, generator=random), 0)
     segments = torch.where(real & (column > 3), 1, 0)
     places = real.flatten().nonzero().squeeze(1)
-    selected = places[torch.randperm(len(places), generator=draws)[:14]].sort().values
+    selected = places[torch.randperm(len(places), generator=random)[:14]].sort().values
     if right is not None:
         original.view(-1)[selected[: len(right)]] = right
     masked = original.flatten().clone()
@@ -120,7 +120,7 @@ def ragged(right: Tensor | None = None) -> tuple[dict[str, Tensor], Tensor, Micr
         "mlm": TargetTensors(
             positions=torch.searchsorted(places, selected),
             labels=labels,
-            extra={"sampling": torch.rand(len(selected), generator=draws)},
+            extra={"sampling": torch.rand(len(selected), generator=random)},
         ),
         "rtd": TargetTensors(positions=torch.arange(len(places)), labels=torch.zeros_like(places)),
     }
@@ -147,7 +147,7 @@ def test_joint_step_has_the_losses_and_gradients_of_transformers(tmp_path: Path,
     _, _, micro = ragged()
     drawn = model.losses(micro)["mlm"].sampled
     assert drawn is not None
-    padded, selected, micro = ragged(right=drawn[:4])  # What is drawn does not depend on what is hidden.
+    padded, selected, micro = ragged(right=drawn[:4])  # Samples do not depend on masked tokens.
     terms = model.losses(micro)
 
     original = padded["input_ids"].flatten()
@@ -230,10 +230,10 @@ def test_separate_embeddings_are_separate() -> None:
 
 
 def test_the_chef_cooked_the_meal() -> None:
-    """The example of the paper's figure 2: `the` and `cooked` are hidden; `the` is drawn right, `ate` is not."""
+    """The example of the paper's figure 2: `the` and `cooked` are masked; `the` is sampled right, `ate` is not."""
     the, chef, cooked, meal, ate = 5, 6, 7, 8, 9
     model = toy_model(toy())
-    with torch.no_grad():  # Logits by hand: `the` and `ate` are equally likely wherever something is hidden.
+    with torch.no_grad():  # Logits by hand: `the` and `ate` are equally likely wherever something is masked.
         model.heads["mlm"].layer_norm.weight.zero_()
         model.heads["mlm"].bias.fill_(-1000.0)
         model.heads["mlm"].bias[[the, ate]] = 0.0
@@ -275,7 +275,7 @@ def test_kept_tokens_are_filled_too() -> None:
     selected = micro.targets["mlm"].positions
     assert torch.equal(seen[0][selected], terms["mlm"].sampled)
     assert set(changed.tolist()) <= set(selected.tolist())
-    assert len(changed) > 0.9 * len(selected)  # An untrained generator draws nearly always wrong.
+    assert len(changed) > 0.9 * len(selected)  # An untrained generator samples nearly always wrong.
 
 
 def test_electra_15_percent_is_labeled_as_the_selected_tokens_are() -> None:
@@ -306,7 +306,7 @@ def test_the_encoder_learns_what_its_generator_likes_to_draw() -> None:
     assert result.details["rtd"]["precision"] > 0.9
 
 
-# --- draws are keyed
+# --- samples are keyed
 
 
 def numbers_by_instance(recipe: Recipe, tokens: int, epoch: int = 0, count: int = 40) -> dict[int, list[float]]:

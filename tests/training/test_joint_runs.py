@@ -1,4 +1,4 @@
-"""Runs with a generator: both halves are kept, told and resumed."""
+"""Runs with a generator: both models are saved, reported and resumed."""
 
 from collections.abc import Callable
 from typing import Any

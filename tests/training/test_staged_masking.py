@@ -23,15 +23,15 @@ def level(masking: object) -> str:
 
 def test_levels_become_phases_in_order() -> None:
     phases = workload("masking={basic: 0.5, phrase: 0.25, entity: 0.25}").phases
-    told = [(phase.until, level(phase.collator.masking)) for phase in phases]
-    assert told == [(0.5, "basic"), (0.75, "phrase"), (1.0, "entity")]
+    stages = [(phase.until, level(phase.collator.masking)) for phase in phases]
+    assert stages == [(0.5, "basic"), (0.75, "phrase"), (1.0, "entity")]
 
 
 def test_levels_and_lengths_are_cut_where_either_changes() -> None:
     lengths = 'training.phases=[{"share": 0.9, "max_length": 32}, {"share": 0.1, "max_length": 64}]'
     phases = workload(lengths).phases
-    told = [(phase.until, level(phase.collator.masking), phase.collator.max_length) for phase in phases]
-    assert told == [
+    stages = [(phase.until, level(phase.collator.masking), phase.collator.max_length) for phase in phases]
+    assert stages == [
         (pytest.approx(1 / 3), "basic", 32),
         (pytest.approx(2 / 3), "phrase", 32),
         (0.9, "entity", 32),

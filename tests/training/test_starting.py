@@ -1,4 +1,4 @@
-"""Going on from a model: what is taken, what is new, what must fit, and how it is told."""
+"""Going on from a model: what is loaded, what is new, what must fit, and how it is reported."""
 
 import json
 import shlex
@@ -167,8 +167,8 @@ def test_habits_of_the_model_are_kept_unless_the_user_says_otherwise(tmp_path: P
     assert (followed.encoder.layer_norm_eps, followed.encoder.hidden_dropout) == (1e-5, 0.1)
     kept = like_the_model(toy("bert/tiny"), model, {"encoder.hidden_activation"})
     assert (kept.encoder.hidden_activation, kept.encoder.layer_norm_eps) == ("gelu_tanh", 1e-5)
-    told = describe_changes(toy("bert/tiny").encoder, followed.encoder)
-    assert told.startswith("hidden_activation relu (recipe: gelu_tanh), layer_norm_eps 1e-05 (recipe: 1e-12)")
+    described = describe_changes(toy("bert/tiny").encoder, followed.encoder)
+    assert described.startswith("hidden_activation relu (recipe: gelu_tanh), layer_norm_eps 1e-05 (recipe: 1e-12)")
     assert describe_changes(followed.encoder, followed.encoder) == ""
 
 

@@ -37,7 +37,7 @@ class TrainedModel(Protocol):
         """Return the summed loss of each objective, by kind."""
 
     def skipped_flops(self, micro_batch: Any) -> float:
-        """Return the FLOPs of the documented formula that were skipped."""
+        """Return the FLOPs that the formula counts but the step did not compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class StepResult:
         accuracies: Share of correct predictions of each objective that has them, by kind.
         gradient_norm: Global norm before clipping.
         details: Further shares, by kind and name (`Objective.details`).
-        skipped_flops: FLOPs of the documented formula that were skipped.
+        skipped_flops: FLOPs that the formula counts but the step did not compute.
     """
 
     loss: float

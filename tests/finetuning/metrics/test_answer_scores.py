@@ -227,10 +227,10 @@ def test_squad_by_the_rules_of_the_scripts(case, threshold):
         assert (found[f"best_{name}"], found[f"best_{name}_thresh"]) == (100.0 * best / len(questions), best_at)
     if with_answers:
         rights = [[plain(answer.text) for answer in one.answers] for one in with_answers]
-        told = [plain(guesses[one.key]) for one in with_answers]
+        given = [plain(guesses[one.key]) for one in with_answers]
         assert squad(with_answers, guesses) == {
-            "exact_match": mean([float(guess in right) for guess, right in zip(told, rights, strict=True)]),
-            "f1": mean([max(overlap(guess, one) for one in right) for guess, right in zip(told, rights, strict=True)]),
+            "exact_match": mean([float(guess in right) for guess, right in zip(given, rights, strict=True)]),
+            "f1": mean([max(overlap(guess, one) for one in right) for guess, right in zip(given, rights, strict=True)]),
         }
 
 

@@ -129,13 +129,13 @@ def test_awkward_texts_have_a_window_and_an_answer(kind: str, tokenizers: dict[s
     examples = [replace(question(context), question=asked) for context in contexts for asked in ("Who?", "")]
     found = features_of(task, examples, tokenizers[kind], 32, training=False)
     assert set(found.examples) == set(range(len(examples)))
-    told = task.predictions(
+    predicted = task.predictions(
         [np.zeros((length, 2), dtype=np.float32) for length in np.diff(found.cu_seqlens)],
         found,
         examples,
         tokenizers[kind],
     )
-    for prediction, example in zip(told, examples, strict=True):
+    for prediction, example in zip(predicted, examples, strict=True):
         assert prediction.value in example.context
         assert (prediction.score is None) == (prediction.details["answers"] == [])
         if not example.context.strip():
@@ -294,10 +294,10 @@ def test_right_answer_is_decoded_from_perfect_scores(
     scores = perfect_scores(learnt)
     for table, (target, _) in zip(scores, learnt.labels, strict=True):
         table[0] -= SURE if target == 0 else 0
-    (told,) = task.predictions(scores, learnt, [example], tokenizers[kind])
-    best = told.details["answers"][0]
-    assert (told.value, best["start"], best["end"]) == (text[start:end], start, end)
-    assert task.measure([told], [example])["exact_match"] == 100
+    (predicted,) = task.predictions(scores, learnt, [example], tokenizers[kind])
+    best = predicted.details["answers"][0]
+    assert (predicted.value, best["start"], best["end"]) == (text[start:end], start, end)
+    assert task.measure([predicted], [example])["exact_match"] == 100
 
 
 def plain_widest_context(found: Features, tokenizer: Tokenizer, stride: int) -> list[bool]:
@@ -382,9 +382,9 @@ def test_answers_are_those_of_the_published_search(
     task = QuestionAnswering(n_best=n_best, max_answer_length=max_answer_length, doc_stride=stride, metric="squad_v2")
     found = features_of(task, examples, tokenizer, 40, training=False)
     scores = [random.normal(size=(length, 2)).astype(np.float32) for length in np.diff(found.cu_seqlens)]
-    told = task.predictions(scores, found, examples, tokenizer)
+    predicted = task.predictions(scores, found, examples, tokenizer)
     flags = plain_widest_context(found, tokenizer, stride)
-    for number, (example, prediction) in enumerate(zip(examples, told, strict=True)):
+    for number, (example, prediction) in enumerate(zip(examples, predicted, strict=True)):
         low, high = np.searchsorted(found.examples, [number, number + 1])
         part = replace(found, cu_seqlens=found.cu_seqlens[low : high + 1])
         expected = plain_answers(task, scores[low:high], part, example.context, flags)
@@ -413,8 +413,8 @@ def test_an_answer_is_found_where_no_best_beginning_goes_with_a_best_end(tokeniz
     table = np.zeros((len(found.ids), 2), dtype=np.float32)
     table[len(table) - 2, 0] = 3  # begins at the end
     table[text_places(found, tokenizer).starts[0], 1] = 4  # ends at the beginning
-    (told,) = task.predictions([table], found, [example], tokenizer)
-    assert told.value == "the"
+    (predicted,) = task.predictions([table], found, [example], tokenizer)
+    assert predicted.value == "the"
 
 
 def test_answers_never_come_from_the_question_or_special_tokens(tokenizers: dict[str, Tokenizer]) -> None:
@@ -445,19 +445,19 @@ def test_threshold_decides_between_the_best_answer_and_none(tokenizers: dict[str
     (scores,) = perfect_scores(learnt)
     scores[0] = SURE + 1.5  # No answer scores better by 3.
     for threshold, value in ((2.9, ""), (3.1, "cat")):
-        (told,) = task.replace(null_threshold=threshold).predictions([scores], learnt, [example], tokenizer)
-        assert told.value == value
-        assert told.details["no_answer_score"] == pytest.approx(3)
-    (told,) = QuestionAnswering().predictions([scores], learnt, [example], tokenizer)
-    assert told.value == "cat"
-    assert "no_answer_score" not in told.details
+        (predicted,) = task.replace(null_threshold=threshold).predictions([scores], learnt, [example], tokenizer)
+        assert predicted.value == value
+        assert predicted.details["no_answer_score"] == pytest.approx(3)
+    (predicted,) = QuestionAnswering().predictions([scores], learnt, [example], tokenizer)
+    assert predicted.value == "cat"
+    assert "no_answer_score" not in predicted.details
 
 
 def test_tuned_threshold_gives_the_best_f1() -> None:
     examples = [question("a cat", "cat"), question("a mat"), question("black cat", "black cat"), question("a rat")]
-    told = [prediction("cat", -4.0), prediction("mat", 2.0), prediction("cat", 1.5), prediction("rat", 2.5)]
-    assert tune_null_threshold(told, examples) == 1.5
-    best = QuestionAnswering(metric="squad_v2").measure(told, examples)
+    predicted = [prediction("cat", -4.0), prediction("mat", 2.0), prediction("cat", 1.5), prediction("rat", 2.5)]
+    assert tune_null_threshold(predicted, examples) == 1.5
+    best = QuestionAnswering(metric="squad_v2").measure(predicted, examples)
     assert best["best_f1"] == 100.0 * (2 + 1 + 2 / 3) / 4
     assert best["best_f1_thresh"] == 1.5
     assert best["best_exact_thresh"] == -4.0
@@ -466,15 +466,15 @@ def test_tuned_threshold_gives_the_best_f1() -> None:
 
 def test_tuned_threshold_refuses_everything_where_that_is_best() -> None:
     examples = [question("a cat"), question("a mat")]
-    told = [prediction("cat", -4.0), prediction("mat", -2.0)]
-    threshold = tune_null_threshold(told, examples)
+    predicted = [prediction("cat", -4.0), prediction("mat", -2.0)]
+    threshold = tune_null_threshold(predicted, examples)
     assert -4.1 < threshold < -4.0
 
 
 def test_measuring_takes_what_was_told_not_what_was_best() -> None:
     examples = [question("a cat", "cat", key="twice"), question("a mat", key="twice")]
-    told = [prediction("cat", 1.0, value=""), prediction("mat", 1.0, value="")]
-    scores = QuestionAnswering(metric="squad_v2").measure(told, examples)
+    predicted = [prediction("cat", 1.0, value=""), prediction("mat", 1.0, value="")]
+    scores = QuestionAnswering(metric="squad_v2").measure(predicted, examples)
     assert scores["f1"] == scores["exact_match"] == scores["HasAns_f1"] + 50 == 50
     assert scores["NoAns_exact"] == 100
     assert QuestionAnswering().measure([prediction("", 0.0, value="cat")], examples[:1])["f1"] == 100
@@ -482,9 +482,9 @@ def test_measuring_takes_what_was_told_not_what_was_best() -> None:
 
 def test_chinese_answers_are_scored_by_characters() -> None:
     examples = [question("北京大学在北京", "北京大学")]
-    told = [prediction("", 0.0, value="北京大学。")]
+    predicted = [prediction("", 0.0, value="北京大学。")]
     for metric in ("cmrc", "drcd"):
-        assert QuestionAnswering(metric=metric).measure(told, examples) == {  # type: ignore[arg-type]
+        assert QuestionAnswering(metric=metric).measure(predicted, examples) == {  # type: ignore[arg-type]
             "f1": 100,
             "exact_match": 100,
             "average": 100,
