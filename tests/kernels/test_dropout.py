@@ -158,3 +158,7 @@ def test_dropped_values_are_rounded_once(dtype: torch.dtype) -> None:
     assert torch.equal(dropped, expected)
     (gradient,) = torch.autograd.grad(dropped, values, values.detach())
     assert torch.equal(gradient, expected)
+
+
+def test_a_rate_that_rounds_to_one_drops_less_than_everything() -> None:
+    assert dropout(torch.ones(1 << 20), mask_of(0, 0.9999999)).isfinite().all()
