@@ -85,7 +85,7 @@ def command(
     kernels: Annotated[
         Literal["auto", "reference"],
         typer.Option(
-            help="On a GPU: auto (kernels and CUDA graphs, if verified against PyTorch) or reference (PyTorch)."
+            help="auto (C attention on a CPU; kernels and CUDA graphs on a GPU, if verified) or reference (PyTorch)."
         ),
     ] = "auto",
     workers: Annotated[

@@ -7,9 +7,9 @@
 | divergence | held-out loss above twice the loss of the first step, or weights that are not finite | the run stops |
 
 Divergence is looked for at every evaluation and before every checkpoint, so the last checkpoint is always sound. Spikes
-are those that the spike score of OLMo 2 counts (Team OLMo 2025, arXiv:2501.00656). A loss above that at initialization
-counts as diverged in Wortsman et al. (2023, arXiv:2309.14322); twice, because the loss of a continued model rises while
-its learning rate warms up.
+are those that the spike score of OLMo 2 counts (Team OLMo 2025, arXiv:2501.00656). The limit of divergence follows
+Wortsman et al. (2023, arXiv:2309.14322), whose LR sensitivity caps losses at that of the initialization; here it is
+twice the loss of the first step, because that of a continued model rises while its learning rate warms up.
 """
 
 import math

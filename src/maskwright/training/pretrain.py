@@ -74,8 +74,8 @@ def pretrain(
         clean: Overrides of the cleaning, "deduplicate=none"; dialogue recipes default to `default_cleaning`.
         device: "auto", "cpu", "cuda" or "cuda:N".
         precision: Of matmuls (weights, sums and losses are always fp32); "auto" is bf16 on a GPU that has it.
-        kernels: "auto" uses kernels and CUDA graphs on a GPU in bf16, if they give the same loss and gradients
-            on one batch; "reference" uses PyTorch alone. A CPU ignores it.
+        kernels: "auto" uses C attention on a CPU in fp32, and kernels and CUDA graphs on a GPU in bf16, there if they
+            give the same loss and gradients on one batch; "reference" uses PyTorch alone.
         workers: Processes for preparation; None for one per core.
         cache: Cache directory of prepared text; None for the user's.
         checkpoint_minutes: Time between checkpoints (longer if writing one would take over 3 % of it).
@@ -119,7 +119,7 @@ def pretrain(
                 if warning:
                     reporter.say("warning", warning)
                 uses_kernels = checks_kernels_on(machine.device, kernels) and machine.kernels == "auto"
-                if machine.device.type == "cuda" and not uses_kernels:
+                if kernels == "reference":
                     machine = replace(machine, kernels="reference")
                 at_end.enter_context(computing_on(machine))
                 prepared, record = _prepare(request, directory, record, machine, reporter)
