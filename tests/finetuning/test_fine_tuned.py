@@ -24,7 +24,7 @@ from tiny_tuned import (
     build as build_theirs,
 )
 
-from maskwright.core.errors import ConversionError, DataError, RecipeError
+from maskwright.core.errors import ConversionError, DataError, JsonError, RecipeError
 from maskwright.finetuning.examples import ChoiceExample, TaggedExample, TextExample
 from maskwright.finetuning.features import FeatureCollator
 from maskwright.finetuning.fine_tuned import build, load
@@ -345,7 +345,7 @@ def test_what_is_no_fine_tuned_model_is_refused(folders, tmp_path):
     path.write_text(json.dumps(TASKS["token"].to_json()))
     _refused(tmp_path, "a head 'token'", "a head 'sequence'")
     path.write_text("{")
-    _refused(tmp_path, "task.json is not readable JSON")
+    _refused(tmp_path, "task.json is not valid JSON", error=JsonError)
     path.write_text("[]")
     _refused(tmp_path, "task.json holds a list")
     path.write_text('{"kind": "classifying"}')

@@ -7,6 +7,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from maskwright.core.tensors import PackedBatch, activation
 from maskwright.kernels import ops
+from maskwright.kernels.setting import use_kernels
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 
@@ -101,7 +102,11 @@ def test_a_layer_saves_few_bytes_per_token_and_unit_of_width(name: str, half: bo
             saved[tensor.untyped_storage().data_ptr()] = tensor
             return tensor
 
-        with saved_tensors_hooks(pack, lambda tensor: tensor), torch.autocast("cpu", torch.bfloat16, enabled=half):
+        with (
+            saved_tensors_hooks(pack, lambda tensor: tensor),
+            torch.autocast("cpu", torch.bfloat16, enabled=half),
+            use_kernels(False),
+        ):
             encoder(batch)
         # Not weights and their copies in bf16.
         found.append(sum(each.untyped_storage().nbytes() for each in saved.values() if length in each.shape))
