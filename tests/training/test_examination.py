@@ -1,15 +1,19 @@
 """`maskwright.examine` names what is wrong with a run and what to do."""
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from maskwright.cli.main import main
+from maskwright.core.checksums import read_record
 from maskwright.core.errors import CheckpointError
-from maskwright.training import checkpoint
+from maskwright.finetuning.seed_run import record_failure
+from maskwright.training import checkpoint, examination
 from maskwright.training.examination import Finding, examine
 from maskwright.training.run_directory import RunDirectory
 
@@ -59,6 +63,26 @@ def test_damage_is_named(folder: Path) -> None:
     assert intact.text == "checkpoints/step-000000001 is the newest that is intact"
     assert "line 2 of" in on("metrics", folder)[0].text
     assert on("model", folder)[0].text == "1 weights of model.safetensors are not finite, the first w"
+
+
+def test_a_checkpoint_that_the_run_removes_meanwhile_is_not_called_damaged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove_then_read(path: Path) -> dict[str, Any]:
+        if path.parent.name == "step-000000001":
+            shutil.rmtree(path.parent)
+        return read_record(path)
+
+    monkeypatch.setattr(examination, "read_record", remove_then_read)
+    (intact,) = on("checkpoint", folder)
+    assert intact.text == "checkpoints/step-000000002 is the newest that is intact"
+
+
+def test_the_record_of_one_seed_is_described_and_is_no_pretraining(tmp_path: Path) -> None:
+    record_failure(tmp_path, 3, "the loss is nan")
+    assert on("record", tmp_path)[0].text == "fine-tuning of one seed, finished"
+    with pytest.raises(CheckpointError, match="holds a fine-tuning of one seed, and a pretraining would"):
+        RunDirectory(tmp_path).open({})
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:

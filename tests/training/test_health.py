@@ -2,7 +2,9 @@
 
 import math
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from toy_runs import TOY, write_corpus
 
 from maskwright.core.checksums import read_record
 from maskwright.core.errors import TrainingError
-from maskwright.training import checkpoint
+from maskwright.training import checkpoint, session
 from maskwright.training.health import Spikes, divergence
 from maskwright.training.pretrain import pretrain
 from maskwright.training.reporting import Silent
@@ -63,3 +65,37 @@ def test_a_diverged_run_says_so_and_keeps_the_last_sound_weights(tmp_path: Path,
     assert not damaged
     assert all(weight.isfinite().all() for weight in found.weights.values())
     assert "diverged" in read_record(out / "run.json")["problem"]
+
+
+def test_an_error_in_preparation_is_the_one_that_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise TrainingError("step 0 has no prediction")  # as measuring the speed does
+
+    monkeypatch.setattr(sys.modules["maskwright.training.pretrain"], "prepare", fail)
+    with pytest.raises(TrainingError, match="has no prediction"):
+        pretrain(tmp_path, out=tmp_path / "run", recipe="bert/tiny", steps=4, reporter=Silent())
+
+
+def test_the_problem_of_an_earlier_session_is_forgotten(tmp_path: Path) -> None:
+    def train(minutes: float = 1.0) -> None:
+        pretrain(
+            corpus,
+            out=tmp_path / "run",
+            recipe="bert/tiny",
+            steps=4,
+            set=TOY,
+            clean=CLEAN,
+            workers=1,
+            cache=tmp_path / "cache",
+            checkpoint_minutes=minutes,
+            reporter=Silent(),
+        )
+
+    corpus = write_corpus(tmp_path / "corpus.txt")
+    failing = iter(["", "diverged"])
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(TrainingError):
+        patch.setattr(session, "divergence", lambda *_: next(failing))
+        train(0.0)
+    assert "diverged" in read_record(tmp_path / "run" / "run.json")["problem"]
+    train()
+    assert "problem" not in read_record(tmp_path / "run" / "run.json")

@@ -14,6 +14,7 @@ from maskwright.core.errors import CheckpointError
 from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.training.health import Spikes
 from maskwright.training.metrics import read_rows
+from maskwright.training.run_directory import ONE_SEED
 
 _SERIES = {"loss": "loss", "gradient norm": "gradient_norm"}
 
@@ -49,15 +50,16 @@ def _record(folder: Path) -> Iterator[Finding]:
     except ValueError as error:
         yield Finding("record", f"damaged: {error}", "Restore that file, or train anew in another --out folder.")
         return
+    work = record.get("work", ONE_SEED)
     result: dict[str, Any] = record.get("result") or {}
     if record.get("finished") or result.get("finished"):
-        yield Finding("record", f"{record['work']}, finished")
+        yield Finding("record", f"{work}, finished")
     elif problem := record.get("problem"):
-        yield Finding("record", f"{record['work']}, stopped by an error: {problem}")
+        yield Finding("record", f"{work}, stopped by an error: {problem}")
     else:
         stopped = result.get("stopped_by")
         how = f"stopped by {stopped}" if stopped else "not finished: it is running, or was killed"
-        yield Finding("record", f"{record['work']}, {how}", _RESUME)
+        yield Finding("record", f"{work}, {how}", _RESUME)
 
 
 def _checkpoints(folder: Path) -> Iterator[Finding]:
@@ -69,6 +71,8 @@ def _checkpoints(folder: Path) -> Iterator[Finding]:
                 compare_files(checkpoint, record["checksums"])
                 newest = newest or checkpoint.name
             except (ValueError, KeyError) as error:
+                if not checkpoint.exists():  # The run has replaced it by a newer one meanwhile.
+                    continue
                 yield Finding("checkpoint", f"{checkpoint.name} is damaged: {error}", "Resuming uses the one before.")
         if newest:
             yield Finding("checkpoint", f"{place.relative_to(folder) / newest} is the newest that is intact")

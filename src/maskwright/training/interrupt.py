@@ -1,4 +1,4 @@
-"""Signals during training: Ctrl-C, SIGTERM and SIGHUP stop a run after the current step, a second one at once."""
+"""Signals during training: Ctrl-C, SIGTERM and SIGHUP stop a run after the current step, another Ctrl-C at once."""
 
 import contextlib
 import os
@@ -43,13 +43,15 @@ def stop_on_signals() -> Iterator[StopRequest]:
     request = StopRequest()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        if request:
-            raise KeyboardInterrupt
+        if request:  # SIGTERM and SIGHUP often come twice: from the system, and from torchrun or a shell.
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return
         request.signal = signal.Signals(number).name
         # Written to the descriptor: a signal may come in the middle of another write, or because the terminal is gone.
         with contextlib.suppress(OSError):
             if rank() == 0:
-                os.write(2, b"\nstopping after this step and saving; press Ctrl-C again to stop at once\n")
+                os.write(2, b"\nstopping after this step and saving; press Ctrl-C (again) to stop at once\n")
 
     handlers = {"SIGINT": on_signal, "SIGTERM": on_signal, "SIGHUP": on_signal, "SIGCONT": request._continued}
     previous = {}

@@ -123,6 +123,8 @@ def pretrain(
                     machine = replace(machine, kernels="reference")
                 at_end.enter_context(computing_on(machine))
                 prepared, record = _prepare(request, directory, record, machine, reporter)
+                if record.pop("problem", None) and is_first:
+                    directory.write_record(record)
             session = Session(directory, request, prepared, record, machine, reporter, check_kernels=uses_kernels)
             with stop_on_signals() as stop:
                 run = session.run(stop, checkpoint_minutes * 60)
@@ -131,7 +133,7 @@ def pretrain(
                 write_page(directory.path, reporter)
             return run
         except TrainingError as error:
-            if rank() == 0:
+            if rank() == 0 and (directory.path / "run.json").exists():  # Preparation may fail before it is written.
                 directory.update_record(problem=str(error))
             raise
         except KeyboardInterrupt:

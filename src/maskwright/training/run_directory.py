@@ -31,6 +31,8 @@ from maskwright.huggingface.weight_files import WEIGHTS
 
 FORMAT = 1
 Work = Literal["pretraining", "fine-tuning"]
+ONE_SEED = "fine-tuning of one seed"
+"""The work of a record that names none: `SeedResult.write`."""
 GENERATOR = "generator"
 """Sub-directory of a run's directory that holds its generator."""
 _LOCK = ".lock"
@@ -85,6 +87,11 @@ class RunDirectory:
             return {"request": dict(request)}
         try:
             held = read_record(record)
+            if (work := held.get("work", ONE_SEED)) != self._work:
+                raise CheckpointError(
+                    f"{self.path} holds a {work}, and a {self._work} would write its own model over that one",
+                    todo="Choose another --out.",
+                )
             before: dict[str, Any] = held["request"]
             compare_files(self.path, held.get("files", {}))
         except (ValueError, KeyError, TypeError) as error:
@@ -92,11 +99,6 @@ class RunDirectory:
                 f"{self.path} is damaged: {error}",
                 todo="Restore that file from a copy, or choose another --out.",
             ) from error
-        if held["work"] != self._work:
-            raise CheckpointError(
-                f"{self.path} holds a {held['work']}, and a {self._work} would write its own model over that one",
-                todo="Choose another --out.",
-            )
         if not any(self.path.glob(self._kept)) and not (self.path / WEIGHTS).exists():
             return {"request": dict(request)}  # It ended before anything was saved.
         if differing := _differences(before, dict(request)):
