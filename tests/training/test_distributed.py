@@ -244,8 +244,17 @@ def test_each_process_gets_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
 def test_other_commands_refuse_several_processes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr("maskwright.cli.main._processes", distributed.alone)
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "TORCHELASTIC_RUN_ID": "none"}.items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit):
         main(["compare", "corpus.txt"])
     assert "torchrun started 2 processes, and `compare` uses one" in capsys.readouterr().err
+
+
+def test_a_variable_of_torchrun_alone_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with distributed.joined():
+        assert distributed.world_size() == 1
+    with pytest.raises(SystemExit) as exit:
+        main(["recipes"])
+    assert exit.value.code == 0

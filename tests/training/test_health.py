@@ -93,9 +93,10 @@ def test_the_problem_of_an_earlier_session_is_forgotten(tmp_path: Path) -> None:
 
     corpus = write_corpus(tmp_path / "corpus.txt")
     failing = iter(["", "diverged"])
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(TrainingError):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "divergence", lambda *_: next(failing))
-        train(0.0)
+        with pytest.raises(TrainingError):
+            train(0.0)
     assert "diverged" in read_record(tmp_path / "run" / "run.json")["problem"]
     train()
     assert "problem" not in read_record(tmp_path / "run" / "run.json")

@@ -15,7 +15,6 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -119,7 +118,9 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return (name, command, remaining arguments); for an unknown name, suggest the nearest."""
         name, command, rest = super().resolve_command(ctx, args)
-        if name != "pretrain" and os.environ.get("WORLD_SIZE", "1") != "1":
+        if name != "pretrain" and _is_one_of_several():
+            if os.environ["RANK"] != "0":
+                sys.exit(2)
             raise MaskwrightError(
                 f"torchrun started {os.environ['WORLD_SIZE']} processes, and `{name}` uses one",
                 allowed="`pretrain` under torchrun",
@@ -132,7 +133,7 @@ class LazyGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except _UsageError as error:
-            if os.environ.get("RANK", "0") != "0":  # All processes of torchrun find it, and the first prints it.
+            if _is_one_of_several() and os.environ["RANK"] != "0":  # All processes find it, and the first prints it.
                 sys.exit(2)
             if hasattr(error, "possibilities"):  # Only the error for an unknown option has them.
                 _suggest(error)
@@ -167,13 +168,9 @@ def build() -> Any:
     return get_command(app)
 
 
-def _processes() -> AbstractContextManager[None]:
-    """Join the processes of torchrun, if it started several: the first error is then printed once."""
-    if os.environ.get("WORLD_SIZE", "1") == "1":
-        return nullcontext()
-    from maskwright.training.distributed import joined
-
-    return joined()
+def _is_one_of_several() -> bool:
+    """Whether torchrun started this process and others."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ["WORLD_SIZE"] != "1"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -183,8 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: Command-line arguments; None for those of this process.
     """
     try:
-        with _processes():
-            build().main(args=arguments, prog_name="maskwright")
+        build().main(args=arguments, prog_name="maskwright")
     except MaskwrightError as error:
         if os.environ.get("MASKWRIGHT_DEBUG"):
             raise

@@ -1,5 +1,6 @@
 """`maskwright pretrain`: train an encoder on a corpus."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -99,45 +100,47 @@ def command(
     from maskwright.core.amounts import counted
     from maskwright.recipes.catalog import resolve
 
-    resolve(recipe, set or ())  # before PyTorch is imported, which takes seconds
-    from maskwright.training.distributed import rank
+    if "RANK" not in os.environ:
+        resolve(recipe, set or ())  # before PyTorch is imported, which takes seconds
+    from maskwright.training.distributed import joined, rank
     from maskwright.training.pretrain import pretrain
 
-    run = pretrain(
-        corpus,
-        out=out,
-        recipe=recipe,
-        minutes=minutes,
-        hours=hours,
-        steps=steps,
-        tokens=tokens,
-        flops=flops,
-        set=set or (),
-        as_published=as_published,
-        seed=seed,
-        tokenizer=tokenizer,
-        init=init,
-        extend_vocabulary=extend_vocabulary,
-        teacher=teacher,
-        clean=clean or (),
-        device=device,
-        precision=precision,
-        kernels=kernels,
-        workers=workers,
-        checkpoint_minutes=checkpoint_minutes,
-    )
-    if rank():
-        sys.exit(0 if run.finished else 130)
-    if json:
-        output.print_json(run.to_json())
-    elif run.finished:
-        output.note(f"try it: {_next_command(run.folder)}")
-    if not run.finished:
-        output.note(
-            f"stopped by {run.stopped_by} after {counted(run.steps, 'step')}, checkpoint saved; "
-            "run the same command again to resume"
+    with joined():  # An error of all processes of torchrun is printed once, and only rank 0 prints the result.
+        run = pretrain(
+            corpus,
+            out=out,
+            recipe=recipe,
+            minutes=minutes,
+            hours=hours,
+            steps=steps,
+            tokens=tokens,
+            flops=flops,
+            set=set or (),
+            as_published=as_published,
+            seed=seed,
+            tokenizer=tokenizer,
+            init=init,
+            extend_vocabulary=extend_vocabulary,
+            teacher=teacher,
+            clean=clean or (),
+            device=device,
+            precision=precision,
+            kernels=kernels,
+            workers=workers,
+            checkpoint_minutes=checkpoint_minutes,
         )
-        sys.exit(130)
+        if rank():
+            sys.exit(0 if run.finished else 130)
+        if json:
+            output.print_json(run.to_json())
+        elif run.finished:
+            output.note(f"try it: {_next_command(run.folder)}")
+        if not run.finished:
+            output.note(
+                f"stopped by {run.stopped_by} after {counted(run.steps, 'step')}, checkpoint saved; "
+                "run the same command again to resume"
+            )
+            sys.exit(130)
 
 
 def _next_command(folder: Path) -> str:

@@ -29,6 +29,8 @@ from maskwright.core.errors import DeviceError, TrainingError
 _PREPARATION = timedelta(days=30)
 """Time limit of waiting for rank 0 to prepare text; torchrun ends a process whose peer died."""
 _POLL_SECONDS = 0.05
+_VARIABLES = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+"""torchrun sets all of them; `WORLD_SIZE` alone is often exported for something else."""
 
 Value = TypeVar("Value")
 
@@ -62,7 +64,8 @@ def joined() -> Iterator[None]:
     process that fails raises it, the others exit.
     """
     global _groups
-    if _groups or not (dist.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) > 1):
+    started = os.environ.keys() >= _VARIABLES and os.environ["WORLD_SIZE"] != "1"
+    if _groups or not (dist.is_initialized() or started):
         yield
         return
     owns = not dist.is_initialized()
@@ -77,7 +80,7 @@ def joined() -> Iterator[None]:
     try:
         try:
             yield
-        except SystemExit:  # An interrupted command; torchrun ends all processes as soon as one has ended so.
+        except SystemExit:  # Of a run that has saved; torchrun ends all processes as soon as one has ended so.
             _wait_for_others()
             raise
         _wait_for_others()
