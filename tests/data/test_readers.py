@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from maskwright.data.cleaning.block import Counts, on_bad_line
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.sources import readers
 from maskwright.data.sources.arguments import resolve_sources
+from maskwright.data.sources.markdown import strip_markdown
 from maskwright.data.sources.parsing import documents_of
 from maskwright.data.sources.readers import raw_blocks
 
@@ -265,3 +267,30 @@ def test_markdown_is_stripped_to_its_prose(tmp_path: Path) -> None:
         "Setext",
         "Bold end.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("page", "prose"),
+    [
+        ("Use `<table>` or `<!--`.\n\nMore </table>.", ["Use <table> or <!--.", "More ."]),
+        ("A <pre> tag\n\nand <!-- more.", ["A  tag", "and <!-- more."]),
+        ("One\n```\n<script>\n````\nTwo", ["One", "Two"]),
+        ("```<svg>``` begins\n\nand ends.", ["<svg> begins", "and ends."]),
+        ("One ` two <!-- c -->\n\nthree `.", ["One ` two", "three `."]),
+        ("a<TABLE>\n\nb</table >c<!-- `\n\n -->d", ["acd"]),
+    ],
+)
+def test_html_without_an_end_or_in_code_does_not_hide_the_rest_of_a_page(page: str, prose: list[str]) -> None:
+    assert strip_markdown(page).split("\n\n") == prose
+
+
+@pytest.mark.parametrize(
+    "part", ["`", "`a", "<table> `", "<!-- ", "<pre> </pre ", "~~~\n<pre>\n~~~~ \n", "<svg> </svg>", "> ", "``<!--`\n\n"]
+)
+def test_hostile_markdown_takes_linear_time(part: str) -> None:
+    times = []
+    for repeats in (10_000, 80_000):
+        begun = time.process_time()
+        strip_markdown(part * repeats)
+        times.append(time.process_time() - begun)
+    assert times[1] < 30 * times[0] + 0.5, "eight times the text; quadratic time would be 64 times"

@@ -5,10 +5,12 @@ import re
 from collections.abc import Callable
 
 _FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\n.*?\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_FENCE = re.compile(r"^ {0,3}(?:> ?)*(?P<fence>`{3,}|~{3,})")
-# Without an end they extend to the end of the page, as in CommonMark.
-_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_BLOCK_HTML = re.compile(r"<(script|style|pre|table|svg)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
+# Backticks after a fence of backticks make it a code span instead.
+_FENCE = re.compile(r"^ {0,3}(?:> ?)*(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})", re.MULTILINE)
+_MARK = re.compile(
+    rf"(?P<blank>^[ \t]*$)|{_FENCE.pattern}|(?P<code>`+)|(?<!\\)<(?:!--|(?P<block>script|style|pre|table|svg)\b)",
+    re.MULTILINE | re.IGNORECASE,
+)
 _TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s+[\w:-]+(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s>\"']+))?)*\s*/?>")
 _AUTOLINK = re.compile(r"<((?:https?|ftp)://[^\s>]+|[\w.+-]+@[\w-]+\.[\w.-]+)>")
 _IMAGE = re.compile(r"!\[[^\]]*\](?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\]]*\])")
@@ -22,7 +24,7 @@ _UNDERLINE = re.compile(r"^ {0,3}(?:=+|-+)[ \t]*$")
 _QUOTE = re.compile(r"^ {0,3}(?:> ?)+")
 _BULLET = re.compile(r"^\s*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
 _TABLE_ROW = re.compile(r"^\s*\|.*\|\s*$|^\s*:?-{2,}:?(?:\s*\|\s*:?-{2,}:?)+\s*\|?\s*$")
-_CODE_SPAN = re.compile(r"(`+)(.+?)(?<!`)\1(?!`)")
+_CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 # The limit of 500 characters keeps the time linear: a mark without its other half is looked up only so far.
 _EMPHASIS = re.compile(r"(\*{1,3}|~~)(?=\S)(.{1,500}?)(?<=\S)\1")
 _UNDERSCORES = re.compile(r"(?<![\w\\])(_{1,3})(?=\S)(.{1,500}?)(?<=\S)\1(?!\w)")
@@ -40,7 +42,7 @@ def strip_markdown(text: str) -> str:
         'Title\\n\\nSome plain text that goes on.'
     """
     text = _FRONT_MATTER.sub("", text)
-    text = _BLOCK_HTML.sub("", _COMMENT.sub("", text))
+    text = _without_html(text)
     paragraphs: list[str] = []
     current: list[str] = []
     fence = ""
@@ -84,6 +86,40 @@ def strip_markdown(text: str) -> str:
         after_blank = False
     close()
     return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
+
+
+def _without_html(text: str) -> str:
+    """Remove comments and blocks of HTML outside code; keep those without an end. Linear time."""
+    marks = list(_MARK.finditer(text))
+    code_ends: dict[int, int] = {}
+    next_ends: dict[int, int] = {}
+    for mark in reversed(marks):
+        if mark["code"]:
+            code_ends[mark.start()] = next_ends.get(len(mark[0]), mark.end())
+            next_ends[len(mark[0])] = mark.end()
+        elif not mark[0].startswith("<"):
+            next_ends.clear()  # A code span does not extend beyond its paragraph.
+    kept: list[str] = []
+    without_end: set[str] = set()
+    copied = place = 0
+    for mark in marks:
+        if mark.start() < place:
+            continue
+        if mark["code"]:
+            place = code_ends[mark.start()]
+        elif fence := mark["fence"]:
+            end = re.compile(rf"^[ \t>]*{fence[0]}{{{len(fence)},}}[ \t]*$", re.MULTILINE).search(text, mark.end())
+            place = end.end() if end else len(text)
+        elif mark[0].startswith("<"):
+            closing = rf"</{mark['block'].lower()}\s*>" if mark["block"] else "-->"
+            if closing in without_end:
+                continue
+            if end := re.compile(closing, re.IGNORECASE).search(text, mark.start() + 2):
+                kept.append(text[copied : mark.start()])
+                copied = place = end.end()
+            else:
+                without_end.add(closing)
+    return "".join([*kept, text[copied:]])
 
 
 def _inline(text: str) -> str:
