@@ -1,21 +1,23 @@
 """Checksums of records and arrays; the book of checksums: right, computed once for each state of a file."""
 
+import errno
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from maskwright.core import checksums
+from maskwright.core import checksums, files
 from maskwright.core.checksums import (
     CONTENTS,
     CheckedArray,
     ChecksumBook,
     block_checksums,
+    compare_files,
     read_record,
     write_record,
 )
-from maskwright.core.errors import DataError
+from maskwright.core.errors import DataError, DeviceError
 from maskwright.core.files import checksum, read_json
 
 
@@ -111,3 +113,17 @@ def test_a_block_of_an_array_is_compared_when_it_is_first_read(tmp_path: Path) -
     path.write_bytes(data[:-2])
     with pytest.raises(ValueError, match=r"."):
         CheckedArray(path, written)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, errno.EIO])
+def test_a_file_that_cannot_be_read_now_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fail(path: Path) -> None:
+        raise OSError(number, os.strerror(number))
+
+    write_record(tmp_path / "a", {})
+    monkeypatch.setattr(files, "open_file", fail)
+    for read in (lambda: read_record(tmp_path / "a"), lambda: compare_files(tmp_path, {"a": ""})):
+        with pytest.raises(DeviceError, match=rf"cannot read .*a: {os.strerror(number)}"):
+            read()

@@ -1,5 +1,6 @@
 """The store: whole, the same for any number of workers, kept by fingerprint, and exact in its counts."""
 
+import errno
 import gzip
 import json
 import os
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from maskwright.core.errors import DataError
+from maskwright.core.checksums import CONTENTS
+from maskwright.core.errors import DataError, DeviceError
 from maskwright.data.cleaning import deduplication as block_writer
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning, clean_document
@@ -191,6 +193,18 @@ def test_damaged_block_is_refused_and_made_anew_by_the_next_call(tmp_path: Path,
         list(again.sentences(0))
     with pytest.warns(UserWarning, match="cached data is damaged and is rebuilt"):
         assert blocks(clean_corpus([path], cache=tmp_path / "cache")) == kept
+
+
+def test_a_block_that_cannot_be_read_now_is_not_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = clean_corpus([jsonl(tmp_path / "a.jsonl", [prose(1)])], cache=tmp_path / "cache")
+
+    def fail(path: Path) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    with pytest.raises(DeviceError, match=r"cannot read .*00000\.txt: Too many open files"):
+        list(corpus.sentences(0))
+    assert (corpus.folder / CONTENTS).exists()
 
 
 def test_file_changed_with_its_time_kept_is_read_again(tmp_path: Path) -> None:

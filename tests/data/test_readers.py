@@ -285,11 +285,12 @@ def test_html_without_an_end_or_in_code_does_not_hide_the_rest_of_a_page(page: s
 
 
 @pytest.mark.parametrize(
-    "part", ["`", "`a", "<table> `", "<!-- ", "<pre> </pre ", "~~~\n<pre>\n~~~~ \n", "<svg> </svg>", "> ", "``<!--`\n\n"]
+    "part",
+    ["`", "`a", "<table> `", "<!-- ", "<pre> </pre ", "~~~\n<pre>\n~~~~ \n", "<svg> </svg>", "``<!--`\n\n"],
 )
 def test_hostile_markdown_takes_linear_time(part: str) -> None:
     times = []
-    for repeats in (10_000, 80_000):
+    for repeats in (5_000, 40_000):
         begun = time.process_time()
         strip_markdown(part * repeats)
         times.append(time.process_time() - begun)

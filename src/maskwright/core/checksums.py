@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.errors import DataError, DeviceError
+from maskwright.core.errors import DataError, DeviceError, JsonError
 from maskwright.core.files import checksum, read_json, write_json, write_text
 from maskwright.core.flat_arrays import concatenated_ranges
 
@@ -29,6 +29,17 @@ CHECKSUMS = "checksums.json"
 CONTENTS = "contents.json"
 """File name of the record in a cache folder."""
 _BLOCK = 1 << 16
+
+
+def refuse_unreadable(path: Path, error: Exception) -> None:
+    """Raise DeviceError if the error is that of an existing file that cannot be read now: it may be intact."""
+    cause = error.__cause__ if isinstance(error, JsonError) else error
+    if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError | NotADirectoryError):
+        raise DeviceError(
+            f"cannot read {path}: {cause.strerror or cause}",
+            todo="Check its permissions, its disk and the limit of open files (`ulimit -n`), then run the same command "
+            "again; nothing was deleted. If it stays unreadable, delete the folder that holds it.",
+        ) from error
 
 
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
@@ -40,11 +51,13 @@ def read_record(path: Path) -> dict[str, Any]:
     """Read what `write_record` wrote.
 
     Raises:
-        ValueError: If it cannot be read, or is not what was written.
+        ValueError: If it is missing, or is not what was written.
+        DeviceError: If it exists but cannot be read.
     """
     try:
         record = read_json(path)
     except (OSError, ValueError) as error:
+        refuse_unreadable(path, error)
         raise ValueError(f"{path.name} cannot be read ({getattr(error, 'strerror', None) or error})") from error
     if not isinstance(record, dict) or "checksum" not in record:
         raise ValueError(f"{path.name} has no checksum (it is damaged, or an earlier version wrote it)")
@@ -71,12 +84,14 @@ def compare_files(folder: Path, checksums: Mapping[str, str]) -> None:
     """Compare files of a folder with their checksums.
 
     Raises:
-        ValueError: Names the first that cannot be read or is not what was written.
+        ValueError: Names the first that is missing or is not what was written.
+        DeviceError: If one exists but cannot be read.
     """
     for name, written in checksums.items():
         try:
             found = checksum(folder / name)
         except OSError as error:
+            refuse_unreadable(folder / name, error)
             raise ValueError(f"{name} cannot be read ({error.strerror})") from error
         if found != written:
             raise ValueError(f"{name} is not what was written (its checksum differs)")

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from maskwright.core.checksums import compare_files, file_checksums, read_record, write_record
+from maskwright.core.checksums import compare_files, file_checksums, read_record, refuse_unreadable, write_record
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import atomic_folder
 from maskwright.core.tensor_files import write_tensors
@@ -74,6 +74,7 @@ def latest(checkpoints: Path) -> tuple[Checkpoint | None, list[str]]:
 
     Raises:
         CheckpointError: If there are checkpoints but none is intact.
+        DeviceError: If a file of one exists but cannot be read, so that an intact one is never passed over and deleted.
     """
     folders = sorted(checkpoints.glob("step-*"), reverse=True)
     damaged: list[str] = []
@@ -102,6 +103,7 @@ def _read(folder: Path) -> Checkpoint:
             folder=folder,
         )
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        refuse_unreadable(folder, error)
         raise CheckpointError(f"{folder} is damaged: {error}") from error
 
 

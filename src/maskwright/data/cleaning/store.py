@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.core.checksums import CHECKSUMS, ChecksumBook, rebuilt
+from maskwright.core.checksums import CHECKSUMS, ChecksumBook, rebuilt, refuse_unreadable
 from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, checksum, read_json, write_json, write_text
 from maskwright.core.randomness import bits, keys
@@ -217,6 +217,7 @@ class CleanCorpus:
         try:
             data = path.read_bytes()
         except OSError as error:
+            refuse_unreadable(path, error)
             raise rebuilt(path, f"it cannot be read ({error.strerror})") from error
         if checksum(data) != written:
             raise rebuilt(path, "it is not what was written (its checksum differs)")
@@ -337,6 +338,7 @@ def _open(folder: Path, sources: tuple[Source, ...]) -> CleanCorpus:
             card=card,
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
+        refuse_unreadable(folder, error)
         raise _damaged(folder, f"its description cannot be read ({error})") from error
     if missing := next((block for block in corpus.blocks if not block.is_file()), None):
         raise _damaged(folder, f"{missing.name} is missing")

@@ -13,7 +13,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.checksums import CheckedArray
+from maskwright.core.checksums import CheckedArray, refuse_unreadable
 from maskwright.core.errors import DataError
 from maskwright.core.files import read_json, write_json
 from maskwright.core.flat_arrays import Runs
@@ -103,6 +103,7 @@ def read_manifest(folder: Path) -> Manifest:
         found = (values.pop("format"), values.pop("version"))
         manifest = Manifest(**{field.name: values[field.name] for field in fields(Manifest)})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        refuse_unreadable(folder / MANIFEST, error)
         raise damaged(folder, f"its {MANIFEST} cannot be read ({error})") from error
     if found != (FORMAT, VERSION):
         raise damaged(folder, f"its {MANIFEST} is of the format {found}, this program reads {(FORMAT, VERSION)}")
@@ -162,6 +163,7 @@ class Corpus:
         try:
             return cls(folder, manifest)
         except (OSError, ValueError, KeyError, BadZipFile) as error:
+            refuse_unreadable(folder, error)
             raise damaged(folder, str(error)) from error
 
     def __reduce__(self) -> tuple[object, ...]:
