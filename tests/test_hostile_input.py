@@ -25,7 +25,7 @@ from maskwright.core.files import parse_json, read_json, write_json
 from maskwright.core.spec import fingerprint, override, parse_overrides
 from maskwright.core.types import FamilyName, SpecialTokens
 from maskwright.data.cleaning.text import Cleaning
-from maskwright.data.sources import files
+from maskwright.data.sources import files, readers
 from maskwright.data.sources.arguments import resolve_sources
 from maskwright.data.sources.files import BadLine
 from maskwright.data.sources.parsing import documents_of
@@ -120,7 +120,8 @@ def test_compression_bombs_are_refused(
 
 
 def test_lines_of_corpora_and_texts_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_LINE_BYTES", 1000)
+    for module in (files, readers):
+        monkeypatch.setattr(module, "MAX_LINE_BYTES", 1000)
     for name in ("a.jsonl", "a.csv"):
         path = tmp_path / name
         path.write_bytes(b'text\n"' + b"x" * 5_000_000 + b'"\n')

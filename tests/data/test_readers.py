@@ -13,7 +13,7 @@ import zstandard
 from maskwright.core.errors import DataError
 from maskwright.data.cleaning.block import Counts, on_bad_line
 from maskwright.data.cleaning.text import Cleaning
-from maskwright.data.sources import readers
+from maskwright.data.sources import files, readers
 from maskwright.data.sources.arguments import resolve_sources
 from maskwright.data.sources.markdown import strip_markdown
 from maskwright.data.sources.parsing import documents_of
@@ -254,6 +254,22 @@ Setext
 
 [ref]: http://x.org
 """
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+@pytest.mark.parametrize("size", [2_000, 100_000])
+def test_lines_too_long_to_read_are_skipped_if_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, size: int
+) -> None:
+    for module in (files, readers):
+        monkeypatch.setattr(module, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(readers, "BLOCK_BYTES", 500)
+    texts = ["One.", "x" * size, "Three.", "Four.", "y" * size]
+    lines = [json.dumps({"text": text}) for text in texts] if name == "a.jsonl" else ["text", *texts]
+    path, counts = write(tmp_path / name, "\n".join(lines).encode()), Counts()
+    assert read(path, SKIP, counts) == ["One.", "Three.", "Four."]
+    first = lines.index(next(line for line in lines if "xx" in line)) + 1
+    assert counts.bad_places == [f"{path}, line {n}: longer than 1,000 bytes" for n in (first, first + 3)]
 
 
 def test_markdown_is_stripped_to_its_prose(tmp_path: Path) -> None:

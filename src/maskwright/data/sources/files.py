@@ -4,7 +4,7 @@ import codecs
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,24 +76,6 @@ class _Unpacked(io.RawIOBase):
         return len(data)
 
 
-def lines_in(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield the lines of a file; DataError for one that is longer than `MAX_LINE_BYTES`."""
-    number = 0
-    while line := stream.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        check_length(len(line), name, number)
-        yield line
-
-
-def check_length(length: int, name: str, number: int) -> None:
-    """Raise DataError if line `number` of a file is longer than `MAX_LINE_BYTES`."""
-    if length > MAX_LINE_BYTES:
-        raise DataError(
-            f"{name}, line {number}: longer than {MAX_LINE_BYTES:,} bytes",
-            todo="Check that the file is what its name says, or divide its documents.",
-        )
-
-
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LOOKED_AROUND = 1 << 14
 _SKIP = "or leave such lines out with `--clean bad_lines=skip`"
@@ -111,6 +93,33 @@ class BadLine:
         """Return the error for this line, which states how to skip it instead."""
         todo = f"{self.todo}, {_SKIP}." if self.todo else f"Correct it, {_SKIP}."
         return DataError(f"{self.place}: {self.problem}", todo=todo)
+
+
+def lines_in(stream: BinaryIO, name: str, on_bad_line: Callable[[BadLine], None] | None = None) -> Iterator[bytes]:
+    """Yield the lines of a file.
+
+    Args:
+        on_bad_line: Called for a line longer than `MAX_LINE_BYTES`, which is then read as an empty one; None raises
+            DataError.
+    """
+    number = 0
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            skip_long_line(stream, name, number, on_bad_line)
+            line = b"\n"
+        yield line
+
+
+def skip_long_line(stream: BinaryIO, name: str, number: int, on_bad_line: Callable[[BadLine], None] | None) -> None:
+    """Report a line longer than `MAX_LINE_BYTES`, of which the beginning was read, and skip the rest of it."""
+    problem, todo = f"longer than {MAX_LINE_BYTES:,} bytes", "Check that the file is what its name says"
+    bad = BadLine(f"{name}, line {number}", problem, f"{todo}, divide its documents")
+    if on_bad_line is None:
+        raise DataError(f"{bad.place}: {problem}", todo=f"{todo}, or divide its documents.")
+    on_bad_line(bad)
+    while (rest := stream.readline(_READ_BYTES)) and not rest.endswith(b"\n"):
+        pass
 
 
 def refuse_utf_16(start: bytes, file: str) -> None:

@@ -14,7 +14,7 @@ from typing import BinaryIO, Literal
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.sources.arguments import Source, file_format
 from maskwright.data.sources.docstrings import docstring_documents
-from maskwright.data.sources.files import check_length, decompressed, reading, refuse_utf_16
+from maskwright.data.sources.files import MAX_LINE_BYTES, decompressed, reading, refuse_utf_16, skip_long_line
 from maskwright.data.sources.parsing import WIKI_TITLE, OnBadLine, Piece, PieceFormat
 from maskwright.data.sources.tables import csv_documents, hub_documents, json_column, parquet_documents
 
@@ -106,7 +106,7 @@ def _pieces_of_file(
                 case "csv":
                     yield from _in_pieces(csv_documents(stream, path, column, on_bad_line), str(path))
                 case "jsonl":
-                    yield from _json_pieces(stream, path, column)
+                    yield from _json_pieces(stream, path, column, on_bad_line)
                 case "markdown":
                     yield from _text_pieces(stream, path, "markdown")
                 case _:
@@ -130,7 +130,7 @@ def _in_pieces(documents: Iterator[str], file: str) -> Iterator[Piece]:
         yield Piece(file=file, format="records", payload=tuple(texts), first_line=first)
 
 
-def _json_pieces(stream: BufferedReader, path: Path, column: str | None) -> Iterator[Piece]:
+def _json_pieces(stream: BufferedReader, path: Path, column: str | None, on_bad_line: OnBadLine) -> Iterator[Piece]:
     waiting = bytearray()
     line = 1
     while True:
@@ -147,7 +147,10 @@ def _json_pieces(stream: BufferedReader, path: Path, column: str | None) -> Iter
             if payload.strip():
                 yield Piece(file=str(path), format="jsonl", payload=payload, first_line=line, column=column or "text")
             line += payload.count(b"\n")
-        check_length(len(waiting), str(path), line)
+        if len(waiting) > MAX_LINE_BYTES:
+            skip_long_line(stream, str(path), line, on_bad_line)
+            waiting.clear()
+            line += 1
         if not data:
             return
 

@@ -98,7 +98,7 @@ def csv_documents(
 
 
 def _decoded_lines(stream: BinaryIO, path: Path, on_bad_line: OnBadLine) -> Iterator[str]:
-    for number, line in enumerate(lines_in(stream, str(path)), 1):
+    for number, line in enumerate(lines_in(stream, str(path), on_bad_line), 1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
