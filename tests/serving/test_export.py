@@ -206,6 +206,18 @@ def test_hub_folder_loads_and_its_card_states_data_training_and_scores(bert, tmp
     assert mask == maskwright.fill_mask(run, "The cat [MASK] on the mat.", device="cpu")
 
 
+def test_card_names_lexicons_and_the_teacher_without_their_folders(bert, tmp_path):
+    run = _run(_made(tmp_path / "run"), bert)
+    words = ["words.segmenter=rjieba", "words.dictionary=/private/known.txt", 'words.phrases=["/private/terms.tsv"]']
+    recipe = maskwright.recipes.show("distilbert/tiny", set=[*words, "teacher.model=/private/large"])
+    write_json(run / "recipe.json", recipe.model_dump(mode="json"))
+    maskwright.export(run, to="hub", out=tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "private" not in card
+    for name in ("dictionary known.txt", "phrases terms.tsv", "teacher large"):
+        assert name in card
+
+
 def _made(folder: Path) -> Path:
     folder.mkdir()
     return folder

@@ -11,7 +11,7 @@ from maskwright.core.files import read_json
 from maskwright.finetuning.results import markdown_table
 from maskwright.huggingface.huggingface import LoadedModel
 from maskwright.recipes.catalog import resolve
-from maskwright.recipes.table import format_name, rows
+from maskwright.recipes.table import Row, format_name, rows
 from maskwright.serving.onnx_graph import HEADS, OPSET
 from maskwright.serving.parity import Parity
 
@@ -76,11 +76,11 @@ def _limits(loaded: LoadedModel) -> Iterator[str]:
     yield f"- Inputs longer than {loaded.max_length} tokens are truncated."
     if card := _read(loaded.folder / "data_card.json"):
         scripts = ", ".join(f"{name} ({share:.0%})" for name, share in card["total"]["scripts"].items())
-        yield f"- The training text is written in {scripts}; other languages are not supported."
+        yield f"- The training text is written in {scripts}. Text in other scripts was not tested."
     yield "- Predictions repeat the errors and biases of the training text. Nothing was measured about them."
     yield "- Held-out text and examples are from the same sources as those of training, unless other files are named."
     if loaded.task is None and not (loaded.folder / "modules.json").exists():  # the file of sentence-transformers
-        yield "- The model was not trained to compare texts: similarities of its embeddings are poor."
+        yield "- The model was not trained to compare texts, and the similarities of its embeddings were not measured."
 
 
 def _data(card: Mapping[str, Any]) -> Iterator[str]:
@@ -107,7 +107,9 @@ def _training(run: Mapping[str, Any], recipe_file: Path) -> Iterator[str]:
         budget += [f"{result['epochs']:.3g} epochs", f"{result['flops']:.3g} FLOPs"]
     table = [["budget and what was spent", "; ".join(budget)]]
     for axis, its in itertools.groupby(rows(resolve(str(recipe_file))), key=lambda row: row.axis):
-        shown = (f"{row.label} {row.value}" for row in its if row.value not in ("none", "as set by sharing"))
+        shown = (
+            f"{row.label} {_without_folders(row)}" for row in its if row.value not in ("none", "as set by sharing")
+        )
         table.append([f"{axis} (planned)" if axis == "training" else axis, "; ".join(shown)])
     yield from ("", *markdown_table(["", "this run"], table))
     if held_out := result.get("held_out"):
@@ -119,6 +121,12 @@ def _training(run: Mapping[str, Any], recipe_file: Path) -> Iterator[str]:
             scores.append(["unigram baseline", f"{baseline['loss']:.3f}", _percent(baseline["accuracy"]), ""])
         yield from ("", "## Scores", "", "On held-out text:", "")
         yield from markdown_table(["objective", "loss (nats)", "accuracy", "predictions"], scores)
+
+
+def _without_folders(row: Row) -> str:
+    """Return a row's value with only the base names of files: of the teacher, dictionaries and lexicons."""
+    may_name_files = row.path == "teacher.model" or row.path.startswith("words.")
+    return ", ".join(Path(each).name for each in row.value.split(", ")) if may_name_files else row.value
 
 
 def _percent(value: float | None) -> str:
