@@ -2,7 +2,7 @@
 
 Processes that read the same directory share its pages. Tokens and starts of words and spans are compared with
 checksums when they are first read (`core.checksums`). The ends of sentences and documents, 8 bytes each, are compared
-at every opening by every process, so opening takes time in proportion to the number of sentences.
+at every opening by every rank, so opening takes time in proportion to the number of sentences.
 """
 
 from collections.abc import Iterator, Mapping
