@@ -63,7 +63,7 @@ def command(
     if not (locate(model) / "modules.json").is_file():  # the file of sentence-transformers
         output.note(
             "this model was not trained to compare texts, so similarities of its vectors may mean little. Train it on "
-            "pairs of similar texts, e.g. with sentence-transformers, or score pairs with `maskwright finetune --task sts-b`."
+            "pairs of similar texts (sentence-transformers), or score pairs with `maskwright finetune --task sts-b`."
         )
     # The file is opened first, so that an unwritable directory fails immediately.
     with atomic_path(out) if out else contextlib.nullcontext() as temporary:
