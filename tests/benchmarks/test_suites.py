@@ -25,7 +25,7 @@ pytest.importorskip("transformers")
         (["corpus"], 2),
         (["memory"], 3),
         (["scaling", "--cases", "length"], 1),
-        (["scaling", "--cases", "processes"], 2),
+        pytest.param(["scaling", "--cases", "processes"], 2, marks=pytest.mark.slow),
     ],
 )
 def test_a_suite_measures_every_contender(

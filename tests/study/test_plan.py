@@ -35,6 +35,7 @@ def power_law(tokens: np.ndarray, floor: float = 3.0, exponent: float = 0.3) -> 
     return floor + 2.0 * (tokens / 1e5) ** -exponent
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_loss_of_a_ten_times_longer_run_that_follows_the_law() -> None:
     random = np.random.default_rng(0)
     inside, widths = 0, []
@@ -82,6 +83,7 @@ def test_hopeless_settings_are_refused_with_the_reason(tmp_path: Path, monkeypat
         plan(corpus, hours=1, trial_minutes=0, **options)
 
 
+@pytest.mark.slow
 def test_a_plan_trains_and_measures_its_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = write_corpus(tmp_path / "corpus.txt")
     monkeypatch.setattr(module, "measure_training_flops", lambda *_, **__: (1e9, False))

@@ -116,6 +116,7 @@ def assert_same_curve(one: Path, other: Path) -> None:
             assert ours[name] == pytest.approx(value, rel=tolerance), (name, theirs["step"])
 
 
+@pytest.mark.slow  # The fixture trains with one to three processes, half a minute.
 @pytest.mark.parametrize("recipe", RECIPES_TRAINED)
 def test_two_processes_learn_as_one_does(recipe: str, trained: Workplace) -> None:
     name = recipe.partition("/")[0]
@@ -126,6 +127,7 @@ def test_two_processes_learn_as_one_does(recipe: str, trained: Workplace) -> Non
     assert min(shares.values()) > 0.4 * len(samples)
 
 
+@pytest.mark.slow
 def test_a_run_continues_with_any_number_of_processes_and_sees_each_sample_once(trained: Workplace) -> None:
     sessions = {log: trained.samples(f"resumed-{log}") for log in ("1", "2", "3", "last")}
     assert [len({rank for _, rank, *_ in samples}) for samples in sessions.values()] == [1, 2, 3, 1]
