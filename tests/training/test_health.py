@@ -1,5 +1,6 @@
 """Spikes are found, and a run that diverges is stopped with the last sound checkpoint."""
 
+import json
 import math
 import re
 import sys
@@ -31,16 +32,21 @@ def test_a_spike_is_seven_deviations_above_the_mean_of_at_least_a_hundred_steps(
 
 
 @pytest.mark.parametrize(
-    ("loss", "weight", "says"),
+    ("loss", "first", "weight", "says"),
     [
-        (19.9, 1.0, ""),
-        (20.1, 1.0, "20.1.*first step was 10"),
-        (math.nan, 1.0, "loss is nan"),
-        (1.0, math.inf, "finite"),
+        (19.9, 10.0, 1.0, ""),
+        (20.1, 10.0, 1.0, "20.1.*first step it was 10"),
+        (6.9, 1.0, 1.0, ""),  # Below the unigram baseline.
+        (7.1, 1.0, 1.0, "7.1.*first step it was 1"),
+        (99.0, math.inf, 1.0, ""),
+        (math.nan, 10.0, 1.0, "loss is nan"),
+        (1.0, 10.0, math.inf, "finite"),
     ],
 )
-def test_divergence_is_twice_the_first_loss_or_a_weight_not_finite(loss: float, weight: float, says: str) -> None:
-    found = divergence(loss, 10.0, [torch.ones(2), torch.tensor([1.0, weight])])
+def test_divergence_is_above_twice_the_first_loss_and_the_baseline_or_a_weight_not_finite(
+    loss: float, first: float, weight: float, says: str
+) -> None:
+    found = divergence(loss, first, 7.0, [torch.ones(2), torch.tensor([1.0, weight])])
     assert re.search(says, found) if says else not found
 
 
@@ -76,7 +82,7 @@ def test_an_error_in_preparation_is_the_one_that_is_shown(tmp_path: Path, monkey
         pretrain(tmp_path, out=tmp_path / "run", recipe="bert/tiny", steps=4, reporter=Silent())
 
 
-def test_the_problem_of_an_earlier_session_is_forgotten(tmp_path: Path) -> None:
+def test_a_later_session_forgets_the_problem_and_keeps_the_first_loss(tmp_path: Path) -> None:
     def train(minutes: float = 1.0) -> None:
         pretrain(
             corpus,
@@ -92,11 +98,18 @@ def test_the_problem_of_an_earlier_session_is_forgotten(tmp_path: Path) -> None:
         )
 
     corpus = write_corpus(tmp_path / "corpus.txt")
-    failing = iter(["", "diverged"])
+    failing = iter(["", "", "", "diverged"])  # After evaluating and before saving each step.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "divergence", lambda *_: next(failing))
         with pytest.raises(TrainingError):
             train(0.0)
     assert "diverged" in read_record(tmp_path / "run" / "run.json")["problem"]
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+    changed = json.dumps({**json.loads(lines[0]), "loss": 0.1}) + "\n"
+    metrics.write_text("".join([changed, *lines[1:]]), encoding="utf-8")  # Which no longer decides on divergence.
     train()
     assert "problem" not in read_record(tmp_path / "run" / "run.json")
+    states = [read_record(path)["state"] for path in (tmp_path / "run").rglob("state.json")]
+    first, last = (state["first_loss"] for state in states)
+    assert first == last > 1

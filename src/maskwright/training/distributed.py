@@ -1,10 +1,7 @@
 """The processes of a run that torchrun starts: each has one device, the same weights, and a share of every batch.
 
-Gradients are summed by one all-reduce of all of them, when a step's micro-batches are done. That is a few lines, beside
-DistributedDataParallel's wrapper, hooks and `no_sync`, which do not know losses that are divided by global counts,
-captured CUDA graphs or parameters without a gradient. DistributedDataParallel would overlap the all-reduce with the
-backward pass of the last micro-batch; with several micro-batches per step that hides little, and on a CPU nothing,
-since the cores are busy.
+Gradients are summed by one all-reduce of all of them, when a step's micro-batches are done. Losses are divided by the
+counts of the whole batch before the backward pass, so the gradient is the sum over processes, not their mean.
 
 In a run of one process every function returns its argument or does nothing.
 """

@@ -4,12 +4,13 @@
 |---|---|---|
 | no target, or a loss or gradient that is not finite | `step.py` | the run stops before the update, naming the batch |
 | spike | loss or gradient norm 7 deviations above the mean of the last 1,000 steps | a warning names the batch |
-| divergence | held-out loss above twice the loss of the first step, or weights that are not finite | the run stops |
+| divergence | held-out loss above both twice its first value and the unigram baseline, or not finite | the run stops |
 
-Divergence is looked for at every evaluation and before every checkpoint, so the last checkpoint is always sound. Spikes
-are those that the spike score of OLMo 2 counts (Team OLMo 2025, arXiv:2501.00656). The limit of divergence follows
-Wortsman et al. (2023, arXiv:2309.14322), whose LR sensitivity caps losses at that of the initialization; here it is
-twice the loss of the first step, because that of a continued model rises while its learning rate warms up.
+Weights that are not finite are divergence too. It is looked for at every evaluation and before every checkpoint.
+Spikes are those that the spike score of OLMo 2 counts (Team OLMo 2025, arXiv:2501.00656). The limit follows Wortsman
+et al. (2023, arXiv:2309.14322), whose LR sensitivity caps losses at that of the initialization. Here it is twice the
+held-out loss before the first step, and at least the unigram baseline, because the loss of a continued model rises
+while its learning rate warms up.
 """
 
 import math
@@ -44,13 +45,14 @@ class Spikes:
         return found
 
 
-def divergence(loss: float, first_loss: float, weights: Iterable[Tensor]) -> str:
+def divergence(loss: float, first_loss: float, baseline: float, weights: Iterable[Tensor]) -> str:
     """Say why a run has diverged; "" if it has not.
 
     Args:
         loss: On held-out text; 0 without any.
-        first_loss: Of the first step; infinite if unknown.
+        first_loss: On held-out text before the first step; infinite if unknown.
+        baseline: Loss of the unigram baseline; 0 without one.
     """
-    if not math.isfinite(loss) or loss > _DIVERGED * first_loss:
-        return f"the held-out loss is {loss:.4g}, that of the first step was {first_loss:.4g}"
+    if not math.isfinite(loss) or loss > max(_DIVERGED * first_loss, baseline):
+        return f"the held-out loss is {loss:.4g}, before the first step it was {first_loss:.4g}"
     return "" if total_norm(list(weights)).isfinite() else "weights are not finite"

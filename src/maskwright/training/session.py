@@ -35,7 +35,7 @@ from maskwright.training.health import Spikes, divergence
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.kernel_check import KernelCheck, check_kernels
 from maskwright.training.loop import Position, Schedule, train
-from maskwright.training.metrics import Journal, read_rows
+from maskwright.training.metrics import Journal
 from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.preparation import Prepared, Request
@@ -167,14 +167,14 @@ class Session:
                 if largest(not check.passed):
                     stack.enter_context(use_kernels(False))
             steps = position.spent.steps
-            journal, first_loss = None, math.inf
+            journal = None
             if rank() == 0:
                 peak_flops = self.machine.peak_flops * world_size()
                 journal = Journal(self.directory.path, steps, self.budget, peak_flops, self.reporter)
                 stack.callback(journal.close)
-                logged = read_rows(self.directory.path / "metrics.jsonl")
-                first_loss = next((row["loss"] for row in logged if "loss" in row), math.inf)
-            self._first_loss = from_first(first_loss)
+            if not steps:
+                self._first_loss = self._loss(measure(self.model, self.workload.held_out_sample()))
+            self._first_loss = from_first(self._first_loss)
             spikes, num_spikes = Spikes(), 0
             contention_reported = False
             timer = CheckpointTimer(
@@ -201,8 +201,6 @@ class Session:
                 if journal is not None:
                     journal.step(report)
                 result, step = report.result, position.spent.steps
-                if self._first_loss == math.inf:
-                    self._first_loss = result.loss
                 for spike in spikes.find({"loss": result.loss, "gradient norm": result.gradient_norm}):
                     num_spikes += 1
                     if num_spikes.bit_count() == 1:  # the first, second, fourth, eighth ...
@@ -336,6 +334,7 @@ class Session:
             position = Position.from_json(found.state)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{found.folder / 'state.json'} does not fit this version: {error}") from error
+        self._first_loss = float(found.state.get("first_loss", math.inf))  # Earlier versions did not keep it.
         self.model.load(found.weights, str(found.folder))
         self.optimizer.load_state(found.moments, found.step)
         progress = self.budget.progress(position.spent)
@@ -344,15 +343,18 @@ class Session:
 
     def _check(self, step: int, held_out: Mapping[str, Measured]) -> None:
         """Raise TrainingError if the run has diverged."""
-        objectives = [each for each in self.model.objectives if each.kind in held_out]
-        loss = sum(each.weight * held_out[each.kind].loss for each in objectives)
-        if problem := divergence(loss, self._first_loss, self.model.weights().values()):
+        baseline = 0.0 if self.baseline is None else self.baseline.loss
+        if problem := divergence(self._loss(held_out), self._first_loss, baseline, self.model.weights().values()):
             kept = max(self.directory.checkpoints.glob("step-*"), default=None)
             raise TrainingError(
                 f"training has diverged: after step {step:,} {problem}; "
                 + ("no checkpoint was written before" if kept is None else f"the checkpoint {kept.name} is kept"),
                 todo="Lower the learning rate (`--set training.learning_rate=...`) and use a new --out folder.",
             )
+
+    def _loss(self, held_out: Mapping[str, Measured]) -> float:
+        objectives = [each for each in self.model.objectives if each.kind in held_out]
+        return float(sum(each.weight * held_out[each.kind].loss for each in objectives))
 
     def _save(self, position: Position, journal: Journal | None) -> None:
         if journal is None:
@@ -367,7 +369,7 @@ class Session:
         checkpoint.save(
             self.directory.checkpoints,
             position.spent.steps,
-            position.to_json(),
+            {**position.to_json(), "first_loss": self._first_loss},
             self.model.weights(),
             self.optimizer.state(),
         )
