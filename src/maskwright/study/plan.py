@@ -291,7 +291,7 @@ def _refused_for_epochs(planned: PlannedRecipe) -> PlannedRecipe:
         return planned
     return replace(
         planned,
-        refused=f"{planned.epochs:.0f} epochs of the text, and beyond {MOST_EPOCHS} it teaches nothing new; give more "
+        refused=f"{planned.epochs:.0f} epochs of the text, more than the limit of {MOST_EPOCHS}; give more "
         "text, or choose a larger size",
     )
 
