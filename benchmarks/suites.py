@@ -15,6 +15,7 @@ from benchmarks.faults import faults
 from benchmarks.ours import INFERENCE_LEVERS, LEVERS
 from benchmarks.quality import quality
 from benchmarks.runner import Contender, Outcome, Settings, Spread, measure
+from benchmarks.serving import measure_serving
 from benchmarks.table import Table, compare, number, spread
 
 OWN, HF, ONEDNN, GROUPED = "maskwright", "transformers", "transformers + oneDNN", "transformers + oneDNN, grouped"
@@ -443,6 +444,15 @@ def beside(settings: Settings) -> Iterator[Table]:
         yield Table(f"beside other busy processes, {size}", columns, rows)
 
 
+def serve(settings: Settings) -> Iterator[Table]:
+    """Latency and throughput of `maskwright serve` under load, and of transformers behind FastAPI."""
+    for name, size in _sizes(settings, ("base",)):
+        task = prepare(settings, size)
+        vocabulary = 300 if settings.quick else size.vocabulary
+        for table in measure_serving(task.folder / "start", vocabulary, settings):
+            yield dataclasses.replace(table, title=f"{name}: {table.title}")
+
+
 def _share(part: Outcome, whole: Outcome) -> str:
     if not part.rounds or not whole.rounds:
         return ""
@@ -459,6 +469,7 @@ SUITES: Mapping[str, Callable[[Settings], Iterator[Table]]] = {
     "scaling": scaling,
     "gpu": gpu,
     "beside": beside,
+    "serve": serve,
     "quality": quality,
     "faults": faults,
 }

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from maskwright.inference.showing import show as show
     from maskwright.serving.export import export as export
     from maskwright.serving.push import push as push
+    from maskwright.serving.server import serve as serve
     from maskwright.study.compare import compare as compare
     from maskwright.study.plan import plan as plan
     from maskwright.training.doctor import doctor as doctor
@@ -48,6 +49,7 @@ _MODULES = {
     "pretrain": "training.pretrain",
     "push": "serving.push",
     "quickstart": "inference.quickstart",
+    "serve": "serving.server",
     "show": "inference.showing",
 }
 
@@ -71,6 +73,7 @@ __all__ = [
     "push",
     "quickstart",
     "recipes",
+    "serve",
     "show",
 ]
 

@@ -222,6 +222,13 @@ def test_json_is_printed_on_streams_without_bytes(monkeypatch):
     assert caught.getvalue() == '[\n  "\u5b57"\n]\n'
 
 
+def test_json_has_null_for_what_is_not_a_number(monkeypatch):
+    caught = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", caught)
+    output.print_json({"loss": float("nan"), "rates": [float("-inf"), 0.5]})
+    assert json.loads(caught.getvalue()) == {"loss": None, "rates": [None, 0.5]}
+
+
 def test_tables_escape_characters_that_a_code_page_lacks(monkeypatch):
     written = _pipe(monkeypatch, "cp1252")
     output.table(("token", "text"), [("\u0120the", "caf\u00e9 \u5b57")])

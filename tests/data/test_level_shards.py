@@ -160,7 +160,7 @@ def test_given_spans_become_levels(tmp_path: Path) -> None:
 
 
 def test_facts_count_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maskwright.data.words.span_facts._MOST_DISTINCT", 3)
+    monkeypatch.setattr("maskwright.data.words.span_facts._MAX_DISTINCT", 3)
     facts = SpanFacts()
     for part in (["b", "a", "a"], ["c", "d", "a"], ["e", "b"]):
         more = SpanFacts(units=len(part), tokens=2 * len(part))

@@ -123,7 +123,7 @@ def test_pairs_are_swapped_and_single_texts_are_not() -> None:
 
 @pytest.mark.parametrize("name", ["question-answering", "question_answering", "Question-Answering"])
 def test_kinds_are_found_however_written(name: str) -> None:
-    assert task_named(name) == "question_answering"
+    assert task_named(name) == ("question_answering", None)
     with pytest.raises(RecipeError, match="Did you mean 'multi-label'"):
         task_named("multi-labl")
 

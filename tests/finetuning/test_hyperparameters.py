@@ -1,9 +1,10 @@
 """Settings of fine-tuning: published rows, how they are laid over each other, and what is fitted to small models."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.hyperparameters import (
@@ -12,11 +13,11 @@ from maskwright.finetuning.hyperparameters import (
     fit_numbers,
     fit_stride,
     fit_training,
-    known_system,
     published,
     published_task_fields,
     system_named,
 )
+from maskwright.finetuning.plan import system_of
 from maskwright.finetuning.published_settings import PUBLISHED, SYSTEMS
 from maskwright.finetuning.tasks import KINDS, Classification, QuestionAnswering, Regression, make_task
 from maskwright.model.config import EncoderConfig
@@ -37,7 +38,6 @@ def test_every_row_is_of_a_known_system_has_a_source_and_fits_the_fields() -> No
 
 def test_every_system_of_the_catalogue_has_settings() -> None:
     for name in catalog.names():
-        assert system_named(name) == known_system(name, "bert")
         settings, source = published(system_named(name), "sequence", BENCHMARKS["sst-2"], BASE)
         assert settings.learning_rate <= 1e-4
         assert source
@@ -150,20 +150,13 @@ def test_steps_count_passes_or_are_given() -> None:
     assert Hyperparameters(epochs=0.01).total_steps(20) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "guess"),
-    [("learning_rat=1", "learning_rate"), ("epoch=1", "epochs"), ("lr=1", "learning_rate"), ("wd=1", "weight_decay")],
-)
-def test_a_misspelled_or_shortened_field_suggests_the_full_name(text: str, guess: str) -> None:
-    with pytest.raises(RecipeError, match=guess):
-        override(Hyperparameters(), parse_overrides([text]))
-
-
-def test_an_unknown_system_is_refused_when_asked_for_and_passed_over_when_found() -> None:
+def test_the_system_is_the_chosen_one_or_that_of_the_recipe_or_family(tmp_path) -> None:
+    model = SimpleNamespace(folder=tmp_path, family="electra")
+    assert system_of(model, None) == "electra"
+    (tmp_path / "recipe.json").write_text('{"name": "spanbert/base"}')
+    assert (system_of(model, None), system_of(model, "macbert")) == ("spanbert", "macbert")
     with pytest.raises(RecipeError, match="Did you mean 'macbert'"):
-        system_named("macbart")
-    assert known_system("my-own/recipe", "electra") == "electra"
-    assert known_system("spanbert/base", "bert") == "spanbert"
+        system_of(model, "macbart")
 
 
 @pytest.mark.parametrize("system", sorted(set(SYSTEMS.values())))

@@ -68,7 +68,8 @@ def test_keys_of_predictions_are_line_numbers(
     _given(monkeypatch, b"\xef\xbb\xbfthe cat\n\nsch\xf6n\n")
     talk = Heard()
     said = predict(model, "a word", file=["-", file], reporter=talk)
-    called = {"input:1": "a word", "standard input:1": "the cat", "standard input:3": "schön", "7": "the dog"}
+    called = {"input:1": "a word", "standard input:1": "the cat", "standard input:3": "schön"}
+    called["texts.csv:7"] = "the dog"
     assert [(one.key, one.input_text) for one in said] == list(called.items())
     assert "file 2 examples from standard input" in talk.text()
     assert "line 2 is blank" in talk.text()
@@ -76,7 +77,7 @@ def test_keys_of_predictions_are_line_numbers(
     assert [one.key for one in predict(model, file=["-", file], reporter=Silent())] == ["1", "3", "7"]
     file.write_text("text\nthe dog\n", encoding="utf-8")
     said = predict(model, ["a word", "a cat"], file=file, reporter=Silent())
-    assert [one.key for one in said] == ["input:1", "input:2", "2"]
+    assert [one.key for one in said] == ["input:1", "input:2", "texts.csv:2"]
     _given(monkeypatch, b"\n")
     with pytest.raises(DataError, match="nothing was given"):
         predict(model, file="-", reporter=Silent())

@@ -89,18 +89,23 @@ def test_the_operator_is_registered_as_pytorch_requires(mask: DropoutMask | None
 
 
 @needs_c
-@pytest.mark.parametrize("lengths", [(17, 40, 1, 64, 8), (33, 33), ()], ids=str)
-@pytest.mark.parametrize("head_size", [16, 48])
+@pytest.mark.parametrize(
+    ("lengths", "longest"),
+    [((17, 40, 1, 64, 8), 64), ((33, 33), 64), ((), 64), ((65, 130, 200, 3), 256), ((512,), 512)],
+    ids=str,
+)
+@pytest.mark.parametrize("head_size", [16, 48, 64])
 @masks
 def test_c_attention_drops_and_computes_what_rows_do(
-    lengths: tuple[int, ...], head_size: int, mask: DropoutMask | None
+    lengths: tuple[int, ...], longest: int, head_size: int, mask: DropoutMask | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(rows, "_LONGEST_FOR_MATMULS", 512)
     shape, draws = (sum(lengths), HEADS * head_size), torch.Generator().manual_seed(1)
     # Views of one tensor, as from the fused projection.
     projected = torch.randn(shape[0], 3 * shape[1], generator=draws).requires_grad_()
     grad, computed = torch.randn(shape, generator=draws), []
     for function in (cpu_attention.attention, rows.attention):
-        context = function(*projected.split(shape[1], 1), sequences_of(lengths, 64), HEADS, mask)
+        context = function(*projected.split(shape[1], 1), sequences_of(lengths, longest), HEADS, mask)
         computed.append((context, *torch.autograd.grad(context, projected, grad)))
     torch.testing.assert_close(*computed, atol=2e-5, rtol=2e-5)
 

@@ -15,33 +15,33 @@ from maskwright.kernels.cross_entropy import cast_weight_grad, in_blocks
 @pytest.mark.parametrize("count", [0, 6, 7])
 def test_blocks_add_up_to_the_whole(rows: int, count: int) -> None:
     draws = torch.Generator().manual_seed(1)
-    features, weight, slopes = (
+    features, weight, grads = (
         torch.randn(*shape, generator=draws, dtype=torch.float64) for shape in ((9, 4), (5, 4), (9, 5))
     )
-    slopes[count:] = 0
+    grads[count:] = 0
     seen = list[int]()
 
-    def slopes_of(part: slice, block: Tensor) -> Tensor:
+    def grads_of(part: slice, block: Tensor) -> Tensor:
         assert torch.equal(block, features[part])
         seen.append(part.start)
-        return slopes[part]
+        return grads[part]
 
-    of_features, of_weight = in_blocks(features, weight, count, rows, slopes_of)
+    of_features, of_weight = in_blocks(features, weight, count, rows, grads_of)
     assert seen == list(range(0, count, rows))
-    torch.testing.assert_close(of_features, slopes @ weight)
-    torch.testing.assert_close(cast_weight_grad(of_weight, weight), slopes.T @ features)
+    torch.testing.assert_close(of_features, grads @ weight)
+    torch.testing.assert_close(cast_weight_grad(of_weight, weight), grads.T @ features)
 
 
 def test_of_a_block_nothing_but_the_sum_is_there_when_the_next_one_begins() -> None:
     features, weight, products = torch.randn(8, 4), torch.randn(5, 4), _Products()
     left = list[int]()
 
-    def slopes_of(part: slice, block: Tensor) -> Tensor:
+    def grads_of(part: slice, block: Tensor) -> Tensor:
         left.append(products.alive())
         return block @ weight.T
 
     with products:
-        in_blocks(features, weight, 8, 2, slopes_of)
+        in_blocks(features, weight, 8, 2, grads_of)
     assert left == [0, 1, 1, 1]
 
 
@@ -71,5 +71,5 @@ def test_bf16_is_summed_in_fp32_once_there_are_several_blocks() -> None:
         assert cast_weight_grad(total, weight).dtype == torch.bfloat16
 
 
-def test_without_slopes_there_is_no_gradient_of_the_vocabulary() -> None:
+def test_without_gradients_there_is_no_gradient_of_the_vocabulary() -> None:
     assert in_blocks(torch.randn(8, 4), torch.randn(5, 4), 8, 3, lambda *_: None)[1] is None

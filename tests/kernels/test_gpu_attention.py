@@ -38,9 +38,9 @@ def inputs_of(tokens: int, width: int) -> list[Tensor]:
     return [torch.randn(tokens, width, device=DEVICE, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
 
 
-def assert_near(found: Tensor, expected: Tensor, floor: float = 0.0) -> None:
+def assert_near(found: Tensor, expected: Tensor, minimum: float = 0.0) -> None:
     difference = (found.detach().double() - expected.detach().double()).norm()
-    assert difference <= TOLERANCE * max(float(expected.detach().double().norm()), floor)
+    assert difference <= TOLERANCE * max(float(expected.detach().double().norm()), minimum)
 
 
 def test_replayed_graphs_compute_what_eager_passes_compute() -> None:
@@ -78,7 +78,7 @@ def test_replayed_graphs_compute_what_eager_passes_compute() -> None:
             assert_near(one, other)
         assert grads.keys() == expected_grads.keys()
         for name, grad in grads.items():
-            assert_near(grad, expected_grads[name], floor=1e-3 * largest)
+            assert_near(grad, expected_grads[name], minimum=1e-3 * largest)
     assert len(graphs._graphs) == 2
 
 

@@ -20,7 +20,7 @@ from maskwright.core.types import ProductPrecision
 from maskwright.inference.batching import TextBatch, batches
 from maskwright.kernels import ops
 from maskwright.kernels.cpu import library as module
-from maskwright.kernels.cpu.encoder import MOST_INPUTS_INT8, inference_layers, quantize_int8
+from maskwright.kernels.cpu.encoder import MAX_INPUTS_INT8, inference_layers, quantize_int8
 from maskwright.kernels.cpu.library import find_library
 from maskwright.kernels.setting import use_kernels
 from maskwright.model.config import EncoderConfig
@@ -144,7 +144,7 @@ def test_shapes_and_settings_that_c_does_not_support_use_the_modules() -> None:
         torch.testing.assert_close(model(batch), odd(batch).hidden)
     with use_kernels(False):
         assert InferenceEncoder(encoder("bert"), "fp32").layers is None
-    wide = [ops.Block([torch.nn.Linear(16, MOST_INPUTS_INT8 + 16)], torch.nn.Linear(16, 16), torch.nn.LayerNorm(16))]
+    wide = [ops.Block([torch.nn.Linear(16, MAX_INPUTS_INT8 + 16)], torch.nn.Linear(16, 16), torch.nn.LayerNorm(16))]
     assert inference_layers(wide, wide, [(0, 0)], num_heads=1, activation="relu", precision="int8") is None
 
 

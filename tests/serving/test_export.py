@@ -23,6 +23,7 @@ from maskwright.finetuning.tasks import (
     Tagging,
 )
 from maskwright.huggingface.huggingface import load_model
+from maskwright.huggingface.quiet import quiet
 from maskwright.serving import export, onnx_graph
 from maskwright.serving.parity import Parity, examples_for, texts_for
 from tests.finetuning.tiny_tuned import FAMILIES, LABELS, TEXTS, pretrained
@@ -92,7 +93,7 @@ def test_onnx_gives_the_results_of_the_source(family, kind, tmp_path, monkeypatc
     given = dict(tokenizer(list(TEXTS[:3]), padding=True, truncation=True, max_length=24, return_tensors="pt"))
     if kind == "multiple_choice":
         given = {name: values[None] for name, values in given.items()}
-    with onnx_graph.quiet(), torch.inference_mode():
+    with quiet(), torch.inference_mode():
         theirs = getattr(transformers, architecture).from_pretrained(model).eval()(**given)
     ours = session.run(None, {each.name: given[each.name].numpy() for each in session.get_inputs()})
     real = given["attention_mask"].bool().numpy() if ours[0].shape[:2] == given["input_ids"].shape else ...

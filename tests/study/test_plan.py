@@ -31,8 +31,8 @@ TOKENS = np.array([1e5, 2e5, 4e5, 8e5])
 RECIPE = PlannedRecipe(recipe="a", tokens=8e6, steps=1000, epochs=1.0, flops_per_second=1e9, memory=1)
 
 
-def power_law(tokens: np.ndarray, floor: float = 3.0, exponent: float = 0.3) -> np.ndarray:
-    return floor + 2.0 * (tokens / 1e5) ** -exponent
+def power_law(tokens: np.ndarray, irreducible: float = 3.0, exponent: float = 0.3) -> np.ndarray:
+    return irreducible + 2.0 * (tokens / 1e5) ** -exponent
 
 
 @pytest.mark.slow
@@ -55,6 +55,8 @@ def test_trials_without_a_trend_give_no_prediction() -> None:
     assert "plateau" in with_prediction(flat).note
     falling = replace(RECIPE, trials=tuple(zip(TOKENS.tolist(), power_law(TOKENS).tolist(), strict=True)))
     assert with_prediction(falling).loss == pytest.approx(power_law(np.array([8e6]))[0], abs=0.1)
+    assert not with_prediction(falling).note
+    assert "guess" in with_prediction(replace(falling, tokens=1e8)).note
 
 
 def test_the_lowest_expected_loss_is_recommended_and_overlaps_are_named() -> None:
@@ -71,12 +73,16 @@ def test_the_lowest_expected_loss_is_recommended_and_overlaps_are_named() -> Non
 def test_hopeless_settings_are_refused_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = write_corpus(tmp_path / "corpus.txt")
     options = {"set": TOY, "cache": tmp_path / "cache", "workers": 1, "reporter": Silent()}
-    monkeypatch.setattr(module, "measure_training_flops", lambda *_, **__: (1e6, False))
+    monkeypatch.setattr(module, "measure_training_flops", lambda *_, **__: (1e8, False))
     (short,) = plan(corpus, ["bert/tiny"], minutes=1, **options).recipes
     assert "steps fit" in short.refused
+    set_by_user = [*TOY, "training.batch_sequences=512"]
+    (large_batches,) = plan(corpus, ["bert/tiny"], minutes=1, **{**options, "set": set_by_user}).recipes
+    assert large_batches.steps < short.steps / 2, "a batch size of the user's is not fitted to the budget"
     monkeypatch.setattr(module, "_memory", lambda *_: (2 << 30, 1 << 30))
     (large,) = plan(corpus, ["bert/tiny"], minutes=1, **options).recipes
-    assert large.refused == "it needs 2 GiB of memory, and 1 GiB are there"
+    assert "2 GiB" in large.refused
+    assert "1 GiB" in large.refused
     with pytest.raises(RecipeError, match="no budget"):
         plan(corpus, **options)
     with pytest.raises(RecipeError, match="trial-minutes"):
@@ -87,14 +93,14 @@ def test_hopeless_settings_are_refused_with_the_reason(tmp_path: Path, monkeypat
 def test_a_plan_trains_and_measures_its_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = write_corpus(tmp_path / "corpus.txt")
     monkeypatch.setattr(module, "measure_training_flops", lambda *_, **__: (1e9, False))
-    monkeypatch.setattr(module, "FEWEST_STEPS", 10)
+    monkeypatch.setattr(module, "MIN_STEPS", 10)
     monkeypatch.setattr(module, "TRIAL_SHARES", (0.1, 0.2, 0.4))
     options = {"set": [*TOY, "tokenizer.vocab_size=400"], "clean": ["deduplicate=none"], "workers": 1}
     found = plan(corpus, ["bert/tiny"], hours=2, trial_minutes=0.2, cache=tmp_path / "c", reporter=Silent(), **options)
     (one,) = found.recipes
     assert [tokens / one.trials[0][0] for tokens, _ in one.trials] == pytest.approx([1, 2, 4], rel=0.3)
     assert one.by == "head"
-    assert one.epochs > module.MOST_EPOCHS
+    assert one.epochs > module.MAX_EPOCHS
     assert "epochs of the text" in one.refused
     assert found.recommended is None
     assert found.to_json()["recipes"][0]["trials"] == one.trials

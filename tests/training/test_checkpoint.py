@@ -59,7 +59,7 @@ def test_a_checkpoint_cut_short_is_passed_over_for_the_one_before(tmp_path: Path
     assert found.step == 1
     assert len(damaged) == 1
     assert "step-000000002" in damaged[0]
-    assert not damaged[0].endswith(".")  # A sentence goes on after it.
+    assert not damaged[0].endswith(".")  # The message continues after it.
 
 
 def test_one_flipped_byte_is_noticed(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_other_commands_refuse_several_processes(
 
 def test_a_variable_of_torchrun_alone_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with distributed.joined():
+    with distributed.process_group():
         assert distributed.world_size() == 1
     with pytest.raises(SystemExit) as exit:
         main(["recipes"])

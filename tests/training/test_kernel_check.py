@@ -210,7 +210,7 @@ def test_kernels_on_a_cpu_change_no_result_but_rounding(tmp_path: Path) -> None:
         run = pretrain(corpus, kernels=wish, **settings(tmp_path, Hearing(), out=tmp_path / wish))  # type: ignore[arg-type]
         record = read_json(run.folder / "run.json")
         assert record["machine"]["kernels"] == wish
-        # It is no part of what was asked: a run goes on with another.
+        # It is not part of the request: a run can be resumed with the other.
         assert "kernels" not in record["request"]
         losses.append([row["loss"] for row in read_rows(run.folder / "metrics.jsonl") if "loss" in row])
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)

@@ -4,23 +4,26 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from maskwright.cli import output
+from maskwright.cli.options import (
+    CleanOption,
+    CorpusArgument,
+    DeviceOption,
+    SetOfRecipesOption,
+    TrainingPrecisionOption,
+    WorkersOption,
+)
 
 if TYPE_CHECKING:
     from maskwright.study.compare import PlannedRun
 
 
 def command(
-    corpus: Annotated[
-        list[str],
-        typer.Argument(
-            help="Files, directories, globs, `docstrings`, or Hugging Face dataset names.", show_default=False
-        ),
-    ],
+    corpus: CorpusArgument,
     recipes: Annotated[
         str,
         typer.Option(help="Recipes, comma-separated; `LABEL=RECIPE` names one yourself.", show_default=False),
@@ -61,31 +64,17 @@ def command(
             show_default=False,
         ),
     ] = None,
-    set: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Override a field of all recipes, `masking.rate=0.3`, or of one, `LABEL:masking.rate=0.3`.",
-            show_default=False,
-        ),
-    ] = None,
-    clean: Annotated[
-        list[str] | None,
-        typer.Option("--clean", help="Override a field of the text cleaning; repeatable.", show_default=False),
-    ] = None,
+    set: SetOfRecipesOption = None,
+    clean: CleanOption = None,
     finetune_set: Annotated[
         list[str] | None,
         typer.Option(
             "--finetune-set", help="Override a hyperparameter of fine-tuning, e.g. `epochs=2`.", show_default=False
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    precision: Annotated[
-        Literal["auto", "fp32", "bf16"], typer.Option(help="Matmul precision of training: auto, fp32 or bf16.")
-    ] = "auto",
-    workers: Annotated[
-        int | None, typer.Option(help="Processes that prepare text; default: one per core.", show_default=False)
-    ] = None,
+    device: DeviceOption = "auto",
+    precision: TrainingPrecisionOption = "auto",
+    workers: WorkersOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the runs and what they may spend.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from maskwright.cli import output
+from maskwright.cli.options import DeviceOption
 from maskwright.cli.texts import (
     ColumnOption,
-    DeviceOption,
     FileOption,
     ModelArgument,
     PrecisionOption,
@@ -62,8 +62,8 @@ def command(
     loaded = load_for_use(model, device, precision)
     if not (locate(model) / "modules.json").is_file():  # the file of sentence-transformers
         output.note(
-            "this model was not trained to compare texts, so similarities of its vectors may mean little. Train it on "
-            "pairs of similar texts (sentence-transformers), or score pairs with `maskwright finetune --task sts-b`."
+            "this model was not trained to compare texts, so similarities of its vectors may mean little. Train it "
+            "with `maskwright finetune --task embedding`."
         )
     # The file is opened first, so that an unwritable directory fails immediately.
     with atomic_path(out) if out else contextlib.nullcontext() as temporary:

@@ -1,17 +1,18 @@
 """`maskwright evaluate`: evaluate a fine-tuned model on labeled examples."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from maskwright.cli import output
-from maskwright.cli.finetune import LABEL_HELP, PRECISION_HELP, READ_HELP, TEXT2_HELP, TEXT_HELP
-from maskwright.cli.texts import DEVICE_HELP, check_model
+from maskwright.cli.finetune import LABEL_HELP, READ_HELP, TEXT2_HELP, TEXT_HELP
+from maskwright.cli.options import DeviceOption, TrainingPrecisionOption
+from maskwright.cli.texts import check_model
 
 FINE_TUNED_HELP = "Output directory of `maskwright finetune`, or a transformers model for the task."
 
-_CLASSES_SHOWN, _MOST_CONFUSED = 20, 8
+_CLASSES_SHOWN, _MAX_CONFUSED = 20, 8
 """Rows of the table of classes; classes up to which the confusion matrix is shown."""
 
 
@@ -35,8 +36,8 @@ def command(
     out: Annotated[
         Path | None, typer.Option(help="Write the predictions to this .jsonl file.", show_default=False)
     ] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help=PRECISION_HELP)] = "auto",
+    device: DeviceOption = "auto",
+    precision: TrainingPrecisionOption = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Evaluate a fine-tuned model on labeled examples."""
@@ -73,11 +74,11 @@ def command(
             for label, scores in list(done.by_class.items())[:_CLASSES_SHOWN]
         ]
         output.table(("class", *names, "examples"), rows, right=range(1, 5))
-    if 0 < len(done.confusion) <= _MOST_CONFUSED:
+    if 0 < len(done.confusion) <= _MAX_CONFUSED:
         predicted = list(done.confusion)
         rows = [(label, *(f"{counts[other]:,}" for other in predicted)) for label, counts in done.confusion.items()]
         output.table(("true, by predicted", *predicted), rows, right=range(1, len(predicted) + 1))
-    if len(done.by_class) > _CLASSES_SHOWN or len(done.confusion) > _MOST_CONFUSED:
+    if len(done.by_class) > _CLASSES_SHOWN or len(done.confusion) > _MAX_CONFUSED:
         output.note("--json prints the scores of all classes and the whole confusion matrix")
     if done.cut:
         output.note(f"{done.cut:,} examples were truncated to the model's maximum length")

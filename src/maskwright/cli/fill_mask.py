@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from maskwright.cli import output
+from maskwright.cli.options import DeviceOption
 from maskwright.cli.texts import (
     ColumnOption,
-    DeviceOption,
     FileOption,
     LinesOption,
     ModelArgument,

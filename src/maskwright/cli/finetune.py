@@ -3,17 +3,17 @@
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from maskwright.cli import output
-from maskwright.cli.texts import DEVICE_HELP, MODEL_HELP, check_model
+from maskwright.cli.options import DeviceOption, TrainingPrecisionOption
+from maskwright.cli.texts import MODEL_HELP, check_model
 
 TEXT_HELP = "Column of the text (words, question). Default: guessed from the header."
 TEXT2_HELP = "Column of the second text (context)."
 LABEL_HELP = "Column of the label (tags, answers). Default: guessed from the header."
-PRECISION_HELP = "Precision of matrix multiplications: auto (bf16 on a GPU that supports it), fp32 or bf16."
 READ_HELP = "Option for reading files, e.g. `quoting=none`, `encoding=gb18030`; repeatable."
 
 
@@ -23,7 +23,7 @@ def command(
         str,
         typer.Option(
             help="A benchmark (sst-2, squad-1.1, ...), or a task type for your own files: classification, "
-            "regression, multi-label, tagging, question-answering, multiple-choice.",
+            "regression, multi-label, tagging, question-answering, multiple-choice, embedding.",
             show_default=False,
         ),
     ],
@@ -80,8 +80,8 @@ def command(
             show_default=False,
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help=PRECISION_HELP)] = "auto",
+    device: DeviceOption = "auto",
+    precision: TrainingPrecisionOption = "auto",
     checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 1.0,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -124,12 +124,12 @@ def command(
             title = ""
         results = done.results
         for name, scores in results.baselines.items():
-            if scores["dev"][results.main_metric] >= results.best.dev[results.main_metric]:
+            if results.main_metric and scores["dev"][results.main_metric] >= results.best.dev[results.main_metric]:
                 output.note(f"On dev the model is no better than the baseline {name}.")
         for note in done.results.notes:
             output.note(note)
         output.note(f"The best seed's model and the results are in {done.folder}. Try:")
-        output.note(f"  maskwright predict {done.folder} ...")
+        output.note(f"  maskwright {'embed' if results.kind == 'embedding' else 'predict'} {done.folder} ...")
     if not done.finished:
         output.note(f"stopped by {done.stopped_by}, checkpoint saved; the same command again resumes")
         sys.exit(130)

@@ -49,6 +49,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "embed": Verb("embed", "Compute sentence embeddings.", _USE),
         "predict": Verb("predict", "Predict with a fine-tuned model.", _USE),
         "evaluate": Verb("evaluate", "Evaluate a fine-tuned model on labeled examples.", _USE),
+        "serve": Verb("serve", "Serve models by HTTP, with a playground page.", _USE),
         "export": Verb("export", "Write a model for ONNX Runtime, sentence-transformers or the hub.", _USE),
         "push": Verb("push", "Upload an exported model to the model hub.", _USE),
         "recipes": Verb("recipes", "List, show, compare and size the recipes of the published systems.", _SEE),

@@ -98,7 +98,8 @@ def grouped(names: Iterable[str]) -> Iterator[str]:
 
 
 def print_json(value: Any) -> None:
-    """Print a JSON-like value on standard output, indented, in UTF-8."""
+    """Print a JSON-like value on standard output, indented, in UTF-8; numbers that are not finite become null."""
+    value = json.loads(json.dumps(value), parse_constant=lambda _: None)  # JSON has no NaN.
     # JSON is UTF-8, but a pipe on Windows uses an old code page. Lone surrogates, which file names may contain, become
     # JSON escapes (\udc80), the format of backslashreplace.
     # So do control characters that JSON allows (from 0x7F).

@@ -1,43 +1,32 @@
 """`maskwright plan`: what fits a budget of time on this machine."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from maskwright.cli import output
 from maskwright.cli.compare import split_list
+from maskwright.cli.options import (
+    CleanOption,
+    CorpusArgument,
+    DeviceOption,
+    SetOfRecipesOption,
+    TrainingPrecisionOption,
+    WorkersOption,
+)
 
 
 def command(
-    corpus: Annotated[
-        list[str],
-        typer.Argument(
-            help="Files, directories, globs, `docstrings`, or Hugging Face dataset names.", show_default=False
-        ),
-    ],
+    corpus: CorpusArgument,
     hours: Annotated[float | None, typer.Option(help="Hours of a run.", show_default=False)] = None,
     minutes: Annotated[float | None, typer.Option(help="Minutes of a run.", show_default=False)] = None,
     recipes: Annotated[str, typer.Option(help="Recipes, comma-separated.")] = "bert/tiny,bert/mini,bert/small",
     trial_minutes: Annotated[float, typer.Option(help="Training time of all short runs together.")] = 4.0,
-    set: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Override a field of all recipes, `masking.rate=0.3`, or of one, `LABEL:masking.rate=0.3`.",
-            show_default=False,
-        ),
-    ] = None,
-    clean: Annotated[
-        list[str] | None,
-        typer.Option("--clean", help="Override a field of the text cleaning; repeatable.", show_default=False),
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    precision: Annotated[
-        Literal["auto", "fp32", "bf16"], typer.Option(help="Matmul precision of training: auto, fp32 or bf16.")
-    ] = "auto",
-    workers: Annotated[
-        int | None, typer.Option(help="Processes that prepare text; default: one per core.", show_default=False)
-    ] = None,
+    set: SetOfRecipesOption = None,
+    clean: CleanOption = None,
+    device: DeviceOption = "auto",
+    precision: TrainingPrecisionOption = "auto",
+    workers: WorkersOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
     """Say what fits a budget of time on this machine, from the measured speed and a few short runs: tokens, epochs,

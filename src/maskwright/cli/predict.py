@@ -1,14 +1,15 @@
 """`maskwright predict`: predict with a fine-tuned model."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from maskwright.cli import output
 from maskwright.cli.evaluate import FINE_TUNED_HELP
-from maskwright.cli.finetune import PRECISION_HELP, READ_HELP, TEXT2_HELP, TEXT_HELP
-from maskwright.cli.texts import DeviceOption, check_model
+from maskwright.cli.finetune import READ_HELP, TEXT2_HELP, TEXT_HELP
+from maskwright.cli.options import DeviceOption, TrainingPrecisionOption
+from maskwright.cli.texts import check_model
 
 _SHOWN = 80
 """Characters of a text in the table."""
@@ -32,7 +33,7 @@ def command(
         typer.Option(help="Write the predictions to this .jsonl file, one per line.", show_default=False),
     ] = None,
     device: DeviceOption = "auto",
-    precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help=PRECISION_HELP)] = "auto",
+    precision: TrainingPrecisionOption = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the predictions as JSON.")] = False,
 ) -> None:
     """Predict a class with its probability, a number, entities with their positions, an answer or a choice."""

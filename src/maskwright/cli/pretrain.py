@@ -8,16 +8,11 @@ from typing import Annotated, Literal
 import typer
 
 from maskwright.cli import output
+from maskwright.cli.options import CleanOption, CorpusArgument, DeviceOption, TrainingPrecisionOption, WorkersOption
 
 
 def command(
-    corpus: Annotated[
-        list[str],
-        typer.Argument(
-            help="Files, directories, globs, `docstrings`, or Hugging Face dataset names; `PATH:WEIGHT` to mix.",
-            show_default=False,
-        ),
-    ],
+    corpus: CorpusArgument,
     out: Annotated[
         Path, typer.Option(help="Run directory; the same command again resumes the run.", show_default=False)
     ],
@@ -70,29 +65,16 @@ def command(
             show_default=False,
         ),
     ] = None,
-    clean: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--clean",
-            help="Override a field of the text cleaning, e.g. `deduplicate=none`; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    precision: Annotated[
-        Literal["auto", "fp32", "bf16"],
-        typer.Option(help="Matmul precision: auto (bf16 on a GPU that has it), fp32 or bf16."),
-    ] = "auto",
+    clean: CleanOption = None,
+    device: DeviceOption = "auto",
+    precision: TrainingPrecisionOption = "auto",
     kernels: Annotated[
         Literal["auto", "reference"],
         typer.Option(
             help="auto (C attention on a CPU; kernels and CUDA graphs on a GPU, if verified) or reference (PyTorch)."
         ),
     ] = "auto",
-    workers: Annotated[
-        int | None,
-        typer.Option(help="Processes that prepare text; default: one per core.", show_default=False),
-    ] = None,
+    workers: WorkersOption = None,
     checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 1.0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -102,10 +84,10 @@ def command(
 
     if "RANK" not in os.environ:
         resolve(recipe, set or ())  # before PyTorch is imported, which takes seconds
-    from maskwright.training.distributed import joined, rank
+    from maskwright.training.distributed import process_group, rank
     from maskwright.training.pretrain import pretrain
 
-    with joined():  # An error of all processes of torchrun is printed once, and only rank 0 prints the result.
+    with process_group():  # An error of all processes of torchrun is printed once, and only rank 0 prints the result.
         run = pretrain(
             corpus,
             out=out,

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from maskwright.inference.precision import Precision
 
 MODEL_HELP = "A run directory, or a Hugging Face model directory or hub name."
-DEVICE_HELP = "auto, cpu, cuda or cuda:N."
 
 ModelArgument = Annotated[str, typer.Argument(help=MODEL_HELP, show_default=False)]
 TextsArgument = Annotated[list[str] | None, typer.Argument(help="Texts.", show_default=False)]
@@ -36,7 +35,6 @@ ColumnOption = Annotated[
 LinesOption = Annotated[
     Path | None, typer.Option(help="Write the results to this .jsonl file, one line per text.", show_default=False)
 ]
-DeviceOption = Annotated[str, typer.Option(help=DEVICE_HELP)]
 PrecisionOption = Annotated[
     Literal["auto", "fp32", "bf16", "int8"],
     typer.Option(

@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterable
 from itertools import islice
 
-_MOST_CHARACTERS = 4000
-_MOST_COMPARED, _LONGEST_COMPARED = 1000, 100
+_MAX_CHARACTERS = 4000
+_MAX_COMPARED, _LONGEST_COMPARED = 1000, 100
 
 
 class MaskwrightError(Exception):
@@ -46,8 +46,8 @@ def json_problem(error: Exception) -> str:
 
 
 def _sentence(text: str) -> str:
-    if len(text) > _MOST_CHARACTERS:  # it quotes a file
-        text = text[:_MOST_CHARACTERS] + " ..."
+    if len(text) > _MAX_CHARACTERS:  # it quotes a file
+        text = text[:_MAX_CHARACTERS] + " ..."
     return text if text.endswith((".", "?", "`")) else text + "."
 
 
@@ -86,7 +86,7 @@ class DeviceError(MaskwrightError):
 def nearest(name: str, options: Iterable[str], cutoff: float = 0.5) -> str | None:
     """Return the option most similar to `name`, or None if none is similar; of very many or long ones, some."""
     # Comparing takes time in proportion to the product of the lengths, and options may come from a file.
-    compared = [option for option in islice(options, _MOST_COMPARED) if len(option) <= _LONGEST_COMPARED]
+    compared = [option for option in islice(options, _MAX_COMPARED) if len(option) <= _LONGEST_COMPARED]
     matches = difflib.get_close_matches(name[:_LONGEST_COMPARED], compared, n=1, cutoff=cutoff)
     return matches[0] if matches else None
 

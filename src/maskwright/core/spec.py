@@ -91,6 +91,17 @@ def validate(model: type[SpecType], data: Any, source: str = "") -> SpecType:
         raise RecipeError((f"{source}: " if source else "") + explain(error, model, data)) from None
 
 
+def overridden_fields(overrides: Iterable[tuple[str, Any]]) -> frozenset[str]:
+    """Return the dotted fields that overrides set; a mapping sets only the fields it names."""
+    return frozenset(field for path, value in overrides for field in _leaves(path, value))
+
+
+def _leaves(path: str, value: Any) -> list[str]:
+    if isinstance(value, dict) and value:
+        return [leaf for name, item in value.items() for leaf in _leaves(f"{path}.{name}", item)]
+    return [path]
+
+
 def parse_overrides(overrides: Iterable[str]) -> list[tuple[str, Any]]:
     """Split `field=value` texts; the value is YAML, so `0.3`, `true`, `[mlm, nsp]` and `{...}` work.
 

@@ -33,7 +33,6 @@ _WORDS = rf"(?u)[{HAN_CLASS}]|(?:(?![{HAN_CLASS}])\w)+"
 
 def baselines_of(labeled: Labeled) -> dict[str, dict[str, Mapping[str, float]]]:
     """Return the metrics of each baseline on "dev" and, if it has labels, on "test"; empty for question answering."""
-    parts = {"dev": labeled.dev, **({} if labeled.test is None else {"test": labeled.test})}
     return {
         name: {
             part: labeled.task.measure(
@@ -43,15 +42,15 @@ def baselines_of(labeled: Labeled) -> dict[str, dict[str, Mapping[str, float]]]:
                 ],
                 its.examples,
             )
-            for part, its in parts.items()
-            if not unlabeled(its.examples)
+            for part, its in labeled.parts.items()
+            if part != "train" and not unlabeled(its.examples)
         }
         for name, predict in _baselines(labeled)
     }
 
 
 def _baselines(labeled: Labeled) -> list[tuple[str, Predict]]:
-    task, train = labeled.task, [example for example in labeled.train.examples if not unlabeled([example])]
+    task, train = labeled.task, labeled.parts["train"].examples
     match task:
         case Classification():
             return [

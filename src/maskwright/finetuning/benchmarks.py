@@ -211,7 +211,7 @@ _ROWS = (
          kind="question_answering", format="squad", task={"metric": "cmrc"}, **_ZH),
     _row("drcd", "DRCD", "drcd DRCD", ("DRCD_training.json train.json", "DRCD_dev.json dev.json",
          "DRCD_test.json test.json"), "", _MACBERT_SPAN,
-         kind="question_answering", format="squad", task={"metric": "drcd"}, **_ZH),
+         kind="question_answering", format="squad", task={"metric": "cmrc"}, **_ZH),
     _row("chnsenticorp", "ChnSentiCorp", "chnsenticorp ChnSentiCorp", _TSV, "accuracy",
          (3, 2e-5, 32, 256),  # Cui et al. 2021, table IV; batch: BERT's
          labels="0 1", text="text_a", label="label", **_GLUE, **_ZH),
@@ -288,12 +288,13 @@ def benchmark(name: str) -> Benchmark:
         >>> benchmark("sst-2").metrics
         ('accuracy',)
     """
-    plain = {_plain(known): known for known in (*ALIASES, *BENCHMARKS)}
-    if (known := plain.get(_plain(name))) is not None:
+    plain = {plain_name(known): known for known in (*ALIASES, *BENCHMARKS)}
+    if (known := plain.get(plain_name(name))) is not None:
         return BENCHMARKS[ALIASES.get(known, known)]
     problem, allowed, todo = unknown_name("benchmark", name, BENCHMARKS)
     raise RecipeError(problem, allowed=allowed, todo=todo)
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """Return a name without case and punctuation."""
     return "".join(character for character in name.casefold() if character.isalnum())

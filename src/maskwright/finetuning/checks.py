@@ -14,6 +14,7 @@ from maskwright.finetuning.examples import (
     TaggedExample,
     TextExample,
     has_label,
+    summary_of,
 )
 from maskwright.finetuning.tasks.base import Task
 from maskwright.training.reporting import Reporter
@@ -23,7 +24,6 @@ FEW = 50
 _LABELS_SHOWN = 12
 _DISTINCT_SHARE, _DISTINCT_FROM = 0.9, 20
 """Share of different labels, in so many examples, from which the label column is doubted."""
-_REASONS_SHOWN = 3
 
 
 def unlabeled(examples: Sequence[Any]) -> bool:
@@ -57,7 +57,7 @@ def data_warnings(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str,
     """
     texts: dict[str, set[Hashable]] = {}
     for part, examples in parts.items():
-        its, warnings = [_text(example) for example in examples], []
+        its, warnings = [input_of(example) for example in examples], []
         for earlier, known in texts.items():
             if seen := sum(text in known for text in its):
                 share = f"{seen:,} of {len(its):,}" if seen < len(its) else f"all {len(its):,}"
@@ -74,7 +74,8 @@ def data_warnings(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str,
             yield part, "; ".join(warnings)
 
 
-def _text(example: Example) -> Hashable:
+def input_of(example: Example) -> Hashable:
+    """Return what an example holds besides its key and its label."""
     match example:
         case QuestionExample():
             return example.question, example.context
@@ -106,7 +107,4 @@ def report_file(part: str, file: ExampleFile[Any], reporter: Reporter) -> None:
     for note in file.notes:
         reporter.say("", note)
     if file.skipped:
-        reasons = Counter(skipped.reason for skipped in file.skipped).most_common(_REASONS_SHOWN)
-        first = {skipped.reason: skipped.place for skipped in reversed(file.skipped)}
-        listed = "; ".join(f"{reason} ({count:,}, first at {first[reason]})" for reason, count in reasons)
-        reporter.say("skipped", f"{counted(len(file.skipped), 'row')}: {listed}")
+        reporter.say("skipped", f"{counted(len(file.skipped), 'row')}: {summary_of(file.skipped)}")

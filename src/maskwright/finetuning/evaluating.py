@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 import torch
 
@@ -13,44 +13,37 @@ from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.files import check_writable, write_text
 from maskwright.core.tensors import check_finite
 from maskwright.data.progress import Progress, no_progress
-from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.finetuning.benchmarks import SPLITS, Benchmark, Split
-from maskwright.finetuning.checks import check_measurable
-from maskwright.finetuning.examples import Example, ExampleFile, TextExample, has_label
+from maskwright.finetuning.benchmarks import SPLITS, Benchmark, Split, plain_name
+from maskwright.finetuning.checks import check_measurable, unlabeled
+from maskwright.finetuning.examples import Example, ExampleFile, TextExample
 from maskwright.finetuning.features import Features, scoring_batches
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import LabeledRequest
-from maskwright.finetuning.readers import Kind, Paths, ReadAs
-from maskwright.finetuning.tasks import Prediction, QuestionAnswering, Scores, Task, task_named, tune_null_threshold
+from maskwright.finetuning.readers import Paths, ReadAs
+from maskwright.finetuning.tasks import Prediction, QuestionAnswering, Scores, Task, task_named
 from maskwright.model.inference import InferenceEncoder
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine
-from maskwright.training.reporting import OnConsole, Reporter, Silent
+from maskwright.training.reporting import OnConsole, Reporter
 
-Texts = Literal["single texts", "pairs of texts"]
-
-FOR_FILES: Mapping[Texts, str] = {
-    "pairs of texts": "Name both columns, `--text COLUMN --text2 COLUMN`.",
-    "single texts": "Name the column of the text, `--text COLUMN`.",
-}
-FOR_BENCHMARKS: Mapping[Texts, str] = {
-    "pairs of texts": "Choose a benchmark of pairs.",
-    "single texts": "Choose a benchmark of single texts.",
+_TEXTS = {1: "single texts", 2: "pairs of texts"}
+_GIVE = {
+    1: 'Name the column of the text, `--text COLUMN`; in Python give texts one by one, ["one", "the other"].',
+    2: 'Name both columns, `--text COLUMN --text2 COLUMN`; in Python give pairs, [("one", "the other")].',
 }
 
 
-def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str, todo: Mapping[Texts, str]) -> None:
+def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str, *, of_benchmark: bool = False) -> None:
     """Raise `DataError` on single texts for a model trained on pairs, and on pairs for one trained on single texts.
 
-    Without columns in `trained` nothing is checked. `name` is the source, `todo` the advice by what the model was
-    trained on.
+    Without columns in `trained` nothing is checked. `name` is the source.
     """
-    expected: Texts = "pairs of texts" if trained.get("text2") else "single texts"
+    expected = 2 if trained.get("text2") else 1
     for example in examples if trained.get("text") else ():
-        if not isinstance(example, TextExample):
-            return
-        found: Texts = "single texts" if len(example.texts) == 1 else "pairs of texts"
-        if found != expected:
-            raise DataError(f"{name}: {found}, but this model was trained on {expected}", todo=todo[expected])
+        if isinstance(example, TextExample) and len(example.texts) != expected:
+            raise DataError(
+                f"{name}: {_TEXTS[len(example.texts)]}, but this model was trained on {_TEXTS[expected]}",
+                todo=f"Choose a benchmark of {_TEXTS[expected]}." if of_benchmark else _GIVE[expected],
+            )
 
 
 def matching_labels(ours: Sequence[str], theirs: Sequence[str]) -> Mapping[str, str]:
@@ -69,9 +62,9 @@ def matching_labels(ours: Sequence[str], theirs: Sequence[str]) -> Mapping[str, 
         {'entailment': 'Entailment', 'not_entailment': 'Not entailment'}
     """
     if len(ours) == len(theirs):
-        plain = {_plain(label): label for label in theirs}
-        if len(plain) == len(theirs) and {_plain(label) for label in ours} == plain.keys():
-            return {label: plain[_plain(label)] for label in ours}
+        plain = {plain_name(label): label for label in theirs}
+        if len(plain) == len(theirs) and {plain_name(label) for label in ours} == plain.keys():
+            return {label: plain[plain_name(label)] for label in ours}
         if list(ours) == [str(number) for number in range(len(ours))]:
             return dict(zip(ours, theirs, strict=True))
     first = theirs[0] if theirs else "..."
@@ -79,10 +72,6 @@ def matching_labels(ours: Sequence[str], theirs: Sequence[str]) -> Mapping[str, 
         f"the benchmark's labels ({_shown(ours)}) do not match the model's ({_shown(theirs)})",
         todo=f"Map them: `--read label_names=[[{ours[0]}, {first}], ...]`.",
     )
-
-
-def _plain(label: str) -> str:
-    return "".join(character for character in label.casefold() if character.isalnum())
 
 
 def _shown(labels: Sequence[str]) -> str:
@@ -164,8 +153,7 @@ def evaluate(
     machine = machine_to_score(device, precision)
     loaded = model if isinstance(model, FineTunedModel) else load(model)
     name = "the model" if isinstance(model, FineTunedModel) else str(model)
-    found = task_named(task) if task is not None else cast(Kind, loaded.task.kind)
-    kind = found.kind if isinstance(found, Benchmark) else found
+    kind, row = task_named(loaded.task.kind if task is None else task)
     if kind != loaded.task.kind:
         raise RecipeError(
             f"{name} was fine-tuned for {loaded.task.kind}, and {task!r} is {kind}",
@@ -181,15 +169,18 @@ def evaluate(
     with reporter or OnConsole() as reporter:
         for note in () if loaded is model else loaded.notes:
             reporter.say("model", note)
-        trained = loaded.read_as if request.benchmark is None else {}
-        if request.benchmark is not None and part == "test":
-            _refuse_unlabeled(request)
-        examples = request.read(part, reporter, needed=True, called="file" if file else "", trained=trained)
+        of_benchmark = request.benchmark is not None
+        trained = {} if of_benchmark else loaded.read_as
+        may_lack = of_benchmark and part == "test"
+        examples = request.read(part, reporter, needed=not may_lack, called="file" if file else "", trained=trained)
         if examples is None:
             raise DataError(f"{request.data} holds no {part} examples", todo="Name the file, `--file FILE`.")
-        refuse_other_texts(
-            examples.examples, loaded.read_as, examples.name, FOR_FILES if request.benchmark is None else FOR_BENCHMARKS
-        )
+        if may_lack and unlabeled(examples.examples):
+            raise DataError(
+                f"{examples.name} has no labels: those of this part were not published",
+                todo="Evaluate on `--split dev`, or predict these examples with `maskwright predict`.",
+            )
+        refuse_other_texts(examples.examples, loaded.read_as, examples.name, of_benchmark=of_benchmark)
         measured = loaded.task
         if (row := request.benchmark) is not None:
             names = matching_labels(row.labels, loaded.task.labels) if row.labels else {}
@@ -207,7 +198,7 @@ def evaluate(
             write_predictions(Path(out).expanduser(), predictions)
     return Evaluation(
         model=name,
-        task=found.name if isinstance(found, Benchmark) else kind,
+        task=kind if row is None else row.name,
         file=examples.name,
         examples=len(examples.examples),
         skipped=len(examples.skipped),
@@ -216,16 +207,6 @@ def evaluate(
         metrics=measured.measure(predictions, examples.examples),
         **measured.report(predictions, examples.examples)._asdict(),
     )
-
-
-def _refuse_unlabeled(request: LabeledRequest) -> None:
-    """Raise a clear error if the labels of a benchmark's test examples were not published."""
-    examples = request.read("test", Silent(), needed=False)
-    if examples is not None and not any(map(has_label, examples.examples)):
-        raise DataError(
-            f"{examples.name} has no labels: those of this part were not published",
-            todo="Evaluate on `--split dev`, or predict these examples with `maskwright predict`.",
-        )
 
 
 def _measured_as(task: Task, row: Benchmark, names: Mapping[str, str]) -> Task:
@@ -312,16 +293,6 @@ def score_units(
             done += batch.batch.num_tokens
             progress("scoring", done, total)
     return [unit for unit in scores if unit is not None]
-
-
-def tuned(
-    task: Task, scores: Sequence[Scores], features: Features, examples: Sequence[Any], tokenizer: Tokenizer
-) -> Task:
-    """Return the task with `null_threshold` of SQuAD 2.0 tuned on development examples; other tasks unchanged."""
-    if isinstance(task, QuestionAnswering) and task.impossible:
-        predictions = task.predictions(scores, features, examples, tokenizer)
-        return task.replace(null_threshold=tune_null_threshold(predictions, examples))
-    return task
 
 
 def plain(prediction: Prediction) -> dict[str, Any]:

@@ -1,8 +1,14 @@
 """Labeled examples between readers and tasks: plain text, not tokenized."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
+
+from maskwright.core.amounts import counted
+from maskwright.core.spec import fingerprint
+
+_REASONS_SHOWN = 3
 
 Label = str | float | tuple[str, ...]
 """The name of a class, a number (regression), or the names of several classes (multi-label)."""
@@ -100,6 +106,13 @@ class Skipped:
     reason: str
 
 
+def summary_of(skipped: Sequence[Skipped]) -> str:
+    """Return the most frequent reasons, with their numbers and first places."""
+    counts = Counter(row.reason for row in skipped).most_common(_REASONS_SHOWN)
+    first = {row.reason: row.place for row in reversed(skipped)}
+    return "; ".join(f"{reason} ({counted(count, 'time')}, first at {first[reason]})" for reason, count in counts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleFile(Generic[E]):
     """The content of one labeled file.
@@ -110,7 +123,6 @@ class ExampleFile(Generic[E]):
         skipped: Skipped rows with reasons.
         notes: Messages about guesses ("text: column 'satz'").
         read_as: The guesses as fields of `readers.ReadOptions`, to read other files of the data in the same way.
-        names_among_rows: The first line, if it was read as an example but looks like a header.
     """
 
     name: str
@@ -118,4 +130,8 @@ class ExampleFile(Generic[E]):
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
     read_as: Mapping[str, Any] = field(default_factory=dict)
-    names_among_rows: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the examples, independently of their file."""
+        return fingerprint([repr(example) for example in self.examples])

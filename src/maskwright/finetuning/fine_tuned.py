@@ -2,11 +2,11 @@
 
 config.json, model.safetensors, tokenizer*   as transformers writes them: its Auto classes and pipelines load the folder
 task.json                                    the task (`tasks.task_from_json`)
-reading.json                                 how the training file was read, if known (`reading_json`)
+reading.json                                 how the training file was read, if known (`labeled.load_read_as`)
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -34,6 +34,7 @@ from maskwright.model.inference import InferenceEncoder
 from maskwright.model.initialization import initialize
 from maskwright.training.batches import StepBatch
 from maskwright.training.existing import ExistingModel, open_existing
+from maskwright.training.initialization import parts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,26 +325,11 @@ def _weight_notes(
     ignored: Set[str],
 ) -> list[str]:
     """Return messages about the weights that were loaded, newly initialized and ignored, given their names."""
-    ignored_parts, fresh = _parts(ignored), wanted - loaded
-    if existing.task is not None and existing.task.kind == head and any("head." in name for name in fresh):
-        ignored_parts = [*ignored_parts, f"its head for {', '.join(existing.task.labels)}"]
+    new, dropped = parts_of(wanted - loaded), sorted(parts_of(ignored))
+    if existing.task is not None and existing.task.kind == head and "head" in new:
+        dropped.append(f"its head for {', '.join(existing.task.labels)}")
     return [
-        f"loaded from {existing.name}: {', '.join(_parts(loaded))}",
-        *([f"newly initialized: {', '.join(_parts(fresh))} (of {row.architecture})"] if fresh else []),
-        *([f"ignored: {', '.join(ignored_parts)}"] if ignored_parts else []),
+        f"loaded from {existing.name}: {', '.join(sorted(parts_of(loaded)))}",
+        *([f"newly initialized: {', '.join(sorted(new))} (of {row.architecture})"] if new else []),
+        *([f"ignored: {', '.join(dropped)}"] if dropped else []),
     ]
-
-
-def _parts(names: Iterable[str]) -> list[str]:
-    return sorted({_part(name) for name in names})
-
-
-def _part(name: str) -> str:
-    owner, _, rest = name.partition(".")
-    if owner == "head":
-        return "head"
-    if owner == "heads":
-        return f"head {rest.partition('.')[0]!r}"
-    if "_blocks." in rest:
-        return "layers"
-    return "pooler" if rest.startswith("pooler.") else "embeddings"

@@ -19,16 +19,16 @@ from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.baselines import baselines_of
 from maskwright.finetuning.checks import unlabeled
 from maskwright.finetuning.evaluating import features_of, predict_features, write_predictions
+from maskwright.finetuning.examples import ExampleFile
 from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.hyperparameters import Hyperparameters, published_task_fields
-from maskwright.finetuning.labeled import LabeledRequest, Part, read_labeled, save_read_as
+from maskwright.finetuning.labeled import LabeledRequest, read_labeled
 from maskwright.finetuning.plan import Plan, PlannedPoint, grid_points, make_plan, system_of
-from maskwright.finetuning.readers import ReadAs
-from maskwright.finetuning.results import GridRow, Results, SeedRow, write_model_card
+from maskwright.finetuning.results import GridRow, Results, SeedRow, model_card
 from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, read_result, record_failure
 from maskwright.finetuning.tasks import KINDS
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again
-from maskwright.training.existing import open_existing
+from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.interrupt import StopRequest, stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.run_directory import RunDirectory, environment
@@ -99,9 +99,10 @@ def finetune(
 
     Args:
         model: A run's folder, a Hugging Face folder or a hub name.
-        task: A benchmark ("sst-2"), or a kind of task for your own files ("classification").
+        task: A benchmark ("sst-2"), or a kind of task for your own files ("classification"). "embedding" trains
+            sentence embeddings with sentence-transformers (`finetuning.embedding`): one seed, no grid.
         out: Output folder: new, empty, or of this same fine-tuning.
-        data: The folder with the benchmark's files.
+        data: The folder with the benchmark's files; for "embedding" those of STS-B.
         train, dev, test: Files instead. Without `dev` a tenth of the training examples is held out.
         text, text2, label: Columns of your files; the others are guessed and reported.
         read: Further read options, "quoting=none" (fields of `finetuning.readers.ReadOptions`).
@@ -129,11 +130,6 @@ def finetune(
     """
     if seeds < 1:
         raise RecipeError(f"--seeds is {seeds}", allowed="1 or more")
-    pairs = parse_overrides(set)
-    overrides = [(name, value) for name, value in pairs if not name.startswith(_TASK_FIELDS)]
-    of_task = {name.removeprefix(_TASK_FIELDS): value for name, value in pairs if name.startswith(_TASK_FIELDS)}
-    override(Hyperparameters(), overrides)  # Report misspelled fields before reading files.
-    grid_points(grid, Hyperparameters())
     request = LabeledRequest.of(
         task=task,
         data=data,
@@ -141,15 +137,35 @@ def finetune(
         columns={"text": text, "text2": text2, "label": label},
         read=read,
     )
+    if request.kind == "embedding":
+        from maskwright.finetuning.embedding import finetune_embedding
+
+        given = {"--seeds": seeds > 1, "--grid": grid, "--from-scratch": from_scratch, "--system": system}
+        if refused := [option for option, value in given.items() if value]:
+            raise RecipeError(f"{refused[0]} has no effect with --task {task}", todo="Leave it out.")
+        return finetune_embedding(
+            model,
+            request,
+            out=Path(out).expanduser(),
+            seed=seed,
+            set=set,
+            as_published=as_published,
+            device=device,
+            precision=precision,
+            checkpoint_minutes=checkpoint_minutes,
+            reporter=reporter,
+        )
+    pairs = parse_overrides(set)
+    overrides = [(name, value) for name, value in pairs if not name.startswith(_TASK_FIELDS)]
+    of_task = {name.removeprefix(_TASK_FIELDS): value for name, value in pairs if name.startswith(_TASK_FIELDS)}
+    override(Hyperparameters(), overrides)  # Report misspelled fields before reading files.
+    grid_points(grid, Hyperparameters())
     choose_device(device)
     check_writable(Path(out).expanduser())
     folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/**/seed-*")
     with reporter or OnConsole() as reporter:
         existing = open_existing(str(model))
-        if folder.path.resolve() == existing.folder.resolve():
-            raise CheckpointError(
-                f"{folder.path} is the model to fine-tune; it would be overwritten", todo="Choose another --out."
-            )
+        check_not_the_model(folder.path, existing)
         chosen_system = system_of(existing, system)
         fields = published_task_fields(chosen_system, KINDS[request.kind].head, request.benchmark, existing.config)
         labeled = read_labeled(request, {**fields, **of_task}, reporter)
@@ -182,32 +198,36 @@ def finetune(
     )
 
 
+def check_not_the_model(out: Path, existing: ExistingModel) -> None:
+    """Raise CheckpointError if the output folder is that of the model."""
+    if out.resolve() == existing.folder.resolve():
+        raise CheckpointError(f"{out} is the model to fine-tune; it would be overwritten", todo="Choose another --out.")
+
+
+@dataclass
 class _FineTuningRun:
     """All runs of one request: the grid with the first seed, then every seed at the best point, then the test set.
 
     `record` is the content of run.json; `stop` becomes true when the user asks to stop.
     """
 
-    def __init__(
-        self,
-        folder: RunDirectory,
-        plan: Plan,
-        record: dict[str, Any],
-        machine: Machine,
-        checkpoint_seconds: float,
-        reporter: Reporter,
-        stop: StopRequest,
-    ) -> None:
-        self.folder, self.plan, self.machine = folder, plan, machine
-        self.checkpoint_seconds, self.reporter, self.stop = checkpoint_seconds, reporter, stop
+    folder: RunDirectory
+    plan: Plan
+    record: dict[str, Any]
+    machine: Machine
+    checkpoint_seconds: float
+    reporter: Reporter
+    stop: StopRequest
+
+    def __post_init__(self) -> None:
         self._reported: set[str] = set()
-        before = record.get("machine", {})
+        plan, machine, before = self.plan, self.machine, self.record.get("machine", {})
         # As in the first session, since dropout masks depend on it.
         same_kind = str(before.get("device", "")).partition(":")[0] == machine.device.type
         kept: int = before.get("tokens_per_microbatch", 0) if same_kind else 0
         self.tokens_per_microbatch = kept or machine.tokens_per_microbatch(plan.existing.config.hidden_size)
         self.record = {
-            **{name: value for name, value in record.items() if name not in _WRITTEN_AT_END},
+            **{name: value for name, value in self.record.items() if name not in _WRITTEN_AT_END},
             "system": plan.system,
             "settings_from": plan.source,
             "fitted": [choice.to_json() for choice in plan.choices],
@@ -249,18 +269,17 @@ class _FineTuningRun:
         trained = sorted((run for run in found if run is not None and not run.failure), key=lambda run: run.seed)
         labeled = self.plan.labeled
         tested: list[dict[str, Any]] = []
-        for run in trained if labeled.test is not None else ():
+        for run in trained if "test" in labeled.parts else ():
             if self.stop:
                 return None
-            assert labeled.test is not None
-            tested.append(measure_test(run.folder, labeled.test, self.machine, self.reporter))
+            tested.append(measure_test(run.folder, labeled.parts["test"], self.machine, self.reporter))
         grid = [
             GridRow(values=point.values, dev=None if run.failure else run.chosen.main, chosen=number == best)
             for number, (point, run) in enumerate(zip(points, first_seed, strict=True))
         ]
         results = self._results(points[best], trained, tested, grid if len(points) > 1 else [])
         best_run = next(run for run in trained if run.seed == results.best.seed)
-        _publish(self.folder.path, best_run.folder / MODEL, results, labeled.read_as)
+        _publish(self.folder.path, best_run.folder / MODEL, results)
         self.folder.write_record({**self.record, "finished": True, "best_seed": best_run.seed})
         return results
 
@@ -302,6 +321,7 @@ class _FineTuningRun:
             head_dropout=settings.head_dropout,
             from_scratch=self.plan.from_scratch,
         )
+        model.read_as = self.plan.labeled.read_as
         for note in model.notes:
             if note not in self._reported:
                 self._reported.add(note)
@@ -343,12 +363,17 @@ class _FineTuningRun:
             model=plan.existing.name,
             from_scratch=plan.from_scratch,
             data={
-                name: {"name": part.name, "examples": len(part.examples), "skipped": part.skipped, "cut": cut[name]}
+                name: {
+                    "name": part.name,
+                    "examples": len(part.examples),
+                    "skipped": len(part.skipped),
+                    "cut": cut[name],
+                }
                 for name, part in labeled.parts.items()
             },
             settings=point.settings.model_dump(mode="json"),
             task_settings=task_settings,
-            pairs=any(len(getattr(example, "texts", ())) == 2 for example in labeled.train.examples),
+            pairs=any(len(getattr(example, "texts", ())) == 2 for example in labeled.parts["train"].examples),
             rows=tuple(
                 SeedRow(
                     seed=run.seed,
@@ -366,7 +391,7 @@ class _FineTuningRun:
         )
 
 
-def measure_test(folder: Path, test: Part, machine: Machine, reporter: Reporter) -> dict[str, Any]:
+def measure_test(folder: Path, test: ExampleFile[Any], machine: Machine, reporter: Reporter) -> dict[str, Any]:
     """Predict the test examples with a finished run's model, or return the scores of an earlier call for the same ones.
 
     Writes test_predictions.jsonl and test.json into the run's folder.
@@ -392,12 +417,11 @@ def measure_test(folder: Path, test: Part, machine: Machine, reporter: Reporter)
     return scores
 
 
-def _publish(folder: Path, model: Path, results: Results, read_as: ReadAs) -> None:
+def _publish(folder: Path, model: Path, results: Results) -> None:
     """Write the results, and copy the best seed's model into the output folder."""
     for file in sorted(model.iterdir()):
         with atomic_path(folder / file.name) as temporary:
             shutil.copyfile(file, temporary)
     write_json(folder / "results.json", results.to_json())
     write_text(folder / "results.md", results.markdown())
-    save_read_as(folder, read_as)
-    write_model_card(folder, load(folder), results, read_as)
+    write_text(folder / "README.md", model_card(folder.name, load(folder), results))

@@ -10,7 +10,7 @@ from pydantic import Field, PositiveInt
 from maskwright.core.amounts import short_count
 from maskwright.core.errors import RecipeError, unknown_name
 from maskwright.core.spec import Spec
-from maskwright.core.types import FamilyName, HeadKind
+from maskwright.core.types import HeadKind
 from maskwright.finetuning.benchmarks import Benchmark
 from maskwright.finetuning.published_settings import PUBLISHED, RATES_AT_WIDTH_768, SYSTEMS, Published
 from maskwright.finetuning.tasks import QuestionAnswering, Regression, Task
@@ -120,11 +120,6 @@ class Hyperparameters(Spec):
     def total_steps(self, num_units: int) -> int:
         """Steps in total."""
         return self.steps or max(1, round(self.epochs * self.steps_of_epoch(num_units)))
-
-
-def known_system(recipe: str, family: FamilyName) -> str:
-    """Return the system whose published settings apply: of the recipe ("macbert/base") if known, else the family."""
-    return SYSTEMS.get(recipe.partition("/")[0], family)
 
 
 def system_named(name: str) -> str:

@@ -9,26 +9,23 @@ import numpy as np
 
 from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError, RecipeError
-from maskwright.core.files import disk_problem, read_json, write_json
+from maskwright.core.files import read_json, write_json
 from maskwright.core.randomness import Permutation, integer_key
-from maskwright.core.spec import fingerprint
 from maskwright.finetuning.benchmarks import BENCHMARKS, Benchmark, Split
-from maskwright.finetuning.checks import check_measurable, data_warnings, report_file, unlabeled
+from maskwright.finetuning.checks import check_measurable, data_warnings, input_of, report_file, unlabeled
 from maskwright.finetuning.examples import (
-    ChoiceExample,
     E,
     Example,
     ExampleFile,
-    QuestionExample,
-    TaggedExample,
+    Skipped,
     has_label,
 )
 from maskwright.finetuning.readers import Kind, Paths, ReadAs, ReadOptions, read_examples
 from maskwright.finetuning.readers.files import format_of
 from maskwright.finetuning.readers.options import (
+    KEPT_OF_BENCHMARKS,
     as_names,
     read_as_from_json,
-    set_fields,
     to_keep,
     with_defaults,
     with_overrides,
@@ -43,36 +40,20 @@ _HOLD_OUT_SEED = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """Training, development or test examples of a file, and the number of its rows that were left out."""
-
-    name: str
-    examples: tuple[Any, ...]
-    skipped: int
-
-    @property
-    def fingerprint(self) -> str:
-        """Identifies the examples, independently of their file."""
-        return fingerprint([repr(example) for example in self.examples])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Labeled:
     """A task and its examples.
 
     Attributes:
         benchmark: None for the user's own data.
         task: The task, with the training examples' labels.
-        train, dev, test: Examples; `test` is None where there are none.
+        parts: Examples by "train", "dev" and, if there are any, "test".
         read_as: How the training file was read, or all files of the benchmark, for later files.
         notes: What the reader of results must know.
     """
 
     benchmark: Benchmark | None
     task: Task
-    train: Part
-    dev: Part
-    test: Part | None
+    parts: Mapping[str, ExampleFile[Any]]
     read_as: ReadAs
     notes: tuple[str, ...]
 
@@ -80,12 +61,6 @@ class Labeled:
     def name(self) -> str:
         """The benchmark's name, or the kind of task."""
         return self.task.kind if self.benchmark is None else self.benchmark.name
-
-    @property
-    def parts(self) -> Mapping[str, Part]:
-        """All parts by name."""
-        found = {"train": self.train, "dev": self.dev}
-        return found if self.test is None else {**found, "test": self.test}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +96,9 @@ class LabeledRequest:
         Raises:
             RecipeError: If the task or a field is unknown, or no files were given.
         """
-        found = task_named(task)
-        row = found if isinstance(found, Benchmark) else None
+        kind, row = task_named(task)
+        if kind == "embedding" and data is not None:
+            row = BENCHMARKS["sts-b"]  # the benchmark of scored pairs
         given = {part: paths for part, paths in files.items() if paths}
         if data is None and not given:
             own = "--train FILE" if "train" in files else "--file FILE"
@@ -141,7 +117,6 @@ class LabeledRequest:
             renamed = dict(options.label_names)
             row = replace(row, labels=tuple(renamed.get(label, label) for label in row.labels))
             options = options.replace(known_labels=options.known_labels or row.labels)
-        kind = found.kind if isinstance(found, Benchmark) else found
         return cls(kind=kind, benchmark=row, data=folder, files=given, options=options)
 
     def paths(self, part: Split) -> Paths | None:
@@ -177,10 +152,7 @@ class LabeledRequest:
             return None
         wanted = part != "test" if needed is None else needed
         options = self.options.replace(labels="needed" if wanted else "if_there")
-        if train_read_as:
-            file = _read_as_train(paths, self.kind, options, train_read_as)
-        else:
-            file = read_for_model(paths, self.kind, options, trained or {})
+        file = read_for_model(paths, self.kind, options, train_read_as or trained or {}, may_guess=not train_read_as)
         report_file(called or part, file, talk)
         return file
 
@@ -205,33 +177,34 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: 
     dev, test = (request.read(part, talk, train_read_as=read_as) for part in ("dev", "test"))
     task = make_task(request.kind, row, train.examples, task_fields)
     notes = []
-    parts = {"train": _part(train)}
     if dev is None:
         kept, held = hold_out(train.examples, train.name)
-        parts["train"] = replace(parts["train"], examples=tuple(kept))
-        parts["dev"] = Part(name=f"held out of {train.name}", examples=tuple(held), skipped=0)
         note = (
             f"There is no development file: {len(held):,} of the {len(train.examples):,} training examples are held "
             f"out for it ({len(held) / len(train.examples):.0%}, the same ones for every seed)."
         )
+        dev = ExampleFile(name=f"held out of {train.name}", examples=tuple(held))
+        train = replace(train, examples=tuple(kept))
         notes.append(note)
         talk.say("dev", note)
-    else:
-        parts["dev"] = _part(dev)
-    check_measurable(parts["dev"].examples, task, parts["dev"].name)
+    check_measurable(dev.examples, task, dev.name)
+    parts = {"train": train, "dev": dev}
     if test is not None:
-        parts["test"] = _part(test)
         if unlabeled(test.examples):
             notes.append(
                 "The test examples have no labels: their predictions are in test_predictions.jsonl of each run."
             )
         else:
-            with_labels = tuple(example for example in test.examples if has_label(example))
-            if lacking := len(test.examples) - len(with_labels):
-                notes.append(f"{lacking:,} of the {len(test.examples):,} test examples have no label and are left out.")
+            lacking = tuple(Skipped(example.key, "no label") for example in test.examples if not has_label(example))
+            if lacking:
+                notes.append(
+                    f"{len(lacking):,} of the {len(test.examples):,} test examples have no label and are left out."
+                )
                 talk.say("test", notes[-1])
-            parts["test"] = Part(name=test.name, examples=with_labels, skipped=len(test.skipped) + lacking)
+            with_labels = tuple(filter(has_label, test.examples))
+            test = replace(test, examples=with_labels, skipped=(*test.skipped, *lacking))
             check_measurable(with_labels, task, test.name)
+        parts["test"] = test
     for part, doubt in data_warnings({name: its.examples for name, its in parts.items()}):
         notes.append(f"{part}: {doubt}" + "." * (not doubt.endswith("?")))
         talk.say(part, doubt)
@@ -243,16 +216,10 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: 
     return Labeled(
         benchmark=row,
         task=task,
-        train=parts["train"],
-        dev=parts["dev"],
-        test=parts.get("test"),
+        parts=parts,
         read_as=later,
         notes=tuple(notes),
     )
-
-
-def _part(file: ExampleFile[Any]) -> Part:
-    return Part(name=file.name, examples=file.examples, skipped=len(file.skipped))
 
 
 def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
@@ -293,55 +260,23 @@ def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
 
 def _shared_text(example: Example) -> Hashable:
     """Return what examples that stay together have in common."""
-    match example:
-        case QuestionExample():
-            return example.context or example.question
-        case ChoiceExample():
-            return example.context or (example.question, example.options)
-        case TaggedExample():
-            return example.words
-    return example.texts
-
-
-def _read_as_train(paths: Paths, kind: Kind, options: ReadOptions, train_read_as: ReadAs) -> ExampleFile[Any]:
-    """Read a part as the training part was; errors state how."""
-    same = with_defaults(options, train_read_as)
-    try:
-        return read_examples(paths, kind, same)
-    except DataError as error:
-        if same == options:
-            raise
-        differing = [name for name in train_read_as if getattr(same, name) != getattr(options, name)]
-        how = ", ".join(f"{name}={train_read_as[name]}" for name in differing)
-        problem = f"{error.problem} (it is read as the training file was: {how})"
-        raise DataError(problem, allowed=error.allowed, todo=error.todo) from error
+    return getattr(example, "context", "") or input_of(example)
 
 
 READING_FILE = "reading.json"
 _BENCHMARK = "benchmark"
 """Its entry that names the benchmark."""
-_OF_A_BENCHMARK = ("format", "only", "dropped_labels")
-"""Stored only for a benchmark: each file of the user's own data has its own."""
-_EACH_ITS_OWN = ("labels", "known_labels", "key", "encoding", "bad_rows")
-"""What may differ between the files of a benchmark, or follows from the task."""
 _OF_A_FORMAT = ("header", "quoting", "delimiter", "word_ending")
 """What files of the same format have in common: quotes of a TSV file do not apply to a CSV file."""
 
 
 def save_read_as(folder: Path, read_as: ReadAs) -> None:
-    """Save how the training file was read beside a model; if there is nothing to save, remove what is there.
+    """Save how the training file was read beside a model.
 
     Raises:
         DeviceError: If it cannot be written.
     """
-    path = folder / READING_FILE
-    if read_as:
-        write_json(path, dict(read_as))
-        return
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise disk_problem(error, path) from error
+    write_json(folder / READING_FILE, dict(read_as))
 
 
 def load_read_as(folder: str | Path) -> ReadAs:
@@ -359,7 +294,7 @@ def load_read_as(folder: str | Path) -> ReadAs:
     name = data.pop(_BENCHMARK)
     if name not in BENCHMARKS:
         raise DataError(f"{path} names an unknown benchmark {name!r}", todo="Remove it to have columns guessed.")
-    return {_BENCHMARK: name, **read_as_from_json(data, str(path), _OF_A_BENCHMARK)}
+    return {_BENCHMARK: name, **read_as_from_json(data, str(path), {*KEPT_OF_BENCHMARKS, "format"})}
 
 
 def benchmark_read_as(name: str, kind: Kind, train: Paths, options: ReadOptions) -> ReadAs:
@@ -367,12 +302,14 @@ def benchmark_read_as(name: str, kind: Kind, train: Paths, options: ReadOptions)
     # The format by name and content, without labels as in prediction: later files are compared by it.
     return {
         _BENCHMARK: name,
-        **set_fields(options, but=_EACH_ITS_OWN),
+        **options.model_dump(exclude_defaults=True, include=KEPT_OF_BENCHMARKS),
         "format": _format_of(train, kind, options.replace(format=None)),
     }
 
 
-def read_for_model(paths: Paths, kind: Kind, options: ReadOptions, trained: ReadAs) -> ExampleFile[Any]:
+def read_for_model(
+    paths: Paths, kind: Kind, options: ReadOptions, trained: ReadAs, *, may_guess: bool = True
+) -> ExampleFile[Any]:
     """Read examples as a model's training file was, if the file is laid out like that; else guess, with a note.
 
     `trained` is how the training file was read (`to_keep`), or all files of its benchmark (`benchmark_read_as`); it
@@ -381,35 +318,39 @@ def read_for_model(paths: Paths, kind: Kind, options: ReadOptions, trained: Read
     Raises:
         DataError: If it cannot be read either way.
     """
+    like = "the training file was"
+    if of_benchmark := _BENCHMARK in trained:
+        like = f"files of {BENCHMARKS[trained[_BENCHMARK]].title} are"
+    filled = with_defaults(options, _fields_for(paths, kind, options, trained))
     try:
-        if _BENCHMARK in trained:
-            return _as_benchmark(paths, kind, options, trained)
-        return read_examples(paths, kind, with_defaults(options, trained))
+        file = read_examples(paths, kind, filled)
     except DataError as error:
-        like = "the training file was"
-        if _BENCHMARK in trained:
-            like = f"files of {BENCHMARKS[trained[_BENCHMARK]].title} are"
-        elif with_defaults(options, trained) == options:
+        if filled == options:
             raise
+        if not may_guess:
+            how = ", ".join(
+                f"{name}={trained[name]}" for name in trained if getattr(filled, name) != getattr(options, name)
+            )
+            problem = f"{error.problem} (it is read as the training file was: {how})"
+            raise DataError(problem, allowed=error.allowed, todo=error.todo) from error
         file = read_examples(paths, kind, options)
         note = f"columns are guessed, since the file is not laid out as {like}: {error.problem}"
         return replace(file, notes=(note, *file.notes))
-
-
-def _as_benchmark(paths: Paths, kind: Kind, options: ReadOptions, trained: ReadAs) -> ExampleFile[Any]:
-    same = _format_of(paths, kind, options) == trained.get("format")
-    left = {_BENCHMARK, "format", *(() if same else _OF_A_FORMAT)}
-    kept = {name: value for name, value in trained.items() if name not in left}
-    if not same:  # numbers of columns do not apply to another format
-        for role in ("text", "text2", "label"):
-            kept[role] = tuple(name for name in as_names(kept.get(role, ())) if not name.isdecimal())
-    file = read_examples(paths, kind, with_defaults(options, kept))
-    if options.named_columns():
+    if not of_benchmark or options.named_columns():
         return file
     columns = [repr(str(file.read_as[role])) for role in ("text", "text2") if file.read_as.get(role)]
     where = f" (column{'s' * (len(columns) > 1)} {' and '.join(columns)})" if columns else ""
-    note = f"read as files of {BENCHMARKS[trained[_BENCHMARK]].title} are{where}"
-    return replace(file, notes=(note, *file.notes))
+    return replace(file, notes=(f"read as {like}{where}", *file.notes))
+
+
+def _fields_for(paths: Paths, kind: Kind, options: ReadOptions, trained: ReadAs) -> dict[str, Any]:
+    """Return the fields of `trained` that apply to files of their format."""
+    fields = {name: value for name, value in trained.items() if name not in (_BENCHMARK, "format")}
+    if "format" in trained and _format_of(paths, kind, options) != trained["format"]:
+        fields = {name: value for name, value in fields.items() if name not in _OF_A_FORMAT}
+        for role in ("text", "text2", "label"):  # nor do numbers of columns
+            fields[role] = tuple(name for name in as_names(fields.get(role, ())) if not name.isdecimal())
+    return fields
 
 
 def _format_of(paths: Paths, kind: Kind, options: ReadOptions) -> str:

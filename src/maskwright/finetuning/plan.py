@@ -18,11 +18,11 @@ from maskwright.finetuning.hyperparameters import (
     fit_numbers,
     fit_stride,
     fit_training,
-    known_system,
     published,
     system_named,
 )
 from maskwright.finetuning.labeled import Labeled
+from maskwright.finetuning.published_settings import SYSTEMS
 from maskwright.finetuning.tasks import Task
 from maskwright.training.device import Precision
 from maskwright.training.existing import ExistingModel
@@ -144,7 +144,8 @@ class Plan:
             "task": _common({point.name: point.task.to_json() for point in self.points}),
             "data": {
                 name: f"{len(part.examples):,} examples ({part.fingerprint})"
-                for name, part in (("train", self.labeled.train), ("dev", self.labeled.dev))
+                for name, part in self.labeled.parts.items()
+                if name != "test"
             },
             "settings": {
                 name: _common({point: values[name] for point, values in settings.items()})
@@ -188,7 +189,7 @@ def make_plan(
     """
     base, source = published(system, labeled.task.head, labeled.benchmark, existing.config)
     settings = override(base, overrides)
-    data = data_maker(existing, labeled.train.examples, labeled.dev.examples)
+    data = data_maker(existing, labeled.parts["train"].examples, labeled.parts["dev"].examples)
     points = []
     for values in grid_points(grid, settings):
         fixed = {name for name, _ in overrides} | values.keys()
@@ -196,7 +197,7 @@ def make_plan(
         task, more = fit_stride(labeled.task, base.max_length, here.max_length, task_overrides)
         choices += more
         if labeled.benchmark is None:
-            task, more = fit_numbers(task, labeled.train.examples, task_overrides)
+            task, more = fit_numbers(task, labeled.parts["train"].examples, task_overrides)
             choices += more
         if not as_published:
             here, more = fit_training(
@@ -205,7 +206,7 @@ def make_plan(
                 fixed,
                 width=existing.config.hidden_size,
                 system=system,
-                tokens=0.0 if from_scratch else _tokens_of(existing),
+                tokens=0.0 if from_scratch else tokens_of(existing),
             )
             choices += more
         points.append(PlannedPoint(values=values, settings=here, task=task, choices=choices))
@@ -230,10 +231,11 @@ def system_of(existing: ExistingModel, wanted: str | None) -> str:
     if wanted:
         return system_named(wanted)
     recorded = (_entry(existing, "recipe.json", "name"), _entry(existing, "run.json", "system"))
-    return known_system(next((name for name in recorded if isinstance(name, str) and name), ""), existing.family)
+    recipe = next((name for name in recorded if isinstance(name, str) and name), "")
+    return SYSTEMS.get(recipe.partition("/")[0], existing.family)
 
 
-def _tokens_of(existing: ExistingModel) -> float | None:
+def tokens_of(existing: ExistingModel) -> float | None:
     """Return the number of pretraining tokens if the model's folder is a run, else None."""
     tokens = _entry(existing, "run.json", "result", "tokens")
     begun_with = _entry(existing, "run.json", "begun_with")

@@ -10,8 +10,6 @@ from maskwright.core.errors import DataError
 from maskwright.data.progress import no_progress
 from maskwright.finetuning.checks import report_file
 from maskwright.finetuning.evaluating import (
-    FOR_FILES,
-    Texts,
     features_of,
     machine_to_score,
     predict_features,
@@ -27,26 +25,21 @@ from maskwright.finetuning.examples import (
 )
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import read_for_model
-from maskwright.finetuning.readers import Kind, Paths, ReadAs, ReadOptions, cut_into_words, is_called_a_file
+from maskwright.finetuning.readers import Kind, Paths, ReadAs, ReadOptions, as_one, cut_into_words, is_called_a_file
 from maskwright.finetuning.readers.files import decode, lines_of
 from maskwright.finetuning.readers.options import with_overrides
 from maskwright.finetuning.readers.texts import as_text
-from maskwright.finetuning.tasks.base import Prediction
+from maskwright.finetuning.tasks.base import Prediction, Task
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.training.device import Precision, computing_on
 from maskwright.training.reporting import OnConsole, Reporter
 
 STANDARD_INPUT = "standard input"
-FOR_INPUTS: Mapping[Texts, str] = {
-    "pairs of texts": 'Give a file with two columns, `--text COLUMN --text2 COLUMN`; in Python, ("one", "the other").',
-    "single texts": 'Give them one by one, ["one", "the other"].',
-}
 
 Input = str | tuple[str, str] | Mapping[str, Any]
 """A text, a pair of texts, or {"question", "context"}, or {"context", "question", "options"}."""
 
 _LONGEST_PATH = 1000
-_FILES = ""
 _LONG = 200
 """Number of examples above which progress is shown."""
 
@@ -71,7 +64,8 @@ def predict(
             {"context": ..., "question": ..., "options": [...]} for multiple choice. A tuple of two texts is one pair if
             the task takes pairs.
         file: A file, read as by `finetune`, without labels. "-" is standard input, one text per line; keys are line
-            numbers. If keys of inputs, standard input and files clash, they become "input:1" and "standard input:1".
+            numbers. If keys of inputs, standard input and files clash, they become "input:1", "standard input:1" and
+            "texts.csv:1".
         text, text2: Columns of the file; the others are as in the training file, or guessed and reported.
         read: Further read options, "quoting=none".
         device: "auto", "cpu", "cuda" or "cuda:N".
@@ -97,33 +91,30 @@ def predict(
     with reporter or OnConsole() as reporter:
         for note in () if loaded is model else loaded.notes:
             reporter.say("model", note)
-        groups: dict[str, Sequence[Any]] = {
-            "input": [_example(one, str(n), f"input {n}", kind, trained) for n, one in enumerate(given, start=1)]
-        }
+        found = [_example(one, str(n), f"input {n}", kind, trained) for n, one in enumerate(given, start=1)]
+        files: list[ExampleFile[Any]] = [ExampleFile(name="input", examples=tuple(found))]
         options = with_overrides(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
         paths = [file] if isinstance(file, str | Path) else list(file or ())
         if any(str(path) == "-" for path in paths):
             lines, notes = read_standard_input(options.encoding)
-            groups[STANDARD_INPUT] = [
-                _example(line, str(number), f"{STANDARD_INPUT}, line {number}", kind, trained) for number, line in lines
-            ]
-            report_file(
-                "file", ExampleFile(name=STANDARD_INPUT, examples=tuple(groups[STANDARD_INPUT]), notes=notes), reporter
-            )
-        if files := [path for path in paths if str(path) != "-"]:
-            found = read_for_model(files, kind, options, trained)
-            report_file("file", found, reporter)
-            refuse_other_texts(found.examples, trained, found.name, FOR_FILES)
-            groups[_FILES] = found.examples
-        examples = _with_unique_keys(groups)
+            found = [_example(line, str(n), f"{STANDARD_INPUT}, line {n}", kind, trained) for n, line in lines]
+            files.append(ExampleFile(name=STANDARD_INPUT, examples=tuple(found), notes=notes))
+            report_file("file", files[-1], reporter)
+        if named := [path for path in paths if str(path) != "-"]:
+            files.append(read_for_model(named, kind, options, trained))
+            report_file("file", files[-1], reporter)
+            refuse_other_texts(files[-1].examples, trained, files[-1].name)
+        examples = as_one(files).examples
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
         progress = reporter.stage if len(examples) > _LONG else no_progress
         with computing_on(machine):
             features = features_of(loaded.to(machine.device), examples)
             predictions = predict_features(loaded, features, examples, progress, autocast=machine.autocast)
-    between = "" if isinstance(loaded.task, Tagging) and loaded.task.joined == "nothing" else " "
-    return [_completed(each, example, between) for each, example in zip(predictions, examples, strict=True)]
+    return [
+        replace(each, input_text=_input_text(example, loaded.task))
+        for each, example in zip(predictions, examples, strict=True)
+    ]
 
 
 def read_standard_input(encoding: str | None = None) -> tuple[list[tuple[int, str]], tuple[str, ...]]:
@@ -170,17 +161,6 @@ def _is_file(word: str) -> bool:
     except (OSError, RuntimeError):  # Name too long, or "~5 stars": no user "5 stars".
         return False
     return " " not in word and is_called_a_file(path)
-
-
-def _with_unique_keys(groups: Mapping[str, Sequence[Any]]) -> list[Any]:
-    """Return all examples; if keys of groups clash, prefix those of inputs and lines with the group's name."""
-    keys = [{example.key for example in group} for group in groups.values()]
-    clash = len(set().union(*keys)) < sum(map(len, keys))
-    return [
-        replace(example, key=f"{name}:{example.key}") if clash and name != _FILES else example
-        for name, group in groups.items()
-        for example in group
-    ]
 
 
 _TEXT_KINDS = ("classification", "regression", "multi_label")
@@ -234,40 +214,17 @@ def _example(one: Input, key: str, place: str, kind: Kind, trained: ReadAs) -> A
             as_text(part)
         except ValueError as error:
             raise DataError(f"{place}: {error}", todo="Give whole characters, as UTF-8.") from None
-    refuse_other_texts([example], trained, place, FOR_INPUTS)
+    refuse_other_texts([example], trained, place)
     return example
 
 
-def _completed(prediction: Prediction, example: Example, between: str) -> Prediction:
-    """Add what the prediction is of; `between` stands between words that were given as words."""
+def _input_text(example: Example, task: Task) -> str:
     match example:
-        case TaggedExample(text=str() as text) if text:
-            return replace(_placed(prediction, text), input_text=text)
-        case TaggedExample(words=words):
-            return replace(prediction, input_text=between.join(words))
-        case QuestionExample(question=question):
-            return replace(prediction, input_text=question)
-        case ChoiceExample(question=question, context=context):
-            return replace(prediction, input_text=question or context)
-    return replace(prediction, input_text=" | ".join(example.texts))
-
-
-def _placed(prediction: Prediction, text: str) -> Prediction:
-    """Add character offsets in the original text to the entities of a text that was split into words here."""
-    spans, end = [], 0
-    for word in cut_into_words(text):
-        start = text.index(word, end)
-        end = start + len(word)
-        spans.append((start, end))
-    details = {**prediction.details, "words": [text[start:end] for start, end in spans]}
-    if details.get("entities"):
-        details["entities"] = [
-            {
-                **entity,
-                "start": (start := spans[entity["first_word"]][0]),
-                "end": (end := spans[entity["end_word"] - 1][1]),
-                "text": text[start:end],
-            }
-            for entity in details["entities"]
-        ]
-    return replace(prediction, details=details)
+        case TaggedExample():
+            assert isinstance(task, Tagging)
+            return task.text_of(example)
+        case QuestionExample():
+            return example.question
+        case ChoiceExample():
+            return example.question or example.context
+    return " | ".join(example.texts)

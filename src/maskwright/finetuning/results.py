@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.files import write_text
 from maskwright.core.types import HeadKind
 from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.fine_tuned import FineTunedModel
@@ -87,13 +86,13 @@ class Results:
 
     @property
     def main_metric(self) -> str:
-        """The metric used for selection."""
-        return next(iter(self.rows[0].dev))
+        """The metric used for selection; "" if nothing was evaluated (embeddings of texts without scores)."""
+        return next(iter(self.rows[0].dev), "")
 
     @property
     def best(self) -> SeedRow:
         """The best seed; of equal ones the first."""
-        return max(self.rows, key=lambda row: (row.dev[self.main_metric], -row.seed))
+        return max(self.rows, key=lambda row: (row.dev.get(self.main_metric, 0.0), -row.seed))
 
     def spread(self, part: str) -> dict[str, Spread]:
         """Return each metric over the seeds for "dev" or "test"; empty without test scores."""
@@ -229,13 +228,8 @@ _EXAMPLES: Mapping[HeadKind, str] = {
 _LABELS_SHOWN = 30
 
 
-def write_model_card(folder: Path, model: FineTunedModel, results: Results, read_as: ReadAs) -> None:
-    """Write the model card, README.md, into a model's folder; `read_as`: how the training file was read."""
-    write_text(folder / "README.md", model_card(folder.name, model, results, read_as))
-
-
-def model_card(name: str, model: FineTunedModel, results: Results, read_as: ReadAs) -> str:
-    """Return the text of the model card."""
+def model_card(name: str, model: FineTunedModel, results: Results) -> str:
+    """Return the text of the model card, README.md."""
     task, best = model.task, results.best
     row = family_named(model.family).tasks[task.head]
     config = model.encoder.config
@@ -271,7 +265,7 @@ def model_card(name: str, model: FineTunedModel, results: Results, read_as: Read
         "## Use",
         "",
         "```",
-        f"maskwright predict {name} {_pairs_file(results, read_as) if results.pairs else _EXAMPLES[task.head]}",
+        f"maskwright predict {name} {_pairs_file(results, model.read_as) if results.pairs else _EXAMPLES[task.head]}",
         "```",
         "",
         "```python",

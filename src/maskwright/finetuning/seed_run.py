@@ -17,7 +17,7 @@ from typing import Any
 from maskwright.core.amounts import counted
 from maskwright.core.checksums import read_record, write_record
 from maskwright.core.errors import CheckpointError
-from maskwright.finetuning.evaluating import score_units, tuned, write_predictions
+from maskwright.finetuning.evaluating import score_units, write_predictions
 from maskwright.finetuning.features import FeatureCollator, ShuffledUnits
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.hyperparameters import Hyperparameters
@@ -154,6 +154,7 @@ def rate_share(name: str, config: EncoderConfig, decay: float) -> float:
     return float(decay ** (config.num_layers + 2 - depth))
 
 
+@dataclass(kw_only=True)
 class SeedRun:
     """A run with everything it needs.
 
@@ -161,30 +162,23 @@ class SeedRun:
     `tokens_per_microbatch`.
     """
 
-    def __init__(
-        self,
-        *,
-        folder: Path,
-        model: FineTunedModel,
-        data: TrainingData,
-        settings: Hyperparameters,
-        seed: int,
-        machine: Machine,
-        tokens_per_microbatch: int,
-        reporter: Reporter,
-        title: str,
-    ) -> None:
-        self.folder, self.model, self.data = folder, model, data
-        self.settings, self.seed, self.machine, self.reporter, self.title = settings, seed, machine, reporter, title
-        self.tokens_per_microbatch = tokens_per_microbatch
-        config = model.encoder.config
+    folder: Path
+    model: FineTunedModel
+    data: TrainingData
+    settings: Hyperparameters
+    seed: int
+    machine: Machine
+    tokens_per_microbatch: int
+    reporter: Reporter
+    title: str
+
+    def __post_init__(self) -> None:
+        config, decay = self.model.encoder.config, self.settings.layer_decay
         self.optimizer = Optimizer(
-            model.named_parameters(),
-            settings.optimizer,
-            lambda name: rate_share(name, config, settings.layer_decay),
+            self.model.named_parameters(), self.settings.optimizer, lambda name: rate_share(name, config, decay)
         )
-        self.steps_per_epoch = settings.steps_of_epoch(data.train.num_units)
-        self.total_steps = settings.total_steps(data.train.num_units)
+        self.steps_per_epoch = self.settings.steps_of_epoch(self.data.train.num_units)
+        self.total_steps = self.settings.total_steps(self.data.train.num_units)
         self._history: list[Measured] = []
 
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> SeedResult:
@@ -284,8 +278,10 @@ class SeedRun:
             self.reporter.training(step / self.total_steps, text)
 
         unit_scores = score_units(model, data.dev, progress, autocast=self.machine.autocast)
-        model.task = tuned(model.task, unit_scores, data.dev, data.dev_examples, model.tokenizer)
-        predictions = model.task.predictions(unit_scores, data.dev, data.dev_examples, model.tokenizer)
+        scored = (unit_scores, data.dev, data.dev_examples, model.tokenizer)
+        predictions = model.task.predictions(*scored)
+        if (tuned := model.task.tuned(predictions, data.dev_examples)) is not model.task:
+            model.task, predictions = tuned, tuned.predictions(*scored)
         scores = model.task.measure(predictions, data.dev_examples)
         self._history.append(Measured(step=step, epoch=round(epoch, 4), metrics=scores))
         metrics.write({"step": step, **{f"dev_{name}": value for name, value in scores.items()}})

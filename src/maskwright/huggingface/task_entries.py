@@ -13,7 +13,7 @@ ProblemType = Literal["regression", "single_label_classification", "multi_label_
 
 # Hugging Face's default number of labels.
 _ASSUMED_LABELS = 2
-_MOST_LABELS = 1 << 20
+_MAX_LABELS = 1 << 20
 # Heads without labels: start and end of an answer; one score per option.
 _WIDTHS: Mapping[HeadKind, int] = {"span": 2, "choice": 1}
 
@@ -95,8 +95,8 @@ def _labels(data: Mapping[str, Any], source: str) -> tuple[str, ...]:
     names = data.get("id2label")
     if names is None:
         number = data.get("num_labels", _ASSUMED_LABELS)
-        if type(number) is not int or not 1 <= number <= _MOST_LABELS:
-            raise ConversionError(f"{source}: num_labels is {number!r}", allowed=f"1 to {_MOST_LABELS:,}")
+        if type(number) is not int or not 1 <= number <= _MAX_LABELS:
+            raise ConversionError(f"{source}: num_labels is {number!r}", allowed=f"1 to {_MAX_LABELS:,}")
         return unnamed_labels(number)
     if not isinstance(names, dict) or not _counts(list(names)):
         raise ConversionError(

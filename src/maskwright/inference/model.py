@@ -40,7 +40,15 @@ _FIRST = np.zeros(1, dtype=np.int64)
 
 
 class TextCut(UserWarning):
-    """A text was longer than the model's maximum length and was truncated."""
+    """Texts were longer than the model's maximum length and were truncated.
+
+    Attributes:
+        texts: Their indices.
+    """
+
+    def __init__(self, message: str, texts: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.texts = tuple(texts)
 
 
 class UntrainedHead(UserWarning):
@@ -261,15 +269,14 @@ class Model:
                 yield batch, self._states(batch.batch, torch.from_numpy(np.concatenate(slots)).to(device))
 
     def _warn_of_cuts(self, is_cut: list[bool], effect: str) -> None:
-        cut = [str(number) for number, was in enumerate(is_cut, start=1) if was]
+        cut = [number for number, was in enumerate(is_cut) if was]
         if cut:
-            which = ", ".join(cut[:10]) + (", ..." if len(cut) > 10 else "")
-            warnings.warn(
+            which = ", ".join(str(number + 1) for number in cut[:10]) + (", ..." if len(cut) > 10 else "")
+            message = (
                 f"{len(cut)} of {len(is_cut)} texts have more than {self.max_length} tokens, the maximum of "
-                f"{self.name}; {effect} (texts {which})",
-                TextCut,
-                stacklevel=4,
+                f"{self.name}; {effect} (texts {which})"
             )
+            warnings.warn(TextCut(message, cut), stacklevel=4)
 
     def _warn_if_untrained(self, head: nn.Module, kind: str) -> None:
         # Libraries initialize biases to zero; training changes all of them.

@@ -92,17 +92,8 @@ def _rows_attention(
 
 
 @_rows_attention.register_fake
-def _(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    slots: Tensor | None,
-    mask: Tensor | None,
-    num_rows: int,
-    row_length: int,
-    num_heads: int,
-    *_: Any,
-) -> tuple[Tensor, Tensor]:
+def _(query: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    num_rows, row_length, num_heads = others[4:7]
     return torch.empty_like(query), query.new_empty(num_rows * num_heads, row_length, row_length)
 
 

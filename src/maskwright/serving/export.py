@@ -11,6 +11,8 @@ from maskwright.core.files import atomic_folder, read_json, write_json
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning import fine_tuned
 from maskwright.huggingface.huggingface import LoadedModel, load_model
+from maskwright.huggingface.quiet import quiet
+from maskwright.huggingface.sentence_folder import write_sentence_folder
 from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.inference.embed import Pooling, check_pooling
 from maskwright.serving import model_card, onnx_graph
@@ -147,21 +149,20 @@ def _to_onnx(
 def _to_sentence_transformers(
     source: Path, folder: Path, pooling: Pooling, normalize: bool, file: Path | None
 ) -> Parity:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
-
     from maskwright.inference.model import load
 
     texts = texts_for(source, file)
     model = load(source, device="cpu")
-    with onnx_graph.quiet():
-        mode = {"mean": "mean", "first": "cls"}[pooling]
-        modules = [Transformer(str(source)), Pooling(model.encoder.config.hidden_size, mode)]
-        made = SentenceTransformer(modules=modules + [Normalize()] * normalize, device="cpu")
-        made.save(str(folder), create_model_card=False)
-        # As in `maskwright.embed`: the model's maximum length, and special tokens in a text are text.
-        model.tokenizer.save(folder, max_length=model.max_length, segments=False, split_special_tokens=True)
-        saved = SentenceTransformer(str(folder), device="cpu")
+    with quiet():
+        saved = write_sentence_folder(
+            source,
+            folder,
+            model.tokenizer,
+            hidden_size=model.encoder.config.hidden_size,
+            max_length=model.max_length,
+            pooling=pooling,
+            normalize=normalize,
+        )
         parity = compare_embeddings(
             lambda texts: model.embed(texts, pooling=pooling, normalize=normalize),
             lambda texts: saved.encode(texts, show_progress_bar=False),

@@ -1,10 +1,7 @@
 """ONNX files of a model: export from transformers' class, fp16 and int8 by ONNX Runtime's tools, sessions."""
 
 import inspect
-import logging
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -13,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from maskwright.huggingface.huggingface import LoadedModel
+from maskwright.huggingface.quiet import quiet
 
 OPSET = 20
 """Version of ONNX's operators: the first with GELU as one of them."""
@@ -150,23 +148,3 @@ def run_onnx(path: Path) -> Run:
 
 def _scores(outputs: list[NDArray[np.float32]]) -> NDArray[np.float32]:
     return outputs[0] if len(outputs) == 1 else np.stack(outputs, axis=-1)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence what libraries print about models that load and convert as they should."""
-    from transformers.utils import logging as of_transformers
-
-    of_transformers.disable_progress_bar()
-    loggers = [logging.getLogger(name) for name in ("transformers", "torch.onnx", "onnxruntime", "root")]
-    levels = [logger.level for logger in loggers]
-    try:
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        of_transformers.enable_progress_bar()
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

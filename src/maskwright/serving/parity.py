@@ -23,7 +23,7 @@ from maskwright.finetuning.readers import Kind, ReadOptions, cut_into_words
 from maskwright.inference.texts import read_texts
 from maskwright.serving.onnx_graph import Arrays, Run
 
-MOST_TEXTS = 500
+MAX_TEXTS = 500
 """Texts of a file that are compared."""
 _BATCH = 8
 _MASK_EVERY = 7  # about the share of masks in training
@@ -94,7 +94,7 @@ class Parity:
 def texts_for(folder: Path, file: Path | None) -> list[str]:
     """Return the texts of a file, else examples of the run's corpus and some sentences."""
     if file is not None:
-        return [text for text in read_texts(file) if text.strip()][:MOST_TEXTS]
+        return [text for text in read_texts(file) if text.strip()][:MAX_TEXTS]
     card = folder / "data_card.json"
     sources = read_json(card)["sources"] if card.exists() else ()
     return [*(text for source in sources for text in source["examples"]), *_SENTENCES]
@@ -104,7 +104,7 @@ def examples_for(model: FineTunedModel, file: Path | None) -> tuple[Any, ...]:
     """Return the examples of a file, read as `maskwright predict` does, else examples made of some sentences."""
     kind: Kind = model.task.kind  # type: ignore[assignment]
     if file is not None:
-        return read_for_model(file, kind, ReadOptions(labels="ignored"), model.read_as).examples[:MOST_TEXTS]
+        return read_for_model(file, kind, ReadOptions(labels="ignored"), model.read_as).examples[:MAX_TEXTS]
     return tuple(_example(kind, number, "text2" in model.read_as) for number in range(len(_SENTENCES)))
 
 

@@ -162,7 +162,7 @@ def compare(
     }
     with reporter or OnConsole() as talk:
         machine = partial(prepare_machine_again, {}, device, cached, precision)
-        shared = _agreed(folder, request) or _begun(request, requested, wall_clock, variants[baseline].recipe, machine)
+        shared = _agreed(folder, request) or _begun(request, requested, wall_clock, variants[baseline], machine)
         study = Study(
             folder=folder,
             variants=variants,
@@ -206,16 +206,16 @@ def _begun(
     request: Mapping[str, Any],
     requested: Budget,
     wall_clock: bool,
-    baseline: Recipe,
+    variant: Variant,
     machine: Callable[[], tuple[Machine, str | None]],
 ) -> dict[str, Any]:
     """Return the content of `study.json`: the request, the budget of each run, and the tokens it buys the baseline."""
-    is_time = requested.unit == "seconds"
+    is_time, baseline = requested.unit == "seconds", variant.recipe
     tokens = expected_tokens(
         requested,
         baseline,
         _lengths(baseline),
-        measure_training_flops(baseline, requested, machine()[0])[0] if is_time else 0.0,
+        measure_training_flops(baseline, requested, machine()[0], fixed=variant.fixed)[0] if is_time else 0.0,
     )
     budget = requested
     if is_time and not wall_clock:

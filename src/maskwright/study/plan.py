@@ -41,12 +41,14 @@ DEFAULT_RECIPES = ("bert/tiny", "bert/mini", "bert/small")
 TRIAL_MINUTES = 4.0
 TRIAL_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)
 """Lengths of a recipe's trial runs, as shares of its trial time."""
-FEWEST_STEPS = 500
+MIN_STEPS = 500
 """With fewer steps, the warmup (10 %) is shorter than the 50 steps over which second moments are averaged."""
-MOST_EPOCHS = 40
+MAX_EPOCHS = 40
 """Muennighoff et al. 2023: 4 epochs are as good as new text, and the value of more decays to zero."""
+MAX_EXTRAPOLATION = 10
+"""Times the longest trial; beyond them a prediction is noted as a guess."""
 CONFIDENCE = 0.95
-LEAST_NOISE = 0.01
+MIN_NOISE = 0.01
 """Least standard deviation of a loss between seeds, as a share of it: four points say little about it."""
 _BYTES_PER_TOKEN = 4
 """Of the text, before it is tokenized."""
@@ -67,7 +69,7 @@ class PlannedRecipe:
         loss, low, high: Expected nats per masked word and its prediction interval; None if there is no prediction.
         by: "head" or "generator": what predicted the masked words.
         refused: Why the recipe is hopeless, or "".
-        note: Why there is no prediction, or "".
+        note: Why there is no prediction, or why it is a guess, or "".
     """
 
     recipe: str
@@ -164,8 +166,8 @@ def plan(
         for variant in tried:
             one = planned[variant.label]
             tokens = one.tokens * min(60 * trial_minutes / len(tried) / budget.amount, 1.0)
-            steps = _fitted(variant.recipe, Budget("tokens", TRIAL_SHARES[-1] * tokens)).recipe.training.steps
-            if steps < FEWEST_STEPS:
+            steps = _fitted(variant, Budget("tokens", TRIAL_SHARES[-1] * tokens)).recipe.training.steps
+            if steps < MIN_STEPS:
                 note = f"its longest trial would have {steps} steps; raise --trial-minutes"
                 planned[variant.label] = replace(one, note=note)
                 continue
@@ -176,12 +178,13 @@ def plan(
     return recommended(budget.amount, tuple(map(_refused_for_epochs, planned.values())))
 
 
-def _fitted(recipe: Recipe, budget: Budget, reached: float = 0.0, corpus_tokens: float = float("inf")) -> ResolvedRun:
+def _fitted(variant: Variant, budget: Budget, reached: float = 0.0, corpus_tokens: float = float("inf")) -> ResolvedRun:
     """Fit a recipe as `pretrain` does, with sequences of full length."""
-    before = resolve(recipe, budget, CorpusStatistics(chinese_share=1.0), reached_flops=reached).recipe
+    options: dict[str, Any] = {"fixed": variant.fixed, "reached_flops": reached}
+    before = resolve(variant.recipe, budget, CorpusStatistics(chinese_share=1.0), **options).recipe
     lengths = tuple(float(phase.max_length) for phase in before.training.phases)
     corpus = CorpusStatistics(chinese_share=1.0, tokens=corpus_tokens, mean_lengths=lengths)
-    return resolve(before, budget, corpus, reached_flops=reached)
+    return resolve(before, budget, corpus, **options)
 
 
 def _planned(variant: Variant, budget: Budget, machine: Machine, corpus_tokens: float) -> PlannedRecipe:
@@ -191,13 +194,13 @@ def _planned(variant: Variant, budget: Budget, machine: Machine, corpus_tokens: 
     if memory > available:
         return PlannedRecipe(
             recipe=variant.label, tokens=0, steps=0, epochs=0, flops_per_second=0, memory=memory,
-            refused=f"it needs {size_in_bytes(memory)} of memory, and {size_in_bytes(available)} are there",
+            refused=f"needs {size_in_bytes(memory)} of memory; {size_in_bytes(available)} available",
         )  # fmt: skip
-    reached, _ = measure_training_flops(recipe, budget, machine, corpus_tokens=corpus_tokens)
-    fitted = _fitted(recipe, budget, reached, corpus_tokens)
+    reached, _ = measure_training_flops(recipe, budget, machine, corpus_tokens=corpus_tokens, fixed=variant.fixed)
+    fitted = _fitted(variant, budget, reached, corpus_tokens)
     steps, refused = fitted.recipe.training.steps, ""
-    if steps < FEWEST_STEPS:
-        refused = f"{steps} steps fit, and with less than {FEWEST_STEPS} the warmup is too short; choose a smaller size"
+    if steps < MIN_STEPS:
+        refused = f"{steps} steps fit, and with less than {MIN_STEPS} the warmup is too short; choose a smaller size"
     return PlannedRecipe(
         recipe=variant.label,
         tokens=fitted.expected_tokens,
@@ -250,23 +253,25 @@ def run_trials(
 def with_prediction(planned: PlannedRecipe) -> PlannedRecipe:
     """Add the loss to expect, if the trials show a trend."""
     tokens, losses = np.array(planned.trials).T
-    if losses[0] - losses[-1] < 3 * LEAST_NOISE * losses[-1]:
+    if losses[0] - losses[-1] < 3 * MIN_NOISE * losses[-1]:
         note = "its trials did not get beyond the plateau at the start of training; raise --trial-minutes"
         return replace(planned, note=note)
     loss, low, high = predict(tokens, losses, planned.tokens)
-    return replace(planned, loss=loss, low=low, high=high)
+    times = planned.tokens / tokens.max()
+    note = f"a guess, {times:.0f} times as long as the longest trial" if times > MAX_EXTRAPOLATION else ""
+    return replace(planned, loss=loss, low=low, high=high, note=note)
 
 
 def predict(tokens: Floats, losses: Floats, target: float) -> tuple[float, float, float]:
     """Extrapolate a loss: the fitted value and its prediction interval.
 
     The interval is a parametric bootstrap: noise is added to the fitted curve at the trials, the curve is fitted again,
-    and noise is added to what it predicts. The noise is the residuals' standard deviation, at least `LEAST_NOISE`.
+    and noise is added to what it predicts. The noise is the residuals' standard deviation, at least `MIN_NOISE`.
     """
     x = tokens / tokens.max()
 
-    def curve(x: Floats, floor: float, scale: float, exponent: float) -> Floats:
-        return floor + scale * x**-exponent
+    def curve(x: Floats, irreducible: float, scale: float, exponent: float) -> Floats:
+        return irreducible + scale * x**-exponent
 
     def fit(losses: Floats) -> Floats:
         start = (0.5 * losses.min(), 0.5 * losses.min(), 0.2)
@@ -275,7 +280,7 @@ def predict(tokens: Floats, losses: Floats, target: float) -> tuple[float, float
 
     best = fit(losses)
     residuals = losses - curve(x, *best)
-    noise = max(float(np.sqrt((residuals**2).sum() / max(1, len(x) - 3))), LEAST_NOISE * float(losses.min()))
+    noise = max(float(np.sqrt((residuals**2).sum() / max(1, len(x) - 3))), MIN_NOISE * float(losses.min()))
     random = generator(0, "bootstrap of the curve")
     fitted, at = curve(x, *best), np.array([target / tokens.max()])
     found = [
@@ -287,11 +292,11 @@ def predict(tokens: Floats, losses: Floats, target: float) -> tuple[float, float
 
 
 def _refused_for_epochs(planned: PlannedRecipe) -> PlannedRecipe:
-    if planned.refused or planned.epochs <= MOST_EPOCHS:
+    if planned.refused or planned.epochs <= MAX_EPOCHS:
         return planned
     return replace(
         planned,
-        refused=f"{planned.epochs:.0f} epochs of the text, more than the limit of {MOST_EPOCHS}; give more "
+        refused=f"{planned.epochs:.0f} epochs of the text, more than the limit of {MAX_EPOCHS}; give more "
         "text, or choose a larger size",
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.errors import RecipeError, unknown_name
-from maskwright.core.spec import override, parse_overrides
+from maskwright.core.spec import overridden_fields, override, parse_overrides
 from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.tasks import KINDS
 from maskwright.recipes.catalog import resolve
@@ -34,6 +34,11 @@ class Variant:
     def folder(self) -> str:
         """Name of its folders."""
         return re.sub(r"[^\w.=+-]+", "-", self.label)
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """Dotted fields that are not fitted to the budget."""
+        return overridden_fields(parse_overrides(self.overrides))
 
 
 @dataclass(frozen=True, slots=True)

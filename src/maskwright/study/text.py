@@ -28,7 +28,7 @@ from maskwright.data.sources.arguments import Source, resolve_sources
 from maskwright.data.sources.parsing import MarkedDocument, documents_of
 from maskwright.data.sources.readers import raw_blocks
 
-SHARE, MOST_CHARACTERS = 0.05, 400_000
+SHARE, MAX_CHARACTERS = 0.05, 400_000
 """Held out at most."""
 _PARTS = 16
 """At least so many documents of each source are held out, if it has so many."""
@@ -121,7 +121,7 @@ def _split(folder: Path, sources: tuple[Source, ...], cleaning: Cleaning) -> Non
     for source, (text, _) in _documents(sources, cleaning):
         numbers.extend((source, _key(text), len(text)))
     source_of, keys, sizes = np.array(numbers, dtype=np.uint64).reshape(-1, 3).T
-    share = min(SHARE, MOST_CHARACTERS / max(int(sizes.sum()), 1))
+    share = min(SHARE, MAX_CHARACTERS / max(int(sizes.sum()), 1))
     # Of each source: the largest key that is held out, and the most characters of a document.
     last, part = [], []
     for number in range(len(sources)):

@@ -31,7 +31,7 @@ Precision = Literal["auto", "fp32", "bf16"]
 
 _WORTH, _ACCURATE = 1.05, 1e-5
 _SWITCH_SECONDS = 3e-4
-_MOST_TOKENS = 65536
+_MAX_TOKENS = 65536
 """A layer's matmuls are no faster with more rows (LOG.md, "first training on a GPU")."""
 _ACTIVATION_BYTES = 36
 """Bytes that a layer keeps for the backward pass, per token and unit of hidden size: 18 bfloat16 numbers, with a
@@ -100,7 +100,7 @@ def pretraining_microbatch(machine: Machine, recipe: Recipe) -> int:
         return machine.tokens_per_microbatch(max(encoder.hidden_size for encoder in encoders))
     per_token = sum(_ACTIVATION_BYTES * encoder.hidden_size * encoder.num_layers for encoder in encoders)
     memory = torch.cuda.get_device_properties(machine.device).total_memory
-    return max(2048, min(_MOST_TOKENS, 1 << int(memory / 3 // per_token).bit_length() - 1))
+    return max(2048, min(_MAX_TOKENS, 1 << int(memory / 3 // per_token).bit_length() - 1))
 
 
 def prepare_machine(
@@ -164,16 +164,8 @@ def prepare_machine_again(
     Returns:
         The machine, and a warning; "" if there is none.
     """
-    if "kernels" in recorded:
-        kernels: Kernels = "reference" if recorded["kernels"] == "reference" else "auto"
-    else:  # Older runs recorded "attention": "compiled" or "libraries"; the oldest recorded neither and had no kernels.
-        kernels = "auto" if not recorded or recorded.get("attention") == "compiled" else "reference"
+    kernels: Kernels = "reference" if recorded.get("kernels") == "reference" else "auto"
     machine = prepare_machine(device, recorded.get("matmul"), cache, precision, kernels)
-    if machine.device.type == "cpu" and "kernels" not in recorded and recorded.get("attention") == "compiled":
-        return machine, (
-            "this run started with C training kernels that have since been removed: its numbers now differ in the last "
-            "digits, and dropout uses other masks"
-        )
     if not recorded or machine.device.type == "cpu" or machine.kernels == kernels:
         return machine, ""
     return machine, (

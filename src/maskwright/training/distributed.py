@@ -18,10 +18,10 @@ from uuid import uuid4
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import PrefixStore, Store, _get_default_store
+from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from maskwright.core.errors import DeviceError, TrainingError
+from maskwright.core.errors import DeviceError, MaskwrightError, TrainingError
 
 _PREPARATION = timedelta(days=30)
 """Time limit of waiting for rank 0 to prepare text; torchrun ends a process whose peer died."""
@@ -54,11 +54,12 @@ def rank() -> int:
 
 
 @contextmanager
-def joined() -> Iterator[None]:
+def process_group() -> Iterator[None]:
     """Join the processes of torchrun (or of an existing default group) while the block runs.
 
-    It does nothing in a single process, and within another such block. An error in one process ends all: only the first
-    process that fails raises it, the others exit.
+    It does nothing in a single process, and within another such block. An error in one process ends all. Of torchrun's
+    processes the first that fails raises the error, and the others, which mostly fail for the same reason, exit; errors
+    that are not `MaskwrightError`, and those in an existing group, are raised in each.
     """
     global _groups
     started = os.environ.keys() >= _VARIABLES and os.environ["WORLD_SIZE"] != "1"
@@ -71,8 +72,6 @@ def joined() -> Iterator[None]:
             store, own_rank, size = _new_store()
             backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
             dist.init_process_group(backend, store=store, rank=own_rank, world_size=size)
-        else:
-            store = _get_default_store()
         _groups = _Groups(dist.new_group(backend="gloo"), dist.new_group(backend="gloo", timeout=_PREPARATION))
     try:
         try:
@@ -81,8 +80,8 @@ def joined() -> Iterator[None]:
             _wait_for_others()
             raise
         _wait_for_others()
-    except Exception:
-        if store.add("failed processes", 1) > 1:
+    except MaskwrightError:
+        if owns and store.add("failed processes", 1) > 1:
             raise SystemExit(1) from None
         raise
     else:
@@ -150,7 +149,7 @@ def own_device(device: torch.device) -> torch.device:
 
 
 @contextmanager
-def first_before_others() -> Iterator[None]:
+def rank_zero_first() -> Iterator[None]:
     """Let rank 0 run the block before the others, which then find what it has written."""
     if rank():
         _wait_for_others()
@@ -160,7 +159,7 @@ def first_before_others() -> Iterator[None]:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def single_process() -> Iterator[None]:
     """Compute as a run of one process while the block runs, which the other ranks do not enter.
 
     For the main thread; the thread that prepares batches must not ask for its rank meanwhile.
@@ -173,7 +172,7 @@ def alone() -> Iterator[None]:
         _groups = groups
 
 
-def from_first(value: Value) -> Value:
+def broadcast_object(value: Value) -> Value:
     """Return rank 0's value."""
     if not _groups:
         return value
@@ -183,7 +182,7 @@ def from_first(value: Value) -> Value:
     return values[0]
 
 
-def gathered(value: Value) -> list[Value]:
+def all_gather_object(value: Value) -> list[Value]:
     """Return the values of all ranks, in their order."""
     if not _groups:
         return [value]
@@ -193,7 +192,7 @@ def gathered(value: Value) -> list[Value]:
     return values
 
 
-def largest(number: float) -> float:
+def all_reduce_max(number: float) -> float:
     """Return the largest number of any rank."""
     if not _groups:
         return number
@@ -203,7 +202,7 @@ def largest(number: float) -> float:
     return float(tensor)
 
 
-def copy_from_first(tensors: Iterable[Tensor]) -> None:
+def broadcast(tensors: Iterable[Tensor]) -> None:
     """Overwrite tensors by rank 0's."""
     if _groups:
         with _reaching_others():
@@ -211,7 +210,7 @@ def copy_from_first(tensors: Iterable[Tensor]) -> None:
                 dist.broadcast(tensor, src=0)
 
 
-def sum_over_ranks(tensors: list[Tensor]) -> None:
+def all_reduce_sum(tensors: list[Tensor]) -> None:
     """Add up tensors of one type over all ranks, in place, in one all-reduce; every rank gets the same bits."""
     if _groups and tensors:
         sizes = [tensor.numel() for tensor in tensors]

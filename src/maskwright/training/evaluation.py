@@ -8,7 +8,7 @@ import torch
 
 from maskwright.core.types import IntArray
 from maskwright.training.batches import StepBatch, total_counts
-from maskwright.training.distributed import gathered, rank, world_size
+from maskwright.training.distributed import all_gather_object, rank, world_size
 from maskwright.training.model import PretrainingModel
 from maskwright.training.tallies import Sums, details_of, sum_numbers
 
@@ -83,7 +83,7 @@ def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Meas
             for kind, term in model.losses(micro.to(device)).items():
                 sums.add_term(kind, term)
     model.train(was_training)
-    numbers = sum_numbers(gathered(sums.to_host().read()))
+    numbers = sum_numbers(all_gather_object(sums.to_host().read()))
     losses, correct, details = numbers["loss"], numbers["correct"], details_of(model.objectives, counts, numbers)
     return {
         kind: Measured(

@@ -178,14 +178,14 @@ def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | 
             weights |= {names[name]: tensor for name, tensor in found.items()}
             mismatched |= {names[name]: f"the generator's {text}" for name, text in others.items()}
     on_generator = own.keys() - built.encoder_weights().keys()
-    missing = _parts(own.keys() - weights.keys() - mismatched.keys(), on_generator)
+    missing = parts_of(own.keys() - weights.keys() - mismatched.keys(), on_generator)
     if new:
         missing.discard("generator")
-    ignored = _parts(model.state.keys() - ((weights.keys() | mismatched.keys()) - on_generator))
+    ignored = parts_of(model.state.keys() - ((weights.keys() | mismatched.keys()) - on_generator))
     return Start(
         origin=model.to_json(),
         weights=weights,
-        loaded=tuple(sorted(_parts(weights, on_generator))),
+        loaded=tuple(sorted(parts_of(weights, on_generator))),
         new=tuple(sorted({*missing, *new, *mismatched.values()})),
         ignored=tuple(sorted(ignored | _truncated_positions(model.state, weights))),
     )
@@ -209,14 +209,14 @@ def start_from_teacher(recipe: Recipe, teacher: ExistingModel) -> Start:
             }
     weights, mismatched = _matching(state, own)
     numbers = ", ".join(map(str, layers))
-    ignored = _parts(state.keys() - weights.keys() - mismatched.keys()) | _truncated_positions(state, weights)
+    ignored = parts_of(state.keys() - weights.keys() - mismatched.keys()) | _truncated_positions(state, weights)
     if len(layers) < teacher.config.num_layers:
         ignored.add("other layers")
     return Start(
         origin=teacher.to_json(),
         weights=weights,
-        loaded=tuple(sorted(_parts(weights) - {"layers"} | {f"layers {numbers} of {teacher.config.num_layers}"})),
-        new=tuple(sorted({*_parts(own.keys() - weights.keys() - mismatched.keys()), *mismatched.values()})),
+        loaded=tuple(sorted(parts_of(weights) - {"layers"} | {f"layers {numbers} of {teacher.config.num_layers}"})),
+        new=tuple(sorted({*parts_of(own.keys() - weights.keys() - mismatched.keys()), *mismatched.values()})),
         ignored=tuple(sorted(ignored)),
     )
 
@@ -283,7 +283,7 @@ def _truncated_positions(state: Mapping[str, Tensor], weights: Mapping[str, Tens
     }
 
 
-def _parts(names: Iterable[str], on_generator: Collection[str] = ()) -> set[str]:
+def parts_of(names: Iterable[str], on_generator: Collection[str] = ()) -> set[str]:
     """Return the parts of a model that some weights belong to, in words."""
     return {
         f"generator's {_part(name)}" if name in on_generator and name.startswith("heads.") else _part(name)
@@ -293,6 +293,8 @@ def _parts(names: Iterable[str], on_generator: Collection[str] = ()) -> set[str]
 
 def _part(name: str) -> str:
     module, _, rest = name.partition(".")
+    if module == "head":
+        return "head"
     if module == "heads":
         return f"head {rest.partition('.')[0]!r}"
     if module == "generator":

@@ -13,7 +13,7 @@ import torch
 from maskwright.training.batches import StepBatch
 from maskwright.training.budget import Budget, Spent
 from maskwright.training.contention import SpinControl
-from maskwright.training.distributed import largest, rank, world_size
+from maskwright.training.distributed import all_reduce_max, rank, world_size
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.schedule import Shape, rate_factor
 from maskwright.training.step import Gradients, StepResult, TrainedModel, skips_on_device
@@ -206,7 +206,7 @@ def train(
             spent = Spent(
                 steps=step + 1,
                 tokens=position.spent.tokens + batch.num_tokens,
-                seconds=largest(running(now) - started),  # The ranks must agree on the progress.
+                seconds=all_reduce_max(running(now) - started),  # The ranks must agree on the progress.
                 flops=position.spent.flops + flops,
             )
             position = Position(spent, position.phase, cursor, epochs)

@@ -50,9 +50,9 @@ def figure(title: str, x: str, y: str) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
 
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": title, "font.size": 9})
-    figure = Figure(figsize=(4.3, 3.1), layout="constrained")
-    axes = figure.subplots()
+    with matplotlib.rc_context({"font.size": 9}):
+        figure = Figure(figsize=(4.3, 3.1), layout="constrained")
+        axes = figure.subplots()
     axes.set_title(title, fontsize=10, color=INK, loc="left")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel(x, color=INK)
@@ -68,8 +68,10 @@ def figure(title: str, x: str, y: str) -> tuple[Any, Any]:
 
 def svg(figure: Any, name: str) -> str:
     """Return a figure as inline SVG that scales with the page and takes its text color and font."""
+    import matplotlib
+
     text = io.StringIO()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         warnings.simplefilter("ignore")  # Glyphs that matplotlib's font lacks; the browser's font has them.
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = text.getvalue()

@@ -34,7 +34,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
 from maskwright.training.checkpoint import check_savable
 from maskwright.training.device import Machine, Precision
-from maskwright.training.distributed import alone, world_size
+from maskwright.training.distributed import single_process, world_size
 from maskwright.training.existing import ExistingModel
 from maskwright.training.initialization import Start, describe_changes, open_origins, same_teacher
 from maskwright.training.reporting import Reporter
@@ -163,7 +163,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         fixed |= {"words.phrases"}
     reached_flops = 0.0
     if request.budget.unit == "seconds":  # Only a budget of time depends on the machine's speed.
-        with alone():
+        with single_process():
             reached_flops, is_busy = measure_training_flops(
                 recipe,
                 request.budget,

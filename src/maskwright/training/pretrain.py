@@ -9,7 +9,7 @@ from typing import Any
 from maskwright.core.amounts import counted, short_count
 from maskwright.core.errors import RecipeError, TrainingError
 from maskwright.core.files import checksum, read_json, write_json, write_text
-from maskwright.core.spec import override, parse_overrides, validate
+from maskwright.core.spec import overridden_fields, override, parse_overrides, validate
 from maskwright.data.words.annotator import words_fingerprint
 from maskwright.data.words.span_facts import with_span_facts
 from maskwright.kernels.setting import Kernels
@@ -17,7 +17,7 @@ from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe, default_cleaning
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again, pretraining_microbatch
-from maskwright.training.distributed import first_before_others, joined, rank, world_size
+from maskwright.training.distributed import process_group, rank, rank_zero_first, world_size
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.kernel_check import checks_kernels_on
 from maskwright.training.preparation import Prepared, Request, prepare, prepare_again
@@ -92,7 +92,7 @@ def pretrain(
     request = Request(
         sources=(str(corpus),) if isinstance(corpus, str | Path) else tuple(str(source) for source in corpus),
         recipe=chosen,
-        fixed=frozenset(path for name, value in pairs for path in _leaves(name, value)),
+        fixed=overridden_fields(pairs),
         budget=budget or _published_budget(chosen, as_published),
         seed=seed,
         as_published=as_published,
@@ -105,9 +105,9 @@ def pretrain(
         cache=None if cache is None else Path(cache).expanduser(),
     )
     directory = RunDirectory(Path(out).expanduser())
-    with joined(), (reporter or OnConsole()) if rank() == 0 else Silent() as reporter, ExitStack() as at_end:
+    with process_group(), (reporter or OnConsole()) if rank() == 0 else Silent() as reporter, ExitStack() as at_end:
         try:
-            with first_before_others():
+            with rank_zero_first():
                 is_first = rank() == 0
                 record = directory.open(request.to_json()) if is_first else read_json(directory.path / "run.json")
                 if record.get("result", {}).get("finished"):
@@ -163,13 +163,6 @@ def _words_to_add(words: int | str | Path | None, init: str | Path | None) -> in
     if int(text) < 1:
         raise RecipeError(f"--extend-vocabulary is {words}", allowed="a number of words from 1 on, or a file")
     return int(text)
-
-
-def _leaves(path: str, value: Any) -> list[str]:
-    """List the fields that an override sets; a mapping sets only the fields it names."""
-    if isinstance(value, dict) and value:
-        return [leaf for name, item in value.items() for leaf in _leaves(f"{path}.{name}", item)]
-    return [path]
 
 
 def _published_budget(recipe: Recipe, as_published: bool) -> Budget:

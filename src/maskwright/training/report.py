@@ -27,7 +27,7 @@ from maskwright.training.reporting import Reporter
 from maskwright.training.resolve import Choice
 
 PAGE = "report.html"
-_PASSAGES, _MOST_MASKS, _BEST = 4, 4, 3
+_PASSAGES, _MAX_MASKS, _BEST = 4, 4, 3
 _SMOOTHED = 40
 """Points of the training curve."""
 _TITLES = {
@@ -195,7 +195,7 @@ def sample_fills(
     suitable = [
         range(start, end)
         for start, end in itertools.pairwise(bounds)
-        if 0 < len(number_of.keys() & range(start, end)) <= _MOST_MASKS
+        if 0 < len(number_of.keys() & range(start, end)) <= _MAX_MASKS
     ]
     samples = []
     for places in suitable[:: -(-len(suitable) // _PASSAGES) or 1]:

@@ -18,7 +18,14 @@ from maskwright.training import checkpoint
 from maskwright.training.budget import Spent
 from maskwright.training.checkpoint import CheckpointTimer, save_models
 from maskwright.training.device import Machine, pretraining_microbatch
-from maskwright.training.distributed import alone, copy_from_first, from_first, largest, rank, world_size
+from maskwright.training.distributed import (
+    all_reduce_max,
+    broadcast,
+    broadcast_object,
+    rank,
+    single_process,
+    world_size,
+)
 from maskwright.training.evaluation import (
     Baseline,
     Measured,
@@ -64,7 +71,7 @@ class Run:
         tokens: Training tokens, padding not counted.
         epochs: Epochs of the training text.
         seconds: Seconds inside the training loop.
-        flops: Training FLOPs by the formula of `model.sizes`; 0 in runs of earlier versions.
+        flops: Training FLOPs by the formula of `model.sizes`.
         held_out: Loss and accuracy of each objective on held-out text, by kind.
         baseline: The unigram baseline there; None without held-out text.
         fitted: Fitted fields: field, published and chosen value, reason.
@@ -133,7 +140,7 @@ class Session:
             text,
             seed=request.seed,
             held_out_tokens=held_out_tokens(self.expected_tokens),
-            tokens_per_microbatch=from_first(self._tokens_per_microbatch()),
+            tokens_per_microbatch=broadcast_object(self._tokens_per_microbatch()),
             ranks=self._ranks(),
         )
         if not self.workload.held_out:
@@ -164,7 +171,7 @@ class Session:
             if self.checks_kernels:
                 check = self._check_kernels()
                 self.reporter.say("kernels", check.message)
-                if largest(not check.passed):
+                if all_reduce_max(not check.passed):
                     stack.enter_context(use_kernels(False))
             steps = position.spent.steps
             journal = None
@@ -174,7 +181,7 @@ class Session:
                 stack.callback(journal.close)
             if not steps:
                 self._first_loss = self._loss(measure(self.model, self.workload.held_out_sample()))
-            self._first_loss = from_first(self._first_loss)
+            self._first_loss = broadcast_object(self._first_loss)
             spikes, num_spikes = Spikes(), 0
             contention_reported = False
             timer = CheckpointTimer(
@@ -216,7 +223,7 @@ class Session:
                 if report.is_contended and not contention_reported:
                     contention_reported = True
                     self.reporter.say("load", "other processes keep the cores busy; training is slower than alone")
-                if largest(bool(stop)) and not stop:
+                if all_reduce_max(bool(stop)) and not stop:
                     stop.signal = "a signal to another process"
                 if stop or timer.is_due():
                     timer.save_step(position.spent.steps)
@@ -257,7 +264,7 @@ class Session:
 
     def _ranks(self) -> int:
         """Return the number whose multiple the micro-batches of a step are."""
-        begun_with: int = self.record.get("ranks", 1)
+        begun_with: int = self.record["ranks"]
         encoder = self.recipe.encoder
         if not (encoder.hidden_dropout or encoder.attention_dropout) or world_size() == begun_with:
             return world_size()
@@ -313,12 +320,12 @@ class Session:
 
     def _position(self) -> tuple[Position, bool]:
         """Give every rank the weights and moments of rank 0's checkpoint, and return what `_resume` returned there."""
-        found = from_first(self._resume() if rank() == 0 else None)
+        found = broadcast_object(self._resume() if rank() == 0 else None)
         assert found is not None
-        copy_from_first(self.model.weights().values())
+        broadcast(self.model.weights().values())
         if steps := found[0].spent.steps:
             moments = self.optimizer.state()
-            copy_from_first(moments.values())
+            broadcast(moments.values())
             if rank():
                 self.optimizer.load_state(moments, steps)
         return found
@@ -360,7 +367,7 @@ class Session:
         if journal is None:
             return
         # A few sequences show whether the weights are sound; the step's own loss was that of the weights before.
-        with alone():
+        with single_process():
             measured = measure(self.model, self.workload.held_out_sample())
         self._check(position.spent.steps, measured)
         # The models first: a checkpoint of a step implies that the models of that step are saved.

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from maskwright.core.errors import TrainingError
 from maskwright.core.tensors import LossTerm
 from maskwright.training.batches import StepBatch
-from maskwright.training.distributed import sum_over_ranks
+from maskwright.training.distributed import all_reduce_sum
 from maskwright.training.optimizer import Clipping, Optimizer, clipping_scale, total_norm
 from maskwright.training.tallies import HostSums, Sums, WeightedLoss, details_of
 
@@ -138,8 +138,8 @@ class Gradients:
                 are untouched.
         """
         gradients = [parameter.grad for parameter in self._optimizer.names if parameter.grad is not None]
-        sum_over_ranks(gradients)
-        self._sums.sum_over_ranks()
+        all_reduce_sum(gradients)
+        self._sums.all_reduce_sum()
         norm = total_norm(gradients)
         if skips_on_device(self._device, self._optimizer):
             total = torch.stack([self._sums.total("loss", each.kind) for each in self._model.objectives]).sum()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from maskwright.core.tensors import LossTerm
-from maskwright.training.distributed import sum_over_ranks
+from maskwright.training.distributed import all_reduce_sum
 
 _TALLIES = "tallies of "
 
@@ -53,9 +53,9 @@ class Sums:
         """Return one sum on its device, an fp64 scalar."""
         return self._sums[group, name]
 
-    def sum_over_ranks(self) -> None:
+    def all_reduce_sum(self) -> None:
         """Add the sums of all ranks, which have the same names."""
-        sum_over_ranks(list(self._sums.values()))
+        all_reduce_sum(list(self._sums.values()))
 
     def to_host(self) -> "HostSums":
         """Start copying all sums to the host."""

@@ -68,8 +68,7 @@ def test_wrong_places_are_found_again_and_counted(tmp_path: Path) -> None:
         Answer(text="London", start=31),
     ]
     assert file.notes == (
-        "3 answers are not at their offset, but within 20 characters of it, and are read there (first: question near)",
-        "1 answers are not at their offset; the nearest occurrence is read (first: question elsewhere)",
+        "4 answers are not at their offset; the nearest occurrence is read (first: question near)",
         "1 answers have no offset; the first occurrence is read (first: question minus)",
         "1 answers do not occur in their context: they are used for scoring, not for training (first: question none)",
     )

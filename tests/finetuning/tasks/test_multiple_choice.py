@@ -13,7 +13,7 @@ from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample
 from maskwright.finetuning.features import FeatureCollator, Features, scoring_batches
-from maskwright.finetuning.tasks import MultipleChoice, Prediction, make_task
+from maskwright.finetuning.tasks import MultipleChoice, make_task
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 CONTEXT = "W: What did the woman say about the price of the tour? M: It sounds reasonable."
@@ -129,11 +129,12 @@ QUESTIONS = [
 SCORES = np.array([0.5, -1, 2, 0, 1, 3, -2, 4, 4.5], dtype=np.float32)
 
 
-def test_training_leaves_out_questions_without_a_label(tokenizers: dict[str, Tokenizer]) -> None:
-    examples = [QUESTIONS[0], question(), QUESTIONS[1]]
-    features = MultipleChoice().features(examples, tokenizers["wordpiece"], max_length=40, segments=True, training=True)
+def test_labels_of_training_are_one_per_question(tokenizers: dict[str, Tokenizer]) -> None:
+    features = MultipleChoice().features(
+        QUESTIONS[:2], tokenizers["wordpiece"], max_length=40, segments=True, training=True
+    )
     assert features.labels is not None
-    assert (features.labels.tolist(), features.examples.tolist()) == ([1, 3], [0, 2])
+    assert (features.labels.tolist(), features.examples.tolist()) == ([1, 3], [0, 1])
     assert features.units.tolist() == [0, 0, 1, 1, 1, 1]
 
 
@@ -173,25 +174,9 @@ def test_scores_of_ragged_options_equal_a_plain_oracle(tokenizers: dict[str, Tok
     assert task.measure(predictions, QUESTIONS) == pytest.approx({"accuracy": 1 / 3})
 
 
-@pytest.mark.parametrize(
-    ("example", "message"),
-    [
-        (question(options=("one",)), "question 1: it has 1 options"),
-        (question(label=2), "question 1: its label is 2. Allowed: 0 to 1"),
-    ],
-)
-def test_questions_that_cannot_be_are_refused(
-    example: ChoiceExample, message: str, tokenizers: dict[str, Tokenizer]
-) -> None:
-    with pytest.raises(DataError, match=message):
-        made([example], tokenizers["wordpiece"])
-
-
 def test_bad_settings_are_refused(tokenizers: dict[str, Tokenizer]) -> None:
     for fields, message in (({"max_option_length": 0}, "max_option_length"), ({"metrics": ("f1",)}, "accuracy")):
         with pytest.raises(MaskwrightError, match=message):
             make_task("multiple_choice", None, [], fields)
     with pytest.raises(DataError, match="are too short"):
         made([question()], tokenizers["byte_bpe"], 5)
-    with pytest.raises(DataError, match="have no label"):
-        MultipleChoice().measure([Prediction(key="1", value=0, score=1.0, details={})], [question()])

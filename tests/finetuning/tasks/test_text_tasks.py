@@ -149,21 +149,9 @@ def test_labels_are_found_and_sorted_as_numbers_where_they_are_numbers() -> None
     def found(kind: Any, labels: Sequence[Label | None]) -> tuple[str, ...]:
         return make_task(kind, None, labeled(labels), {}).labels
 
-    assert found("classification", ["10", "9", None, "-1", "9"]) == ("-1", "9", "10")
+    assert found("classification", ["10", "9", "-1", "9"]) == ("-1", "9", "10")
     assert found("classification", ["b", "10", "a"]) == ("10", "a", "b")
-    assert found("multi_label", [("b", "a"), (), None, "c"]) == ("a", "b", "c")
-
-
-def test_training_leaves_out_examples_without_a_label(tokenizers: dict[str, Tokenizer]) -> None:
-    examples = labeled(["yes", None, "no", "yes"])
-    task = Classification(labels=("no", "yes"))
-    features = task.features(examples, tokenizers["wordpiece"], max_length=20, segments=True, training=True)
-    assert features.examples.tolist() == [0, 2, 3]
-    assert features.units.tolist() == [0, 1, 2]
-    assert features.labels is not None
-    assert (features.labels.tolist(), features.labels.dtype) == ([1, 0, 1], np.int64)
-    scoring = task.features(examples, tokenizers["wordpiece"], max_length=20, segments=True, training=False)
-    assert scoring.examples.tolist() == [0, 1, 2, 3]
+    assert found("multi_label", [("b", "a"), (), ("c",)]) == ("a", "b", "c")
 
 
 YES_NO = Classification(labels=("yes", "no"))
@@ -174,12 +162,7 @@ A_B = MultiLabel(labels=("a", "b"))
     ("task", "labels", "message"),
     [
         (YES_NO, ["yes", "nope"], "line 1: unknown label 'nope'.*Did you mean 'no'"),
-        (YES_NO, [None, None], "none of the 2 examples has a label"),
-        (YES_NO, ["yes", 1.5], r"line 1: its label 1\.5 is not the name of a class"),
         (A_B, [("a", "c")], "line 0: unknown label 'c'"),
-        (A_B, [2.0], "line 0: its label 2.0 is not a list of classes"),
-        (Regression(), ["high"], "line 0: its label 'high' is not a number"),
-        (Regression(), [float("nan")], "line 0: its label nan is not a number"),
     ],
 )
 def test_labels_that_do_not_fit_are_refused_with_their_example(
@@ -227,7 +210,6 @@ def test_the_settings_advised_for_an_unknown_label_work(label: str, labels: tupl
         ("classification", {"labels": ("a", "b"), "metrics": ()}, "needs a metric"),
         ("classification", {"labels": ("a", "b", "c"), "metrics": ("f1",)}, "'f1' is of one class"),
         ("classification", {"labels": ("a", "b"), "positive": "c"}, "positive class: unknown label 'c'"),
-        ("classification", {}, "Choose the task 'regression'"),  # of the examples below
         ("classification", {"labels": ("a", "b"), "metric": ["f1"]}, "did you mean 'metrics'"),
         ("multi_label", {"labels": ("a", "b"), "threshold": 1.0}, "threshold"),
         ("multi_label", {"labels": ("a", "b"), "metrics": ("f1_c",)}, "f1_c"),
@@ -268,19 +250,6 @@ def test_tasks_come_back_from_json(task: Task) -> None:
 def test_json_that_is_no_task_is_refused(data: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         task_from_json(data)
-
-
-@pytest.mark.parametrize("task", [YES_NO, Regression(), A_B], ids=lambda task: task.kind)
-def test_measuring_needs_labels_and_no_examples_give_no_predictions(
-    task: Task, tokenizers: dict[str, Tokenizer]
-) -> None:
-    with pytest.raises(DataError, match="2 of 2 examples have no label; the first is line 0"):
-        task.measure([], labeled([None, None]))
-    with pytest.raises(DataError, match="no examples to evaluate"):
-        task.measure([], [])
-    features = task.features([], tokenizers["wordpiece"], max_length=9, segments=True, training=False)
-    assert features.num_units == 0
-    assert task.predictions([], features, [], tokenizers["wordpiece"]) == []
 
 
 # Scores.
@@ -352,7 +321,7 @@ def test_multi_label_scores_equal_a_plain_oracle(tokenizers: dict[str, Tokenizer
 
 
 def test_regression_scales_targets_and_scales_outputs_back(tokenizers: dict[str, Tokenizer]) -> None:
-    examples = labeled([0.0, 5.0, 2.5, "1.25"])
+    examples = labeled([0.0, 5.0, 2.5, 1.25])
     task = Regression(scale=5, bounds=(0, 5))
     batch = a_batch(task, examples, tokenizers["wordpiece"])
     assert batch.labels is not None

@@ -27,7 +27,7 @@ from maskwright.data.tokenizers.backends import NEVER
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 
-LEAST_COUNT = 2
+MIN_COUNT = 2
 """Minimum count of a word."""
 
 # In nats: enough to win against the same letters in pieces, too little to win against anything else.
@@ -79,7 +79,7 @@ def frequent_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
             # Each intermediate merge is an entry that saves one token.
             saved[word] += count if tokenizer.kind == "byte_bpe" else (len(ids) - 1) * count
             seen[word] += count
-    return sorted((word for word in saved if seen[word] >= LEAST_COUNT), key=lambda word: (-saved[word], word))
+    return sorted((word for word in saved if seen[word] >= MIN_COUNT), key=lambda word: (-saved[word], word))
 
 
 def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | None = None) -> Extension:

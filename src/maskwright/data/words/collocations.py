@@ -9,7 +9,7 @@ so that a long n-gram does not count as a phrase because of a shorter one in it.
 quarter three, an eighth four and an eighth five, at most 800,000 in all.
 
 DEVIATION: a small corpus has fewer good phrases than any fixed number; here an n-gram must also reach a normalized
-pointwise mutual information (Bouma 2009) of `_LEAST_NPMI` over every segmentation.
+pointwise mutual information (Bouma 2009) of `_MIN_NPMI` over every segmentation.
 
 DEVIATION: an n-gram neither begins nor ends with a connector ("of the", "such as"), and crosses no punctuation and no
 number.
@@ -142,7 +142,7 @@ _LONGEST = 5
 _OVER = 10
 _MOST = 800_000
 _SHARES = {2: 0.5, 3: 0.25, 4: 0.125, 5: 0.125}
-_LEAST_NPMI = 0.3
+_MIN_NPMI = 0.3
 
 _SAMPLE_BYTES = 1 << 25
 _SAMPLE_SEED = 0
@@ -272,7 +272,7 @@ def _best(grams: _Grams, words: RunningText, edges: BoolArray) -> list[str]:
     scores = 2 * grams.log_p - likeliest
     npmi = (grams.log_p - likeliest) / -grams.log_p
     first, last = words.ids[grams.places], words.ids[grams.places + grams.length - 1]
-    kept = np.flatnonzero((npmi >= _LEAST_NPMI) & edges[first] & edges[last])
+    kept = np.flatnonzero((npmi >= _MIN_NPMI) & edges[first] & edges[last])
     # Ties by first occurrence.
     order = kept[np.lexsort((grams.places[kept], -scores[kept]))]
     best = order[: int(_MOST * _SHARES[grams.length])]

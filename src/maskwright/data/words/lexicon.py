@@ -15,7 +15,7 @@ from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.libraries import imported
 from maskwright.data.tokenizers.word_starts import JOINERS
 
-_MOST_CHARACTERS = 200
+_MAX_CHARACTERS = 200
 _NUMBER = re.compile(r"\d+")
 
 
@@ -55,7 +55,7 @@ def read_dictionary(path: Path) -> list[DictionaryWord]:
     for number, line in _lines(path):
         word, *rest = line.split()
         frequency = int(rest.pop(0)) if rest and _NUMBER.fullmatch(rest[0]) else None
-        if len(rest) > 1 or len(word) > _MOST_CHARACTERS:
+        if len(rest) > 1 or len(word) > _MAX_CHARACTERS:
             raise DataError(
                 f"{path}, line {number}: {_shown(line)} is not a word with its frequency and part of speech",
                 allowed="`WORD`, `WORD FREQUENCY`, `WORD TAG` or `WORD FREQUENCY TAG`",
@@ -75,11 +75,11 @@ def read_lexicon(path: Path) -> list[str]:
     entries: dict[str, None] = {}
     for number, line in _lines(path):
         entry = " ".join((line.split("\t")[0] if path.suffix == ".tsv" else line).split())
-        if not entry or len(entry) > _MOST_CHARACTERS:
+        if not entry or len(entry) > _MAX_CHARACTERS:
             found = f"an entry of {len(entry):,} characters" if entry else "an empty first column"
             raise DataError(
                 f"{path}, line {number}: {found} ({_shown(line)})",
-                allowed=f"one phrase or entity per line, of 1 to {_MOST_CHARACTERS} characters",
+                allowed=f"one phrase or entity per line, of 1 to {_MAX_CHARACTERS} characters",
                 todo="Check that the file is a lexicon.",
             )
         entries[entry] = None

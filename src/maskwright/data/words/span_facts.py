@@ -7,7 +7,7 @@ from typing import Any
 
 from maskwright.data.words.scripts import is_han
 
-_MOST_DISTINCT = 1 << 20
+_MAX_DISTINCT = 1 << 20
 _EXAMPLES = 12
 
 
@@ -32,11 +32,11 @@ class SpanFacts:
         self.units += other.units
         self.tokens += other.tokens
         self.lost += other.lost
-        if len(self.counts) + len(other.counts) <= _MOST_DISTINCT:
+        if len(self.counts) + len(other.counts) <= _MAX_DISTINCT:
             self.counts.update(other.counts)
             return
         for text, count in other.counts.items():
-            if text in self.counts or len(self.counts) < _MOST_DISTINCT:
+            if text in self.counts or len(self.counts) < _MAX_DISTINCT:
                 self.counts[text] += count
 
     def to_json(self, num_tokens: int) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class SpanFacts:
             "units": self.units,
             "share_of_tokens": round(self.tokens / max(1, num_tokens), 6),
             "distinct": len(self.counts),
-            "all_distinct_counted": len(self.counts) < _MOST_DISTINCT,
+            "all_distinct_counted": len(self.counts) < _MAX_DISTINCT,
             "lost": self.lost,
             "examples": [text for text, _ in common],
         }

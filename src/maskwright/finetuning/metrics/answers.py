@@ -12,61 +12,40 @@ CMRC 2018: Cui et al. 2019 (section 3.1); ymcui/cmrc2018, squad-style-data/cmrc2
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
-
-from maskwright.core.errors import DataError
-from maskwright.finetuning.examples import QuestionExample
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
+Rights = Sequence[Sequence[str]]
+"""The right answers to each question, in the order of the file; none for an unanswerable one (SQuAD 2.0 only)."""
 
-def squad(examples: Sequence[QuestionExample], predictions: Mapping[str, str]) -> dict[str, float]:
-    """Score answers as for SQuAD 1.1: each question counts its best right answer, one without a prediction counts 0.
 
-    Returns:
-        "exact_match" and "f1", in percent.
+def squad(rights: Rights, guesses: Sequence[str]) -> dict[str, float]:
+    """Return "f1" and "exact_match", in percent, as for SQuAD 1.1: each question counts its best right answer."""
+    return _scores_of_best(rights, guesses, _squad_normal, _squad_f1)
 
-    Raises:
-        DataError: If there are no questions, or one has no right answer.
+
+def cmrc2018(rights: Rights, guesses: Sequence[str]) -> dict[str, float]:
+    """Return "f1", "exact_match" and their "average", in percent, as for CMRC 2018 (see `squad`).
+
+    The script prints them in capitals, with three decimals.
     """
-    exact, f1, _ = _scores_of_best(examples, predictions, _squad_normal, _squad_f1)
-    return {"exact_match": exact, "f1": f1}
-
-
-def cmrc2018(examples: Sequence[QuestionExample], predictions: Mapping[str, str]) -> dict[str, float]:
-    """Score answers as for CMRC 2018: each question counts its best right answer, one without a prediction counts 0.
-
-    Returns:
-        "average" of the next two, "f1", "em", in percent; the number of questions ("total") and of those without a
-        prediction ("skip"). The script prints them in capitals, the first three with three decimals.
-
-    Raises:
-        DataError: If there are no questions, or one has no right answer.
-    """
-    exact, f1, scored = _scores_of_best(examples, predictions, _cmrc_normal, _cmrc_f1)
-    total = len(examples)
-    return {"average": (exact + f1) * 0.5, "f1": f1, "em": exact, "total": total, "skip": total - scored}
+    scores = _scores_of_best(rights, guesses, _cmrc_normal, _cmrc_f1)
+    return {**scores, "average": (scores["exact_match"] + scores["f1"]) * 0.5}
 
 
 def _scores_of_best(
-    examples: Sequence[QuestionExample],
-    predictions: Mapping[str, str],
-    normal: Callable[[str], str],
-    f1_of: Callable[[str, str], float],
-) -> tuple[float, float, int]:
-    """Return exact match and F1 in percent, and the number of questions with a prediction."""
-    _check_some(examples)
-    exact, f1 = [], []
-    for example in examples:
-        if not example.answers:
-            raise DataError(f"question {example.key!r} has no right answer", todo='Use the metric "squad_v2".')
-        guess = predictions.get(example.key)
-        if guess is not None:
-            exact.append(max(float(normal(guess) == normal(answer.text)) for answer in example.answers))
-            f1.append(max(f1_of(guess, answer.text) for answer in example.answers))
-    return _percent(exact, len(examples)), _percent(f1, len(examples)), len(exact)
+    rights: Rights, guesses: Sequence[str], normal: Callable[[str], str], f1_of: Callable[[str, str], float]
+) -> dict[str, float]:
+    pairs = list(zip(rights, guesses, strict=True))
+    return {
+        "f1": _percent([max(f1_of(guess, text) for text in texts) for texts, guess in pairs]),
+        "exact_match": _percent(
+            [max(float(normal(guess) == normal(text)) for text in texts) for texts, guess in pairs]
+        ),
+    }
 
 
 class QuestionScore(NamedTuple):
@@ -78,74 +57,42 @@ class QuestionScore(NamedTuple):
         exact, f1: In [0, 1].
     """
 
-    key: str
     answerable: bool
     answered: bool
     exact: float
     f1: float
 
 
-def squad_v2(
-    examples: Sequence[QuestionExample],
-    predictions: Mapping[str, str],
-    no_answer: Mapping[str, float] | None = None,
-    threshold: float = 1.0,
-) -> dict[str, float]:
+def squad_v2(rights: Rights, guesses: Sequence[str]) -> dict[str, float]:
     """Score answers as for SQuAD 2.0, where "" is the right answer to a question that the text does not answer.
 
-    Args:
-        examples: All questions in the order of the file; those without right answers are unanswerable.
-        predictions: Answers by the questions' keys, one for each.
-        no_answer: The model's score, on any scale, for the absence of an answer, by the questions' keys.
-        threshold: Predictions whose `no_answer` is greater are replaced by "". 1 is the script's default.
-
     Returns:
-        In percent, by the script's names: "exact", "f1", and "total" (a count); the same with "HasAns_" and "NoAns_"
-        for questions with and without answers, if there are any; and, with `no_answer`, "best_exact",
-        "best_exact_thresh", "best_f1", "best_f1_thresh" of `best_threshold`.
-
-    Raises:
-        DataError: If there are no questions, or one has no prediction, or no number in `no_answer`.
+        In percent, "f1" and "exact_match"; and "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1" of questions with
+        and without answers, if there are any.
     """
-    scores = score_questions(examples, predictions)
-    best: dict[str, float] = {}
-    if no_answer is not None:
-        for name in ("exact", "f1"):
-            found = best_threshold(scores, no_answer, name)
-            best |= {f"best_{name}": found.score, f"best_{name}_thresh": found.threshold}
-        scores = [
-            score._replace(exact=float(not score.answerable), f1=float(not score.answerable))
-            if no_answer[score.key] > threshold
-            else score
-            for score in scores
-        ]
-    results: dict[str, float] = {}
-    for prefix, answerable in (("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,))):
-        if part := [score for score in scores if score.answerable in answerable]:
-            results[f"{prefix}exact"] = _percent((score.exact for score in part), len(part))
-            results[f"{prefix}f1"] = _percent((score.f1 for score in part), len(part))
-            results[f"{prefix}total"] = len(part)
-    return results | best
+    scores = score_questions(rights, guesses)
+    results = {
+        "f1": _percent([score.f1 for score in scores]),
+        "exact_match": _percent([score.exact for score in scores]),
+    }
+    for prefix, answerable in (("HasAns", True), ("NoAns", False)):
+        if part := [score for score in scores if score.answerable == answerable]:
+            results[f"{prefix}_exact"] = _percent([score.exact for score in part])
+            results[f"{prefix}_f1"] = _percent([score.f1 for score in part])
+    return results
 
 
-def score_questions(examples: Sequence[QuestionExample], predictions: Mapping[str, str]) -> list[QuestionScore]:
+def score_questions(rights: Rights, guesses: Sequence[str]) -> list[QuestionScore]:
     """Score the answer to each question by SQuAD 2.0's rules.
 
     Right answers of which nothing is left without punctuation and articles do not count, as in the script.
-
-    Raises:
-        DataError: If there are no questions, or one has no prediction.
     """
-    _check_some(examples)
     scores = []
-    for example in examples:
-        if example.key not in predictions:
-            raise DataError(f"question {example.key!r} has no prediction")
-        guess = predictions[example.key]
-        right = [answer.text for answer in example.answers if _squad_normal(answer.text)] or [""]
+    for texts, guess in zip(rights, guesses, strict=True):
+        right = [text for text in texts if _squad_normal(text)] or [""]
         exact = max(float(_squad_normal(guess) == _squad_normal(text)) for text in right)
         f1 = max(_squad_f1(guess, text) for text in right) if right != [""] and _squad_normal(guess) else exact
-        scores.append(QuestionScore(example.key, bool(example.answers), bool(guess), exact, f1))
+        scores.append(QuestionScore(bool(texts), bool(guess), exact, f1))
     return scores
 
 
@@ -164,45 +111,33 @@ class BestThreshold(NamedTuple):
 
 
 def best_threshold(
-    scores: Sequence[QuestionScore], no_answer: Mapping[str, float], measure: Literal["exact", "f1"]
+    scores: Sequence[QuestionScore], no_answer: Sequence[float], measure: Literal["exact", "f1"]
 ) -> BestThreshold:
     """Find the threshold that gives the best score, as the script does.
 
-    It starts with no question answered and adds answers in ascending order of `no_answer` (by the questions' keys;
-    other keys are ignored). As in the script, the threshold is 0 if no answer at all is best, whatever the scale, and
-    of questions with equal `no_answer` only some may count, in the order of `no_answer`.
-
-    Raises:
-        DataError: If a question is not in `no_answer`.
+    It starts with no question answered and adds answers in ascending order of `no_answer`, the model's score of each
+    question, on any scale, for the absence of an answer. As in the script, the threshold is 0 if no answer at all is
+    best, whatever the scale, and of questions with equal `no_answer` only the first may count.
     """
-    by_key = {score.key: score for score in scores}
-    if missing := [key for key in by_key if key not in no_answer]:
-        raise DataError(f"question {missing[0]!r} has no score for the absence of an answer")
     current = best = float(sum(not score.answerable for score in scores))
     threshold, kept = 0.0, 0
-    ascending = sorted((key for key in no_answer if key in by_key), key=lambda key: no_answer[key])
-    for number, key in enumerate(ascending, start=1):
-        score = by_key[key]
+    ascending = sorted(zip(no_answer, scores, strict=True), key=lambda pair: pair[0])
+    for number, (value, score) in enumerate(ascending, start=1):
         if score.answerable:
             current += getattr(score, measure)
         elif score.answered:
             current -= 1
         if current > best:
-            best, threshold, kept = current, no_answer[key], number
+            best, threshold, kept = current, value, number
     return BestThreshold(100.0 * best / len(scores), threshold, kept)
 
 
-def _check_some(examples: Sequence[QuestionExample]) -> None:
-    if not examples:
-        raise DataError("there are no questions to measure", todo="Check the file.")
-
-
-def _percent(scores: Iterable[float], count: int) -> float:
+def _percent(scores: Sequence[float]) -> float:
     """Return the mean in percent, rounded as the scripts round: summed in order, then 100 times, then divided."""
     total = 0.0
     for score in scores:
         total += score
-    return 100.0 * total / count
+    return 100.0 * total / len(scores)
 
 
 def _f1(same: int, guessed: int, wanted: int) -> float:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from maskwright.core.errors import DataError
-from maskwright.finetuning.metrics.scores import check_pairs
 
 TagScheme = Literal["IO", "BIO", "IOBES", "BILOU", "BMES"]
 """Letters that mark the words of an entity. "BIO" (IOB1 or IOB2): B begins, I continues. "IOBES": also E ends, S is a
@@ -115,13 +114,10 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
         0.0
 
     Raises:
-        DataError: If there are no sentences, their numbers or lengths differ, or a tag marks no entity.
+        DataError: If a tag marks no entity.
     """
-    check_pairs(len(gold), len(predicted))
     wanted, found, correct = Counter[str](), Counter[str](), Counter[str]()
-    for number, (right, guessed) in enumerate(zip(gold, predicted, strict=True)):
-        if len(right) != len(guessed):
-            raise DataError(f"sentence {number} has {len(right)} words, and {len(guessed)} tags were predicted")
+    for right, guessed in zip(gold, predicted, strict=True):
         right_entities, found_entities = set(entities_of(right)), set(entities_of(guessed))
         for counts, entities in (
             (wanted, right_entities),

@@ -1,26 +1,15 @@
-"""Scores of classes and numbers, by scikit-learn and SciPy (imported on first use: scikit-learn alone takes a second).
+"""Scores and reports, by scikit-learn and SciPy (imported on first use: scikit-learn alone takes a second).
 
-Metrics of GLUE: Wang et al. 2019, table 1. Every function raises DataError if there is nothing to measure or the
-numbers of values differ.
+Metrics of GLUE: Wang et al. 2019, table 1. Gold and predicted values are of the same examples, one or more.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.errors import DataError, unknown_name
-from maskwright.core.types import BoolArray
-
-
-def check_pairs(gold: int, predicted: int, at_least: int = 1) -> None:
-    """Raise DataError if the numbers of gold and predicted values differ or are too small."""
-    if gold != predicted:
-        raise DataError(f"{predicted} predictions cannot be measured against {gold} gold values")
-    if gold < at_least:
-        raise DataError(
-            f"there are {gold} labeled examples to measure", allowed=f"{at_least} or more", todo="Check the file."
-        )
+from maskwright.core.errors import DataError
 
 
 def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
@@ -30,7 +19,6 @@ def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
         >>> accuracy(["yes", "no", "no", "no"], ["yes", "no", "yes", "no"])
         0.75
     """
-    check_pairs(len(gold), len(predicted))
     return sum(right == guess for right, guess in zip(gold, predicted, strict=True)) / len(gold)
 
 
@@ -43,7 +31,6 @@ def macro_f1(gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[
     """Return the mean F1 of all classes, in [0, 1]; a class that is neither gold nor predicted counts as 0."""
     from sklearn.metrics import f1_score
 
-    check_pairs(len(gold), len(predicted))
     return float(f1_score(list(gold), list(predicted), labels=list(labels), average="macro", zero_division=0.0))
 
 
@@ -54,14 +41,13 @@ def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
     """
     from sklearn.metrics import matthews_corrcoef
 
-    check_pairs(len(gold), len(predicted))
     return float(matthews_corrcoef(list(gold), list(predicted)))
 
 
 def multi_label_scores(
     gold: Sequence[Iterable[str]], predicted: Sequence[Iterable[str]], *, labels: Sequence[str]
 ) -> dict[str, float]:
-    """Score sets of classes, each score in [0, 1].
+    """Score sets of two or more classes, each score in [0, 1].
 
     Returns:
         "micro_f1" of all (example, class) decisions; "macro_f1", the mean over classes; "subset_accuracy", the share of
@@ -73,10 +59,11 @@ def multi_label_scores(
         {'micro_f1': 0.8, 'macro_f1': 0.5, 'subset_accuracy': 0.5, 'f1_a': 1.0, 'f1_b': 0.0}
     """
     from sklearn.metrics import f1_score
+    from sklearn.preprocessing import MultiLabelBinarizer
 
-    check_pairs(len(gold), len(predicted))
-    right, guessed = _indicators(gold, labels), _indicators(predicted, labels)
-    by_label = f1_score(right, guessed, average=None, zero_division=0.0)[: len(labels)]
+    indicators = MultiLabelBinarizer(classes=list(labels))
+    right, guessed = indicators.fit_transform(gold), indicators.fit_transform(predicted)
+    by_label = f1_score(right, guessed, average=None, zero_division=0.0)
     return {
         "micro_f1": float(f1_score(right, guessed, average="micro", zero_division=0.0)),
         "macro_f1": float(by_label.mean()),
@@ -100,13 +87,13 @@ def spearman(gold: Sequence[float], predicted: Sequence[float]) -> float:
 
 def mean_absolute_error(gold: Sequence[float], predicted: Sequence[float]) -> float:
     """Return the mean absolute error, in the unit of the numbers."""
-    right, guessed = _finite(gold, predicted, at_least=1)
+    right, guessed = _finite(gold, predicted)
     return float(np.abs(right - guessed).mean())
 
 
 def r_squared(gold: Sequence[float], predicted: Sequence[float]) -> float:
     """Return the coefficient of determination R², at most 1. DEVIATION: 0 where all gold values are the same."""
-    right, guessed = _finite(gold, predicted, at_least=2)
+    right, guessed = _finite(gold, predicted)
     if right.min() == right.max():
         return 0.0
     return float(1 - np.square(right - guessed).sum() / np.square(right - right.mean()).sum())
@@ -115,16 +102,13 @@ def r_squared(gold: Sequence[float], predicted: Sequence[float]) -> float:
 def _correlation(function: str, gold: Sequence[float], predicted: Sequence[float]) -> float:
     from scipy import stats
 
-    right, guessed = _finite(gold, predicted, at_least=2)
+    right, guessed = _finite(gold, predicted)
     if any(values.min() == values.max() for values in (right, guessed)):
         return 0.0
     return float(getattr(stats, function)(right, guessed).statistic)
 
 
-def _finite(
-    gold: Sequence[float], predicted: Sequence[float], at_least: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    check_pairs(len(gold), len(predicted), at_least)
+def _finite(gold: Sequence[float], predicted: Sequence[float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     right, guessed = np.asarray(gold, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
     for values, what in ((right, "gold values"), (guessed, "predictions")):
         if not np.isfinite(values).all():
@@ -132,14 +116,35 @@ def _finite(
     return right, guessed
 
 
-def _indicators(sets: Sequence[Iterable[str]], labels: Sequence[str]) -> BoolArray:
-    columns = {label: column for column, label in enumerate(labels)}
-    # The last column is always False: scikit-learn would read a single column as one class per example.
-    table = np.zeros((len(sets), len(labels) + 1), dtype=np.bool_)
-    for row, classes in enumerate(sets):
-        for label in classes:
-            if label not in columns:
-                problem, allowed, todo = unknown_name("class", label, labels)
-                raise DataError(problem, allowed=allowed, todo=todo)
-            table[row, columns[label]] = True
-    return table
+class Report(NamedTuple):
+    """How well each class is predicted.
+
+    Attributes:
+        by_class: By class, "precision", "recall" and "f1" in [0, 1], 0 where undefined, and "examples", how many are
+            of this class.
+        confusion: By true class, how often each class was predicted.
+    """
+
+    by_class: dict[str, dict[str, float]]
+    confusion: dict[str, dict[str, int]]
+
+
+def class_report(gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> Report:
+    """Return the scores of each class and the confusion matrix.
+
+    Example:
+        >>> class_report(["a", "b"], ["a", "a"], ["a", "b"])
+        Report(by_class={'a': {'precision': 0.5, 'recall': 1.0, ...}, ...}, confusion={'a': {'a': 1, 'b': 0}, ...})
+    """
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+    names = ("precision", "recall", "f1", "examples")
+    scores = precision_recall_fscore_support(list(gold), list(predicted), labels=list(labels), zero_division=0.0)
+    table = confusion_matrix(list(gold), list(predicted), labels=list(labels)).tolist()
+    return Report(
+        {
+            label: dict(zip(names, map(float, row), strict=True))
+            for label, row in zip(labels, zip(*scores, strict=True), strict=True)
+        },
+        {label: dict(zip(labels, row, strict=True)) for label, row in zip(labels, table, strict=True)},
+    )

@@ -19,6 +19,7 @@ __all__ = [
     "ReadAs",
     "ReadOptions",
     "as_name",
+    "as_one",
     "cut_into_words",
     "is_called_a_file",
     "read_choices",
@@ -37,6 +38,7 @@ _READERS: Mapping[Kind, Callable[[Path, ReadOptions], ExampleFile[Any]]] = {
     "tagging": read_tagged,
     "question_answering": read_questions,
     "multiple_choice": read_choices,
+    "embedding": lambda path, options: read_texts(path, "embedding", options),
 }
 
 
@@ -55,6 +57,11 @@ def read_examples(paths: Paths, kind: Kind, options: ReadOptions = ReadOptions()
         files.append(_READERS[kind](Path(path).expanduser(), as_first))
     if not files:
         raise DataError("no file was given", allowed="one file or more")
+    return as_one(files)
+
+
+def as_one(files: Sequence[ExampleFile[Any]]) -> ExampleFile[Any]:
+    """Return the examples of several files as one file; if keys clash, they become "FILE:KEY"."""
     if len(files) == 1:
         return files[0]
     keys = [example.key for file in files for example in file.examples]

@@ -1,16 +1,14 @@
 """Labeled files before they are parsed: content, encoding, format, and the rows that are left out of them."""
 
 import codecs
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError, nearest
 from maskwright.data.sources.files import COMPRESSIONS, decompressed, guess_encoding, reading, undecodable
-from maskwright.finetuning.examples import Skipped
+from maskwright.finetuning.examples import Skipped, summary_of
 from maskwright.finetuning.readers.options import Format, Kind, ReadOptions
 
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -127,6 +125,7 @@ FORMATS_OF: Mapping[Kind, tuple[Format, ...]] = {
     "classification": (*_ROWS, "text"),
     "regression": (*_ROWS, "text"),
     "multi_label": (*_ROWS, "text"),
+    "embedding": (*_ROWS, "text"),
     "tagging": ("conll", "json", "parquet", "text"),
     "question_answering": _ROWS,
     "multiple_choice": _ROWS,
@@ -205,11 +204,8 @@ class Skips:
             DataError: If nothing was kept, or more rows are bad than good: then the file is something else.
         """
         if len(self.bad) > kept:
-            counts = Counter(skipped.reason for skipped in self.bad).most_common(3)
-            first = {skipped.reason: skipped.place for skipped in reversed(self.bad)}
-            shown = "; ".join(f"{why} ({counted(count, 'time')}, first at {first[why]})" for why, count in counts)
             raise DataError(
-                f"{self.name}: {len(self.bad)} of {len(self.bad) + kept} rows cannot be read; {shown}",
+                f"{self.name}: {len(self.bad)} of {len(self.bad) + kept} rows cannot be read; {summary_of(self.bad)}",
                 todo="Check that this is the right file, and the format, columns and quoting it was read with.",
             )
         if not kept:

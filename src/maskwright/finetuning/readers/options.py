@@ -4,7 +4,7 @@ Guesses depend on what a file happens to contain. How the training file was read
 development and test files, and beside the model for later files (`to_keep`, `with_defaults`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator
@@ -36,25 +36,6 @@ def name_list(value: Any) -> Any:
     return value
 
 
-def name_pairs(value: Any) -> tuple[tuple[Any, Any], ...]:
-    """Return pairs of names as tuples, from a list of pairs, one pair alone, or a mapping.
-
-    Example:
-        >>> name_pairs([["neg", 0], ["pos", 1]]), name_pairs(["neg", 0]), name_pairs({"neg": 0})
-        ((('neg', '0'), ('pos', '1')), (('neg', '0'),), (('neg', '0'),))
-    """
-    pairs = list(value.items()) if isinstance(value, dict) else value
-    if (
-        isinstance(pairs, list | tuple)
-        and len(pairs) == 2
-        and not any(isinstance(part, list | tuple) for part in pairs)
-    ):
-        pairs = [pairs]
-    if not isinstance(pairs, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pairs):
-        raise PydanticCustomError("pairs", "write pairs of names, '[[one, another], [one, another]]'")
-    return tuple((as_name(one), as_name(other)) for one, other in pairs)
-
-
 def as_names(columns: str | tuple[str, ...]) -> tuple[str, ...]:
     """Return the names as a tuple, whether one or several were given."""
     return (columns,) if isinstance(columns, str) else columns
@@ -72,9 +53,11 @@ def in_tuples(value: Any) -> Any:
     return tuple(in_tuples(item) for item in value) if isinstance(value, list) else value
 
 
-TextKind = Literal["classification", "regression", "multi_label"]
-Kind = Literal["classification", "regression", "multi_label", "tagging", "question_answering", "multiple_choice"]
-"""Kinds of tasks, as `Task.kind` names them."""
+TextKind = Literal["classification", "regression", "multi_label", "embedding"]
+Kind = Literal[
+    "classification", "regression", "multi_label", "tagging", "question_answering", "multiple_choice", "embedding"
+]
+"""Kinds of tasks, as `Task.kind` names them; "embedding" has no `Task`: sentence-transformers trains it."""
 
 Format = Literal["csv", "tsv", "json", "parquet", "text", "conll", "jsonl", "squad", "race", "dream"]
 """How a file is written. "json" and "jsonl": JSON or JSON Lines of records; "squad", "race" and "dream" are names for
@@ -85,7 +68,7 @@ Columns = Annotated[tuple[str, ...], BeforeValidator(lambda value: as_names(as_n
 columns called "1", "2" and so on; "-1" is the last one of CoNLL columns."""
 
 Names = Annotated[tuple[str, ...], BeforeValidator(name_list)]
-Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(name_pairs)]
+Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_name)]
 
 
 class ReadOptions(Spec):
@@ -95,6 +78,7 @@ class ReadOptions(Spec):
         format: None: by suffix and content.
         text: Column of the text; of the words (tagging), the question (question answering), the context (choice).
         text2: Column of the second text; of the context (question answering), the question (choice).
+        negative: Column of a text that is not similar to the first one (embedding).
         choices: Columns of the options, one each, or the one column that holds a list (choice).
         label: Column of the label, the tags, the answers, the right option.
         first_option: Number of the first option, where the right ones are numbered (choice).
@@ -118,6 +102,7 @@ class ReadOptions(Spec):
     format: Format | None = None
     text: Columns = ()
     text2: Columns = ()
+    negative: Columns = ()
     choices: Names = ()
     label: Columns = ()
     first_option: Literal[0, 1] | None = None
@@ -138,15 +123,16 @@ class ReadOptions(Spec):
 
     def named_columns(self) -> tuple[str, ...]:
         """Return all column names given."""
-        return (*self.text, *self.text2, *self.choices, *self.label, *self.key, *self.label_columns)
+        return (*self.text, *self.text2, *self.negative, *self.choices, *self.label, *self.key, *self.label_columns)
 
 
 ReadAs = Mapping[str, Any]
 """Fields of `ReadOptions` with the values that a file was read with."""
 
-_KEPT = (
+KEPT = {
     "text",
     "text2",
+    "negative",
     "choices",
     "label",
     "label_columns",
@@ -157,43 +143,39 @@ _KEPT = (
     "quoting",
     "delimiter",
     "word_ending",
-)
+}
 """What files of the same data have in common. Format and encoding can differ from file to file."""
-_OPEN = ReadOptions()
-
-
-def set_fields(options: ReadOptions, but: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the fields that differ from the defaults, except some."""
-    values = {name: getattr(options, name) for name in ReadOptions.model_fields if name not in but}
-    return {name: value for name, value in values.items() if value != getattr(_OPEN, name)}
+KEPT_OF_BENCHMARKS = {*KEPT, "only", "dropped_labels"}
+"""What all files of a benchmark have in common."""
 
 
 def to_keep(options: ReadOptions, shown: ReadAs) -> dict[str, Any]:
     """Return how files like one that was read are to be read: the options given, and what the file showed."""
-    return {**{name: value for name, value in set_fields(options).items() if name in _KEPT}, **shown}
+    return {**options.model_dump(exclude_defaults=True, include=KEPT), **shown}
 
 
 def with_defaults(options: ReadOptions, read_as: ReadAs) -> ReadOptions:
     """Return options with open fields filled in from how another file was read."""
-    filled = {name: value for name, value in read_as.items() if name not in set_fields(options)}
+    given = options.model_dump(exclude_defaults=True)
+    filled = {name: value for name, value in read_as.items() if name not in given}
     if options.named_columns():
         filled.pop("header", None)  # the header is where these columns are
     if options.text:
         filled.pop("text2", None)
+        filled.pop("negative", None)
     if options.label or options.label_columns:
         filled = {name: value for name, value in filled.items() if name not in ("label", "label_columns")}
     return options.replace(**filled)
 
 
-def read_as_from_json(data: Any, where: str, others: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what was stored in a JSON file; `others` are allowed besides the usual fields.
+def read_as_from_json(data: Any, where: str, allowed: Collection[str] = KEPT) -> dict[str, Any]:
+    """Return what was stored in a JSON file.
 
     Raises:
         DataError: If it does not fit.
     """
-    allowed = (*_KEPT, *others)
-    if not isinstance(data, dict) or not data.keys() <= set(allowed):
-        raise DataError(f"{where} does not describe how files are read", allowed=", ".join(allowed))
+    if not isinstance(data, dict) or not set(data) <= set(allowed):
+        raise DataError(f"{where} does not describe how files are read", allowed=", ".join(sorted(allowed)))
     try:
         validate(ReadOptions, data, where)
     except RecipeError as error:

@@ -28,10 +28,7 @@ from maskwright.finetuning.readers.tables import (
 )
 from maskwright.finetuning.readers.texts import as_text
 
-_NEARBY = 20
-"""Maximum distance in characters at which an answer counts as near the offset in the file."""
 _PLACED = {
-    "nearby": f"are not at their offset, but within {_NEARBY} characters of it, and are read there",
     "elsewhere": "are not at their offset; the nearest occurrence is read",
     "unplaced": "have no offset; the first occurrence is read",
     "nowhere": "do not occur in their context: they are used for scoring, not for training",
@@ -170,12 +167,7 @@ def _place(context: str, text: str, start: int | None, key: str, placed: dict[st
     found = _nearest(context, text, near)
     if found is None and (found := _nearest(context, text.strip(), near)) is not None:
         text = text.strip()  # the answer has white space that its context has not
-    if found is None:
-        how = "nowhere"
-    elif start is None or start < 0:
-        how = "unplaced"
-    else:
-        how = "nearby" if abs(found - start) <= _NEARBY else "elsewhere"
+    how = "nowhere" if found is None else "unplaced" if start is None or start < 0 else "elsewhere"
     placed[how].append(key)
     return Answer(text=text, start=found)
 

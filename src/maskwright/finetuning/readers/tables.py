@@ -28,6 +28,7 @@ PAIRS = (
     ("question1", "question2"),
     ("text1", "text2"),
     ("s1", "s2"),
+    ("anchor", "positive"),
     ("query", "title"),
     ("question", "sentence"),
     ("satz1", "satz2"),

@@ -80,6 +80,11 @@ def cut_into_words(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(text))
 
 
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Return the characters [start, end) of each word of `cut_into_words`."""
+    return [match.span() for match in _WORD.finditer(text)]
+
+
 def _words(value: object) -> tuple[tuple[str, ...], str | None]:
     """Return the words of a cell, and the text that they were split from, if any."""
     text = as_text(value) if isinstance(value, str) else None

@@ -37,7 +37,11 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
     table = read_table(path, format_of(path, kind, options), options, skips)
     notes = list(table.notes)
     texts = text_columns(table, options, notes)
-    labels = () if options.labels == "ignored" else _label_columns(table, kind, options, texts, notes)
+    if kind == "embedding":
+        texts += _negative_column(table, options, texts, notes)
+        labels = _similarity_column(table, options, texts, notes)
+    else:
+        labels = () if options.labels == "ignored" else _label_columns(table, kind, options, texts, notes)
     if both := [column for column in texts if column in labels]:
         raise DataError(
             f"{table.name}: column {both[0]!r} is named as the text and as the label",
@@ -45,7 +49,7 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
             todo="Name two different ones.",
         )
     key = table.key(options, taken=(*texts, *labels))
-    read_as = {**table.read_as, **dict(zip(("text", "text2"), texts, strict=False))}
+    read_as = {**table.read_as, **dict(zip(("text", "text2", "negative"), texts, strict=False))}
     flags = kind == "multi_label" and len(labels) > 0 and (bool(options.label_columns) or len(labels) > 1)
     if labels:
         read_as["label_columns" if flags else "label"] = labels if flags else labels[0]
@@ -65,7 +69,7 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
             return None
         key_text = as_text(cells[key]).strip() if key else row.key
         pair = tuple(as_text(cells[column]) for column in texts)
-        if not any(text.strip() for text in pair):
+        if not (all if kind == "embedding" else any)(text.strip() for text in pair):
             raise ValueError("no text")
         label = _label(cells, kind, labels, options, flags=flags)
         if label is None and options.labels == "needed":
@@ -159,6 +163,51 @@ def _label_columns(
     raise _not_found(table, (), "label")
 
 
+def _negative_column(table: Table, options: ReadOptions, texts: Sequence[str], notes: list[str]) -> tuple[str, ...]:
+    """Return the column of negatives beside a pair, if there is one."""
+    if options.negative and len(texts) == 1:
+        raise DataError(
+            f"{table.name}: a column of negatives is named ({options.negative[0]!r}), a second text is not",
+            allowed=table.shown(),
+            todo="Name all three, `--text COLUMN --text2 COLUMN --read negative=COLUMN`.",
+        )
+    if options.negative:
+        return (table.need(options.negative, "the negatives", "--read negative="),)
+    found = table.find(["negative"], besides=texts) if len(texts) == 2 else None
+    if found is None:
+        return ()
+    notes.append(f"triplets: column {found!r} holds the negatives")
+    return (found,)
+
+
+def _similarity_column(table: Table, options: ReadOptions, texts: Sequence[str], notes: list[str]) -> tuple[str, ...]:
+    """Return the column of the similarity of pairs, if there is one: named, or of a usual name."""
+    if len(texts) != 2:
+        if options.label:
+            raise DataError(
+                f"{table.name}: --label names a similarity, which pairs of texts have; "
+                f"the texts here are {', '.join(map(repr, texts))}",
+                todo="Name pairs, `--text COLUMN --text2 COLUMN`, or leave --label out.",
+            )
+        return ()
+    if options.label:
+        if options.labels == "if_there" and table.find(options.label) is None:
+            notes.append(f"no column {options.label[0]!r}: the pairs have no similarity")
+            return ()
+        return (table.need(options.label, "the similarity", "--label"),)
+    found = table.find(LABELS, besides=[*texts, *(name for name, _ in options.only)])
+    if found is None:
+        return ()
+    values = [value for value in table.values_of(found) if value not in (None, "")]
+    if not values or not all(map(is_number, values)):
+        raise DataError(
+            f"{table.name}: column {found!r} holds no numbers, so that it is no similarity of the pairs",
+            todo=f'To train on the similar pairs alone, name them: `--read "only=[[{found}, VALUE]]"`.',
+        )
+    notes.append(f"similarity of the pairs: column {found!r}")
+    return (found,)
+
+
 def _not_found(table: Table, could: Collection[str], role: str) -> DataError:
     todo = f"Name it, `--{role} COLUMN`."
     if role == "text":
@@ -248,7 +297,7 @@ def _label(cells: Cells, kind: TextKind, columns: Sequence[str], options: ReadOp
     if flags:
         return tuple(_known(column, options) for column in columns if _flag(cells[column]))
     value = cells[columns[0]]
-    if kind == "regression":
+    if kind in ("regression", "embedding"):
         return _number(value)
     if kind == "multi_label":
         return _classes(value, options)

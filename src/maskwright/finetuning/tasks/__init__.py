@@ -16,7 +16,7 @@ from maskwright.finetuning.examples import TaggedExample
 from maskwright.finetuning.readers import Kind
 from maskwright.finetuning.tasks.base import Prediction, Scores, Task
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
-from maskwright.finetuning.tasks.question_answering import QuestionAnswering, tune_null_threshold
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 from maskwright.huggingface.task_entries import ProblemType, TaskEntries, unnamed_labels
@@ -40,7 +40,6 @@ __all__ = [
     "read_task",
     "task_from_json",
     "task_named",
-    "tune_null_threshold",
 ]
 
 KINDS: Mapping[str, type[Task]] = {
@@ -67,23 +66,23 @@ def task_from_json(data: Mapping[str, Any]) -> Task:
     return validate(KINDS[kind], dict(data), f"task {kind!r}")
 
 
-def task_named(name: str) -> Benchmark | Kind:
-    """Return the benchmark or the kind of task that is called so.
+def task_named(name: str) -> tuple[Kind, Benchmark | None]:
+    """Return the kind of task, and the benchmark, if it is one, that is called so.
 
     Raises:
         RecipeError: If there is neither; the nearest name of both is suggested.
     """
     for kind in get_args(Kind):
         if name.replace("-", "_").lower() == kind:
-            found: Kind = kind
-            return found
+            return kind, None
     try:
-        return benchmark(name)
+        row = benchmark(name)
     except RecipeError:
         kinds = [kind.replace("_", "-") for kind in get_args(Kind)]
         problem, _, todo = unknown_name("task", name, [*BENCHMARKS, *kinds])
         allowed = f"a kind of task ({', '.join(kinds)}), or a benchmark ({', '.join(BENCHMARKS)})"
         raise RecipeError(problem, allowed=allowed, todo=todo) from None
+    return row.kind, row
 
 
 def make_task(kind: Kind, row: Benchmark | None, examples: Sequence[Any], overrides: Mapping[str, Any]) -> Task:

@@ -6,21 +6,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.core.errors import DataError, nearest, unknown_name
-from maskwright.core.plain_yaml import read_yaml
 from maskwright.core.spec import Spec
 from maskwright.core.types import HeadKind
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.finetuning.examples import Example, has_label
 from maskwright.finetuning.features import FeatureBatch, Features
-from maskwright.finetuning.metrics.reports import Report
-from maskwright.finetuning.readers import as_name
+from maskwright.finetuning.metrics.scores import Report
 from maskwright.finetuning.readers.options import Names
 
 Scores = NDArray  # type: ignore[type-arg]
@@ -77,11 +75,11 @@ class Task(Spec, ABC):
     ) -> Features:
         """Tokenize examples and lay them out as sequences.
 
-        `max_length` includes special tokens; `segments`: the second text of a pair is segment 1; `training`: add labels
-        and leave out units without one.
+        `max_length` includes special tokens; `segments`: the second text of a pair is segment 1; `training`: add
+        labels, which all examples have.
 
         Raises:
-            DataError: If `max_length` leaves no space for text, or in training no example has a label.
+            DataError: If `max_length` leaves no space for text, or in training a label does not fit the task.
         """
 
     @abstractmethod
@@ -94,12 +92,17 @@ class Task(Spec, ABC):
             batch: With labels.
         """
 
-    @abstractmethod
     def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
         """Split the head's scores into one CPU array per unit, in the order of `batch.unit_numbers`.
 
-        "sequence": (C,); "token": (tags, C); "span": (L, 2); "choice": (options,).
+        "sequence": (1, C); "token": (tags, C); "span": (L, 2); "choice": (options, 1).
         """
+        units = batch.units
+        if self.head in ("token", "span"):
+            rows = torch.arange(len(scores), device=units.device) if batch.positions is None else batch.positions
+            units = units[torch.searchsorted(batch.batch.cu_seqlens, rows, right=True) - 1]
+        ends = torch.bincount(units, minlength=len(batch.unit_numbers)).cumsum(0)
+        return np.split(scores.detach().float().cpu().numpy(), ends[:-1].tolist())
 
     @abstractmethod
     def predictions(
@@ -111,11 +114,13 @@ class Task(Spec, ABC):
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, float]:
         """Compute the metrics, the main one first, on their usual scale (accuracy in [0, 1], SQuAD's in percent).
 
-        Raises:
-            DataError: If examples have no labels.
+        `examples` have labels and passed `check`.
         """
 
-    @abstractmethod
+    def tuned(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> Self:
+        """Return the task with the settings that score best, given predictions for the development examples."""
+        return self
+
     def check(self, examples: Sequence[Any]) -> None:
         """Raise on labeled examples that `measure` could not score. Called before training.
 
@@ -179,56 +184,12 @@ def unknown_label(where: str, label: object, labels: Sequence[str], what: str = 
 def unknown_label_of(example: str, label: str, labels: Sequence[str], *, one_each: bool) -> DataError:
     """Return the error for an example whose label the task does not have, with the `--read` settings that fix it."""
     error = unknown_label(f"example {example}", label, labels)
-    meant = nearest(label, labels) or labels[0]
-    todo = f"Map it to a known label, e.g. `--read {quote(f'label_names=[[{_in_yaml(label)}, {_in_yaml(meant)}]]')}`"
+    # Quoted, since YAML reads some labels as other values.
+    found, meant = (json.dumps(name, ensure_ascii=False) for name in (label, nearest(label, labels) or labels[0]))
+    todo = f"Map it to a known label, e.g. `--read {quote(f'label_names=[[{found}, {meant}]]')}`"
     if one_each:
-        todo += f", or drop such examples, `--read {quote(f'dropped_labels=[{_in_yaml(label)}]')}`"
+        todo += f", or drop such examples, `--read {quote(f'dropped_labels=[{found}]')}`"
     return DataError(error.problem, allowed=error.allowed, todo=" ".join(filter(None, [error.todo, f"{todo}."])))
-
-
-def _in_yaml(label: str) -> str:
-    """Format a label as a YAML list item, quoted where YAML would parse it as another value."""
-    try:
-        as_it_is = [as_name(item) for item in read_yaml(f"[{label}]")]
-    except ValueError:
-        as_it_is = []
-    return label if as_it_is == [label] else json.dumps(label, ensure_ascii=False)
-
-
-def learnable(examples: Sequence[Example], can_be: Sequence[bool] | None = None) -> NDArray[np.int64]:
-    """Return the indices of the examples to train on: those that `can_be` marks, by default those with a label.
-
-    Raises:
-        DataError: If there is none.
-    """
-    chosen = np.flatnonzero(np.array([*map(has_label, examples)] if can_be is None else can_be, dtype=bool))
-    if not len(chosen):
-        raise DataError(
-            f"none of the {len(examples)} examples has a label",
-            allowed="labeled examples for training and evaluation",
-            todo="Test files are often published without labels: use the train or dev file, or name the label column.",
-        )
-    return chosen
-
-
-def require_labels(examples: Sequence[Example]) -> None:
-    """Raise `DataError` if there are no examples, or one has no label."""
-    if not examples:
-        raise DataError("there are no examples to evaluate")
-    lacking = [example.key for example in examples if not has_label(example)]
-    if lacking:
-        raise DataError(
-            f"{len(lacking)} of {len(examples)} examples have no label; the first is {lacking[0]}",
-            todo="Evaluate on a labeled file; `maskwright predict` needs no labels.",
-        )
-
-
-def rows(scores: Tensor, counts: Sequence[int] | None = None) -> list[Scores]:
-    """Split scores (N, C) into one CPU array per unit: `counts` rows each, or without counts one row (C,) each."""
-    values = scores.detach().float().cpu().numpy()
-    if counts is None:
-        return list(values)
-    return np.split(values, np.cumsum(counts)[:-1]) if len(counts) else []
 
 
 def softmax(scores: Scores) -> Scores:

@@ -23,7 +23,6 @@ from pydantic import PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from maskwright.core.errors import DataError
 from maskwright.core.types import HeadKind
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -36,9 +35,6 @@ from maskwright.finetuning.tasks.base import (
     Scores,
     Task,
     check_metrics,
-    learnable,
-    require_labels,
-    rows,
     softmax,
 )
 
@@ -79,20 +75,17 @@ class MultipleChoice(Task):
         Without a context the question is the first text and the option the second; without both the option is a single
         text.
         """
-        chosen = learnable(examples) if training else np.arange(len(examples), dtype=np.int64)
-        kept = [examples[number] for number in chosen.tolist()]
-        self.check(kept)
         firsts, seconds = [], []
-        for example in kept:
+        for example in examples:
             what, *options = texts_of(example)
             firsts.append(what)
             seconds += options
-        counts = np.array([len(example.options) for example in kept], dtype=np.int64)
+        counts = np.array([len(example.options) for example in examples], dtype=np.int64)
         stream = StreamEncoder(tokenizer).encode(firsts + seconds)
         ranges = ranges_of(stream.lengths)
-        units = np.repeat(np.arange(len(kept)), counts)
+        units = np.repeat(np.arange(len(examples)), counts)
         pairs = np.array([what != "" for what in firsts], dtype=bool)[units]
-        first, second = ranges.pick(units), ranges.pick(np.arange(len(kept), len(ranges.starts)))
+        first, second = ranges.pick(units), ranges.pick(np.arange(len(examples), len(ranges.starts)))
         most = text_tokens(tokenizer, max_length, pair=True, needed=2)
         # Keep the end, which holds the option, and at least one token of the context.
         longest_option = min(self.max_option_length, most - 1)
@@ -106,8 +99,8 @@ class MultipleChoice(Task):
         return replace(
             laid,
             units=units,
-            examples=chosen,
-            labels=np.array([example.label for example in kept], dtype=np.int64) if training else None,
+            examples=np.arange(len(examples), dtype=np.int64),
+            labels=np.array([example.label for example in examples], dtype=np.int64) if training else None,
             num_cut=len(np.unique(units[is_cut])),
         )
 
@@ -122,19 +115,13 @@ class MultipleChoice(Task):
         table = table.index_put((batch.units, option), scores.squeeze(1))
         return F.cross_entropy(table, batch.labels, reduction="sum")
 
-    def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
-        counts = torch.bincount(batch.units, minlength=len(batch.unit_numbers)).tolist()
-        return [scores[:, 0] for scores in rows(scores, counts)]
-
     def predictions(
         self, scores: Sequence[Scores], features: Features, examples: Sequence[ChoiceExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
         """Predict the index of the most probable option; details hold its text and all probabilities."""
-        if len(scores) != len(examples):
-            raise ValueError(f"{len(scores)} scores for {len(examples)} questions: predict with features for scoring")
         found = []
         for example, its_scores in zip(examples, scores, strict=True):
-            probabilities = softmax(its_scores).tolist()
+            probabilities = softmax(its_scores[:, 0]).tolist()
             best = int(np.argmax(probabilities))
             found.append(
                 Prediction(
@@ -147,20 +134,8 @@ class MultipleChoice(Task):
         return found
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]) -> dict[str, float]:
-        require_labels(examples)
         gold = [str(example.label) for example in examples]
         return {"accuracy": accuracy(gold, [str(prediction.value) for prediction in predictions])}
-
-    def check(self, examples: Sequence[ChoiceExample]) -> None:
-        for example in examples:
-            number = len(example.options)
-            if number < 2:
-                raise DataError(f"question {example.key}: it has {number} options", allowed="two or more")
-            if example.label is not None and not 0 <= example.label < number:
-                raise DataError(
-                    f"question {example.key}: its label is {example.label}",
-                    allowed=f"0 to {number - 1}, the number of an option",
-                )
 
 
 def texts_of(example: ChoiceExample) -> list[str]:

@@ -44,7 +44,7 @@ from maskwright.finetuning.metrics.answers import (
     squad,
     squad_v2,
 )
-from maskwright.finetuning.tasks.base import Prediction, Scores, Task, learnable, require_labels, rows, softmax
+from maskwright.finetuning.tasks.base import Prediction, Scores, Task, softmax
 
 NO_ANSWER = -1
 """Offset of tokens at which no answer starts or ends."""
@@ -224,66 +224,21 @@ def _spans(scores: Scores, begin: int, end: int, tried: int, max_length: int) ->
         yield float(sums[row, column]), int(firsts[row]), int(lasts[column])
 
 
-AnswerMetric = Literal["squad", "squad_v2", "cmrc", "drcd"]
-"""The official evaluation script: SQuAD 1.1; SQuAD 2.0, with unanswerable questions; CMRC 2018; DRCD, the same as CMRC
-2018."""
-
-
-def published_scores(
-    metric: AnswerMetric, predictions: Sequence[Prediction], examples: Sequence[QuestionExample]
-) -> dict[str, float]:
-    """Compute the metrics of the official script (see `QuestionAnswering.measure`)."""
-    numbered = _numbered(examples)
-    predicted = {str(number): prediction.value for number, prediction in enumerate(predictions)}
-    if metric in ("cmrc", "drcd"):
-        scores = cmrc2018(numbered, predicted)
-        return {"f1": scores["f1"], "exact_match": scores["em"], "average": scores["average"]}
-    if metric == "squad":
-        scores = squad(numbered, predicted)
-        return {"f1": scores["f1"], "exact_match": scores["exact_match"]}
-    scores = squad_v2(numbered, predicted)
-    best = {name: _best(predictions, examples, name) for name in ("f1", "exact")}
-    return {
-        "f1": scores["f1"],
-        "exact_match": scores["exact"],
-        **{name: score for name, score in scores.items() if name.endswith(("s_exact", "s_f1"))},
-        **{f"best_{name}": found.score for name, found in best.items()},
-        **{f"best_{name}_thresh": found.threshold for name, found in best.items()},
-    }
-
-
-def tune_null_threshold(predictions: Sequence[Prediction], examples: Sequence[QuestionExample]) -> float:
-    """Return the `null_threshold` with the best F1 on development examples (Devlin et al. 2019, 4.3).
-
-    Args:
-        predictions: Of a "squad_v2" task with any threshold.
-        examples: The labeled development examples.
-
-    Raises:
-        DataError: If there are no examples, or predictions have no "no_answer_score".
-    """
-    best = _best(predictions, examples, "f1")
-    if best.answers:
-        return best.threshold
-    # Best without any answer: a threshold below the smallest score.
-    return math.nextafter(min(prediction.details["no_answer_score"] for prediction in predictions), -math.inf)
+AnswerMetric = Literal["squad", "squad_v2", "cmrc"]
+"""The official evaluation script: SQuAD 1.1; SQuAD 2.0, with unanswerable questions; CMRC 2018, also for DRCD."""
 
 
 def _best(
     predictions: Sequence[Prediction], examples: Sequence[QuestionExample], measure: Literal["exact", "f1"]
 ) -> BestThreshold:
-    if any("no_answer_score" not in prediction.details for prediction in predictions):
-        raise DataError('predictions have no "no_answer_score"', todo='Predict with the metric "squad_v2".')
     # The best answers, regardless of the threshold.
-    answers = [prediction.details["answers"] for prediction in predictions]
-    best_answers = {str(number): found[0]["text"] if found else "" for number, found in enumerate(answers)}
-    sure = {str(number): prediction.details["no_answer_score"] for number, prediction in enumerate(predictions)}
-    return best_threshold(score_questions(_numbered(examples), best_answers), sure, measure)
+    answers = [found[0]["text"] if (found := each.details["answers"]) else "" for each in predictions]
+    no_answer = [each.details["no_answer_score"] for each in predictions]
+    return best_threshold(score_questions(_rights(examples), answers), no_answer, measure)
 
 
-def _numbered(examples: Sequence[QuestionExample]) -> list[QuestionExample]:
-    # Scripts find answers by key, and keys in a user's file may repeat.
-    return [replace(example, key=str(number)) for number, example in enumerate(examples)]
+def _rights(examples: Sequence[QuestionExample]) -> list[list[str]]:
+    return [[answer.text for answer in example.answers] for example in examples]
 
 
 _HAN = re.compile(f"[{HAN_CLASS}]")
@@ -300,7 +255,7 @@ class QuestionAnswering(Task):
         max_answer_length: Maximum tokens of an answer.
         n_best: Starts and ends tried per window, and maximum number of predicted answers.
         null_threshold: A question is unanswerable if that scores better than the best answer by more than this, in
-            nats. Tuned on development examples (`tune_null_threshold`); only for "squad_v2".
+            nats. Tuned on development examples (`tuned`; Devlin et al. 2019, 4.3); only for "squad_v2".
     """
 
     head: ClassVar[HeadKind] = "span"
@@ -361,9 +316,15 @@ class QuestionAnswering(Task):
         chosen = np.arange(len(examples), dtype=np.int64)
         spans = np.zeros((len(examples), 2), dtype=np.int64)
         if training:
+            self.check(examples)
             spans = np.array([self._span(number, example, texts) for number, example in enumerate(examples)])
             has_target = [example.is_impossible or end > 0 for example, (_, end) in zip(examples, spans, strict=True)]
-            chosen = learnable(examples, has_target)
+            chosen = np.flatnonzero(has_target)
+            if not len(chosen):
+                raise DataError(
+                    f"none of the {len(examples)} questions has an answer that is a part of its context",
+                    todo="Check the columns of context and answers.",
+                )
         stream = StreamEncoder(tokenizer).encode([examples[number].question for number in chosen.tolist()])
         questions = ranges_of(stream.lengths)
         short = questions.first(np.asarray(min(self.max_query_length, available // 2)))
@@ -398,15 +359,10 @@ class QuestionAnswering(Task):
 
     def _span(self, number: int, example: QuestionExample, texts: AnswerTexts) -> tuple[int, int]:
         """Return the token range of an example's target answer; (0, 0) if there is none."""
-        if example.is_impossible:
-            if not self.impossible:
-                raise self._without_answer(example)
-            return 0, 0
-        known = (answer for answer in example.answers if answer.start is not None)
-        answer = next(known, None)
-        if answer is None or answer.start is None:
-            return 0, 0
-        return texts.span(number, answer.start, answer.start + len(answer.text))
+        for answer in example.answers:
+            if answer.start is not None:
+                return texts.span(number, answer.start, answer.start + len(answer.text))
+        return 0, 0
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
         """Return the mean of start and end cross entropy, summed over sequences.
@@ -420,9 +376,6 @@ class QuestionAnswering(Task):
         scores_BL2 = scores[places_BL].masked_fill(~inside_BL[:, :, None], -torch.inf)
         return F.cross_entropy(scores_BL2, batch.labels, reduction="sum") / 2
 
-    def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
-        return rows(scores, batch.batch.lengths.tolist())
-
     def predictions(
         self, scores: Sequence[Scores], features: Features, examples: Sequence[QuestionExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
@@ -432,8 +385,6 @@ class QuestionAnswering(Task):
         unanswerable questions also "no_answer_score", the difference in nats between no answer and the best answer, and
         "no_answer_probability". If the context has no token, the prediction is "".
         """
-        if not len(scores) == features.num_units:
-            raise ValueError(f"{len(scores)} scores for {features.num_units} windows")
         flat = np.concatenate([*scores, np.zeros((0, 2))]).astype(np.float64)
         found = best_answers(
             flat,
@@ -476,17 +427,29 @@ class QuestionAnswering(Task):
         the best scores of any threshold, with that threshold ("best_f1", "best_f1_thresh", "best_exact",
         "best_exact_thresh"), which are selected on these same examples.
         """
-        require_labels(examples)
-        self.check(examples)
-        return published_scores(self.metric, predictions, examples)
+        rights, guesses = _rights(examples), [prediction.value for prediction in predictions]
+        if not self.impossible:
+            return (cmrc2018 if self.metric == "cmrc" else squad)(rights, guesses)
+        best = {name: _best(predictions, examples, name) for name in ("f1", "exact")}
+        return {
+            **squad_v2(rights, guesses),
+            **{f"best_{name}": found.score for name, found in best.items()},
+            **{f"best_{name}_thresh": found.threshold for name, found in best.items()},
+        }
+
+    def tuned(self, predictions: Sequence[Prediction], examples: Sequence[QuestionExample]) -> Self:
+        """Return the task with the `null_threshold` of the best F1 (see `Task.tuned`)."""
+        if not self.impossible:
+            return self
+        best = _best(predictions, examples, "f1")
+        # Best without any answer: a threshold below the smallest score.
+        lowest = min(prediction.details["no_answer_score"] for prediction in predictions)
+        return self.replace(null_threshold=best.threshold if best.answers else math.nextafter(lowest, -math.inf))
 
     def check(self, examples: Sequence[QuestionExample]) -> None:
         for example in examples:
             if example.is_impossible and not self.impossible:
-                raise self._without_answer(example)
-
-    def _without_answer(self, example: QuestionExample) -> DataError:
-        return DataError(
-            f"question {example.key} has no answer, but every question scored by {self.metric!r} has one",
-            todo='Set metric to "squad_v2", or leave such questions out.',
-        )
+                raise DataError(
+                    f"question {example.key} has no answer, but every question scored by {self.metric!r} has one",
+                    todo='Set metric to "squad_v2", or leave such questions out.',
+                )

@@ -21,7 +21,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
 import tokenizers
-import torch
 from pydantic import BeforeValidator, model_validator
 from torch import Tensor
 from torch.nn import functional as F
@@ -42,19 +41,16 @@ from maskwright.finetuning.metrics.entities import (
     scheme_of,
     type_of,
 )
-from maskwright.finetuning.metrics.reports import Report, class_report
-from maskwright.finetuning.metrics.scores import accuracy
+from maskwright.finetuning.metrics.scores import Report, accuracy, class_report
 from maskwright.finetuning.readers import as_name
 from maskwright.finetuning.readers.options import Names
+from maskwright.finetuning.readers.tagged import word_spans
 from maskwright.finetuning.tasks.base import (
     Prediction,
     Scores,
     Task,
     check_labels,
     check_metrics,
-    learnable,
-    require_labels,
-    rows,
     softmax,
     unknown_label,
 )
@@ -169,7 +165,7 @@ class Tagging(Task):
         Raises:
             DataError: If they are tags of entities in no known scheme.
         """
-        tagged = [example.tags for example in examples if example.tags is not None]
+        tagged = [example.tags or () for example in examples]
         counts = Counter(itertools.chain.from_iterable(tagged))
         scheme = scheme_of(tagged) if mark_entities(counts) else None
         found: dict[str, Any] = {
@@ -195,10 +191,8 @@ class Tagging(Task):
 
         Sentences without any token have no unit. `num_cut` counts sentences with a truncated word.
         """
-        chosen = learnable(examples) if training else np.arange(len(examples), dtype=np.int64)
-        kept = [examples[number] for number in chosen.tolist()]
         available = text_tokens(tokenizer, max_length, pair=False)
-        whole = to_pieces([example.words for example in kept], tokenizer, self.joined)
+        whole = to_pieces([example.words for example in examples], tokenizer, self.joined)
         kept_tokens = whole.words.first(np.asarray(available))
         pieces = WordPieces(whole.ids[kept_tokens.tokens], ranges_of(kept_tokens.lengths), whole.sentences)
         sentences, windows, words_of = to_windows(pieces, available)
@@ -211,9 +205,9 @@ class Tagging(Task):
         is_cut = long_words[pieces.sentences.ends] > long_words[pieces.sentences.starts]
         return replace(
             laid,
-            examples=chosen[sentences],
+            examples=sentences,
             positions=(pieces.words.starts[words] + moved)[seen],
-            labels=self._targets(kept)[words][seen] if training else None,
+            labels=self._targets(examples)[words][seen] if training else None,
             num_cut=int(np.count_nonzero(is_cut)),
         )
 
@@ -232,25 +226,18 @@ class Tagging(Task):
         assert batch.labels is not None
         return F.cross_entropy(scores, batch.labels, reduction="sum")
 
-    def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
-        assert batch.positions is not None
-        of_word = batch.units[torch.searchsorted(batch.batch.cu_seqlens, batch.positions, right=True) - 1]
-        return rows(scores, torch.bincount(of_word, minlength=len(batch.unit_numbers)).tolist())
-
     def predictions(
         self, scores: Sequence[Scores], features: Features, examples: Sequence[TaggedExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
         """List each sentence's tags, one per word.
 
         Details hold the "probabilities" of the words' tags (None for words that the tokenizer drops, "unseen" says how
-        many), and the "entities" with the words [first_word, end_word), the characters [start, end) of the words joined
-        as in running text, and the mean probability of their words as "score".
+        many), and the "entities" with the words [first_word, end_word), the characters [start, end) of the text (see
+        `text_of`), and the mean probability of their words as "score"; the "words" of a text that was split.
         """
         pieces = to_pieces([example.words for example in examples], tokenizer, self.joined)
         seen = pieces.words.lengths > 0
         probabilities = softmax(np.concatenate(scores)) if scores else np.zeros((0, len(self.labels)))
-        if len(probabilities) != np.count_nonzero(seen):
-            raise ValueError(f"{len(probabilities)} scores for {np.count_nonzero(seen)} words with pieces")
         best = np.full(len(seen), self.labels.index(self.outside), dtype=np.int64)
         best[seen] = probabilities.argmax(axis=1)
         certain = np.full(len(seen), np.nan)
@@ -267,20 +254,24 @@ class Tagging(Task):
         known = [None if math.isnan(probability) else probability for probability in certain]
         details: dict[str, Any] = {"probabilities": known, "unseen": known.count(None)}
         if self.scheme is not None:
-            details["entities"] = self._entities(example.words, tags, known)
+            details["entities"] = self._entities(example, tags, known)
+        if example.text is not None:
+            details["words"] = list(example.words)
         return Prediction(key=example.key, value=tags, score=None, details=details)
 
     def _entities(
-        self, words: Sequence[str], tags: Sequence[str], known: Sequence[float | None]
+        self, example: TaggedExample, tags: Sequence[str], known: Sequence[float | None]
     ) -> list[dict[str, Any]]:
-        assert self.scheme is not None
-        between = " " if self.joined == "space" else ""
-        text = between.join(words)
-        ends = list(itertools.accumulate(len(word) + len(between) for word in words))
+        text = self.text_of(example)
+        if example.text is None:
+            ends = itertools.accumulate(len(word) + len(self.between) for word in example.words)
+            starts = [0, *ends]
+            spans = [(start, start + len(word)) for start, word in zip(starts, example.words, strict=False)]
+        else:
+            spans = word_spans(example.text)
         found = []
         for entity in entities_of(tags):
-            start = ends[entity.start] - len(between) - len(words[entity.start])
-            end = ends[entity.end - 1] - len(between)
+            start, end = spans[entity.start][0], spans[entity.end - 1][1]
             certain = [probability for probability in known[entity.start : entity.end] if probability is not None]
             found.append(
                 {
@@ -295,8 +286,16 @@ class Tagging(Task):
             )
         return found
 
+    @property
+    def between(self) -> str:
+        """What stands between two words."""
+        return " " if self.joined == "space" else ""
+
+    def text_of(self, example: TaggedExample) -> str:
+        """Return the text that the words were split from, else the words joined as in running text."""
+        return self.between.join(example.words) if example.text is None else example.text
+
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TaggedExample]) -> dict[str, float]:
-        require_labels(examples)
         gold = [example.tags or () for example in examples]
         predicted = [prediction.value for prediction in predictions]
         scores: dict[str, float] = {}

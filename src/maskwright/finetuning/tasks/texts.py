@@ -4,7 +4,6 @@ Each example is one sequence and one unit. If a pair is too long, tokens are rem
 longer text (google-research/bert, run_classifier.py, `_truncate_seq_pair`); a single text is truncated at its end.
 """
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,10 +21,11 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import FeatureBatch, Features, Ranges, cut_pairs, lay_out, ranges_of, text_tokens
-from maskwright.finetuning.metrics.reports import Report, class_report
 from maskwright.finetuning.metrics.scores import (
+    Report,
     accuracy,
     binary_f1,
+    class_report,
     macro_f1,
     matthews,
     mean_absolute_error,
@@ -42,9 +42,6 @@ from maskwright.finetuning.tasks.base import (
     Task,
     check_labels,
     check_metrics,
-    learnable,
-    require_labels,
-    rows,
     softmax,
     sorted_labels,
     unknown_label,
@@ -73,13 +70,11 @@ class TextTask(Task):
     def features(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer, *, max_length: int, segments: bool, training: bool
     ) -> Features:
-        chosen = learnable(examples) if training else np.arange(len(examples), dtype=np.int64)
-        kept = [examples[number] for number in chosen.tolist()]
-        labels = np.array([self.target(example) for example in kept], dtype=self.target_type) if training else None
-        pairs = np.array([len(example.texts) == 2 for example in kept], dtype=bool)
+        labels = np.array([self.target(example) for example in examples], dtype=self.target_type) if training else None
+        pairs = np.array([len(example.texts) == 2 for example in examples], dtype=bool)
         room_alone = text_tokens(tokenizer, max_length, pair=False)
         room_of_pair = text_tokens(tokenizer, max_length, pair=True, needed=2) if pairs.any() else 0
-        stream = StreamEncoder(tokenizer).encode([text for example in kept for text in example.texts])
+        stream = StreamEncoder(tokenizer).encode([text for example in examples for text in example.texts])
         texts = ranges_of(stream.lengths)
         begins = np.concatenate([[0], np.cumsum(1 + pairs)])[:-1].astype(np.int64)
         first, second = texts.pick(begins), texts.pick(begins + pairs)
@@ -91,17 +86,12 @@ class TextTask(Task):
         laid = lay_out(
             stream.ids, first.first(of_first), second.first(of_second), tokenizer, segments=segments, pairs=pairs
         )
-        return replace(laid, examples=chosen, labels=labels, num_cut=int(np.count_nonzero(is_cut)))
-
-    def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
-        return rows(scores)
+        return replace(laid, labels=labels, num_cut=int(np.count_nonzero(is_cut)))
 
     def predictions(
         self, scores: Sequence[Scores], features: Features, examples: Sequence[TextExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
-        if not len(scores) == features.num_units == len(examples):
-            raise ValueError(f"{len(scores)} scores for {len(examples)} examples: use features made for scoring")
-        return self.decode(np.stack(scores).astype(np.float64), examples) if examples else []
+        return self.decode(np.concatenate(scores).astype(np.float64), examples)
 
     def check(self, examples: Sequence[TextExample]) -> None:
         for example in examples:
@@ -140,7 +130,7 @@ class Classification(TextTask):
 
     @classmethod
     def found_in(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
-        return {"labels": sorted_labels(_class_name(example) for example in examples if example.label is not None)}
+        return {"labels": sorted_labels(map(_class_name, examples))}
 
     def target(self, example: TextExample) -> int:
         name = _class_name(example)
@@ -167,7 +157,6 @@ class Classification(TextTask):
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
-        require_labels(examples)
         labels = [_class_name(example) for example in examples]
         predicted = [prediction.value for prediction in predictions]
         positive = self.labels[1] if self.positive is None else self.positive
@@ -185,12 +174,8 @@ class Classification(TextTask):
 
 
 def _class_name(example: TextExample) -> str:
-    if isinstance(example.label, str):
-        return example.label
-    raise DataError(
-        f"example {example.key}: its label {example.label!r} is not the name of a class",
-        todo="Choose the task 'regression' for numbers and 'multi_label' for several classes at once.",
-    )
+    assert isinstance(example.label, str)
+    return example.label
 
 
 @final
@@ -251,7 +236,6 @@ class Regression(TextTask):
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
-        require_labels(examples)
         labels = [_number(example) for example in examples]
         predicted = [prediction.details.get("unbounded", prediction.value) for prediction in predictions]
         known = dict(zip(self.METRICS, (r_squared, pearson, spearman, mean_absolute_error), strict=True))
@@ -266,23 +250,10 @@ class Regression(TextTask):
                 todo="If they were held out of few training examples, name another file with `--dev FILE`.",
             )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data; without an offset of 0, which runs of earlier versions do not record."""
-        data = super().to_json()
-        return {name: value for name, value in data.items() if name != "offset" or value}
-
 
 def _number(example: TextExample) -> float:
-    try:
-        number = float(example.label)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise DataError(
-            f"example {example.key}: its label {example.label!r} is not a number",
-            todo="Correct the row, or choose the task 'classification' for class names.",
-        )
-    return number
+    assert isinstance(example.label, float)
+    return example.label
 
 
 @final
@@ -310,8 +281,7 @@ class MultiLabel(TextTask):
 
     @classmethod
     def found_in(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
-        labeled = (example for example in examples if example.label is not None)
-        return {"labels": sorted_labels(name for example in labeled for name in class_names(example))}
+        return {"labels": sorted_labels(name for example in examples for name in class_names(example))}
 
     def target(self, example: TextExample) -> list[bool]:
         """Return for each class whether the example has it."""
@@ -347,7 +317,6 @@ class MultiLabel(TextTask):
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
-        require_labels(examples)
         labels = [class_names(example) for example in examples]
         scores = multi_label_scores(labels, [prediction.value for prediction in predictions], labels=self.labels)
         return {name: scores[name] for name in self.metrics}
@@ -362,12 +331,6 @@ class MultiLabel(TextTask):
 
 
 def class_names(example: TextExample) -> tuple[str, ...]:
-    """Return the classes of a multi-label example; raise `DataError` if its label is a number or missing."""
-    if isinstance(example.label, tuple):
-        return example.label
-    if isinstance(example.label, str):
-        return (example.label,)
-    raise DataError(
-        f"example {example.key}: its label {example.label!r} is not a list of classes",
-        todo="Choose the task 'regression' for numbers.",
-    )
+    """Return the classes of a multi-label example."""
+    assert isinstance(example.label, tuple)
+    return example.label

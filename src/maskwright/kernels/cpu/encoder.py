@@ -24,7 +24,7 @@ Precision = Literal["fp32", "int8"]
 
 LANES = 16
 """fp32 numbers in a register: supported widths are multiples of this."""
-MOST_INPUTS_INT8 = 1 << 16
+MAX_INPUTS_INT8 = 1 << 16
 """8-bit products are summed in 32 bits: 65,536 x 255 x 128 is less than 2^31."""
 _PANELS = {"fp32": 64, "int8": 48}
 """Outputs side by side, as in `fp32.c` and `int8.c`."""
@@ -79,7 +79,7 @@ def inference_layers(
     """
     inner, width = feed_forward[0].first[0].weight.shape
     widths = width, inner, width // num_heads
-    if any(each % LANES for each in widths) or (precision == "int8" and max(widths) > MOST_INPUTS_INT8):
+    if any(each % LANES for each in widths) or (precision == "int8" and max(widths) > MAX_INPUTS_INT8):
         return None
     if precision == "fp32" and not kernels_enabled():
         return None

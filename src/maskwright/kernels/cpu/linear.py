@@ -21,7 +21,7 @@ time of three, in fp32 (bf16): width 128 0.93 (0.96), 256 0.93 (1.00), 512 0.99 
 _NARROWEST_RECOMPUTED = 512
 """Narrowest layer that recomputes a GELU in the backward pass, which saves a fifth of a layer's memory. It takes 0.4 to
 0.6 % of a layer's time at width 768, 0.6 to 1.5 % at width 256."""
-_FEWEST_ROWS, _PARTS = 16, 64
+_MIN_ROWS, _PARTS = 16, 64
 """Rows come in multiples of 16, or of a 64th to a 128th of their number."""
 
 
@@ -62,7 +62,7 @@ def pad_positions(positions: Tensor) -> Tensor:
 def _missing_rows(rows: Tensor) -> int:
     if rows.device.type != "cpu" or not torch.is_grad_enabled():
         return 0
-    return -len(rows) % max(_FEWEST_ROWS, 1 << max(0, (len(rows) // _PARTS).bit_length() - 1))
+    return -len(rows) % max(_MIN_ROWS, 1 << max(0, (len(rows) // _PARTS).bit_length() - 1))
 
 
 def activated_linear(name: str, values: Tensor, layer: nn.Linear) -> Tensor:

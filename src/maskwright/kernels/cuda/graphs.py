@@ -22,7 +22,7 @@ from maskwright.core.tensors import EncoderOutput, PackedBatch
 from maskwright.kernels.cuda.attention import is_short
 from maskwright.kernels.setting import has_kernels, kernels_enabled
 
-_MOST_GRAPHS = 16
+_MAX_GRAPHS = 16
 """Graphs of an encoder: each has its own gradients of all weights."""
 _UNCAPTURED = 1
 """Batches without a graph before the first capture: capturing does not pay for a run of one batch."""
@@ -221,7 +221,7 @@ class Graphs:
         # Of the graph to use or to make; None for none.
         if fitting := [size for size in self._graphs if size.fits(batch, output_positions)]:
             return min(fitting, key=lambda each: each.tokens)
-        is_full = self._is_full or len(self._graphs) >= _MOST_GRAPHS
+        is_full = self._is_full or len(self._graphs) >= _MAX_GRAPHS
         if fallbacks := [size for size in self._graphs if size.fits(batch, output_positions, _FALLBACK_RATIO)]:
             exact = Size.of(batch, output_positions)
             self._seen[exact] += 1

@@ -14,7 +14,7 @@ from maskwright.pretext.masking.base import WordMasking
 from maskwright.pretext.masking.sampling import FloatArray, RandomOrder, count_reached, ranks, words
 from maskwright.pretext.shares import Share, check_shares
 
-_FEWEST_AT_ONCE = 4
+_MIN_AT_ONCE = 4
 _NONE = np.iinfo(np.int64).max
 
 
@@ -193,7 +193,7 @@ def take_windows(visits: Visits, budgets: IntArray) -> IntArray:
     cursor, ends = visits.begins.copy(), visits.ends
     while (active := np.flatnonzero((left > 0) & (cursor < ends))).size:
         # A window uses at least one unit of the budget, most use more, and some overlap.
-        counts = np.minimum(ends[active] - cursor[active], left[active] // 2 + _FEWEST_AT_ONCE)
+        counts = np.minimum(ends[active] - cursor[active], left[active] // 2 + _MIN_AT_ONCE)
         begins = np.cumsum(counts) - counts
         places = concatenated_ranges(cursor[active], counts)
         owners = np.repeat(active, counts)

@@ -31,7 +31,7 @@ _FORMATS = (
 _CILIN_CODE = re.compile(r"([A-Z][a-z][0-9]{2}[A-Z][0-9]{2})([=#@])(?:\s+|$)")
 _WORDNET_POS = ("n", "v", "a", "r", "s")
 _SEPARATORS = re.compile(r"[\s,，、;；|]+")
-_FEWEST_NUMBERS = 8  # a line of a word and more numbers than this is a vector
+_MIN_NUMBERS = 8  # a line of a word and more numbers than this is a vector
 _LONGEST_LINE = 1 << 20
 _LINES_AT_ONCE = 8192
 
@@ -66,7 +66,7 @@ def layout_of(path: Path) -> Layout:
                 todo="Save word2vec's vectors in its text format (a .bin file is its binary format).",
             )
         return "vectors"
-    if len(fields) - 1 >= _FEWEST_NUMBERS and _is_vector(fields, len(fields) - 1):
+    if len(fields) - 1 >= _MIN_NUMBERS and _is_vector(fields, len(fields) - 1):
         return "vectors"
     if _CILIN_CODE.match(first):
         return "cilin"

@@ -85,9 +85,9 @@ def _nearest_in(
 SETTINGS = {"vector_size": 100, "window": 2, "sg": 1, "negative": 5}
 # A small text gets more passes. Measured on 0.4 M Chinese words: after 5 passes all vectors still point the same way,
 # after 30 the neighbors of Beijing are other cities. On 4 M words 3 passes are enough.
-READ_WORDS, LEAST_PASSES, MOST_PASSES = 12_000_000, 3, 30
+READ_WORDS, MIN_PASSES, MAX_PASSES = 12_000_000, 3, 30
 _SEED = 1
-LEARNING = [SETTINGS, READ_WORDS, LEAST_PASSES, MOST_PASSES, _SEED]
+LEARNING = [SETTINGS, READ_WORDS, MIN_PASSES, MAX_PASSES, _SEED]
 """Constants that a table learned from the corpus depends on."""
 
 _SENTENCES_AT_ONCE = 4096
@@ -123,7 +123,7 @@ def learn_vectors(words: CountedWords, min_count: int, progress: Progress) -> tu
     frequent = words.counts >= min_count
     if not (frequent & words.ordinary).any():
         return np.empty(0, dtype=np.int64), np.empty((0, int(SETTINGS["vector_size"])), dtype=np.float32)
-    passes = min(max(round(READ_WORDS / len(words.running)), LEAST_PASSES), MOST_PASSES)
+    passes = min(max(round(READ_WORDS / len(words.running)), MIN_PASSES), MAX_PASSES)
     # One worker: two race for the weights, which makes runs differ.
     model = gensim.models.Word2Vec(
         _Sentences(words, passes + 1, progress),  # words are counted in one more pass

@@ -1,0 +1,310 @@
+"""Sentence embeddings: `maskwright.finetune(task="embedding")`, trained and evaluated by sentence-transformers.
+
+OUT/              the model: a folder of sentence-transformers, which `maskwright.embed` reads too; README.md, its card
+OUT/results.json  scores, before training too, and settings; results.md, the same as tables
+OUT/run.json      the request, the command, versions, whether it finished
+OUT/checkpoints/  of sentence-transformers' trainer, until training has finished
+"""
+
+import importlib.util
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, PositiveInt
+
+from maskwright.core.amounts import counted
+from maskwright.core.devices import choose_device
+from maskwright.core.errors import DataError, DeviceError, MaskwrightError
+from maskwright.core.files import check_writable, write_json, write_text
+from maskwright.core.spec import Spec, override, parse_overrides
+from maskwright.finetuning.benchmarks import Split
+from maskwright.finetuning.checks import data_warnings
+from maskwright.finetuning.examples import ExampleFile, Skipped, TextExample
+from maskwright.finetuning.finetuning import FineTuning, check_not_the_model
+from maskwright.finetuning.hyperparameters import Hyperparameters, Positive, Rate, fit_training
+from maskwright.finetuning.labeled import LabeledRequest, hold_out
+from maskwright.finetuning.plan import system_of, tokens_of
+from maskwright.finetuning.readers.options import to_keep
+from maskwright.finetuning.results import Results, SeedRow
+from maskwright.huggingface.quiet import quiet
+from maskwright.training.device import Precision, computing_on, prepare_machine_again
+from maskwright.training.existing import ExistingModel, open_existing
+from maskwright.training.interrupt import stop_on_signals
+from maskwright.training.reporting import OnConsole, Reporter
+from maskwright.training.resolve import Choice
+from maskwright.training.run_directory import RunDirectory, environment
+
+Texts = ExampleFile[TextExample]
+TASK = "embedding"
+_LIBRARIES = ("sentence_transformers", "datasets", "accelerate")
+_RECORDED = ("sentence-transformers", "transformers", "accelerate")
+_COLUMNS = ("text", "text2", "negative", "label")
+Rows = Literal["scored pairs", "pairs", "triplets", "texts"]
+"""What the rows of a file are."""
+
+
+class EmbeddingSettings(Spec):
+    """Hyperparameters of sentence embeddings.
+
+    Defaults are those of sentence-transformers' examples, by what the rows are (`DEFAULTS`); 5e-5 is the rate of its
+    training arguments.
+
+    Attributes:
+        epochs: Number of epochs; may be a fraction.
+        batch_size: Rows per step; except for scored pairs, the other texts of a batch are the negatives.
+        learning_rate: Peak learning rate.
+        warmup_share: Share of steps for warmup; the rate then falls linearly to 0.
+        weight_decay: Decoupled weight decay, of all weights but biases and LayerNorm.
+        dropout: In the encoder.
+        max_length: Maximum tokens of a text in training, special tokens included; None or more: the model's.
+    """
+
+    synonyms: ClassVar[Mapping[str, str]] = {
+        **{name: field for name, field in Hyperparameters.synonyms.items() if field in ("epochs", "batch_size")},
+        "lr": "learning_rate",
+        "warmup": "warmup_share",
+        "warmup_ratio": "warmup_share",
+        "max_len": "max_length",
+        "max_seq_length": "max_length",
+        "hidden_dropout": "dropout",
+        "seed": "--seed",
+    }
+
+    epochs: Positive = 1.0
+    batch_size: PositiveInt = 128
+    learning_rate: Positive = 5e-5
+    warmup_share: Rate = 0.1
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    dropout: Rate = 0.1
+    max_length: Annotated[int, Field(ge=8)] | None = None
+
+
+DEFAULTS: Mapping[Rows, EmbeddingSettings] = {
+    "scored pairs": EmbeddingSettings(epochs=4.0, batch_size=16),  # training/sts/training_stsbenchmark.py
+    "pairs": EmbeddingSettings(),  # training/nli/training_nli_v2.py
+    "triplets": EmbeddingSettings(),
+    "texts": EmbeddingSettings(max_length=32),  # unsupervised_learning/SimCSE/train_stsb_simcse.py
+}
+"""By what the rows are; the files are sentence-transformers' examples."""
+
+
+def finetune_embedding(
+    model: str | Path,
+    request: LabeledRequest,
+    *,
+    out: Path,
+    seed: int,
+    set: Sequence[str],
+    as_published: bool,
+    device: str,
+    precision: Precision,
+    checkpoint_minutes: float,
+    reporter: Reporter | None,
+) -> FineTuning:
+    """Train sentence embeddings; the arguments are those of `finetune`.
+
+    Raises:
+        MaskwrightError: If an argument is invalid, or a library is missing. Existing files are kept.
+    """
+    for library in _LIBRARIES:
+        if importlib.util.find_spec(library) is None:
+            raise MaskwrightError(
+                f"--task {TASK} needs {library}, which is not installed",
+                todo="Install the extra: `pip install -c constraints.txt -e '.[embedding]'`",
+            )
+    overrides = parse_overrides(set)
+    override(EmbeddingSettings(), overrides)  # Report misspelled fields before reading files.
+    if choose_device(device).index:
+        raise DeviceError(
+            f"sentence-transformers' trainer uses the first GPU, not {device}",
+            todo=f"Use `CUDA_VISIBLE_DEVICES={device.rpartition(':')[2]}` with `--device cuda`.",
+        )
+    check_writable(out)
+    folder = RunDirectory(out, work="fine-tuning", kept="checkpoints/checkpoint-*")
+    with reporter or OnConsole() as reporter:
+        existing = open_existing(str(model))
+        check_not_the_model(out, existing)
+        parts, rows, notes = _read(request, reporter)
+        settings, choices = _fitted(rows["train"], parts["train"], overrides, existing, as_published)
+        wanted = {
+            "model": existing.fingerprint,
+            "task": TASK,
+            "data": {name: f"{counted(len(p.examples), 'example')} ({p.fingerprint})" for name, p in parts.items()},
+            "settings": settings.model_dump(mode="json"),
+            "seed": seed,
+            **({} if precision == "auto" else {"precision": precision}),
+        }
+        try:
+            record = folder.open(wanted)
+            if record.get("finished"):
+                reporter.say("finished", f"{out} is already trained")
+            else:
+                machine, _ = prepare_machine_again(record.get("machine", {}), device, None, precision)
+                record |= {
+                    "fitted": [choice.to_json() for choice in choices],
+                    "machine": machine.to_json(),
+                    "environment": {**environment(), **{name: version(name) for name in _RECORDED}},
+                }
+                folder.write_record(record)
+                if choices:
+                    shown = [(choice.field, *choice.shown(), choice.reason) for choice in choices]
+                    reporter.tabulate("fitted", ("setting", "published", "this run", "reason"), shown)
+                with quiet(), computing_on(machine), stop_on_signals() as stop:
+                    from maskwright.finetuning.embedding_trainer import train
+
+                    found = train(
+                        existing,
+                        parts,
+                        rows,
+                        settings,
+                        seed=seed,
+                        folder=folder,
+                        machine=machine,
+                        checkpoint_seconds=checkpoint_minutes * 60,
+                        stop=stop,
+                        reporter=reporter,
+                    )
+                if found is None:
+                    return FineTuning(folder=out, finished=False, results=None, stopped_by=stop.signal)
+                record |= found
+            results = Results(
+                task=TASK,
+                kind=TASK,
+                model=existing.name,
+                data={
+                    name: {
+                        "name": part.name,
+                        "examples": len(part.examples),
+                        "skipped": len(part.skipped),
+                        "cut": _cut(part, existing, settings.max_length if name == "train" else None),
+                    }
+                    for name, part in parts.items()
+                },
+                settings=settings.model_dump(mode="json"),
+                rows=(SeedRow(**record["row"]),),
+                notes=(f"Trained on {rows['train']} with {record['loss']}; mean pooling.", *notes),
+                precision=record["machine"]["precision"],
+                pairs=rows["train"] != "texts",
+                baselines={"before training": record["before"]} if record["before"] else {},
+            )
+            write_json(out / "results.json", results.to_json())
+            write_text(out / "results.md", results.markdown())
+            write_text(out / "README.md", _model_card(out.name, results))
+            folder.write_record({**record, "finished": True})
+            shutil.rmtree(folder.checkpoints, ignore_errors=True)
+        finally:
+            folder.close()
+    return FineTuning(folder=out, finished=True, results=results, stopped_by=None)
+
+
+def _cut(part: Texts, existing: ExistingModel, longest: int | None) -> int:
+    """Return how many examples have a text that is truncated to some length, None for the model's."""
+    longest = (longest or existing.max_length) - 2  # without [CLS] and [SEP]
+    columns = zip(*(example.texts for example in part.examples), strict=True)
+    cut = [[len(ids) > longest for ids, _ in existing.tokenizer.encode_batch(column)] for column in columns]
+    return sum(map(any, zip(*cut, strict=True)))
+
+
+def _model_card(name: str, results: Results) -> str:
+    legend = f"These are the weights after epoch {results.best.best_epoch:g}, the best on dev if there is one."
+    lines = [
+        *("---", "library_name: sentence-transformers", "pipeline_tag: sentence-similarity", "tags:"),
+        *("- sentence-transformers", "- maskwright", "---", "", f"# {name}", ""),
+        *(f"Sentence embeddings: {results.model}, fine-tuned.", "", "## Scores", ""),
+        *results.score_lines(legend),
+        *results.data_lines(),
+        *("", "## Use", "", "```python", "from sentence_transformers import SentenceTransformer", ""),
+        *(f'vectors = SentenceTransformer("{name}").encode(["A text.", "Another text."])', "```"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _read(request: LabeledRequest, talk: Reporter) -> tuple[dict[str, Texts], dict[str, Rows], tuple[str, ...]]:
+    """Read all parts; return them, what their rows are, and notes.
+
+    Raises:
+        DataError: If a file cannot be read, there is no training file, or the development rows cannot be evaluated.
+    """
+    train = request.read("train", talk, needed=False)
+    if train is None:
+        raise DataError("there are no training examples", todo="Name their file, `--train FILE`.")
+    rows, parts = {"train": _rows(train)}, {"train": _part(train)}
+    like_train = to_keep(request.options, train.read_as)
+    if rows["train"] == "texts":  # They cannot be evaluated: the other files have other columns.
+        like_train = {name: value for name, value in like_train.items() if name not in _COLUMNS}
+        request = replace(request, options=request.options.replace(**dict.fromkeys(_COLUMNS, ())))
+    notes = []
+    held_out: tuple[Split, ...] = ("dev", "test")
+    for name in held_out:
+        file = request.read(name, talk, needed=False, trained=like_train)
+        if file is None:
+            continue
+        kind = _rows(file)
+        if kind == "texts" or (kind != rows["train"] == "scored pairs"):
+            lacking = "one text per row" if kind == "texts" else "no similarities, as the training pairs have"
+            problem = f"{file.name} has {lacking}: it cannot be evaluated"
+            if name == "dev":
+                raise DataError(problem, todo="Name scored pairs, pairs or triplets with --dev, or leave it out.")
+            notes.append(f"{problem}.")
+            talk.say(name, problem)
+            continue
+        rows[name], parts[name] = kind, _part(file)
+    if "dev" not in parts and rows["train"] == "texts":
+        notes.append("Without development pairs (--dev) nothing selects the epoch: the last one's weights are kept.")
+        talk.say("dev", notes[-1])
+    elif "dev" not in parts:
+        kept, held = hold_out(parts["train"].examples, train.name)
+        parts["train"] = replace(parts["train"], examples=tuple(kept))
+        parts["dev"] = ExampleFile(name=f"held out of {train.name}", examples=tuple(held))
+        rows["dev"] = rows["train"]
+        notes.append(f"There is no development file: {len(held):,} of the training rows are held out for it.")
+        talk.say("dev", notes[-1])
+    for part, doubt in data_warnings({name: its.examples for name, its in parts.items()}):
+        notes.append(f"{part}: {doubt}.")
+        talk.say(part, doubt)
+    return parts, rows, tuple(notes)
+
+
+def _rows(file: Texts) -> Rows:
+    """Return what the rows of a file are."""
+    if any(example.label is not None for example in file.examples):
+        return "scored pairs"
+    by_columns: tuple[Rows, ...] = ("texts", "pairs", "triplets")
+    return by_columns[len(file.examples[0].texts) - 1]
+
+
+def _part(file: Texts) -> Texts:
+    """Leave out the rows without a score of a file that has scores."""
+    if all(example.label is None for example in file.examples):
+        return file
+    lacking = [Skipped(example.key, "it has no score") for example in file.examples if example.label is None]
+    kept = tuple(example for example in file.examples if example.label is not None)
+    return replace(file, examples=kept, skipped=(*file.skipped, *lacking))
+
+
+def _fitted(
+    rows: Rows,
+    train: Texts,
+    overrides: Sequence[tuple[str, Any]],
+    existing: ExistingModel,
+    as_published: bool,
+) -> tuple[EmbeddingSettings, tuple[Choice, ...]]:
+    """Return the settings, fitted to small models and little data by the rules of the other tasks, with reasons."""
+    settings = override(DEFAULTS[rows], overrides)
+    settings = settings.replace(max_length=min(settings.max_length or existing.max_length, existing.max_length))
+    if as_published:
+        return settings, ()
+    shared = ("epochs", "batch_size", "learning_rate")
+    _, choices = fit_training(
+        Hyperparameters(**{name: getattr(settings, name) for name in shared}),
+        len(train.examples),
+        {"bias_correction", *(name for name, _ in overrides)},
+        width=existing.config.hidden_size,
+        system=system_of(existing, None),
+        tokens=tokens_of(existing),
+    )
+    return settings.replace(**{choice.field: choice.chosen for choice in choices}), choices

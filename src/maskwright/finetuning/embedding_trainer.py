@@ -1,0 +1,246 @@
+"""The parts of sentence-transformers that train and evaluate: losses, evaluators, trainer. Needs its extra."""
+
+import math
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
+from sentence_transformers.sentence_transformer.evaluation import (
+    EmbeddingSimilarityEvaluator,
+    InformationRetrievalEvaluator,
+    TripletEvaluator,
+)
+from sentence_transformers.sentence_transformer.losses import CoSENTLoss, MultipleNegativesRankingLoss
+from torch import nn
+from torch.utils.data import RandomSampler
+from transformers import PrinterCallback, TrainerCallback, set_seed
+
+from maskwright.core.errors import TrainingError
+from maskwright.finetuning.embedding import EmbeddingSettings, Rows
+from maskwright.finetuning.examples import ExampleFile, TextExample
+from maskwright.huggingface.sentence_folder import save_sentence_folder, write_sentence_folder
+from maskwright.training.device import Machine
+from maskwright.training.existing import ExistingModel
+from maskwright.training.interrupt import StopRequest
+from maskwright.training.reporting import Reporter
+from maskwright.training.run_directory import RunDirectory
+
+LOSSES: Mapping[Rows, Any] = {
+    # Its documentation recommends it over CosineSimilarityLoss: a stronger signal. It reads only the order of the
+    # scores, so that they need no scaling.
+    "scored pairs": CoSENTLoss,
+    "pairs": MultipleNegativesRankingLoss,
+    "triplets": MultipleNegativesRankingLoss,
+    # SimCSE (Gao et al. 2021): a text is its own positive, with other dropout; temperature 0.05 is the loss's default.
+    "texts": MultipleNegativesRankingLoss,
+}
+METRICS: Mapping[Rows, tuple[str, ...]] = {
+    "scored pairs": ("spearman_cosine", "pearson_cosine"),
+    "pairs": ("cosine_ndcg@10", "cosine_mrr@10", "cosine_accuracy@1"),
+    "triplets": ("cosine_accuracy",),
+}
+"""Reported metrics of the evaluators, the main one first; texts alone cannot be evaluated."""
+
+
+def _evaluator(rows: Rows, examples: Sequence[TextExample]) -> Any:
+    """Return the evaluator of development or test examples."""
+    columns = [list(column) for column in zip(*(example.texts for example in examples), strict=True)]
+    if rows == "scored pairs":
+        return EmbeddingSimilarityEvaluator(*columns, [example.label for example in examples], write_csv=False)
+    if rows == "triplets":
+        return TripletEvaluator(*columns, write_csv=False)
+    # Each text once: the second texts of all pairs are searched, and equal first texts share their right ones.
+    relevant: dict[str, set[str]] = {}
+    for first, second in zip(*columns, strict=True):
+        relevant.setdefault(first, set()).add(second)
+    queries, corpus = ({text: text for text in dict.fromkeys(column)} for column in columns)
+    return InformationRetrievalEvaluator(queries, corpus, relevant, write_csv=False)
+
+
+class _ReseededBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
+    """Shuffled batches whose order depends on the epoch alone, so that a resumed epoch has the same batches."""
+
+    def __iter__(self) -> Any:
+        self.generator.manual_seed(self.seed + self.epoch)
+        return super().__iter__()
+
+
+def _batch_sampler(dataset: Any, *, generator: Any, **settings: Any) -> Any:
+    return _ReseededBatchSampler(RandomSampler(dataset, generator=generator), generator=generator, **settings)
+
+
+class _Trainer(SentenceTransformerTrainer):  # type: ignore[misc]
+    """The trainer, without model cards: they quote training texts, and look up models and datasets on the hub."""
+
+    def add_model_card_callback(self, default_args_dict: Any) -> None:
+        pass
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        self.model.save_pretrained(output_dir, create_model_card=False)
+
+
+class _Session(TrainerCallback):  # type: ignore[misc]
+    """Stops and saves on request, saves by the clock, reports progress.
+
+    At the end of an epoch the trainer itself evaluates and saves. Elsewhere nothing is evaluated, so that a resumed
+    training selects among the same epochs.
+    """
+
+    def __init__(self, stop: StopRequest, seconds: float, main: str | None, reporter: Reporter) -> None:
+        self.stop, self.seconds, self.main, self.reporter = stop, seconds, main, reporter
+        self.saved = time.monotonic()
+        self.stopped = False
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        if state.global_step % len(others["train_dataloader"]) and state.global_step < state.max_steps:
+            self.stopped = control.should_training_stop = bool(self.stop)
+            control.should_save = self.stopped or time.monotonic() - self.saved > self.seconds
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        if self.stopped:
+            control.should_evaluate = control.should_save = False
+        elif self.stop and state.global_step < state.max_steps:
+            self.stopped = control.should_training_stop = True
+
+    def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        self.saved = time.monotonic()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **others: Any) -> None:
+        if (loss := (logs or {}).get("loss")) is None:
+            return
+        if not math.isfinite(float(loss)):
+            raise TrainingError(
+                f"the loss is {loss} at step {state.global_step}",
+                todo="Choose a lower --set learning_rate and a new --out folder.",
+            )
+        text = f"step {state.global_step:,} of {state.max_steps:,}  loss {float(loss):.4f}"
+        self.reporter.training(state.global_step / state.max_steps, text)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **others: Any) -> None:
+        score = (metrics or {}).get(f"eval_{self.main}")
+        if score is not None:
+            self.reporter.say("dev", f"epoch {state.epoch:g}: {self.main} {score:.4f}")
+
+
+def train(
+    existing: ExistingModel,
+    parts: Mapping[str, ExampleFile[TextExample]],
+    rows: Mapping[str, Rows],
+    settings: EmbeddingSettings,
+    *,
+    seed: int,
+    folder: RunDirectory,
+    machine: Machine,
+    checkpoint_seconds: float,
+    stop: StopRequest,
+    reporter: Reporter,
+) -> dict[str, Any] | None:
+    """Train, or resume from the newest checkpoint, and write the model into the folder.
+
+    With development examples, the weights of the best epoch by their main metric are kept; else those of the last.
+
+    Returns:
+        "row", the fields of a `SeedRow`; "before", the scores before training by part; "loss", its name. None if a stop
+        was requested, after a checkpoint was saved.
+
+    Raises:
+        TrainingError: If a loss is not finite.
+    """
+    set_seed(seed)  # A pooler that the model lacks is random.
+    with tempfile.TemporaryDirectory() as start:
+        model = write_sentence_folder(
+            existing.folder,
+            Path(start),
+            existing.tokenizer,
+            hidden_size=existing.config.hidden_size,
+            max_length=existing.max_length,
+        ).to(machine.device)
+    # As published for fine-tuning and SimCSE, whatever the model was pretrained with: without it SimCSE learns nothing.
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = settings.dropout
+    kind, examples = rows["train"], parts["train"].examples
+    loss = LOSSES[kind](model)
+    reporter.say(
+        "plan",
+        f"{existing.name} on {len(examples):,} {kind} with {type(loss).__name__} into {folder.path}: "
+        f"{settings.epochs:g} epoch{'s' * (settings.epochs != 1)}, batch size {settings.batch_size}, peak learning "
+        f"rate {settings.learning_rate:g}, up to {settings.max_length} tokens",
+    )
+    evaluators = {name: _evaluator(rows[name], part.examples) for name, part in parts.items() if name != "train"}
+    dev, main = (evaluators["dev"], METRICS[rows["dev"]][0]) if "dev" in parts else (None, None)
+
+    def scores() -> dict[str, dict[str, float]]:
+        found = {name: evaluator(model) for name, evaluator in evaluators.items()}
+        return {name: {each: float(values[each]) for each in METRICS[rows[name]]} for name, values in found.items()}
+
+    before = scores()
+    use_cpu = machine.device.type == "cpu"
+    args = SentenceTransformerTrainingArguments(
+        output_dir=str(folder.checkpoints),
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        warmup_steps=settings.warmup_share,
+        weight_decay=settings.weight_decay,
+        # MultipleNegativesRankingLoss takes the other texts of a batch as negatives.
+        batch_sampler=_batch_sampler if kind == "scored pairs" else "no_duplicates",
+        eval_strategy="no" if dev is None else "epoch",
+        save_strategy="epoch",
+        save_total_limit=2,  # the best and the newest
+        load_best_model_at_end=dev is not None,
+        metric_for_best_model=main,
+        greater_is_better=True,
+        logging_steps=10,
+        logging_first_step=True,
+        logging_nan_inf_filter=False,
+        seed=seed,
+        use_cpu=use_cpu,
+        bf16=machine.autocast is not None,
+        report_to="none",
+        disable_tqdm=True,
+    )
+    if not use_cpu:
+        args._n_gpu = 1  # else it splits batches between all GPUs, and with them the negatives
+    session = _Session(stop, checkpoint_seconds, main, reporter)
+    trainer = _Trainer(
+        model=model,
+        args=args,
+        train_dataset=_dataset(kind, examples),
+        # Texts are shortened in training only: scores are those of whole texts.
+        data_collator=SentenceTransformerDataCollator(model.preprocess, max_length=settings.max_length),
+        loss=loss,
+        evaluator=dev,
+        callbacks=[session],
+    )
+    trainer.remove_callback(PrinterCallback)
+    # The last file of a checkpoint: one without it was not finished.
+    saved = [path.parent for path in folder.checkpoints.glob("checkpoint-*/trainer_state.json")]
+    newest = max(saved, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+    if session.stopped:
+        return None
+    after, state = scores(), trainer.state
+    save_sentence_folder(model.to("cpu"), folder.path, existing.tokenizer, existing.max_length)
+    row = {
+        "seed": seed,
+        "steps": state.global_step,
+        "best_epoch": round(state.epoch * (state.best_global_step or state.global_step) / state.global_step, 4),
+        "dev": after.get("dev", {}),
+        "test": after.get("test"),
+    }
+    return {"row": row, "before": before, "loss": type(loss).__name__}
+
+
+def _dataset(rows: Rows, examples: Sequence[TextExample]) -> Dataset:
+    columns = [list(column) for column in zip(*(example.texts for example in examples), strict=True)]
+    data = dict(zip(("anchor", "positive", "negative"), columns * (2 if rows == "texts" else 1), strict=False))
+    if rows == "scored pairs":
+        data["score"] = [example.label for example in examples]
+    return Dataset.from_dict(data)

@@ -1,0 +1,120 @@
+"""Requests wait in a bounded queue, and those that wait for the same computation share a batch."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+MAX_INPUTS = 1024
+"""Inputs of a request, and of a batch of several; the model cuts them into forward passes of its own."""
+MAX_BATCH_CHARACTERS = 100_000
+"""Characters of a batch of several requests: a request never waits for much more than its own computation."""
+
+
+class QueueFullError(Exception):
+    """The queue is full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What requests must have in common to share a batch."""
+
+    model: str
+    task: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    call: Call
+    inputs: Sequence[Any]
+    characters: int
+    answer: asyncio.Future[list[Any]]
+
+
+class Batcher:
+    """Runs calls one after another in a thread of its own; whatever waits meanwhile becomes the next batch.
+
+    There is no waiting time to fill a batch: a request on an idle server starts at once, and under load the batches
+    grow by themselves.
+
+    Args:
+        run: Returns one result per input. If it raises, a batch of several requests is run again in halves, so that a
+            bad request does not fail the others.
+        max_waiting: Requests that may wait.
+    """
+
+    def __init__(self, run: Callable[[Call, list[Any]], list[Any]], *, max_waiting: int) -> None:
+        self._run, self._max_waiting = run, max_waiting
+        self._waiting: deque[_Request] = deque()
+        self._arrived = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def submit(self, call: Call, inputs: Sequence[Any], *, timeout: float) -> list[Any]:
+        """Return one result per input.
+
+        Raises:
+            QueueFullError: If too many requests wait.
+            TimeoutError: After `timeout` seconds; a request that still waits is then dropped.
+        """
+        if len(self._waiting) >= self._max_waiting:
+            raise QueueFullError
+        characters = sum(len(str(each)) for each in inputs)
+        request = _Request(call, inputs, characters, asyncio.get_running_loop().create_future())
+        self._waiting.append(request)
+        self._arrived.set()
+        try:
+            return await asyncio.wait_for(request.answer, timeout)
+        finally:
+            if request in self._waiting:
+                self._waiting.remove(request)
+
+    async def work(self) -> None:
+        """Answer requests until cancelled."""
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1, thread_name_prefix="model") as thread:
+            while True:
+                await self._arrived.wait()
+                if not (batch := self._next()):
+                    self._arrived.clear()
+                    continue
+                outcomes = await loop.run_in_executor(thread, self._outcomes, batch)
+                for request, outcome in zip(batch, outcomes, strict=True):
+                    if request.answer.done():  # It timed out meanwhile.
+                        continue
+                    if isinstance(outcome, Exception):
+                        request.answer.set_exception(outcome)
+                    else:
+                        request.answer.set_result(outcome)
+
+    def _next(self) -> list[_Request]:
+        """Take the oldest request and those for the same call that fit into its batch."""
+        batch: list[_Request] = []
+        size = characters = 0
+        for request in list(self._waiting):
+            size, characters = size + len(request.inputs), characters + request.characters
+            if batch and (size > MAX_INPUTS or characters > MAX_BATCH_CHARACTERS):
+                break
+            if not batch or request.call == batch[0].call:
+                batch.append(request)
+                self._waiting.remove(request)
+        return batch
+
+    def _outcomes(self, batch: Sequence[_Request]) -> list[list[Any] | Exception]:
+        try:
+            inputs = [each for request in batch for each in request.inputs]
+            results = self._run(batch[0].call, inputs)
+            if len(results) != len(inputs):
+                raise RuntimeError(f"{len(results)} results for {len(inputs)} inputs")
+        except Exception as error:
+            half = len(batch) // 2
+            return [error] if half == 0 else self._outcomes(batch[:half]) + self._outcomes(batch[half:])
+        outcomes, start = list[list[Any] | Exception](), 0
+        for request in batch:
+            outcomes.append(results[start : start + len(request.inputs)])
+            start += len(request.inputs)
+        return outcomes

@@ -1,0 +1,132 @@
+"""A model of the server: what it can do, and its results as plain data."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from maskwright.core.errors import MaskwrightError
+from maskwright.finetuning import fine_tuned
+from maskwright.finetuning.evaluating import plain
+from maskwright.finetuning.fine_tuned import FineTunedModel
+from maskwright.finetuning.predicting import Input, predict
+from maskwright.huggingface.huggingface import load_model
+from maskwright.inference.model import Model, TextCut, load
+from maskwright.inference.precision import Precision
+from maskwright.training.reporting import Silent
+
+_EXAMPLE = "A [MASK] of text."
+TaskName = Literal["fill-mask", "detect", "embed", "predict"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Plain data or a vector for one input, and whether the input was truncated ("predict" cannot tell)."""
+
+    value: Any
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """A loaded model under its name.
+
+    Attributes:
+        name: In requests.
+        model: A pretrained model, or a fine-tuned one, which answers "predict" only.
+        device, precision: As for `maskwright.load` or `maskwright.predict`.
+    """
+
+    name: str
+    model: Model | FineTunedModel
+    device: str
+    precision: Precision
+
+    @property
+    def tasks(self) -> tuple[TaskName, ...]:
+        """What it can do."""
+        if isinstance(self.model, FineTunedModel):
+            return ("predict",)
+        fills = self.model.mlm_head is not None or self.model.generator is not None
+        detects = self.model.rtd_head is not None
+        return (*(("fill-mask",) if fills else ()), *(("detect",) if detects else ()), "embed")
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a client needs to know, as plain data."""
+        facts: dict[str, Any] = {"tasks": list(self.tasks), "max_length": self.model.max_length}
+        if isinstance(self.model, FineTunedModel):
+            facts["kind"] = self.model.task.kind
+            facts["labels"] = list(self.model.task.labels)
+            facts["pairs"] = bool(self.model.read_as.get("text2"))
+        else:
+            facts["dimensions"] = self.model.encoder.config.hidden_size
+        return facts
+
+    def tokens(self, texts: Sequence[str]) -> int:
+        """Return how many tokens the model reads of the texts, special ones included."""
+        encoded = self.model.tokenizer.encode_batch(list(texts))
+        return sum(min(len(ids) + 2, self.model.max_length) for ids, _ in encoded)
+
+    def run(self, task: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> list[Result]:
+        """Return one result per input: of `Model`'s method of that name, or of `maskwright.predict`.
+
+        Raises:
+            MaskwrightError: If an input or option is not what the model takes.
+        """
+        model = self.model
+        if isinstance(model, FineTunedModel):
+            assert self.precision != "int8"
+            tuned = predict(
+                model, list(map(_input, inputs)), device=self.device, precision=self.precision, reporter=Silent()
+            )
+            return [Result(value={key: value for key, value in plain(each).items() if key != "key"}) for each in tuned]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", TextCut)
+            values: list[Any]
+            if task == "fill-mask":
+                values = [
+                    [[asdict(best) for best in mask] for mask in masks] for masks in model.fill_mask(inputs, **options)
+                ]
+            elif task == "detect":
+                values = [[asdict(token) for token in each.tokens] for each in model.detect(inputs, **options)]
+            else:
+                values = list(model.embed(inputs, **options))
+        truncated = {text for each in caught if isinstance(each.message, TextCut) for text in each.message.texts}
+        return [Result(value=value, truncated=number in truncated) for number, value in enumerate(values)]
+
+
+def _input(given: Any) -> Input:
+    """Return an input of JSON as `predict` takes it: a pair is a list there."""
+    return (given[0], given[1]) if isinstance(given, list) and len(given) == 2 else given
+
+
+def load_served(name: str, path: str | Path, *, device: str, precision: Precision) -> ServedModel:
+    """Load a pretrained or fine-tuned model and use it once, so that the first request finds everything ready.
+
+    Raises:
+        MaskwrightError: If it cannot be loaded, or not on this device or with this precision.
+    """
+    model: Model | FineTunedModel
+    if load_model(path).task is None:
+        model = load(path, device=device, precision=precision)
+        served = ServedModel(name=name, model=model, device=device, precision=precision)
+        for task in served.tasks:
+            {"fill-mask": model.fill_mask, "detect": model.detect, "embed": model.embed}[task](_EXAMPLE)  # type: ignore[operator]
+        return served
+    if precision == "int8":
+        raise MaskwrightError(
+            f"{path} is a fine-tuned model, and int8 is for pretrained ones",
+            allowed="auto, fp32 or bf16",
+            todo="For int8 predictions, use `maskwright export --to onnx --precision int8`.",
+        )
+    model = fine_tuned.load(path)
+    served = ServedModel(name=name, model=model, device=device, precision=precision)
+    pair = [_EXAMPLE, _EXAMPLE] if model.read_as.get("text2") else _EXAMPLE
+    question = {"question": _EXAMPLE, "context": _EXAMPLE, "options": [_EXAMPLE, _EXAMPLE]}
+    given: Mapping[str, Any] = {
+        "question_answering": {name: question[name] for name in ("question", "context")},
+        "multiple_choice": question,
+    }
+    served.run("predict", [given.get(model.task.kind, pair)], {})
+    return served

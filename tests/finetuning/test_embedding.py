@@ -1,0 +1,206 @@
+"""Sentence embeddings: every kind of rows trains, `embed` gives the same vectors, a stop changes nothing."""
+
+import csv
+import itertools
+import signal
+import warnings
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import maskwright
+from maskwright.core.errors import CheckpointError, MaskwrightError
+from maskwright.core.files import read_json
+from maskwright.training.reporting import Reporter, Silent
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    SentenceTransformer = pytest.importorskip("sentence_transformers").SentenceTransformer
+pytest.importorskip("datasets")
+
+NOUNS, VERBS = ("cat", "dog", "tree", "mat"), ("sat", "ran", "love", "running")
+SUBJECTS = [f"{article} {noun} {verb}" for article, noun, verb in itertools.product(("the", "a"), NOUNS, VERBS)]
+"""32 texts."""
+FAST = ("epochs=4", "batch_size=8", "learning_rate=0.003")
+
+
+def _noun(text):
+    return text.split()[1]
+
+
+def _similar(text):
+    article, noun, verb = text.split()
+    return f"we love {article} {noun} , {verb} !"
+
+
+def _other(text):
+    return _similar(text.replace(_noun(text), NOUNS[NOUNS.index(_noun(text)) - 1]))
+
+
+ROWS = {
+    "scored pairs": [
+        {"sentence1": text, "sentence2": f"we love the {noun} !", "score": 5.0 * (noun == _noun(text))}
+        for text in SUBJECTS
+        for noun in NOUNS[:2]
+    ],
+    "pairs": [{"anchor": text, "positive": _similar(text)} for text in SUBJECTS],
+    "triplets": [{"anchor": text, "positive": _similar(text), "negative": _other(text)} for text in SUBJECTS],
+    "texts": [{"text": text} for text in SUBJECTS],
+}
+MAIN = {
+    "scored pairs": "spearman_cosine",
+    "pairs": "cosine_ndcg@10",
+    "triplets": "cosine_accuracy",
+    "texts": "spearman_cosine",
+}
+
+
+def _file(path, rows):
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def _finetune(model, folder, rows, out="out", settings=FAST, **options):
+    options.setdefault("train", _file(folder / "train.csv", ROWS[rows]))
+    options = {"device": "cpu", "reporter": Silent(), **options}
+    return maskwright.finetune(model, task="embedding", out=folder / out, set=settings, **options)
+
+
+class _Listener(Reporter):
+    """Keeps messages; sends Ctrl-C when training reports a given step."""
+
+    def __init__(self, interrupted_at=None):
+        self.interrupted_at, self.said, self.progress = interrupted_at, [], []
+
+    def say(self, topic, text):
+        self.said.append(f"{topic}: {text}")
+
+    def training(self, share, text):
+        self.progress.append(text)
+        if text.startswith(f"step {self.interrupted_at} "):
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_every_kind_of_rows_trains_and_embed_gives_the_same_vectors(rows, bert_folder, tmp_path):
+    dev = ROWS["scored pairs" if rows == "texts" else rows]  # training texts too: do the scores follow the loss?
+    reporter = _Listener()
+    done = _finetune(bert_folder, tmp_path, rows, dev=_file(tmp_path / "dev.csv", dev), reporter=reporter)
+    results = done.results
+    assert done.finished
+    assert results.notes[0].startswith(f"Trained on {rows} with ")
+    assert [part["examples"] for part in results.data.values()] == [len(ROWS[rows]), len(dev)]
+    losses = [float(text.split()[-1]) for text in reporter.progress]
+    assert losses[-1] < losses[0]
+    before, after = results.baselines["before training"]["dev"][MAIN[rows]], results.best.dev[MAIN[rows]]
+    assert after > before
+    assert f"dev: epoch {results.best.best_epoch:g}: {MAIN[rows]} {after:.4f}" in reporter.said
+    assert read_json(done.folder / "results.json")["dev"][MAIN[rows]]["best"] == after
+    assert {"command", "sentence-transformers"} <= read_json(done.folder / "run.json")["environment"].keys()
+    assert f"{after:.4f}" in (done.folder / "README.md").read_text()
+    assert not (done.folder / "checkpoints").exists()
+    texts = [*SUBJECTS[:3], "[SEP] we love dogs", "cats ran to the tree and " * 20]
+    theirs = SentenceTransformer(str(done.folder), device="cpu").encode(texts, show_progress_bar=False)
+    with pytest.warns(UserWarning, match="1 of 5 texts have more than"):
+        ours = maskwright.embed(done.folder, texts, device="cpu")
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    with pytest.warns(UserWarning, match="1 of 5 texts have more than"):
+        assert np.abs(ours - maskwright.embed(bert_folder, texts, device="cpu")).max() > 0.01
+
+
+def test_texts_are_shortened_in_training_only(bert_folder, tmp_path):
+    whole = _finetune(bert_folder, tmp_path, "pairs", out="whole")
+    reporter = _Listener()
+    done = _finetune(bert_folder, tmp_path, "pairs", settings=(*FAST, "max_length=8"), reporter=reporter)
+    assert done.results.data["train"]["cut"] == done.results.data["train"]["examples"]
+    assert done.results.data["dev"]["cut"] == whole.results.data["train"]["cut"] == 0
+    assert done.results.baselines == whole.results.baselines
+    weights = [load_file(each.folder / "model.safetensors")["embeddings.LayerNorm.weight"] for each in (whole, done)]
+    assert not np.array_equal(*weights)
+    score = done.results.best.dev["cosine_ndcg@10"]
+    assert f"dev: epoch {done.results.best.best_epoch:g}: cosine_ndcg@10 {score:.4f}" in reporter.said
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch_size", "steps", "step"),
+    [("scored pairs", 8, 24, 10), ("pairs", 16, 6, 1)],
+    ids=["within_an_epoch", "at_the_end_of_an_epoch"],
+)
+def test_a_stopped_training_resumes_to_the_same_weights(rows, batch_size, steps, step, bert_folder, tmp_path):
+    settings = ("epochs=3", f"batch_size={batch_size}", "learning_rate=0.003")
+    whole = _finetune(bert_folder, tmp_path, rows, out="whole", settings=settings)
+    assert whole.results.best.steps == steps
+    reporter = _Listener(step)  # The step after this one is the last.
+    stopped = _finetune(bert_folder, tmp_path, rows, out="parts", settings=settings, reporter=reporter)
+    assert (stopped.finished, stopped.stopped_by, stopped.results) == (False, "SIGINT", None)
+    assert list((tmp_path / "parts" / "checkpoints").iterdir())
+    resumed = _finetune(bert_folder, tmp_path, rows, out="parts", settings=settings)
+    assert resumed.results.to_json() == whole.results.to_json()
+    weights, others = (load_file(folder / "model.safetensors") for folder in (whole.folder, resumed.folder))
+    assert weights.keys() == others.keys()
+    for name, values in weights.items():
+        np.testing.assert_array_equal(values, others[name], err_msg=name)
+    said = _Listener()
+    again = _finetune(bert_folder, tmp_path, rows, out="parts", settings=settings, reporter=said)
+    assert again.results == resumed.results
+    assert "is already trained" in said.said[-1]
+    with pytest.raises(CheckpointError, match="holds another run"):
+        _finetune(bert_folder, tmp_path, rows, out="parts", settings=("epochs=5", *settings[1:]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"settings": ("learning_rat=1",)}, "unknown field 'learning_rat'.*Did you mean 'learning_rate'"),
+        ({"settings": ("patience=3",)}, "unknown field 'patience'"),
+        ({"settings": ("seed=3",)}, "Did you mean '--seed'"),
+        ({"settings": ("task.doc_stride=3",)}, "unknown field 'task'"),
+        ({"grid": ["epochs=1,2"]}, "--grid has no effect"),
+        ({"from_scratch": True}, "--from-scratch has no effect"),
+        ({"seeds": 2}, "--seeds has no effect"),
+        ({"system": "bert"}, "--system has no effect"),
+        ({"text": "anchr", "text2": "positive"}, "no column 'anchr'.*Did you mean 'anchor'"),
+        ({"text": "anchor", "label": "positive"}, "--label names a similarity, which pairs of texts have"),
+        ({"text": "anchor", "text2": "positive", "label": "positive"}, "is named as the text and as the label"),
+        ({"text": "anchor", "read": ["negative=positive"]}, "a column of negatives is named"),
+        ({"train": None}, "no data was given"),
+        ({"train": None, "data": "nowhere"}, "nowhere for STS-B does not exist"),
+    ],
+)
+def test_wrong_arguments_are_refused(options, message, bert_folder, tmp_path):
+    with pytest.raises(MaskwrightError, match=message):
+        _finetune(bert_folder, tmp_path, "pairs", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_pairs_with_classes_need_a_choice(bert_folder, tmp_path):
+    rows = [{**row, "label": label} for row in ROWS["pairs"] for label in ("entailment", "contradiction")]
+    with pytest.raises(MaskwrightError, match=r"'label' holds no numbers.*only=\[\[label, VALUE\]\]"):
+        _finetune(bert_folder, tmp_path, "pairs", train=_file(tmp_path / "nli.csv", rows))
+    read = {"read": ["only=[[label, entailment]]"]}
+    done = _finetune(bert_folder, tmp_path, "pairs", train=tmp_path / "nli.csv", settings=("epochs=0.5",), **read)
+    assert sum(part["examples"] for part in done.results.data.values()) == len(ROWS["pairs"])
+
+
+def test_development_texts_must_be_measurable(bert_folder, tmp_path):
+    dev = _file(tmp_path / "dev.csv", ROWS["pairs"])
+    with pytest.raises(MaskwrightError, match="has no similarities, as the training pairs have"):
+        _finetune(bert_folder, tmp_path, "scored pairs", dev=dev)
+    with pytest.raises(MaskwrightError, match="has one text per row"):
+        _finetune(bert_folder, tmp_path, "texts", dev=tmp_path / "train.csv")
+
+
+def test_sts_b_is_read_from_its_folder(bert_folder, tmp_path):
+    for name, rows in (("train", 24), ("dev", 8), ("test", 8)):
+        columns = [key for key in ROWS["scored pairs"][0] if name != "test" or key != "score"]
+        lines = ["\t".join(columns)] + [
+            "\t".join(str(row[key]) for key in columns) for row in ROWS["scored pairs"][:rows]
+        ]
+        (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    done = _finetune(bert_folder, tmp_path, "scored pairs", train=None, data=tmp_path, settings=("epochs=0.5",))
+    assert {name: part["examples"] for name, part in done.results.data.items()} == {"train": 24, "dev": 8}
+    assert any("has no similarities" in note for note in done.results.notes)

@@ -1,0 +1,238 @@
+"""The HTTP API gives the results of the library, and refuses what it should, and still answers."""
+
+import base64
+import json
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import maskwright
+from maskwright.core.errors import MaskwrightError
+from maskwright.finetuning.evaluating import plain
+from maskwright.serving.served import ServedModel, load_served
+from maskwright.serving.server import Limits, build_app, named_models
+from tests.finetuning.tiny_tuned import LABELS, TEXTS
+from tests.serving.servers import running
+
+pytest.importorskip("fastapi")
+pytest.importorskip("transformers")
+from starlette.testclient import TestClient
+
+MASKED = [text.replace("cat", "[MASK]").replace("Anna", "[MASK]") for text in (TEXTS[0], TEXTS[3])]
+INPUTS: dict[str, Any] = {
+    "classes": list(TEXTS),
+    "tags": [TEXTS[3]],
+    "answers": [{"question": "Who sat?", "context": TEXTS[0]}],
+    "choices": [{"context": TEXTS[0], "question": "Who sat?", "options": ["the cat", "the mat"]}],
+}
+
+
+@pytest.fixture(scope="module")
+def served(folders: dict[str, Path]) -> dict[str, ServedModel]:
+    return {name: load_served(name, place, device="cpu", precision="fp32") for name, place in folders.items()}
+
+
+@pytest.fixture(scope="module")
+def client(served: dict[str, ServedModel]) -> Iterator[TestClient]:
+    with TestClient(build_app(served, limits=Limits(max_body=100_000))) as client:
+        yield client
+
+
+def results(client: TestClient, path: str, **body: Any) -> Any:
+    response = client.post(path, json=body)
+    assert response.status_code == 200, response.text
+    return response.json()["results"]
+
+
+def close(one: Any, other: Any) -> bool:
+    """Whether two results are equal, numbers within rounding: another thread may add in another order."""
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) < 1e-5
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(close(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(close, one, other))
+    return bool(one == other)
+
+
+def test_the_api_gives_the_results_of_the_library(client: TestClient, folders: dict[str, Path]) -> None:
+    bert, electra = maskwright.load(folders["bert"]), maskwright.load(folders["electra"])
+    texts = list(TEXTS)
+    assert np.allclose(results(client, "/embed", texts=texts), bert.embed(texts), atol=1e-5)
+    normalized = results(client, "/embed", texts=texts, model="electra", pooling="first", normalize=True)
+    assert np.allclose(normalized, electra.embed(texts, pooling="first", normalize=True), atol=1e-5)
+    filled = results(client, "/fill-mask", texts=MASKED, top_k=3)
+    expected = [
+        [[(one.token, one.score) for one in mask] for mask in masks] for masks in bert.fill_mask(MASKED, top_k=3)
+    ]
+    assert close([[[(one["token"], one["score"]) for one in mask] for mask in masks] for masks in filled], expected)
+    detected = results(client, "/detect", texts=texts)
+    assert close(detected, [list(each.to_json()["tokens"]) for each in electra.detect(texts)])
+    for name, inputs in INPUTS.items():
+        ours = [{**plain(each)} for each in maskwright.predict(folders[name], inputs)]
+        theirs = results(client, "/predict", inputs=inputs, model=name)
+        assert close(theirs, [{key: each[key] for key in each if key != "key"} for each in ours])
+
+
+def test_openai_clients_get_their_shape(client: TestClient, folders: dict[str, Path]) -> None:
+    expected = maskwright.load(folders["bert"]).embed(TEXTS, normalize=True)
+    body: dict[str, Any] = {"model": "bert", "input": list(TEXTS), "user": "ignored"}
+    content = client.post("/v1/embeddings", json=body).json()
+    assert [each["index"] for each in content["data"]] == list(range(len(TEXTS)))
+    assert np.allclose([each["embedding"] for each in content["data"]], expected, atol=1e-5)
+    assert content["usage"]["total_tokens"] > len(TEXTS)
+    coded = client.post("/v1/embeddings", json={**body, "encoding_format": "base64", "input": TEXTS[0]}).json()
+    found = np.frombuffer(base64.b64decode(coded["data"][0]["embedding"]), "<f4")
+    np.testing.assert_allclose(found, expected[0], atol=1e-5)
+    assert client.post("/v1/embeddings", json={**body, "dimensions": 7}).status_code == 400
+    assert client.post("/v1/embeddings", json={**body, "input": [[1, 2]]}).status_code == 422
+    assert client.get("/v1/models/bert").json()["id"] == "bert"
+    assert client.get("/v1/models/brt").status_code == 404
+    listed = {each["id"]: each for each in client.get("/v1/models").json()["data"]}
+    assert listed["bert"]["tasks"] == ["fill-mask", "embed"]
+    assert listed["electra"]["tasks"] == ["detect", "embed"]
+    assert (listed["classes"]["kind"], listed["classes"]["labels"]) == ("classification", list(LABELS))
+
+
+def test_truncated_texts_are_named(client: TestClient) -> None:
+    content = client.post("/embed", json={"texts": ["short", "the cat sat " * 40, "short"]}).json()
+    assert content["truncated"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/embed", b"", 422),
+        ("/embed", b"{", 422),
+        ("/embed", b'{"texts": ["\xff"]}', 400),
+        ("/embed", b'{"texts": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", 400),
+        ("/embed", b'{"texts": []}', 422),
+        ("/embed", b'{"texts": "one"}', 422),
+        ("/embed", b'{"texts": ["a"], "pool": "mean"}', 422),
+        ("/embed", b'{"texts": ["a"], "pooling": "max"}', 422),
+        ("/embed", json.dumps({"texts": ["\ud800"]}).encode(), 400),
+        ("/embed", b'{"texts": ["' + b"a" * 100_000 + b'"]}', 413),
+        ("/embed", b'{"texts": ["a"], "model": "brt"}', 404),
+        ("/detect", b'{"texts": ["a"], "model": "bert"}', 404),
+        ("/detect", b'{"texts": ["a"], "threshold": NaN}', 422),
+        ("/fill-mask", b'{"texts": ["no mask"]}', 400),
+        ("/fill-mask", b'{"texts": ["[MASK]"], "top_k": 100000}', 422),
+        ("/fill-mask", json.dumps({"texts": ["[MASK] " * 20], "top_k": 110}).encode(), 400),
+        ("/predict", b'{"inputs": [7]}', 422),
+        ("/predict", b'{"inputs": [["one", "two", "three"]]}', 422),
+        ("/predict", b'{"inputs": [["one", "two"]], "model": "answers"}', 400),
+        ("/predict", b'{"inputs": [{"question": "no context"}], "model": "answers"}', 400),
+        ("/predict", b'{"inputs": [""], "model": "tags"}', 400),
+        ("/nothing", b"{}", 404),
+    ],
+)
+def test_bad_requests_get_a_4xx_that_says_why(client: TestClient, path: str, body: bytes, status: int) -> None:
+    response = client.post(path, content=body, headers={"content-type": "application/json"})
+    assert response.status_code == status, response.text
+    assert response.json()["error"]["message"]
+    assert client.get("/health").json()["status"] == "ok"
+
+
+def test_unknown_names_get_the_nearest_one(client: TestClient) -> None:
+    response = client.post("/embed", json={"texts": ["a"], "model": "brt"})
+    assert "bert" in response.json()["error"]["message"]
+
+
+def test_other_hosts_and_missing_tokens_are_refused(served: dict[str, ServedModel]) -> None:
+    app = build_app({"bert": served["bert"]}, token="s3cret", hosts=frozenset({"localhost"}))
+    with TestClient(app, base_url="http://localhost:8000") as client:
+        assert client.get("/health").status_code == 200
+        assert client.get("/").status_code == 200
+        assert client.get("/v1/models").status_code == 401
+        assert client.get("/metrics", headers={"authorization": "Bearer other"}).status_code == 401
+        allowed = {"authorization": "Bearer s3cret"}
+        assert client.get("/v1/models", headers=allowed).status_code == 200
+        for host in ("evil.example", "["):
+            assert client.get("/health", headers={"host": host}).status_code == 400
+
+
+def test_faults_of_the_server_are_500s_in_the_same_shape(
+    served: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(ServedModel, "run", fail)
+    with TestClient(build_app({"bert": served["bert"]}), raise_server_exceptions=False) as client:
+        response = client.post("/embed", json={"texts": ["a"]})
+        assert (response.status_code, response.json()["error"]["type"]) == (500, "server")
+        assert client.get("/health").status_code == 200
+
+
+def test_metrics_count_requests_by_path_and_status(client: TestClient) -> None:
+    client.post("/embed", json={"texts": ["a"]})
+    client.get("/no/such/path")
+    lines = client.get("/metrics").text.splitlines()
+    assert any(line.startswith('maskwright_requests_total{path="/embed",status="200"}') for line in lines)
+    assert any(line.startswith('maskwright_requests_total{path="other",status="404"}') for line in lines)
+    assert any(line.startswith("process_resident_memory_bytes") for line in lines)
+
+
+def test_models_are_named_by_their_folder_unless_named() -> None:
+    assert named_models(["runs/one", "two=runs/one"]) == {"one": "runs/one", "two": "runs/one"}
+    with pytest.raises(MaskwrightError, match="two models are called"):
+        named_models(["runs/one", "other/one"])
+
+
+def test_int8_is_refused_for_a_fine_tuned_model(folders: dict[str, Path]) -> None:
+    with pytest.raises(MaskwrightError, match="int8"):
+        load_served("classes", folders["classes"], device="cpu", precision="int8")
+
+
+def ask(port: int, path: str, body: dict[str, Any] | None = None) -> Any:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}{path}",
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"content-type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.load(response)
+
+
+@pytest.mark.slow
+def test_a_server_survives_slow_clients_and_many_connections_and_stops_gracefully(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    with running([folders["bert"]], tmp_path / "log") as (server, port):
+        _check_survival(server, port)
+
+
+def _check_survival(server: subprocess.Popen[bytes], port: int) -> None:
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
+    with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as slow:
+        slow.sendall(b"POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
+        assert len(ask(port, "/embed", {"texts": ["The cat sat."]})["results"]) == 1
+        assert slow.recv(1000).startswith(b"HTTP/1.1 408")
+    with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as half:
+        half.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert half.recv(1000).startswith(b"HTTP/1.1 200")
+        half.sendall(b"G")  # Of a second request, which never comes.
+        while half.recv(1000):
+            pass
+    for each in idle:
+        with each:
+            each.settimeout(30)
+            assert each.recv(1) == b"", "an idle connection is closed"
+    long = {"texts": [" ".join(TEXTS)] * 1000}
+    with closing(socket.create_connection(("127.0.0.1", port), timeout=60)) as last:
+        body = json.dumps(long).encode()
+        last.sendall(b"POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n")
+        last.sendall(b"content-length: %d\r\n\r\n" % len(body) + body)
+        time.sleep(0.2)
+        server.send_signal(signal.SIGTERM)
+        assert last.recv(1000).startswith(b"HTTP/1.1 200"), "a request that has arrived is answered"
+    assert server.wait(30) in (0, -signal.SIGTERM)
