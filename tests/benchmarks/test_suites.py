@@ -1,5 +1,6 @@
 """Each suite runs end to end at toy size, in this process and offline."""
 
+import os
 import pkgutil
 import subprocess
 from pathlib import Path
@@ -32,6 +33,7 @@ def test_a_suite_measures_every_contender(
     arguments: list[str], rows: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "environ", os.environ)  # datasets replaces it by a copy; rich reads the first.
     out = tmp_path / "tables.md"
     assert main([*arguments, "--quick", "--in-process", "--rounds", "1", "--out", str(out)]) == 0
     lines = [line for line in out.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
