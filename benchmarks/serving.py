@@ -133,6 +133,7 @@ def _serve_transformers(folder: str) -> None:
         return {"results": ((hidden * mask).sum(1) / mask.sum(1)).tolist()}
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as uvicorn's own sockets
         print(f"http://127.0.0.1:{listening.getsockname()[1]} ", flush=True)
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
 

@@ -18,8 +18,9 @@ import pytest
 import maskwright
 from maskwright.core.errors import MaskwrightError
 from maskwright.finetuning.evaluating import plain
+from maskwright.serving.batching import Limits
 from maskwright.serving.served import ServedModel, load_served
-from maskwright.serving.server import Limits, build_app, named_models
+from maskwright.serving.server import build_app, named_models
 from tests.finetuning.tiny_tuned import LABELS, TEXTS
 from tests.serving.servers import running
 

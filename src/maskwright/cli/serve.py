@@ -8,6 +8,7 @@ import typer
 from maskwright.cli import output
 from maskwright.cli.options import DeviceOption
 from maskwright.cli.texts import PrecisionOption, check_model
+from maskwright.serving.batching import LIMITS
 
 
 def command(
@@ -34,9 +35,11 @@ def command(
     ] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "fp32",
-    max_waiting: Annotated[int, typer.Option(min=1, help="Requests in the queue; further ones get status 429.")] = 256,
-    max_body: Annotated[int, typer.Option(min=1, help="Bytes of a request.")] = 1 << 20,
-    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds from a request to its answer.")] = 30.0,
+    max_waiting: Annotated[
+        int, typer.Option(min=1, help="Requests in the queue; further ones get status 429.")
+    ] = LIMITS.max_waiting,
+    max_body: Annotated[int, typer.Option(min=1, help="Bytes of a request.")] = LIMITS.max_body,
+    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds from a request to its answer.")] = LIMITS.timeout,
 ) -> None:
     """Answer HTTP requests (fill-mask, embed, detect, predict, OpenAI's embeddings) and show a playground page."""
     from maskwright.serving.server import named_models, serve

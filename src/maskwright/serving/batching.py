@@ -13,6 +13,24 @@ MAX_BATCH_CHARACTERS = 100_000
 """Characters of a batch of several requests: a request never waits for much more than its own computation."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a server accepts.
+
+    Attributes:
+        max_waiting: Requests in the queue; further ones get status 429.
+        max_body: Bytes of a request's body.
+        timeout: Seconds from a request to its answer.
+    """
+
+    max_waiting: int = 256
+    max_body: int = 1 << 20
+    timeout: float = 30.0
+
+
+LIMITS = Limits()
+
+
 class QueueFullError(Exception):
     """The queue is full."""
 

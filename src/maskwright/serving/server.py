@@ -13,7 +13,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -26,7 +25,7 @@ from maskwright.core.errors import DataError, MaskwrightError, unknown_name
 from maskwright.inference.detect import THRESHOLD
 from maskwright.inference.embed import Pooling
 from maskwright.inference.precision import Precision
-from maskwright.serving.batching import MAX_INPUTS, Batcher, Call, QueueFullError
+from maskwright.serving.batching import LIMITS, MAX_INPUTS, Batcher, Call, Limits, QueueFullError
 from maskwright.serving.served import Result, ServedModel, TaskName, load_served
 from maskwright.training.reporting import OnConsole, Reporter
 
@@ -55,21 +54,6 @@ _LIBRARIES = ("fastapi", "uvicorn", "prometheus_client")
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a server accepts.
-
-    Attributes:
-        max_waiting: Requests in the queue; further ones get status 429.
-        max_body: Bytes of a request's body.
-        timeout: Seconds from a request to its answer.
-    """
-
-    max_waiting: int = 256
-    max_body: int = 1 << 20
-    timeout: float = 30.0
 
 
 class _Body(BaseModel):
@@ -131,9 +115,9 @@ def serve(
     allow_host: Sequence[str] = (),
     device: str = "auto",
     precision: Precision = "fp32",
-    max_waiting: int = 256,
-    max_body: int = 1 << 20,
-    timeout: float = 30.0,
+    max_waiting: int = LIMITS.max_waiting,
+    max_body: int = LIMITS.max_body,
+    timeout: float = LIMITS.timeout,
     reporter: Reporter | None = None,
 ) -> None:
     """Answer HTTP requests until SIGINT or SIGTERM; requests that have arrived are answered first.
@@ -165,6 +149,8 @@ def serve(
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as error:
         raise MaskwrightError(f"cannot listen on {host}:{port}: {error}", todo="Choose another --port.") from None
+    # asyncio sets this only for sockets whose protocol number is given; without it, answers wait 40 ms for an ACK.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with listening:
         loaded = {name: load_served(name, path, device=device, precision=precision) for name, path in paths.items()}
         limits = Limits(max_waiting=max_waiting, max_body=max_body, timeout=timeout)
@@ -253,7 +239,7 @@ def build_app(
     models: Mapping[str, ServedModel],
     *,
     token: str | None = None,
-    limits: Limits | None = None,
+    limits: Limits = LIMITS,
     hosts: frozenset[str] | None = None,
 ) -> "FastAPI":
     """Return the ASGI application.
@@ -271,7 +257,6 @@ def build_app(
     from starlette.exceptions import HTTPException
     from starlette.responses import FileResponse
 
-    limits = limits or Limits()
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
