@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from maskwright.cli.compare import split_list
+from maskwright.cli.options import split_list
 from maskwright.core.errors import CheckpointError, RecipeError
 from maskwright.core.files import read_json
 from maskwright.study import compare as module

@@ -1,6 +1,5 @@
 """`maskwright compare`: train recipes with equal spend and several seeds, and compare them with a baseline."""
 
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from maskwright.cli.options import (
     SetOfRecipesOption,
     TrainingPrecisionOption,
     WorkersOption,
+    split_list,
 )
 
 if TYPE_CHECKING:
@@ -118,11 +118,6 @@ def command(
             output.note(sentence)
     if not (done.finished or dry_run):
         sys.exit(130)
-
-
-def split_list(text: str) -> list[str]:
-    """Split at commas outside of brackets."""
-    return [part.strip() for part in re.split(r",(?![^\[{]*[\]}])", text) if part.strip()]
 
 
 def _print_plan(runs: "Sequence[PlannedRun]") -> None:

@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import re
 from typing import Annotated, Literal
 
 import typer
@@ -35,3 +36,8 @@ TrainingPrecisionOption = Annotated[
 WorkersOption = Annotated[
     int | None, typer.Option(help="Processes that prepare text; default: one per core.", show_default=False)
 ]
+
+
+def split_list(text: str) -> list[str]:
+    """Split at commas outside of brackets."""
+    return [part.strip() for part in re.split(r",(?![^\[{]*[\]}])", text) if part.strip()]

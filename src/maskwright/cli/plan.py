@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from maskwright.cli import output
-from maskwright.cli.compare import split_list
 from maskwright.cli.options import (
     CleanOption,
     CorpusArgument,
@@ -13,6 +12,7 @@ from maskwright.cli.options import (
     SetOfRecipesOption,
     TrainingPrecisionOption,
     WorkersOption,
+    split_list,
 )
 
 
